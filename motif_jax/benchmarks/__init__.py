@@ -61,7 +61,6 @@ def check(config: ConfigDict) -> None:
 
 
 def _machine() -> dict[str, Any]:
-    """Processor, cores, and the accelerators if jax is loaded."""
     file = Path("/proc/cpuinfo")
     models = re.findall(
         r"(?m)^model name.*?: (.*)$", file.read_text(encoding="utf-8") if file.exists() else ""

@@ -148,7 +148,6 @@ class _Pool:
 
 
 def _processor_seconds(pids: Sequence[int]) -> float:
-    """Processor time of these processes so far."""
     try:
         texts = [Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii") for pid in pids]
         return sum(int(text.split()[0]) for text in texts) / 1e9

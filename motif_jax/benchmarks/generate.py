@@ -65,7 +65,6 @@ def _written(subject: Subject, new_tokens: int) -> Any:
 
 
 def _next(subject: Subject) -> Any:
-    """(params, text) -> the next token int32 [B]; runs the whole text."""
     model = subject.model
 
     def decoder(params: Any, text: jax.Array) -> jax.Array:

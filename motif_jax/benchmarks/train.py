@@ -118,7 +118,6 @@ def combine(metrics: Sequence[Mapping[str, float]]) -> dict[str, float]:
 def _play(
     system: System, stream: BatchStream, seconds: float, averages: Averages | None = None
 ) -> tuple[float, Batch | None]:
-    """Trains for `seconds`; returns steps a second and the last batch."""
     steps, newest, start = 0, None, time.perf_counter()
     while time.perf_counter() - start < seconds or newest is None:
         batch = stream.get()

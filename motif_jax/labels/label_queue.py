@@ -103,7 +103,6 @@ class LabelBookkeeper:
         return item[::-1] if is_reversed(self._hasher, item[0], item[1]) else item
 
     def take(self, most: int) -> list[Pending]:
-        """Up to `most` questions to be asked now, within the budgets."""
         with self._lock:
             if self._published:  # one whole call after another
                 most = 0 if self._flight else self._batch
@@ -174,12 +173,10 @@ class LabelBookkeeper:
                 self._queue.shrink()
 
     def _land(self, pending: Pending) -> bool:
-        """Takes a question out of those in flight; returns whether it was there."""
         self._flying.pop(pending.items, None)
         return self._flight.pop(pending, False)
 
     def in_flight(self) -> int:
-        """Questions that are being asked, whose answers `poll` has not returned."""
         return len(self._flight)
 
     def queued(self) -> int:

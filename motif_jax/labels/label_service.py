@@ -94,7 +94,6 @@ class LabelService(LabelBookkeeper):
         self._events.put(None)
 
     def poll(self) -> list[Label]:
-        """The answers since the last call; raises as `enqueue`."""
         self._check()
         if not self._is_server:
             self._ask(self._open(self.take(_MAX_AT_ONCE)))
@@ -117,7 +116,6 @@ class LabelService(LabelBookkeeper):
             raise self._error
 
     def _open(self, taken: Sequence[Pending]) -> list[tuple[Pending, Question]]:
-        """The questions without a stored answer; counts stored answers at once."""
         to_ask = []
         for pending in taken:
             key = self._hasher.items(pending.items, self._form)

@@ -64,7 +64,6 @@ class Lexicon:
     digest: str
 
     def event(self, sentence: str) -> str | None:
-        """Name of the first event that matches `sentence`, None without one."""
         for event in self.events:
             if any(pattern.search(sentence) for pattern in event.patterns):
                 return event.name
@@ -82,7 +81,6 @@ class LexiconJudge:
         self._of_sentence = functools.lru_cache(_REMEMBERED)(lambda text: self._weights[lexicon.event(text)])
 
     def _worth(self, caption: str) -> float:
-        """The sum of worths over a caption's distinct sentences."""
         parts = dict.fromkeys(sentences(caption))
         return sum(map(self._of_sentence, parts)) if parts else self._lexicon.blank[self._goal]
 

@@ -133,7 +133,6 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         self._thread.start()
 
     def close(self) -> None:
-        """Cancels the questions in flight."""
         if self._thread is None:
             return
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()

@@ -30,7 +30,6 @@ class AnswerForm:
 
     @property
     def prefix(self) -> str:
-        """The text before the verdict, for a prefilled answer."""
         return self.template.partition(_SLOT)[0]
 
     @property

@@ -63,7 +63,6 @@ class PromptTexts:
         ]
 
     def items_of(self, text: str) -> tuple[str, ...] | None:
-        """The items in a user turn of this prompt; None for any other text."""
         found = self._question_pattern.fullmatch(text)
         if found is None:
             return None

@@ -54,7 +54,6 @@ class QuestionList:
     swapped: np.ndarray
 
     def digest(self) -> str:
-        """32 hex digits over the ids in their order."""
         return digests.of_bytes("".join(question.id for question in self.questions).encode())
 
     def shard(self, index: int, count: int) -> list[Question]:

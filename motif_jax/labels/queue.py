@@ -54,7 +54,6 @@ class QuestionQueue:
         return iter(self._waiting.values())
 
     def enqueue(self, items: Items, count: int, score: float = 0.0) -> Pending:
-        """Queues a question of `count` steps, or adds them to the queued one; returns what is queued."""
         pending = self._waiting.setdefault(items, Pending(items))
         pending.count += count
         pending.score = score
@@ -62,7 +61,6 @@ class QuestionQueue:
         return pending
 
     def take(self, most: int, now: float) -> list[Pending]:
-        """Removes and returns up to `most` questions to be asked now, the most wanted first."""
         if most <= 0 or not self._waiting:
             return []
         ready = (pending for pending in self._waiting.values() if pending.ready <= now)

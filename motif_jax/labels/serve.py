@@ -73,7 +73,6 @@ class ChatJudge:
         return 200, {**about, "choices": [choice], "usage": usage}
 
     def _answer(self, text: str, request: Mapping[str, Any], choice: dict[str, Any]) -> str:
-        """The answer to the question in a user turn; adds asked log-probabilities to `choice`."""
         for prompt in self._prompts:
             if (items := prompt.texts.items_of(text)) is not None:
                 break

@@ -46,7 +46,6 @@ class AnnotationSession:
         self._started = False
 
     def start(self) -> None:
-        """Loads the model or reaches the server, once; the first question does it, too."""
         if not self._started:
             self.annotator.start()
             self._started = True
@@ -91,7 +90,6 @@ class AnnotationSession:
         return answers
 
     def unsettled(self, questions: Sequence[Question], answers: Mapping[str, StoredAnswer]) -> list[Question]:
-        """The questions without an answer, and unknown ones that may be asked again."""
         pending = {}
         for question in questions:
             answer = answers.get(question.id)

@@ -64,11 +64,9 @@ class Annotation:
         self.ensemble_path = self.folder / "ensemble.json"
 
     def shard_path(self, index: int, count: int, suffix: str) -> Path:
-        """Path of a shard's file; suffix 'json' for the manifest, 'jsonl' for the answers."""
         return self.folder / f"shard-{index:05d}-of-{count:05d}.{suffix}"
 
     def manifests(self) -> dict[tuple[int, int], Path]:
-        """(index, count) -> manifest of every shard in the folder."""
         found = {}
         for path in sorted(self.folder.glob("shard-*.json")):
             if match := _SHARD.fullmatch(path.name):
@@ -76,7 +74,6 @@ class Annotation:
         return found
 
     def check(self, manifest: Mapping[str, Any]) -> None:
-        """Raises UserError if labels of this name have another origin than `manifest`."""
         if self.ensemble_path.exists():
             raise UserError(
                 f"{self.ensemble_path}: merge_annotations made the labels of this name: choose another --config.name, or "

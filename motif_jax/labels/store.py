@@ -87,7 +87,6 @@ class AnswerStore:
     """Reads all files of a store and appends to its own, opened on first use; for one thread."""
 
     def __init__(self, folder: str | Path, refresh_seconds: float = 0.2) -> None:
-        """`refresh_seconds`: maximum age of the view of the folder in `get`."""
         self.folder = Path(folder)
         self._writer: LineWriter | None = None
         self._refresh_seconds, self._refreshed = refresh_seconds, -math.inf

@@ -33,7 +33,6 @@ class Telemetry:
     _since: float = dataclasses.field(default_factory=time.monotonic)
 
     def begin(self) -> None:
-        """Starts or restarts the clock of asking."""
         self._since = time.monotonic() - self.seconds
 
     def answered(self, answer: Answer) -> None:
@@ -48,7 +47,6 @@ class Telemetry:
         self.tokens = prompt, completion, cached
 
     def live(self) -> dict[str, float]:
-        """Figures of the progress line."""
         figures = self._figures()
         fields = {name: figures[f"{name}_share"] for name in (self.form.verdicts[-1], "unknown")}
         prompt, _, cached = self.tokens

@@ -126,7 +126,6 @@ class VllmAnnotator(chat.ChatAnnotator):
                     engine.abort_request(list(queued))
 
     def _enqueue(self, dialogues: list[Conversation], queued: dict[str, Conversation]) -> list[Conversation]:
-        """Puts conversations into the engine's queue; returns those that are too long for the model."""
         from vllm.exceptions import VLLMError
 
         if not dialogues:

@@ -178,7 +178,6 @@ def _probes(data: ComparisonData) -> Section:
 
 
 def _sentence(found: Finding) -> str:
-    """A claim in words."""
     claim, gap = found.claim, found.difference
     verb = "has more" if found.holds else "is not shown to have more"
     margin = f" + {claim.margin:g}" if claim.margin else ""

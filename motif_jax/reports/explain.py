@@ -188,7 +188,6 @@ def _messages_note(explanation: Explanation, max_rows: int | None) -> str:
 
 
 def _titles(rewards: Sequence[ExplainedReward], history: bool) -> list[str]:
-    """Titles of the columns after the text and its count."""
     names = []
     for reward in rewards:
         shown = ["normalised", "raw", "paid first time"]

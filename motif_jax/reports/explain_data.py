@@ -30,12 +30,10 @@ class ExplainedReward:
 
     @property
     def rated(self) -> np.ndarray:
-        """Which messages have a reward: bool [N]."""
         return np.isfinite(self.normalised)
 
     @property
     def pays(self) -> np.ndarray:
-        """Which messages have a reward that is not 0: bool [N]."""
         return self.rated & (self.paid != 0)
 
 

@@ -35,7 +35,6 @@ class Forms:
     every: int
 
     def check(self) -> None:
-        """Raises UserError for impossible values."""
         if self.stop is not None:
             checks.require(self.stop > self.start, "forms.stop", self.stop, f"above start={self.start}")
         if self.mp4:
@@ -44,7 +43,6 @@ class Forms:
             )
 
     def check_screen(self, task: str, options: Mapping[str, Any]) -> None:
-        """Raises UserError for a movie of a task without a screen; `options` are the task's."""
         seen = registry.spec(task, **options).renderer is not None
         for form, wanted in (("gif", self.gif), ("mp4", self.mp4)):
             allowed = f"off: {task} has no screen to make a movie of"
@@ -105,7 +103,6 @@ class Films:
         self._movies += any(name.endswith((".gif", ".mp4")) for name in made["files"])
 
     def check_movies(self) -> None:
-        """Raises UserError if movies were requested and every episode ended before their first step."""
         wanted = (self._forms.gif or self._forms.mp4) and self._longest > 0
         allowed = f"below {self._longest}, the length of the longest of these episodes: there is no movie"
         checks.require(not wanted or self._movies > 0, "forms.start", self._forms.start, allowed)

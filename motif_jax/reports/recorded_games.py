@@ -48,7 +48,6 @@ def _table(
     watch: Callable[[Mapping[str, Any]], tuple[str | None, str]],
     count: int = 5,
 ) -> Table:
-    """The best and the worst `rows` by `key`; `watch` gives a link to the replay, and what stands without one."""
     ranked = sorted(rows, key=lambda row: -row[key])
     chosen = ranked if len(ranked) <= 2 * count else [*ranked[:count], *ranked[-count:]]
     shown = [key, *(name for name in _SHOWN if name != key and name in chosen[0])]

@@ -34,7 +34,6 @@ def headline(data: RunData) -> tuple[str, str] | None:
 
 
 def _side_by_side(row: MeasureRow, title: str, yardsticks: Sequence[str]) -> tuple[str, str]:
-    """A measure of all evaluations compared with the first: (text, kind of the verdict)."""
     first = next(iter(row.of))
     means = ", ".join(f"{name} {format_estimate(row.of[name].mean)}" for name in row.of)
     judged = {name: summary.mean for name, summary in row.of.items() if name not in yardsticks}

@@ -26,7 +26,6 @@ def _style(color: int) -> bytes:
 
 
 def _draw(chars: np.ndarray, colors: np.ndarray, before: tuple[np.ndarray, np.ndarray] | None) -> bytes:
-    """Terminal output that turns the screen `before` (None: unknown) into this screen [rows, columns]."""
     if before is None:
         parts = [b"\x1b[0m\x1b[2J"]
         # A cleared cell is a blank of colour 0.

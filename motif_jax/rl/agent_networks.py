@@ -57,7 +57,6 @@ def environment_options(config: ConfigDict) -> dict[str, Any]:
 
 
 def _model(config: ConfigDict) -> Path:
-    """The folder of the language model, which is loaded if need be."""
     return fetch(config.network.model, "network.model")
 
 

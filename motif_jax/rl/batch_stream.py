@@ -100,7 +100,6 @@ class BatchStream:
         return lambda each: each.row == 0 and system.finished_slots[source][each.group] > self._batches
 
     def _is_full(self) -> bool:
-        """Passes finished slots to the batcher; returns whether a batch is full."""
         system = self._system
         while not system.finished.empty() and not system.batcher.is_full():
             system.batcher.add(system.finished.get())
@@ -110,6 +109,5 @@ class BatchStream:
         return self._ready.qsize()
 
     def rest(self) -> list[IntrinsicReturn]:
-        """Drains the queue after the learner has ended; returns the intrinsic returns of its episodes."""
         batches = [self._ready.get() for _ in range(self._ready.qsize())]
         return [value for batch in batches for value in batch.intrinsic_returns]

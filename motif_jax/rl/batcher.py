@@ -103,7 +103,6 @@ class Batcher:
         return self._waiting_columns >= self._columns
 
     def next(self) -> Batch | None:
-        """A batch, or None if the slots do not fill one. Slots that are read to their end are released."""
         if not self.is_full():
             return None
         parts, missing = [], self._columns

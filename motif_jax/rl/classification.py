@@ -83,7 +83,6 @@ class ClassificationReward(NetworkReward):
     def questions(
         self, batch: BatchMessages, rows: np.ndarray
     ) -> tuple[list[tuple[str, ...]], list[int], Sequence[float] | None]:
-        """Asks first about texts near the threshold, and texts on which the ensemble disagrees."""
         items, counts, _ = super().questions(batch, rows)
         if self.run.config.queue.order != "uncertain" or not items:
             return items, counts, None

@@ -24,7 +24,6 @@ class Clock:
         self.steps, self._seconds_before = progress["env_steps"], progress["seconds"]
 
     def start(self) -> None:
-        """Starts measuring rates and intervals, just before the first update."""
         self._saved_at = self._logged_at = self._shown_at = time.monotonic()
         self.saved_steps = self.logged_steps = self.steps
 
@@ -40,7 +39,6 @@ class Clock:
         return time.monotonic() - self._saved_at >= self._config.save_every_seconds
 
     def save_step_is_passed(self) -> bool:
-        """Whether a multiple of `save_every_steps` lies between the last checkpoint and now."""
         every = self._config.save_every_steps
         return self.steps // every > self.saved_steps // every
 

@@ -76,7 +76,6 @@ class EpisodeLog:
     def join_rest(
         self, step: int, reports: Iterable[Mapping[str, Any]], returns: Iterable[IntrinsicReturn]
     ) -> list[dict[str, Any]]:
-        """Like `join` at the end: episodes without an intrinsic return are complete, too."""
         return self.join(step, reports, returns) + [self._finish(key) for key in list(self._reports)]
 
     def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -89,7 +88,6 @@ class EpisodeLog:
             self._file.flush()
 
     def means(self) -> dict[str, float]:
-        """Mean of every number of the newest episodes, as `episode/NAME`."""
         sums: dict[str, list[float]] = {}
         for row in self._newest:
             for name, value in row.items():

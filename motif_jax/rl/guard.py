@@ -41,7 +41,6 @@ class Guard:
         return {SKIPPED: self.skipped, ENDED_BY: self._ended_by}
 
     def check(self, learner: Learner) -> None:
-        """Reports each of the learner's failures, and writes its batch."""
         failures, learner.failures = learner.failures, []
         for failure in failures:
             self.skipped += 1

@@ -61,7 +61,6 @@ def choose(
 
 @jax.jit
 def _store(slot_states: Any, table: Any, envs: jax.Array, targets: jax.Array) -> Any:
-    """Copies rows `envs` of the table to rows `targets` of the slots' states."""
     return jax.tree.map(lambda kept, rows: kept.at[targets].set(rows[envs]), slot_states, table)
 
 
@@ -119,7 +118,6 @@ class Inference:
             jax.block_until_ready(choice)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The state for an exact resume: plain data, and arrays."""
         plain = {"counter": self.counter, "held": [list(each) for each in self._held]}
         return plain, {"table": self._table, "states": self._slot_states}
 

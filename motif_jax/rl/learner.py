@@ -90,7 +90,6 @@ class Learner:
         self._publish()
 
     def step(self, batch: Batch) -> None:
-        """Starts an update when the one before it is done."""
         self.settle()
         self._launched = time.perf_counter()
         self.state, self._running = self._update(self.state, batch.trajectories)

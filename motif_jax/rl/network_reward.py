@@ -88,7 +88,6 @@ class NetworkReward(OnlineReward):
         raise NotImplementedError
 
     def shown(self, raw: np.ndarray) -> np.ndarray:
-        """The rewards float32 [N] of values in the table."""
         raise NotImplementedError
 
     # Shared by both kinds:
@@ -204,7 +203,6 @@ def _like(old: Any, new: Any) -> Any:
 
 
 def _training_device(place: str, beside: jax.Device | None) -> jax.Device | None:
-    """The device of `reward.training.device`; 'auto' is where values are computed."""
     if place == "auto":
         return beside
     devices = jax.local_devices()

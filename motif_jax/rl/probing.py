@@ -65,7 +65,6 @@ class Probing:
         return self._ask(params, self._whole)
 
     def clauses(self, params: Any) -> list[dict[str, Any]]:
-        """The probabilities of the actions, for every clause left out."""
         found = probabilities(self._ask(params, self._parts)).tolist() if self._places else []
         return [
             {"probe": number, "observation": place[0], "clause": place[1], "probabilities": row}

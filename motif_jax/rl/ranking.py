@@ -72,7 +72,6 @@ class RankingModel(Model):
         return messages_in_chunks(self.network.architecture, self.members, params, texts)
 
     def right(self, params: Any, examples: Examples, chosen: np.ndarray) -> tuple[int, int]:
-        """Ties do not count."""
         places, labels = examples.places[chosen], examples.labels[chosen]
         both = self.rewards(params, examples.messages[places.reshape(-1)]).mean(axis=0).reshape(-1, 2)
         counted = labels != TIE
@@ -155,7 +154,6 @@ class RankingReward(NetworkReward):
         return list(counted), list(counted.values()), self._scores(list(counted))
 
     def _observe(self, rows: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> None:
-        """Observes every `pairs.every`-th step."""
         if len(self.stats) > len(self._observed):
             self._observed = np.concatenate([self._observed, np.zeros(max(1024, len(self.stats)), np.int64)])
         # Steps of the same text are neighbours here: a random phase for each batch treats all texts alike.

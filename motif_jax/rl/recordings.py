@@ -95,7 +95,6 @@ class EpisodeRecorder:
             self._require_sound()  # it may have failed since the last report
 
     def take(self, batch: TrajectoryBatch, envs: np.ndarray, episode: np.ndarray) -> None:
-        """Takes a batch's actions, see `ActionCollector.add`; called by the batcher's thread."""
         for played in self._collector.add(batch, envs, episode):
             with self._lock:
                 self._played[played.env, played.episode] = played.actions

@@ -90,7 +90,6 @@ class Records:
         self._stack.close()
 
     def read_update(self) -> None:
-        """Reads the finished update's metrics, or its failure."""
         self._metrics = self._system.learner.metrics()
         self._averages.add(self._metrics)
         self.guard.check(self._system.learner)
@@ -112,7 +111,6 @@ class Records:
             self._probes.write(params, self._system.learner.version, self._clock.steps)
 
     def add(self, step: int, batch: Batch) -> None:
-        """Takes a batch whose update was started, and the episodes that ended by environment step `step`."""
         self._reward_version = batch.reward_version
         self._keep(self._episodes.join(step, self._reports(step), batch.intrinsic_returns))
         if self._clock.show_is_due():
@@ -185,7 +183,6 @@ class Records:
         clock.saved()
 
     def gather(self, system: dict[str, float] | None = None) -> list[dict[str, Any]]:
-        """Exchanges the hosts' complete episodes and their other messages, `system` included."""
         actors = [source.actors for source in self._system.sources]
         everyone = self._hosts.gather(
             {

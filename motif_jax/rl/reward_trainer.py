@@ -110,7 +110,6 @@ class Trainer:
         self.running: Future[TrainingOutcome] | None = None
 
     def begin(self, job: TrainingJob) -> None:
-        """Starts a job; the last one's outcome must have been taken."""
         work = self._model, self.state, job, self._batch_size, self._closing.is_set
         if self._pool is not None:
             self.running = self._pool.submit(take_steps, *work)

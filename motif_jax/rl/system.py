@@ -172,7 +172,6 @@ class System:
         return self._remembers and (self.config.serial or self._noted is not None)
 
     def items(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """A checkpoint's items, and its entries in the progress."""
         items = agent_checkpoints.items_of_learner(self.learner.state)
         if self._reward_is_kept:
             items[agent_checkpoints.REWARD] = self.reward.state()  # type: ignore[union-attr]
@@ -212,7 +211,6 @@ class System:
         return 1 if settings.takes_turns(self.config) else len(self.sources)
 
     def draws(self) -> int:
-        """Random draws of inference so far (the most of any device)."""
         return max(source.inference.counter for source in self.sources)
 
 

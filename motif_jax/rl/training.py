@@ -113,7 +113,6 @@ class AgentTraining:
     def _learn(
         self, stop: Interruption, system: System, stream: BatchStream, records: Records, profiler: Profiler
     ) -> None:
-        """Learns from batches until all steps are done or the hosts agree to stop, and saves."""
         clock, alone, agreement = self.clock, self._hosts.count == 1, Agreement(system.parallel)
         clock.start()
         while True:
@@ -134,7 +133,6 @@ class AgentTraining:
         records.end(stream)
 
     def _conclude(self, system: System, stream: BatchStream, records: Records, agreement: Agreement) -> bool:
-        """Waits for the running update; returns whether the hosts stop."""
         clock = self.clock
         system.learner.settle()
         # First of all: nothing may be launched or saved after an update that ends the run.

@@ -159,7 +159,6 @@ def _ask(
 def _merge(
     annotation: shards.Annotation, questions: QuestionList, count: int, manifest: dict, dataset: PairsDataset
 ) -> dict[str, Any] | None:
-    """Writes the label file if all shards are finished; returns its summary, or None."""
     with annotation.merging():
         answers, unfinished = annotation.read_answers(questions, count, manifest)
         if unfinished:

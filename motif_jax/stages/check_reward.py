@@ -17,6 +17,8 @@ from motif_jax.labels.label_service import LabelService
 from motif_jax.reports import evaluation_files
 from motif_jax.reports.messages import message_of
 from motif_jax.reports.statistics import Estimate, wilson
+from motif_jax.rewards.online_model import is_online_run
+from motif_jax.rewards.reward_function import as_rows, open_reward
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
@@ -29,8 +31,6 @@ _SHOWN = 10
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    from motif_jax.rewards.online_model import is_online_run
-
     run_folder.check_identity(workdir, config)
     folder = checks.existing_folder(config, "reward.dir")
     run = run_folder.read_config(folder)
@@ -51,8 +51,6 @@ class JudgeAgreement(NamedTuple):
 
 def run(config: ConfigDict, workdir: Path) -> None:
     """Compares and writes agreement.json; UserError if they agree on a smaller share of frequent messages than `config.minimum`."""
-    from motif_jax.rewards.reward_function import open_reward
-
     with run_folder.opened(workdir, config):
         reward: Any = open_reward(config.reward.dir, config.reward.step)
         frequent = (text for text, count in reward.met.items() if count >= config.least_met)
@@ -79,8 +77,6 @@ def run(config: ConfigDict, workdir: Path) -> None:
 
 
 def _verdicts(reward: Any, texts: Sequence[str]) -> dict[str, bool]:
-    from motif_jax.rewards.reward_function import as_rows
-
     if not texts:
         return {}
     run = reward.config["reward"]
@@ -109,7 +105,6 @@ def _never_labelled(config: ConfigDict, reward: Any) -> dict[str, int]:
 
 
 def _ask(folder: Path, texts: Sequence[str], seconds: float) -> dict[str, int]:
-    """The labels that the run's annotator gives within the time."""
     if not texts:
         return {}
     run = run_folder.read_config(folder)

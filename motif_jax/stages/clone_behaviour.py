@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ml_collections import ConfigDict
 
+from motif_jax.devices.parallel import DataParallel
+from motif_jax.devices.sharding import training_devices
+from motif_jax.envs import registry
+from motif_jax.envs.babyai_text import catalogue
+from motif_jax.envs.babyai_text.environment import FRENCH_GOAL, NO_FIRST_OBSERVATION
+from motif_jax.language import config as language_config
+from motif_jax.language import weights
+from motif_jax.language.agent import LanguageAgent
+from motif_jax.language.text import fetch
+from motif_jax.rl import agent_networks, settings
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
-
-if TYPE_CHECKING:
-    from motif_jax.language.agent import LanguageAgent
+from motif_jax.trainers import cloning_data, cloning_task, offline_run
+from motif_jax.trainers.cloning_task import CloningTask
+from motif_jax.trainers.offline_run import OfflineRun
 
 IDENTITY = (
     "stage seed trajectories published train_pairs held_out_share loss target_tokens batch_size accumulate epochs evaluate_every "
@@ -21,8 +31,6 @@ IDENTITY = (
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    from motif_jax.trainers import cloning_data, cloning_task, offline_run
-
     run_folder.check_identity(workdir, config)
     scored = config.network.policy == "score" or config.loss == cloning_task.CANDIDATES
     allowed = "'candidates' with network.policy='actions': a head says no words"
@@ -35,16 +43,11 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def _special(config: ConfigDict) -> bool:
-    """Whether special tokens stand round prompts when the agent plays."""
-    from motif_jax.rl import agent_networks
-
     return bool(agent_networks.environment_options(config).get("special_tokens", True))
 
 
 def resolved(config: ConfigDict) -> ConfigDict:
     """A copy with the environment and wording of the trajectories; UserError if config and trajectories name none, or differ."""
-    from motif_jax.trainers import cloning_data
-
     config = config.copy_and_resolve_references()
     said, section = cloning_data.about(config), config.environment
     allowed = "a level of BabyAI-Text: published trajectories do not say where they were played"
@@ -63,9 +66,6 @@ def resolved(config: ConfigDict) -> ConfigDict:
 
 def _take_wording(config: ConfigDict, switches: Mapping[str, bool]) -> None:
     """Takes the wording of the trajectories; of their `switches` those that are off need not be named."""
-    from motif_jax.envs.babyai_text import catalogue
-    from motif_jax.envs.babyai_text.environment import FRENCH_GOAL, NO_FIRST_OBSERVATION
-
     level = catalogue.find(config.environment.name)
     own = level.language if level is not None else ""
     if (config.environment.babyai_text.language or own) == catalogue.FRENCH:
@@ -76,9 +76,6 @@ def _take_wording(config: ConfigDict, switches: Mapping[str, bool]) -> None:
 
 
 def _network(config: ConfigDict) -> LanguageAgent:
-    from motif_jax.envs import registry
-    from motif_jax.rl import agent_networks, settings
-
     registry.check(config.environment.name)
     agent_networks.check(config)
     checks.require_key(config, "network.kind", config.network.kind == "language", "'language'")
@@ -88,15 +85,6 @@ def _network(config: ConfigDict) -> LanguageAgent:
 
 
 def run(config: ConfigDict, workdir: Path) -> int:
-    from motif_jax.devices.parallel import DataParallel
-    from motif_jax.devices.sharding import training_devices
-    from motif_jax.language import config as language_config
-    from motif_jax.language import weights
-    from motif_jax.language.text import fetch
-    from motif_jax.trainers import cloning_data, offline_run
-    from motif_jax.trainers.cloning_task import CloningTask
-    from motif_jax.trainers.offline_run import OfflineRun
-
     config = resolved(config)
     parallel = DataParallel(training_devices(config))
 

@@ -60,7 +60,6 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 def _enough(
     config: ConfigDict, workdir: Path, player: eval_agents.EvalAgent, stop: interruption.Interruption
 ) -> list[dict[str, Any]] | None:
-    """The first episodes that together have `config.steps` steps; None after a request to stop."""
     policy = player.policy(player.base)
     how = PlaySettings(workers=config.workers, lanes=config.lanes, greedy=config.greedy)
     count, folder, game = config.lanes, workdir / _EPISODES, (player.base.environment, player.base.options)
@@ -90,12 +89,10 @@ def _enough(
 
 
 def _options(base: PlayedLevel) -> dict[str, Any]:
-    """The options of a level without those that a network needs."""
     return {name: value for name, value in base.options.items() if name not in OBSERVED}
 
 
 def _replayed(base: PlayedLevel, rows: Sequence[Mapping[str, Any]]) -> Iterator[parquet.TrajectoryEpisode]:
-    """Replays episodes and yields the prompts of each; RuntimeError if one does not play as before."""
     env = registry.make(base.environment, **_options(base), fields=("prompt",))
     with contextlib.closing(env):
         for row in rows:

@@ -75,7 +75,6 @@ def read_methods(text: str) -> dict[str, list[Path]]:
 
 
 def _check_folders(methods: dict[str, list[Path]], measure: str) -> None:
-    """Raises UserError for a folder that is no run, a run that would count twice, or runs that `measure` cannot compare."""
     evaluations, runs = {}, []
     folders: dict[Path, tuple[str, Path]] = {}
     trainings: dict[tuple[str, str, Path], Path] = {}
@@ -166,7 +165,6 @@ def _task_names(config: ConfigDict) -> dict[str, str]:
 
 
 def _single_evaluations(config: ConfigDict) -> Mapping[str, Mapping[str, Any]]:
-    """The evaluations of methods with a single one, by method; {} without a claim or a measure."""
     if not (config.claims or config.measures):
         return {}
     found = {
@@ -183,7 +181,6 @@ def _single_evaluations(config: ConfigDict) -> Mapping[str, Mapping[str, Any]]:
 def _read_claims(
     config: ConfigDict, evaluations: Mapping[str, Mapping[str, Any]]
 ) -> tuple[list[str], list[claims.Claim]]:
-    """The further measures of the claims' table, and the claims; UserError for those without a measure."""
     measures, found = checks.listed(config.measures), claims.parsed_claims(config.claims, list(evaluations))
     given = [*((key, "measures") for key in measures), *((claim.measure, "claims") for claim in found)]
     for key, name in given:

@@ -14,18 +14,19 @@ from motif_jax.datasets.dialogues import parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogues
 from motif_jax.envs.text import registry
 from motif_jax.reports import evaluation_files, evaluation_tables, text_games_page
+from motif_jax.rollouts import recorded_texts, text_episodes, text_setup
+from motif_jax.rollouts.journal import FAILED, play_missing
 from motif_jax.support import interruption, run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, atomic_write_text, read_json
 from motif_jax.support.progress import Progress
+from motif_jax.trainers import agent_folder
 
 IDENTITY = "seed agent policy task options data decode token_reward show dtype".split()
 PLAN, PAGE, DIALOGUES, LOG = "plan.json", "tokens.html", "dialogues.parquet", "eval_log.pkl"
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    from motif_jax.rollouts import recorded_texts, text_setup
-
     run_folder.check_identity(workdir, config, IDENTITY, free=registry.FREE_OPTIONS)
     (recorded_texts if recorded_texts.wanted(config) else text_setup).check(config)
 
@@ -49,9 +50,6 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 def _play(
     config: ConfigDict, workdir: Path, journal: evaluation_files.Journal, stop: interruption.Interruption
 ) -> dict[str, Any]:
-    from motif_jax.rollouts import recorded_texts, text_episodes, text_setup
-    from motif_jax.rollouts.journal import FAILED, play_missing
-
     if recorded_texts.wanted(config):
         return _look(config, workdir, journal)
     setup = text_setup.open_setup(config)
@@ -75,10 +73,6 @@ def _play(
 
 
 def _look(config: ConfigDict, workdir: Path, journal: evaluation_files.Journal) -> dict[str, Any]:
-    from motif_jax.rollouts import recorded_texts, text_setup
-    from motif_jax.rollouts.journal import play_missing
-    from motif_jax.trainers import agent_folder
-
     saved = agent_folder.load(config.agent, dtype=config.dtype)
     reader = saved.network, saved.tokenizer
     dialogues = recorded_texts.dialogues_of(config.agent, config.data, *reader, config.episodes)
@@ -119,9 +113,6 @@ def _pin(workdir: Path, plan: Mapping[str, Any]) -> None:
 def _write(
     config: ConfigDict, workdir: Path, plan: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
 ) -> None:
-    from motif_jax.rollouts import recorded_texts
-    from motif_jax.rollouts.journal import FAILED
-
     summary, summaries = evaluation_tables.summarise(plan, rows, config.resamples, config.confidence)
     summary[FAILED] = sum(row.get(FAILED, 0) for row in rows)
     if (ranked := recorded_texts.ranking(rows)) and plan.get("data"):

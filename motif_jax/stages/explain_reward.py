@@ -12,11 +12,17 @@ from ml_collections import ConfigDict
 
 from motif_jax.datasets.pairs import threshold
 from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.reports import explain
+from motif_jax.reports.explain_data import ExplainedReward, rank_correlation, seen
+from motif_jax.reports.messages import as_text
 from motif_jax.reports.text_tables import csv_cell
+from motif_jax.rewards.reward_function import as_rows, open_reward
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, atomic_write_text
+from motif_jax.trainers import reward_ratings
+from motif_jax.trainers.reward_ratings import facts
 
 PAGE, TABLE, TEXTS = "explain.html", "messages.csv", "texts.csv"
 
@@ -45,8 +51,6 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def _open_models(config: ConfigDict) -> list[Any]:
-    from motif_jax.rewards.reward_function import open_reward
-
     sections = [config.reward, *([config.other] if config.other.dir else [])]
     return [open_reward(section.dir, section.step) for section in sections]
 
@@ -69,8 +73,6 @@ def _asked(config: ConfigDict) -> list[str]:
 
 def _rows_of_texts(config: ConfigDict, models: list[Any]) -> np.ndarray:
     """The texts of `config.text` as uint8 [N, 256]; UserError for one that cannot be rated."""
-    from motif_jax.rewards.reward_function import as_rows
-
     asked = _asked(config)
     for model in models if asked else ():
         architecture = model.network.architecture
@@ -88,10 +90,6 @@ def run(config: ConfigDict, workdir: Path) -> None:
 
 
 def _explain(config: ConfigDict, workdir: Path) -> None:
-    from motif_jax.reports import explain
-    from motif_jax.reports.messages import as_text
-    from motif_jax.trainers import reward_ratings
-
     models = _open_models(config)
     folder, met = _dataset_folder(config, models[0]), getattr(models[0], "met", {})
     data = reward_ratings.messages_met(met) if folder is None else reward_ratings.read_messages(folder)
@@ -134,9 +132,6 @@ def _names(models: list[Any]) -> list[str]:
 
 
 def _explained(config: ConfigDict, model: Any, name: str, rating: Any, history: Any, evaluations: Any) -> Any:
-    from motif_jax.reports.explain_data import ExplainedReward
-    from motif_jax.trainers.reward_ratings import facts
-
     payment = model.normalisation(True, model.level(config.reward))
     return ExplainedReward(
         name=name,
@@ -174,8 +169,6 @@ def _counts(rows: np.ndarray, messages: np.ndarray, counts: np.ndarray) -> np.nd
 
 
 def _print_texts(explanation: Any) -> None:
-    from motif_jax.reports.explain_data import seen
-
     for index, text in enumerate(explanation.texts):
         parts = [
             f"{reward.name}: normalised {reward.normalised[index]:+.3f}, pays {reward.paid[index]:.3f}"
@@ -185,8 +178,6 @@ def _print_texts(explanation: Any) -> None:
 
 
 def _summary(explanation: Any) -> dict[str, Any]:
-    from motif_jax.reports.explain_data import rank_correlation
-
     rewards = explanation.rewards
     found: dict[str, Any] = {"messages": len(explanation.messages), "steps": int(explanation.counts.sum())}
     for reward in rewards:

@@ -6,22 +6,33 @@ import dataclasses
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ml_collections import ConfigDict
 
+from motif_jax.datasets.dialogues.items import DELIMITER_TEXTS
 from motif_jax.datasets.pairs import parquet
 from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.envs.text import registry
+from motif_jax.language import agent, exported
+from motif_jax.language import folder as folders
+from motif_jax.language.agent import LanguageAgent
+from motif_jax.language.text import fetch
+from motif_jax.language.text_agent import POLICY
+from motif_jax.language.tokens import Tokenizer
+from motif_jax.reports import model_card
+from motif_jax.rewards import safetensors_file
+from motif_jax.rewards.reward_model import read_run
+from motif_jax.rl import settings
+from motif_jax.rollouts import agent_policy
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_text, replaced_folder
 from motif_jax.support.locks import FolderLock
 from motif_jax.support.progress import Progress
-
-if TYPE_CHECKING:
-    from motif_jax.language.agent import LanguageAgent
-    from motif_jax.trainers.agent_folder import SavedAgent
+from motif_jax.trainers import agent_folder
+from motif_jax.trainers.agent_folder import SavedAgent
 
 PAIRS, REWARD, CARD = "pairs.parquet", "reward.safetensors", "README.md"
 _SCREENS = ("data/tty_chars", "data/tty_colors", "data/glyphs")
@@ -48,10 +59,6 @@ def _export_dataset(config: ConfigDict, workdir: Path) -> None:
 
 
 def _export_reward(config: ConfigDict, workdir: Path) -> None:
-    from motif_jax.reports import model_card
-    from motif_jax.rewards import safetensors_file
-    from motif_jax.rewards.reward_model import read_run
-
     reward = read_run(config.reward.dir, config.reward.step)
     card = model_card.render(reward, config.licence, config.notes)
     safetensors_file.write_safetensors(reward, workdir / REWARD)
@@ -60,8 +67,6 @@ def _export_reward(config: ConfigDict, workdir: Path) -> None:
 
 
 def _check_language_agent(config: ConfigDict) -> None:
-    from motif_jax.rollouts import agent_policy
-
     folder = checks.existing_folder(config, "agent")
     kind = agent_policy.read_config(folder).network.get("kind")
     allowed = "a run of train_language_agent or clone_behaviour whose config.network.kind is 'language'"
@@ -70,11 +75,6 @@ def _check_language_agent(config: ConfigDict) -> None:
 
 
 def _export_language_agent(config: ConfigDict, workdir: Path) -> None:
-    from motif_jax.language import exported
-    from motif_jax.language.text import fetch
-    from motif_jax.rl import settings
-    from motif_jax.rollouts import agent_policy
-
     trained = agent_policy.read_config(config.agent)
     network: Any = settings.make_network(trained)
     params, step = agent_policy.restore(config.agent, config.checkpoint, network)
@@ -88,10 +88,6 @@ def write_language_agent(
     folder: Path, network: LanguageAgent, params: Any, source: Path, learned: str
 ) -> None:
     """Writes an agent into an empty folder, with the tokenizer of the folder `source`; the card says what it `learned`."""
-    from motif_jax.language import agent, exported
-    from motif_jax.language import folder as folders
-    from motif_jax.language.tokens import Tokenizer
-
     settings = network.model.config
     whole, _ = network.adaptation.whole(params, {})
     for name in folders.TOKENIZER_FILES:
@@ -109,8 +105,6 @@ def write_language_agent(
 
 
 def _language_card(network: LanguageAgent, learned: str) -> str:
-    from motif_jax.language import agent, exported
-
     front, use = exported.opening(network.model.config, "PROMPT", "glam")
     actions = ", ".join(network.spec.action_names)
     if agent.ACTIONS in network.heads.configs:
@@ -129,9 +123,6 @@ motif_jax trained this model by GLAM's method: it reads a prompt and chooses amo
 
 
 def _check_text_agent(config: ConfigDict) -> None:
-    from motif_jax.envs.text import registry
-    from motif_jax.trainers import agent_folder
-
     about = agent_folder.describe(checks.existing_folder(config, "agent"), "agent")
     if about["design"]["prefix"]:
         allowed = "an agent without a prefix: a decision transformer reads its return as an embedding, which transformers does not"
@@ -145,9 +136,6 @@ def _check_text_agent(config: ConfigDict) -> None:
 
 
 def _export_text_agent(config: ConfigDict, workdir: Path) -> None:
-    from motif_jax.language import exported
-    from motif_jax.trainers import agent_folder
-
     agent = agent_folder.load(config.agent)
     with replaced_folder(workdir / exported.MODEL) as part:
         write_text_agent(part, agent)
@@ -156,10 +144,6 @@ def _export_text_agent(config: ConfigDict, workdir: Path) -> None:
 
 def write_text_agent(folder: Path, agent: SavedAgent) -> None:
     """Writes an agent's policy, values, tokenizer and card into an empty folder."""
-    from motif_jax.datasets.dialogues.items import DELIMITER_TEXTS
-    from motif_jax.language import exported
-    from motif_jax.language.text_agent import POLICY
-
     marks, design = agent.tokenizer.delimiters, agent.network.design
     settings = dataclasses.replace(
         agent.network.model.config, pad_id=marks.pad, start_id=marks.state_start, end_ids=(marks.action_end,)
@@ -183,8 +167,6 @@ def write_text_agent(folder: Path, agent: SavedAgent) -> None:
 
 
 def _text_card(agent: SavedAgent, settings: Any) -> str:
-    from motif_jax.language import exported
-
     front, use = exported.opening(settings, "<s>TEXT</s>", agent.method)
     text = f"""{front}
 # An agent that speaks: {agent.method} on {agent.task_name}

@@ -6,12 +6,23 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 from ml_collections import ConfigDict
 
+from motif_jax.algorithms.implicit_q import ImplicitQSettings
+from motif_jax.envs.text import registry
+from motif_jax.language.model import LanguageModel
+from motif_jax.language.text import fetch
+from motif_jax.language.text_agent import TextAgentNetwork
+from motif_jax.language.tokens import Tokenizer
+from motif_jax.published import ilql_checkpoint, upvote_model
 from motif_jax.stages.imports import Begin, ImportStage
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError, printable
+from motif_jax.trainers import agent_folder, upvote_run
+from motif_jax.trainers.text_methods import RULES
 
 UPVOTE = "upvote"
 # By what Q is of; without Q the prefix decides.
@@ -31,8 +42,6 @@ def _check_values(config: ConfigDict, workdir: Path) -> None:
 
 
 def _task(config: ConfigDict) -> tuple[Any, dict[str, Any]]:
-    from motif_jax.envs.text import registry
-
     options = registry.json_options(config.options)
     task = registry.make(config.task, options)
     task.tokenizer()
@@ -40,10 +49,6 @@ def _task(config: ConfigDict) -> tuple[Any, dict[str, Any]]:
 
 
 def _spoken(config: ConfigDict) -> Path:
-    """The folder of RoBERTa's tokenizer."""
-    from motif_jax.language.text import fetch
-    from motif_jax.language.tokens import Tokenizer
-
     allowed = "a folder with RoBERTa's tokenizer.json, or its name on the hub: roberta-base"
     checks.require_key(config, "tokenizer", bool(config.tokenizer), allowed)
     folder = fetch(config.tokenizer, "tokenizer")
@@ -52,10 +57,6 @@ def _spoken(config: ConfigDict) -> Path:
 
 
 def _import_upvote(config: ConfigDict, workdir: Path, begin: Begin) -> None:
-    from motif_jax.language.tokens import Tokenizer
-    from motif_jax.published import upvote_model
-    from motif_jax.trainers import upvote_run
-
     spoken, found = _spoken(config), upvote_model.read(config.file, config.heads)
     if Tokenizer.read(spoken).size > found.config.vocab_size:
         raise UserError(f"config.tokenizer={config.tokenizer}: has more tokens than {config.file}")
@@ -66,15 +67,6 @@ def _import_upvote(config: ConfigDict, workdir: Path, begin: Begin) -> None:
 
 
 def _write(config: ConfigDict, workdir: Path, begin: Begin) -> None:
-    import jax
-    import jax.numpy as jnp
-
-    from motif_jax.algorithms.implicit_q import ImplicitQSettings
-    from motif_jax.language.model import LanguageModel
-    from motif_jax.language.text_agent import TextAgentNetwork
-    from motif_jax.published import ilql_checkpoint
-    from motif_jax.trainers import agent_folder
-
     if config.method == UPVOTE:
         return _import_upvote(config, workdir, begin)
     task, options = _task(config)
@@ -102,9 +94,6 @@ def _write(config: ConfigDict, workdir: Path, begin: Begin) -> None:
 
 
 def _method(config: ConfigDict, design: Any) -> str:
-    """The method that fits a file's parts; UserError if `config.method` is another one."""
-    from motif_jax.trainers.text_methods import RULES
-
     found = METHODS.get(design.q) or ("dt" if design.prefix else "bc")
     if not config.method:
         return found
@@ -115,9 +104,6 @@ def _method(config: ConfigDict, design: Any) -> str:
 
 
 def _require_fit(config: ConfigDict, agent: Any, params: Any) -> None:
-    """Raises UserError if the parts' shapes do not fit together."""
-    import jax
-
     trees = jax.eval_shape(agent.init, jax.random.key(0)), params
     wanted, there = (jax.tree.map(lambda leaf: leaf.shape, tree) for tree in trees)
     if wanted != there:

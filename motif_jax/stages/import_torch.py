@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ml_collections import ConfigDict
 
+from motif_jax.envs import registry
+from motif_jax.published import glam_checkpoint, oni_checkpoint, torch_import
+from motif_jax.published.torch_import import TorchCheckpoint
+from motif_jax.rewards import safetensors_file
+from motif_jax.rl import agent_networks, settings
 from motif_jax.stages.imports import Begin, ImportStage, has_checkpoints
 from motif_jax.support import config as checks
 from motif_jax.support.errors import printable
 from motif_jax.support.files import atomic_write_json
-
-if TYPE_CHECKING:
-    from motif_jax.published.torch_import import TorchCheckpoint
 
 LANGUAGE_AGENT = "language_agent"
 MODEL, MAPPING, LABELS = "model.safetensors", "mapping.json", "labels.json"
@@ -31,9 +33,6 @@ def _check_values(config: ConfigDict, workdir: Path) -> None:
 
 
 def _write(config: ConfigDict, workdir: Path, begin: Begin) -> None:
-    from motif_jax.published import torch_import
-    from motif_jax.rewards import safetensors_file
-
     if config.kind == LANGUAGE_AGENT:
         return _language_agent(config, workdir, begin)
     # An agent's checkpoint may hold the reward that it learned from beside it.
@@ -71,8 +70,6 @@ check, run = _STAGE.check, _STAGE.run
 
 
 def _language_agent(config: ConfigDict, workdir: Path, begin: Begin) -> None:
-    from motif_jax.published import glam_checkpoint, torch_import
-
     found = glam_checkpoint.language_agent(torch_import.read(config.file), network_of(config.agent))
     begin()
     for head in found.fresh:
@@ -87,9 +84,6 @@ def _language_agent(config: ConfigDict, workdir: Path, begin: Begin) -> None:
 
 def network_of(config: ConfigDict) -> Any:
     """The network of an agent's config; UserError where its folder or values do not fit."""
-    from motif_jax.envs import registry
-    from motif_jax.rl import agent_networks, settings
-
     agent_networks.check(config)
     spec = registry.spec(config.environment.name, **settings.environment_options(config))
     return agent_networks.make(config, spec)
@@ -99,8 +93,6 @@ def _learned(
     agent: ConfigDict, checkpoint: TorchCheckpoint, workdir: Path
 ) -> tuple[ConfigDict, dict[str, Any]]:
     """The agent's config with the reward that an ONI checkpoint holds, and the checkpoint item of that reward."""
-    from motif_jax.published import oni_checkpoint
-
     if "annotator" not in agent:
         return agent, {}
     agent, labels = agent.copy_and_resolve_references(), oni_checkpoint.labels(checkpoint)

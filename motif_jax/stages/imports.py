@@ -42,14 +42,12 @@ class ImportStage:
     write: Callable[[ConfigDict, Path, Begin], None]
 
     def check(self, config: ConfigDict, workdir: Path) -> None:
-        """Raises UserError for missing files, bad values, or a folder that holds something else."""
         is_there = bool(config.file) and Path(config.file).is_file()
         checks.require_key(config, "file", is_there, f"an existing file, {self.file}")
         if not self._is_done(config, workdir):
             self.check_values(config, workdir)
 
     def run(self, config: ConfigDict, workdir: Path) -> None:
-        """Writes the folder, unless it is complete."""
         with FolderLock(workdir):
             if self._is_done(config, workdir):
                 print(f"{workdir} holds this import of {config.file} already")

@@ -8,6 +8,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from motif_jax.rollouts import text_setup
+from motif_jax.rollouts.text_terminal import Terminal, TextTable
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
 from motif_jax.support.files import append_lines, regular_file
@@ -16,8 +18,6 @@ GAMES = "games.jsonl"
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    from motif_jax.rollouts import text_setup
-
     run_folder.check_identity(workdir, config)
     agent = config.mode != "answer" or not config.policy
     checks.require_key(config, "policy", agent, "None with config.mode=answer: an agent has to speak")
@@ -25,9 +25,6 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
-    from motif_jax.rollouts import text_setup
-    from motif_jax.rollouts.text_terminal import Terminal, TextTable
-
     setup = text_setup.open_setup(config)
     table = TextTable(setup.task, setup.actor, Terminal(), setup.tokenizer, config.seed)
     with run_folder.opened(workdir, config):

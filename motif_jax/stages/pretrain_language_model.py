@@ -7,7 +7,11 @@ from pathlib import Path
 
 from ml_collections import ConfigDict
 
+from motif_jax.language import byte_pairs, corpus, finetune_params
+from motif_jax.language.text import fetch
+from motif_jax.language.tokens import Tokenizer
 from motif_jax.support import config as checks
+from motif_jax.trainers import language_run, offline_run, text_batches, text_data
 
 IDENTITY = (
     "stage seed texts text_item tokens held_out model tokenizer objective packing length batch_size accumulate steps "
@@ -16,19 +20,12 @@ IDENTITY = (
 
 
 def check(config: ConfigDict, workdir: Path | None) -> None:
-    from motif_jax.trainers import offline_run
-
     offline_run.check(config, workdir, IDENTITY, config.steps)
     _check_model(config)
     _check_texts(config)
 
 
 def _check_model(config: ConfigDict) -> None:
-    from motif_jax.language import byte_pairs, finetune_params
-    from motif_jax.language.text import fetch
-    from motif_jax.language.tokens import Tokenizer
-    from motif_jax.trainers import language_run, text_batches, text_data
-
     folder, settings = None, config.tokenizer
     if config.model.folder:
         allowed = "None: config.model.folder has a tokenizer"
@@ -69,9 +66,6 @@ def _check_model(config: ConfigDict) -> None:
 
 
 def _check_texts(config: ConfigDict) -> None:
-    from motif_jax.language import corpus
-    from motif_jax.trainers import text_data
-
     allowed = "files or folders of texts, with commas between: --config.texts=FILE; or None with --config.tokens=FOLDER"
     checks.require_key(config, "texts", bool(config.texts) != bool(config.tokens), allowed)
     if config.tokens:
@@ -89,8 +83,6 @@ def _check_texts(config: ConfigDict) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> int:
-    from motif_jax.trainers import language_run, offline_run
-
     parallel = offline_run.devices_of(config)
     build = functools.partial(language_run.build, config, workdir, parallel)
     return offline_run.run(config, workdir, IDENTITY, language_run.MADE, build)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from ml_collections import ConfigDict
 
+from motif_jax.rl import probing, settings
+from motif_jax.rl.probing import Probing
+from motif_jax.rollouts import agent_policy
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import read_json_lines
 from motif_jax.support.interruption import EXIT_CODE, Interruption
 from motif_jax.support.progress import Progress
-
-if TYPE_CHECKING:
-    from motif_jax.rl.probing import Probing
 
 IDENTITY = ("policy", "checkpoint", "probes", "published_files")
 
@@ -35,9 +34,6 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def _open(config: ConfigDict) -> tuple[Probing, list[int]]:
-    from motif_jax.rl import probing, settings
-    from motif_jax.rollouts import agent_policy
-
     trained = agent_policy.read_config(config.policy)
     if trained.network.get("kind") != "language":
         raise UserError(f"config.policy={config.policy!r}: must be a run of train_language_agent")
@@ -56,9 +52,6 @@ def _open(config: ConfigDict) -> tuple[Probing, list[int]]:
 
 
 def run(config: ConfigDict, workdir: Path) -> int:
-    from motif_jax.rl import probing
-    from motif_jax.rollouts import agent_policy
-
     with Interruption() as stop, run_folder.opened(workdir, config, IDENTITY):
         made, steps = _open(config)
         lines, clauses = (list(read_json_lines(workdir / name)) for name in (probing.LINES, probing.CLAUSES))
@@ -87,8 +80,6 @@ def run(config: ConfigDict, workdir: Path) -> int:
 
 
 def _say(made: Probing, workdir: Path) -> list[str]:
-    from motif_jax.rl import probing
-
     *_, last = read_json_lines(workdir / probing.LINES)
     wrong = []
     for probe, row in zip(made.probes, last["probabilities"], strict=True):

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
+from motif_jax import language
+from motif_jax.language import TextModel, prompt_length, text_files, weights
+from motif_jax.language import config as configs
+from motif_jax.language.config import ModelConfig
+from motif_jax.language.sampling import Sampling
+from motif_jax.language.text import fetch
+from motif_jax.language.tokens import Tokenizer
+from motif_jax.reports import token_page as pages
 from motif_jax.support import config as checks
 from motif_jax.support import interruption, resources, run_folder, seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_text
 from motif_jax.support.progress import Progress
 
-if TYPE_CHECKING:
-    from motif_jax.language import TextModel
-    from motif_jax.language.config import ModelConfig
-    from motif_jax.language.tokens import Tokenizer
-
-    Rows = Sequence[Mapping[str, Any]]
-
 PAGE = "tokens.html"
+Rows = Sequence[Mapping[str, Any]]
 
 
 def _check_scores(config: ConfigDict, tokenizer: Tokenizer, settings: ModelConfig) -> None:
-    from motif_jax.language import prompt_length, text_files
-
     questions = text_files.read_questions(config.file, "file")
     without = any(question.get("candidates") is None for question in questions)
     allowed = f"texts with | between them: prompts of {config.file} have none of their own"
@@ -52,9 +52,6 @@ def _score(config: ConfigDict, model: TextModel, part: Rows, start: int) -> list
 
 
 def _check_continuations(config: ConfigDict, tokenizer: Tokenizer, settings: ModelConfig) -> None:
-    from motif_jax.language import prompt_length, text_files
-    from motif_jax.language.sampling import Sampling
-
     try:
         Sampling(**config.sampling.to_dict())
     except UserError as error:
@@ -81,8 +78,6 @@ def _stops(config: ConfigDict) -> tuple[str, ...]:
 
 
 def _continue(config: ConfigDict, model: TextModel, part: Rows, start: int) -> list[dict[str, Any]]:
-    from motif_jax.language.sampling import Sampling
-
     texts = model.generate(
         [row["prompt"] for row in part],
         most=config.most,
@@ -121,11 +116,6 @@ _STAGES = {
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    from motif_jax.language import config as configs
-    from motif_jax.language import weights
-    from motif_jax.language.text import fetch
-    from motif_jax.language.tokens import Tokenizer
-
     stage = _STAGES[config.stage]
     run_folder.check_identity(workdir, config, stage.identity)
     if not config.model:
@@ -138,10 +128,6 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    from motif_jax import language
-    from motif_jax.language import text_files
-    from motif_jax.language.text import fetch
-
     stage = _STAGES[config.stage]
     asked = stage.asked(config, text_files.read_questions(config.file, "file"))
     with interruption.Interruption() as stop, run_folder.opened(workdir, config, stage.identity):
@@ -167,8 +153,6 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 
 def _token_page(model: TextModel, asked: Rows, subtitle: str) -> str:
     """The page of all candidates of prompts, token by token, the likeliest of each prompt first."""
-    from motif_jax.reports import token_page as pages
-
     texts = []
     for number, row in enumerate(asked, start=1):
         prompt, names = row["prompt"], row["candidates"]

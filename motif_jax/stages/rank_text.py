@@ -10,21 +10,20 @@ from ml_collections import ConfigDict
 
 from motif_jax.datasets.dialogues import files
 from motif_jax.datasets.dialogues.dialogue import Dialogues
+from motif_jax.envs.text import registry
 from motif_jax.reports import ranks_page
+from motif_jax.rollouts import text_values
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, atomic_write_text
 from motif_jax.support.progress import Progress
+from motif_jax.trainers import agent_folder
 
 FILE, PAGE = "ranks.json", "ranks.html"
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    from motif_jax.envs.text import registry
-    from motif_jax.rollouts import text_values
-    from motif_jax.trainers import agent_folder
-
     run_folder.check_identity(workdir, config)
     agents = checks.listed(config.agents)
     checks.require_key(config, "agents", bool(agents), "run folders of train_text, with commas between")
@@ -46,9 +45,6 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
-    from motif_jax.rollouts import text_values
-    from motif_jax.trainers import agent_folder
-
     with run_folder.opened(workdir, config):
         dialogues = _dialogues(config)
         pairs = text_values.pairs_of(dialogues)

@@ -188,7 +188,6 @@ def _evaluation_name(plan: Mapping[str, Any], taken: Container[str]) -> str:
 
 
 def _other(name: str, taken: Container[str]) -> str:
-    """The name, with a number appended if it is taken."""
     number = 2
     while name in taken:
         name, number = f"{name.rstrip('0123456789 ')} {number}", number + 1
@@ -248,7 +247,6 @@ def liked_messages(config: ConfigDict, dataset: PairsDataset, data: RunData) -> 
 
 
 def _message_curves(config: ConfigDict, texts: np.ndarray, normalised: np.ndarray) -> dict[str, Curve]:
-    """The normalised reward of the three most and three least liked messages at every evaluation of the reward."""
     from motif_jax import rewards
     from motif_jax.rewards.reward_model import saved_steps
 

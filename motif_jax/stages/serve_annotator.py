@@ -55,7 +55,6 @@ def run(config: ConfigDict, workdir: Path | None) -> int:
 
 
 def _key(config: ConfigDict) -> str:
-    """The key that clients must send, '' for none; UserError if its variable is empty."""
     key = os.environ.get(config.key_variable, "").strip()
     holds_one = not config.key_variable or (bool(key) and key.isprintable())
     allowed = "the name of an environment variable that holds a key, or empty"

@@ -7,6 +7,10 @@ from pathlib import Path
 
 from ml_collections import ConfigDict
 
+from motif_jax.algorithms.registry import algorithm_of
+from motif_jax.devices.hosts import Hosts
+from motif_jax.rl import agent_checkpoints, agent_networks, reward_choice, settings
+from motif_jax.rl.training import AgentTraining
 from motif_jax.support import run_folder
 from motif_jax.support.interruption import EXIT_CODE, Interruption
 
@@ -19,9 +23,6 @@ IDENTITY = (
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    from motif_jax.algorithms.registry import algorithm_of
-    from motif_jax.rl import agent_checkpoints, agent_networks, reward_choice, settings
-
     run_folder.check_identity(workdir, config, IDENTITY)
     settings.configure_jax(config)
     config = reward_choice.apply(config, workdir)
@@ -39,10 +40,6 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    from motif_jax.devices.hosts import Hosts
-    from motif_jax.rl import settings
-    from motif_jax.rl.training import AgentTraining
-
     resolved, everyone = settings.resolved(config), Hosts()
     if everyone.count > 1:
         everyone.require_alike(config)

@@ -8,7 +8,15 @@ from pathlib import Path
 
 from ml_collections import ConfigDict
 
+from motif_jax.datasets.pairs import outcomes, targets, threshold
+from motif_jax.devices.parallel import DataParallel
+from motif_jax.devices.sharding import training_devices
+from motif_jax.rewards.reward_model import architecture_of, read_run
+from motif_jax.rewards.training_texts import FILE, write_training_texts
 from motif_jax.support import config as checks
+from motif_jax.trainers import offline_run, records, reward_data
+from motif_jax.trainers.offline_run import OfflineRun
+from motif_jax.trainers.reward_task import RewardTask
 
 IDENTITY = (
     "stage seed annotator batch_size epochs train_fraction network optimizer labels ensemble early_stopping chunk_steps "
@@ -23,10 +31,6 @@ MOST_PADDED = 1 << 16
 
 
 def check(config: ConfigDict, workdir: Path | None) -> None:
-    from motif_jax.datasets.pairs import targets
-    from motif_jax.rewards.reward_model import architecture_of
-    from motif_jax.trainers import offline_run, reward_data
-
     offline_run.check(config, workdir, IDENTITY, None)
     architecture = architecture_of(config.network, config.compat)
     problem = architecture.problem()
@@ -51,15 +55,6 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> int:
-    from motif_jax.datasets.pairs import outcomes, threshold
-    from motif_jax.devices.parallel import DataParallel
-    from motif_jax.devices.sharding import training_devices
-    from motif_jax.rewards.reward_model import architecture_of, read_run
-    from motif_jax.rewards.training_texts import FILE, write_training_texts
-    from motif_jax.trainers import offline_run, records, reward_data
-    from motif_jax.trainers.offline_run import OfflineRun
-    from motif_jax.trainers.reward_task import RewardTask
-
     parallel = DataParallel(training_devices(config))
 
     def build(stopped: Callable[[], bool]) -> OfflineRun:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ml_collections import ConfigDict
 
+from motif_jax.datasets.dialogues import files
 from motif_jax.envs.text import registry
+from motif_jax.language.sampling import Sampling
+from motif_jax.rollouts import dialogues, text_rollouts, text_scores, text_sources
 from motif_jax.support import cluster
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import StoppedError
-
-if TYPE_CHECKING:
-    from motif_jax.trainers.dialogue_data import DialogueSource
-    from motif_jax.trainers.text_run import TextRun
+from motif_jax.trainers import candidate_batches, dialogue_data, offline_run, text_run, tokenised
+from motif_jax.trainers.dialogue_data import DialogueSource
+from motif_jax.trainers.offline_run import OfflineRun
+from motif_jax.trainers.text_methods import rule_of
+from motif_jax.trainers.text_ppo import PpoTraining
+from motif_jax.trainers.text_run import TextRun
 
 IDENTITY = (
     "stage seed task options data kind policy held_out filter token_reward method loss network initial max_len length_buckets batch_size "
@@ -26,17 +30,12 @@ IDENTITY = (
 
 
 def check(config: ConfigDict, workdir: Path | None) -> None:
-    from motif_jax.trainers import offline_run
-
     offline_run.check(config, workdir, IDENTITY, config.max_steps, registry.FREE_OPTIONS)
     _check_method(config)
     _check_data(config)
 
 
 def _check_method(config: ConfigDict) -> None:
-    from motif_jax.trainers import text_run
-    from motif_jax.trainers.text_methods import rule_of
-
     method, name, rule = config.method, config.method.name, rule_of(config.method.name)
     low, high = method.q_min, method.q_max
     good = low is None or high is None or low < high
@@ -68,8 +67,6 @@ def _check_method(config: ConfigDict) -> None:
 
 
 def _check_proposals(config: ConfigDict) -> None:
-    from motif_jax.language.sampling import Sampling
-
     name, chosen = config.method.name, config.candidates
     if not config.initial.policy:
         raise UserError(
@@ -90,11 +87,6 @@ def _check_proposals(config: ConfigDict) -> None:
 
 
 def _check_data(config: ConfigDict) -> None:
-    from motif_jax.datasets.dialogues import files
-    from motif_jax.rollouts import text_rollouts, text_sources
-    from motif_jax.trainers import dialogue_data, text_run
-    from motif_jax.trainers.text_methods import rule_of
-
     source = dialogue_data.source_of(config)
     task = registry.make(source.task, source.options)
     if rule_of(config.method.name).online:
@@ -131,10 +123,6 @@ def _check_data(config: ConfigDict) -> None:
 
 def _prepared(config: ConfigDict, workdir: Path, stopped: Callable[[], bool]) -> DialogueSource:
     """The source of dialogues; makes the files that the task or a finite kind of dialogues needs. Raises StoppedError."""
-    from motif_jax.rollouts import text_scores, text_sources
-    from motif_jax.trainers import dialogue_data
-    from motif_jax.trainers.text_methods import rule_of
-
     source = dialogue_data.source_of(config)
     if rule_of(config.method.name).online:
         return source
@@ -153,9 +141,6 @@ def _prepared(config: ConfigDict, workdir: Path, stopped: Callable[[], bool]) ->
 
 def _made(config: ConfigDict, workdir: Path) -> list[str]:
     """The files of a run folder before training; without `config.data` also those of the task that its options do not name."""
-    from motif_jax.rollouts import dialogues, text_sources
-    from motif_jax.trainers import candidate_batches, dialogue_data, tokenised
-
     source, found = dialogue_data.source_of(config), [tokenised.TOKENS, candidate_batches.FOLDER]
     if registry.make(config.task, source.options).learned_tokens():
         found.append(dialogue_data.TOKENIZER)
@@ -165,12 +150,7 @@ def _made(config: ConfigDict, workdir: Path) -> list[str]:
 
 
 def run(config: ConfigDict, workdir: Path) -> int:
-    from motif_jax.trainers import offline_run
-    from motif_jax.trainers.offline_run import OfflineRun
-
     def build(stopped: Callable[[], bool]) -> OfflineRun | None:
-        from motif_jax.trainers import text_run
-
         try:
             source = _prepared(config, workdir, stopped)
         except StoppedError:
@@ -190,11 +170,6 @@ def run(config: ConfigDict, workdir: Path) -> int:
 
 
 def _let_play(config: ConfigDict, found: TextRun) -> None:
-    """Gives a training the episodes of its evaluations, and PPO the player of its own episodes."""
-    from motif_jax.rollouts import text_rollouts
-    from motif_jax.trainers import dialogue_data, text_run
-    from motif_jax.trainers.text_ppo import PpoTraining
-
     task, played = found.task, registry.make(found.source.task, found.source.options)
     agent, longest = task.objective.agent, found.longest_action
     online = isinstance(task, PpoTraining)

@@ -7,7 +7,14 @@ from pathlib import Path
 
 from ml_collections import ConfigDict
 
+from motif_jax.devices.parallel import DataParallel
+from motif_jax.devices.sharding import training_devices
+from motif_jax.envs.reddit.task import RECORDED
+from motif_jax.language import byte_pairs
+from motif_jax.language.text import fetch
+from motif_jax.language.tokens import Tokenizer
 from motif_jax.support import config as checks
+from motif_jax.trainers import offline_run, upvote_run
 
 IDENTITY = (
     "stage seed reddit cutoff held_out_share network vocab_size max_len freeze batch_size accumulate max_steps evaluate_every "
@@ -16,12 +23,6 @@ IDENTITY = (
 
 
 def check(config: ConfigDict, workdir: Path | None) -> None:
-    from motif_jax.envs.reddit.task import RECORDED
-    from motif_jax.language import byte_pairs
-    from motif_jax.language.text import fetch
-    from motif_jax.language.tokens import Tokenizer
-    from motif_jax.trainers import offline_run, upvote_run
-
     offline_run.check(config, workdir, IDENTITY, config.max_steps)
     upvote_run.task_of(config).check(RECORDED, RECORDED)
     tokenizer = None
@@ -35,9 +36,5 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> int:
-    from motif_jax.devices.parallel import DataParallel
-    from motif_jax.devices.sharding import training_devices
-    from motif_jax.trainers import offline_run, upvote_run
-
     build = functools.partial(upvote_run.build, config, workdir, DataParallel(training_devices(config)))
     return offline_run.run(config, workdir, IDENTITY, upvote_run.made_files(config), build)

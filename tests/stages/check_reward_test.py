@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import json
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,7 +23,7 @@ def test_messages_of_an_evaluation_are_asked_about_as_the_game_says_them(tmp_pat
         messages.MessageTally(messages.as_text(text.encode("latin-1")), count)
         for text, count in (("caf\xe9\nlabelled", 3), ("caf\xe9\nnew", 2))
     ]
-    (tmp_path / MESSAGES).write_text(json.dumps(messages.as_rows(met)))
+    (tmp_path / MESSAGES).write_text(json.dumps(list(map(asdict, met))))
     reward = SimpleNamespace(
         step=7,
         met={"caf\xe9\nnew": 1},
@@ -38,9 +38,7 @@ def test_messages_of_an_evaluation_are_asked_about_as_the_game_says_them(tmp_pat
         asked.extend(texts)
         return dict.fromkeys(texts, YES)
 
-    # By its name: `rewards.load` is a function, too.
-    load = importlib.import_module("motif_jax.rewards.reward_function")
-    monkeypatch.setattr(load, "open_reward", lambda *place: reward)
+    monkeypatch.setattr(check_reward, "open_reward", lambda *place: reward)
     monkeypatch.setattr(check_reward, "_ask", ask)
     config = load_config("check_reward", "")
     config.reward.dir, config.evaluation = "runs/oni", str(tmp_path)
