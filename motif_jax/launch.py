@@ -294,9 +294,7 @@ def _main(arguments: Sequence[str]) -> int:
         stage_name = config.get("stage")
         if stage_name not in stages.names():
             raise UserError(f"config.stage={stage_name}: must be one of {', '.join(stages.names())}")
-        schema.validate(
-            config, _keys_of_stage(config)
-        )  # at once: many stages import jax, which takes seconds
+        schema.validate(config, _keys_of_stage(config))  # before the stage's import, which takes seconds
         stage = stages.module(stage_name)
         needs_workdir = getattr(stage, "NEEDS_WORKDIR", True)
         if needs_workdir and not _WORKDIR.value:
