@@ -76,10 +76,8 @@ def drawn(module: Any, *inputs: Any) -> tuple[dict[str, Any], np.ndarray]:
 @pytest.mark.parametrize("stride", [1, 2])
 def test_glyphs_are_embedded_and_convolved_with_columns_before_rows(stride: int) -> None:
     draws = np.random.default_rng(1)
-    cells, table = (
-        draws.integers(0, 7, (2, 5, 4)).astype(np.int16),
-        draws.normal(size=(7, 3)).astype(np.float32),
-    )
+    cells = draws.integers(0, 7, (2, 5, 4)).astype(np.int16)
+    table = draws.normal(size=(7, 3)).astype(np.float32)
     params, found = drawn(glyphs.GlyphConvolutions("crop", 2, stride), table, cells)
     x = table[cells.swapaxes(1, 2)]
     for name in ("crop_conv1", "crop_conv2"):
@@ -118,17 +116,13 @@ def test_tiles_and_messages_are_sums_of_their_embeddings() -> None:
     }
     params, found = drawn(TileEmbeddingEncoder(3, 4, 5, "relu"), fields)
     chars, colors = fields["window_chars"], fields["window_colors"] % 16
-    tiles = (
-        params["char_table"][chars, 0]
-        + params["color_table"][0, colors]
-        + params["tile_table"][chars, colors]
-    )
+    tiles = params["char_table"][chars, 0] + params["color_table"][0, colors]
+    tiles = (tiles + params["tile_table"][chars, colors]).reshape(2, -1)
     status = np.asarray(scale_status(fields["blstats"]))
     image, vector = (
         np.maximum(plain_layers.linear(x, params[f"{name}_fc"]), 0)
-        for name, x in (("image", tiles.reshape(2, -1)), ("vector", status))
+        for name, x in (("image", tiles), ("vector", status))
     )
     message = params["message_table"][np.asarray(hash_beginnings(fields["message"]))].sum(axis=1)
-    np.testing.assert_allclose(
-        found, np.concatenate([image, vector, status, message], axis=-1), rtol=1e-4, atol=1e-4
-    )
+    expected = np.concatenate([image, vector, status, message], axis=-1)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
