@@ -93,12 +93,3 @@ def objects(name, **options):
     env, out = started(name, 11, fields=("grid",), **options)
     env.close()
     return int((out["grid"][..., 0] > 4).sum())
-
-
-def test_changes_and_distractors_that_cannot_be_are_named():
-    with pytest.raises(UserError, match=r"babyai_text.change=shouting: must be '' \(none\) or one of no_mod"):
-        started(LOCAL, change="shouting")
-    with pytest.raises(UserError, match=r"distractors=99: must be a number from 0 to 20"):
-        started(LOCAL, distractors=99)
-    with pytest.raises(UserError, match=r"distractors=4: must be None in BabyAI-GoToObj-v0"):
-        started("BabyAI-GoToObj-v0", distractors=4)

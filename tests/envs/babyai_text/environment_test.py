@@ -26,8 +26,8 @@ def started(name, seed=0, **options):
 
 def bot_plays(env, out):
     """Rewards and ends of an episode in which the bot plays."""
-    steps = []
-    while not steps or steps[-1][1] == RUNNING:
+    steps = [env.step(int(out["bot_action"]), out)]
+    while steps[-1][1] == RUNNING:
         steps.append(env.step(int(out["bot_action"]), out))
     return steps
 
@@ -60,11 +60,9 @@ def test_a_bot_that_fails_says_nothing_any_more(monkeypatch):
 
 
 def test_limits_truncate_and_success_on_the_last_step_is_success():
-    env, out = started(LOCAL, 3, fields=("bot_action",))
-    needed = len(bot_plays(env, out))
-    assert needed > 2
-    env, out = started(LOCAL, 3, fields=("bot_action",), max_episode_steps=needed)
-    assert bot_plays(env, out)[-1][1] == TERMINATED
+    needed = len(bot_plays(*started(LOCAL, 3, fields=("bot_action",))))
+    last = bot_plays(*started(LOCAL, 3, fields=("bot_action",), max_episode_steps=needed))[-1]
+    assert last[1] == TERMINATED
     env, out = started(LOCAL, 3, fields=("bot_action",), max_episode_steps=needed - 1)
     assert bot_plays(env, out)[-1] == (0.0, TRUNCATED)
     assert env.episode_info()["success"] == 0
@@ -135,6 +133,9 @@ def test_people_see_the_grid_and_what_the_agent_sees():
     ("name", "options", "said"),
     [
         (TRAIN, {"kind": "dance"}, "babyai_text.kind=dance.*goto"),
+        (LOCAL, {"change": "shouting"}, r"babyai_text.change=shouting: must be '' \(none\) or one of no_mod"),
+        (LOCAL, {"distractors": 99}, "distractors=99: must be a number from 0 to 20"),
+        ("BabyAI-GoToObj-v0", {"distractors": 4}, "distractors=4: must be None in BabyAI-GoToObj-v0"),
         (LOCAL, {"observations": 0}, "babyai_text.observations=0"),
         (LOCAL, {"actions": ("go", "вперёд")}, r"babyai_text.actions=.*latin-1"),
     ],

@@ -123,15 +123,12 @@ def test_first_observations_and_what_follows_from_their_seeds(number):
         assert pose(world) == [*after["agent_pos"], after["agent_dir"]]
 
 
-def test_every_level_can_be_made_and_ours_are_known_by_no_other_name():
+def test_ours_are_known_by_no_other_name():
     registered = {name for name in gymnasium.registry if name.startswith(catalogue.PREFIX)}
     assert registered == set(catalogue.minigrid_names())
     assert len(registered) > 90
     assert not registered & set(catalogue.LEVELS)
     assert catalogue.find("BabyAI-NoSuch-v0") is None
-    for name, found in catalogue.LEVELS.items():
-        for kind in found.kinds or (None,):
-            level(name, kind).reset(seed=1)
 
 
 def test_opened_levels_have_open_doors_and_name_colours():
@@ -139,13 +136,8 @@ def test_opened_levels_have_open_doors_and_name_colours():
         world = level(name, None)
         for seed in range(5):
             world.reset(seed=seed)
-            doors = [thing for thing, _, _ in cells(world) if thing.type == "door"]
-            assert doors
-            assert all(door.is_open for door in doors)
+            assert {thing.is_open for thing, _, _ in cells(world) if thing.type == "door"} == {True}
             assert world.instrs.desc.color in COLORS
-    closed = level("BabyAI-GoToLarge-v0", None)
-    closed.reset(seed=0)
-    assert not all(thing.is_open for thing, _, _ in cells(closed) if thing.type == "door")
 
 
 def test_lit_cells_are_those_that_minigrid_highlights():

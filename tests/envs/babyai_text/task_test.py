@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import json
 
 import pytest
 
@@ -15,10 +14,8 @@ from motif_jax.envs.babyai_text.prompts import Window
 from motif_jax.envs.spec import RUNNING, empty_observation
 from motif_jax.envs.text import registry
 from motif_jax.language import corpus
-from motif_jax.rollouts import dialogues as collection
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
-from motif_jax.support.interruption import Interruption
 
 LEVEL = "BabyAI-GoToLocal-v0"
 
@@ -69,7 +66,7 @@ def test_a_game_laid_end_to_end_is_what_an_agent_with_an_endless_window_reads(ga
         assert not game.texts[-1].endswith(": ")
 
 
-def test_a_step_is_a_prompt_an_action_and_what_came_of_it(games):
+def test_a_step_is_a_prompt_an_action_and_what_came_of_it(games, tmp_path):
     observations = 3
     drawn = task(observations=observations).stream("steps", "random")(seeds.rng(5), 3, 0)
     assert len(drawn) == sum(games.turns())
@@ -92,6 +89,10 @@ def test_a_step_is_a_prompt_an_action_and_what_came_of_it(games):
         assert [step.terminal for step in steps[:-1]] == [False] * (len(steps) - 1)
         assert steps[-1].terminal == game.terminal
         assert sum(step.rewards[1] for step in steps) == game.total
+    parquet.write(tmp_path / "dialogues.parquet", [drawn], {})
+    items = corpus.read(corpus.find(str(tmp_path)), "line")
+    read = [(item.prompt, item.text, tuple(item.parts)) for item in items]
+    assert read == [(step.texts[0], step.texts[1] + step.texts[2], step.texts[1:]) for step in drawn]
 
 
 def test_an_episode_is_taken_up_where_it_stood():
@@ -124,22 +125,3 @@ def test_an_episode_is_taken_up_where_it_stood():
 def test_what_cannot_be_is_said(options, kind, policy, said):
     with pytest.raises(UserError, match=rf"^config\.{said}"):
         task(**options).check(kind, policy)
-
-
-@pytest.mark.slow
-def test_a_collection_is_read_as_prompts_and_texts(tmp_path):
-    """Drawn by two processes; the same as drawn here."""
-    chosen = task(observations=1)
-    size, part_folder = chosen.at_a_time("steps"), str(tmp_path / "s")
-    plan = collection.DialoguePlan("babyai_text", chosen.options, "steps", "random", 3, 20, size, part_folder)
-    with Interruption() as stop:
-        assert collection.collect(plan, tmp_path, {"facts": {}}, 2, stop, finish=lambda folder: None)
-    found = list(parquet.read(tmp_path / "dialogues.parquet"))
-    here = chosen.stream("steps", "random")(seeds.rng(3, "dialogues", 0), 16, 0)
-    assert found[: len(here)] == list(here)
-    assert json.loads((tmp_path / "dialogues.json").read_text())["actions"] == len(found)
-    items = list(corpus.read(corpus.find(str(tmp_path)), "line"))
-    assert [(item.prompt, item.text) for item in items] == [
-        (step.texts[0], step.texts[1] + step.texts[2]) for step in found
-    ]
-    assert [tuple(item.parts) for item in items] == [step.texts[1:] for step in found]

