@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from motif_jax.envs import registry
@@ -7,9 +9,7 @@ from motif_jax.envs.recall import BEST_RETURN, Recall
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, empty_observation
 
 
-def play(
-    env: Recall, seed: int, answer: int | None
-) -> tuple[list[dict[str, np.ndarray]], list[float], list[int]]:
+def play(env: Recall, seed: int, answer: int | None) -> tuple[list[Any], list[float], list[int]]:
     out = empty_observation(env.spec)
     env.reset(seed, out)
     seen, rewards, ends = [{k: v.copy() for k, v in out.items()}], [], []

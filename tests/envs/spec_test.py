@@ -39,12 +39,8 @@ def test_a_spec_that_contradicts_itself_is_refused(options: dict[str, Any], said
 def test_an_agent_fits_where_its_fields_and_actions_are() -> None:
     here, trained = made(), EnvironmentSpec({"text": TEXT}, 2)
     assert here.fits(trained)
-    for other in (
-        trained,
-        made(3),
-        made(mask_field="mask"),
-        EnvironmentSpec({"text": MASK, "mask": MASK}, 2),
-    ):
+    masks = EnvironmentSpec({"text": MASK, "mask": MASK}, 2)
+    for other in (trained, made(3), made(mask_field="mask"), masks):
         assert not other.fits(here)
     assert (here.action_names, here.action_keys) == (("action 0", "action 1"), (0, 0))
     here.check_action(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from motif_jax.envs import registry
 from motif_jax.envs.gym_task import captions
@@ -59,24 +60,17 @@ def test_nested_spaces_are_fields_by_name():
 
 
 def test_boxes_keep_what_they_hold():
-    space = gymnasium.spaces.Dict(
+    space = spaces.Dict(
         {
-            "ram": gymnasium.spaces.Box(0, 255, (3,), np.uint8),
-            "large": gymnasium.spaces.Box(-(2**40), 2**40, (1,), np.int64),
-            "whole": gymnasium.spaces.Box(-9, 9, (), np.int64),
-            "on": gymnasium.spaces.Box(0, 1, (2,), np.bool_),
-            "both": gymnasium.spaces.Tuple(
-                [gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(3, start=-1)]
-            ),
+            "ram": spaces.Box(0, 255, (3,), np.uint8),
+            "large": spaces.Box(-(2**40), 2**40, (1,), np.int64),
+            "whole": spaces.Box(-9, 9, (), np.int64),
+            "on": spaces.Box(0, 1, (2,), np.bool_),
+            "both": spaces.Tuple([spaces.Discrete(2), spaces.Discrete(3, start=-1)]),
         }
     )
-    value = {
-        "ram": np.array([0, 255, 51], np.uint8),
-        "large": [-(2**33)],
-        "whole": -9,
-        "on": [True, False],
-        "both": (1, -1),
-    }
+    value = {"ram": np.array([0, 255, 51], np.uint8), "large": [-(2**33)], "whole": -9, "on": [True, False]}
+    value["both"] = (1, -1)
     seen = {}
     for leaf in leaves(space, 8):
         out = np.zeros(leaf.field.shape, leaf.field.dtype)
@@ -90,20 +84,17 @@ def test_boxes_keep_what_they_hold():
         "both.0": ("uint8", [0, 1]),
         "both.1": ("uint8", [1, 0, 0]),
     }
-    for space in (gymnasium.spaces.Sequence(gymnasium.spaces.Discrete(2)), gymnasium.spaces.Discrete(10**6)):
+    for space in (spaces.Sequence(spaces.Discrete(2)), spaces.Discrete(10**6)):
         with pytest.raises(UnsupportedSpaceError):
             list(leaves(space, 8))
 
 
 def test_truncation_is_no_termination():
-    environment, out = made(VAULT, **TOYS)
-    environment.reset(1, out)
-    ends = [environment.step(2, out)[1] for _ in range(29)]
-    assert set(ends) == {RUNNING}
-    assert environment.step(2, out) == (0.0, TRUNCATED), "the limit that it was registered with"
-    environment, out = made(VAULT, **TOYS, max_episode_steps=6)
-    environment.reset(1, out)
-    assert [environment.step(2, out)[1] for _ in range(6)] == [RUNNING] * 5 + [TRUNCATED]
+    for limit, steps in (({}, 30), ({"max_episode_steps": 6}, 6)):  # it was registered with 30
+        environment, out = made(VAULT, **TOYS, **limit)
+        environment.reset(1, out)
+        ended = [environment.step(2, out) for _ in range(steps)]
+        assert ended == [(0.0, RUNNING)] * (steps - 1) + [(0.0, TRUNCATED)]
     environment, out = made(VAULT, **TOYS)
     environment.reset(1, out)
     ended = [environment.step(action, out) for action in [0] * 3 + [1] * 4][-1]
@@ -123,9 +114,7 @@ def test_the_seed_of_an_episode_is_that_of_its_reset():
 
 def test_texts_of_functions_and_classes_and_what_is_cut():
     environment, out = made("gym:ToyChatter-v0", **TOYS, text="tests.gym_toys:praise", text_bytes=20)
-    assert environment.spec.modules[1:] == ("tests.gym_toys", "tests.gym_toys"), (
-        "of the game and of its texts"
-    )
+    assert environment.spec.modules[1:] == ("tests.gym_toys",) * 2, "of the game and of its texts"
     environment.reset(0, out)
     assert text(out) == ""
     for _ in range(2):
@@ -150,11 +139,11 @@ def test_texts_are_latin_1_up_to_their_first_zero(monkeypatch):
     assert of_info({"said": "no"}, {"said": "yes"}, None, 0) == "yes"
     assert of_nested({"me": {"said": "here"}}, {"me": {"said": "no"}}, None, 0) == "here"
     assert of_nested({"me": "no"}, {}, None, 0) is None
+    monkeypatch.setenv("MOTIF_JAX_TRUST", "math:pi")
     for text, said in (
         ("caption", "must be module:function, info:KEY or obs:KEY"),
         ("math:pi", "must be a function of"),
     ):
-        monkeypatch.setenv("MOTIF_JAX_TRUST", "math:pi")
         with pytest.raises(UserError, match=f"config.environment.text={text}: {said}"):
             captions.make(text)
 
