@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from motif_jax.actors.rerecording import record_actions
+from motif_jax.language.text_agent import Design
+from motif_jax.support import run_folder
 from tests import text_agents, texts
 from tests.processes import REPOSITORY
 from tests.refusals import refusal
@@ -23,6 +25,7 @@ NO_TEXT = (
 WALK = "environment.name=tests.toys:Corridor"
 PAIRS = "dataset_dir=AT annotator=test num_devices=1"
 TEXTS = "texts=AT/texts num_devices=1"
+REWARD = "reward.dir=AT/doorkey.safetensors"
 TOY = "task=tests.toy_text:Task policy=half num_devices=1"
 AGENT = "agent=AT/ilql"
 REDDIT = "task=reddit policy=friendly"
@@ -47,6 +50,8 @@ REFUSED = [
     ("evaluate.py:smoke", "reward.dir=AT/wrong", "checkpoint"),
     ("evaluate.py:smoke", "environment.name=Recall-v0 compat.sober_mask=True", "only the game has published quirks"),
     ("evaluate.py:smoke", "policy=tests.toys:Nobody", "config.policy=tests.toys:Nobody: no such class"),
+    ("evaluate.py:smoke", "policy=random bot_agreement=True", "bot_agreement=True: must be another: NetHackScore-v1 has no scripted"),
+    ("evaluate.py:smoke", "policy=random environment.change=other_episode", "environment.change='other_episode': must be None"),
     ("evaluate.py:smoke", "environment.name=tests.toys:Nothing", "tests.toys:Nothing: no such class"),
     ("evaluate.py:smoke", "environment.name=tests.toys:Flyer", "tests.toys:Flyer: must be a class with make_spec"),
     ("train_agent.py:recall", f"{CART} reward.kind=table reward.table=AT/wrong/other.json reward.intrinsic_coefficient=0.5", NO_TEXT),
@@ -55,6 +60,9 @@ REFUSED = [
     ("collect.py:smoke", CART, NO_TEXT),
     ("replay.py", "recordings=AT/wrong agent.dir=AT/wrong", "is not a recording of an episode"),
     ("train_language_agent.py:smoke", "network.model=AT/none", "config.network.model="),
+    ("explain_reward.py", f"{REWARD} reward.quantile=0.53", "must be one of 0.05"),
+    ("explain_reward.py", f"{REWARD} text=\u2603", "not latin-1"),
+    ("explain_reward.py", "reward.dir=AT/agent", "holds a run of train_agent, not of train_reward"),
     ("train_reward.py:smoke", f"{PAIRS} network.crop=True", "the crop needs the status"),
     ("train_reward.py:smoke", f"{PAIRS} network.message=none", "at least one of message"),
     ("train_reward.py:smoke", f"{PAIRS} network.glyphs=True", "data/glyphs.npy is missing"),
@@ -89,6 +97,8 @@ REFUSED = [
     ("train_text.py:wordle_ilql", f"{TOY} lora.patterns=*/nothing", "*/nothing"),
     ("train_text.py:wordle_bc", f"{TOY} loss.policy=0", "config.loss.policy=0.0: must be above 0: bc learns nothing else"),
     ("train_text.py:reddit_bc_faithful", "num_devices=1", "config.network.checkpoint=gpt2: must be None while the task learns its own tokens"),
+    ("train_text.py:wordle_ilql", "initial.policy=AT/dt num_devices=1", "dt: was trained by dt, whose policy is conditioned on a return"),
+    ("train_text.py:wordle_ilql_utterance", "initial.value=AT/ilql num_devices=1", "ilql: was trained by ilql, and has heads of another kind"),
     ("evaluate_text.py:wordle", f"{AGENT} decode.max_tokens=95", "config.decode.max_tokens=95: must be at most 94, the model has 96 positions"),
     ("evaluate_text.py:wordle", f"{AGENT} options=[]", "config.options"),
     ("evaluate_text.py:wordle", f'{AGENT} options={{"words":3}}', "config.wordle.words=3: must be a text"),
@@ -125,6 +135,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "wrong" / "other.json").write_text("{}")
     texts.write(folder / "texts")
     text_agents.write(folder / "ilql")
+    text_agents.write(folder / "dt", Design(q="none", prefix=True), "dt")
+    run_folder.describe(folder / "agent", {"stage": "train_agent"})
     trained = load_config("train_reward").to_dict() | {"dataset_dir": "/nowhere"}
     (folder / "wrong" / "config.json").write_text(json.dumps(trained, default=list))
     return folder

@@ -40,14 +40,9 @@ def test_a_table_has_the_greatest_reward_first_and_nothing_where_there_is_none()
     assert explain_reward._table(texts, counts, [a]).splitlines() == [
         "message,count,raw,normalised,paid,normalised_at_0", '"b,c",1,2,1.5,1.5,0', "'=x,3,0.5,-1,0,0.25", "d,2,0.3333333,,,",
     ]  # fmt: skip
-    b = SimpleNamespace(
-        **{**vars(a), "disagreement": np.array([1, 2, 3.0]), "evaluations": [], "history": []}
-    )
-    names = explain_reward._table(texts, counts, [a, b]).splitlines()[0].split(",")
-    assert (
-        names[2:]
-        == "A_raw A_normalised A_paid A_normalised_at_0 B_raw B_normalised B_paid B_disagreement".split()
-    )
+    b = SimpleNamespace(**vars(a) | {"disagreement": np.array([1, 2, 3.0]), "evaluations": [], "history": []})
+    names = "A_raw A_normalised A_paid A_normalised_at_0 B_raw B_normalised B_paid B_disagreement".split()
+    assert explain_reward._table(texts, counts, [a, b]).splitlines()[0].split(",")[2:] == names
 
 
 def test_the_first_dialogues_are_those_of_whole_groups(tmp_path):
@@ -85,7 +80,5 @@ def test_names_that_are_taken_get_a_number():
 
 def test_methods_are_read_with_their_folders():
     found = compare.read_methods("a=x, y; b=z;a=w")
-    assert {name: [str(path) for path in paths] for name, paths in found.items()} == {
-        "a": ["x", "y", "w"],
-        "b": ["z"],
-    }
+    named = {name: " ".join(map(str, paths)) for name, paths in found.items()}
+    assert named == {"a": "x y w", "b": "z"}

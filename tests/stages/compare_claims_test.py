@@ -24,9 +24,8 @@ GAMES = 80
 def evaluations(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of agents that play the same games: 'combat' kills two more in each, 'gold' gathers ten more in half of them."""
     folder = tmp_path_factory.mktemp("claims")
-    hard = np.random.default_rng(0).poisson(
-        20, GAMES
-    )  # what a game has to kill; it differs more than the agents do
+    # What a game has to kill: it differs more than the agents do.
+    hard = np.random.default_rng(0).poisson(20, GAMES)
     for name in ("combat", "gold"):
         rows = evaluation_rows(GAMES, 0.0, 1)
         for place, row in enumerate(rows):
@@ -57,8 +56,7 @@ def configured(folder: Path, **changes: object) -> ConfigDict:
 
 @pytest.mark.slow
 def test_claims_are_carried_by_differences_game_by_game(evaluations: Path, tmp_path: Path) -> None:
-    config = configured(evaluations)
-    run_config(config, tmp_path)
+    run_config(configured(evaluations), tmp_path)
     found = json.loads((tmp_path / "comparison.json").read_text())
     kills, gold = (claim["difference"] for claim in found["claims"])
     # All games differ by exactly two: the games' own differences cancel.
@@ -69,14 +67,11 @@ def test_claims_are_carried_by_differences_game_by_game(evaluations: Path, tmp_p
     assert means["deaths"]["combat"]["value"] == 0.75
     # Kills and misses are blows; what the kitten does is none.
     assert means["fights"]["gold"]["value"] == pytest.approx(means["kills"]["gold"]["value"] + 3)
-    # Only what the hero picks up, however much it is.
+    # Only what the hero picks up, however much it is; what is gathered is without the vault.
     vault = 1 / GAMES
-    assert {name: of["value"] for name, of in means["finds"].items()} == {
-        "combat": 2 + vault,
-        "gold": 3 + vault,
-    }
-    # But for the vault.
-    assert {name: of["value"] for name, of in means["gathered"].items()} == {"combat": 8, "gold": 9}
+    for measure, combat, gold in (("finds", 2 + vault, 3 + vault), ("gathered", 8, 9)):
+        found = {name: of["value"] for name, of in means[measure].items()}
+        assert found == {"combat": combat, "gold": gold}
 
 
 @pytest.mark.slow

@@ -6,12 +6,11 @@ import json
 
 import pytest
 
-from motif_jax.datasets.dialogues import json_lines, parquet
+from motif_jax.datasets.dialogues import json_lines
 from motif_jax.datasets.dialogues.dialogue import Dialogue
 from motif_jax.stages import imports as stage
-from motif_jax.support import resources
 from motif_jax.support.errors import UserError
-from tests.reward_fixtures import run_config
+from tests.reward_fixtures import load_config
 
 LINES = [
     {"sequence": [["Wordle:\n", 0], ["crane\n", 1], ["b b y\n", False], ["moist\n", True]], "reward": [0, -1, 0, 0.5], "done": True},
@@ -26,28 +25,12 @@ FOUND = [
 
 
 def config_of(path, **values):
-    config = resources.config("import_dialogues")
-    config.update({"file": str(path), **values})
-    return config
+    return load_config("import_dialogues", "", {"file": str(path), **values})
 
 
-@pytest.fixture
-def file(tmp_path):
-    path = tmp_path / "train.jsonl"
-    path.write_text("\n".join(map(json.dumps, LINES)))
-    return path
-
-
-@pytest.mark.slow
-def test_the_stage(file, tmp_path, capsys):
-    config, folder = config_of(file), tmp_path / "run"
-    run_config(config, folder)
-    assert list(parquet.read(folder / "dialogues.parquet")) == FOUND
-    meta = json.loads((folder / "dialogues.json").read_text())
-    assert (meta["dialogues"], meta["actions"]) == (3, 5)
-    assert meta["mean_return"] == pytest.approx((-0.5 + 3 + 3) / 3)
-    run_config(config, folder)
-    assert "already" in capsys.readouterr().out
+def test_lines_are_read_in_their_order(tmp_path):
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, LINES)))
+    assert [one for some in json_lines.read(tmp_path / "train.jsonl") for one in some] == FOUND
 
 
 @pytest.mark.parametrize(

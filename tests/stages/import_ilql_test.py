@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
+import functools
+import re
+
 import numpy as np
 import pytest
 
 from motif_jax.language.text_agent import POLICY, TARGET, VALUES
 from motif_jax.published import ilql_checkpoint
 from motif_jax.stages import import_ilql as stage
-from motif_jax.support import resources
 from motif_jax.support.errors import UserError
 from motif_jax.trainers import agent_folder
 from tests import torch_files
-from tests.reward_fixtures import run_config
+from tests.reward_fixtures import load_config, run_config
 
 WIDTH, LAYERS, TOKENS, POSITIONS = 8, 2, 35, 16
-
-
-def numbers(shape, rng):
-    return rng.normal(0, 0.3, shape).astype(np.float32)
 
 
 def trunk(rng, start, width=WIDTH):
@@ -33,7 +29,10 @@ def trunk(rng, start, width=WIDTH):
             ("attn.c_attn", width, 3 * width), ("attn.c_proj", width, width), ("mlp.c_fc", width, 4 * width), ("mlp.c_proj", 4 * width, width),
         ):  # fmt: skip
             sizes |= {f"h.{layer}.{name}.weight": (inside, outside), f"h.{layer}.{name}.bias": (outside,)}
-    found = {f"{start}transformer.{name}": numbers(shape, rng) for name, shape in sizes.items()}
+    found = {
+        f"{start}transformer.{name}": rng.normal(0, 0.3, shape).astype(np.float32)
+        for name, shape in sizes.items()
+    }
     for layer in range(LAYERS):
         found[f"{start}transformer.h.{layer}.attn.bias"] = np.ones((1, 1, POSITIONS, POSITIONS), np.uint8)
         found[f"{start}transformer.h.{layer}.attn.masked_bias"] = np.array(-1e4, np.float32)
@@ -49,7 +48,7 @@ def head(rng, start, outputs):
         "2.weight": (outputs, inner),
         "2.bias": (outputs,),
     }
-    return {f"{start}.{name}": numbers(shape, rng) for name, shape in sizes.items()}
+    return {f"{start}.{name}": rng.normal(0, 0.3, shape).astype(np.float32) for name, shape in sizes.items()}
 
 
 def ilql(outputs=TOKENS):
@@ -60,27 +59,16 @@ def ilql(outputs=TOKENS):
     return found | {"pi.weight": found["lm_policy.lm_head.weight"], "extra.weight": np.zeros(2, np.float32)}
 
 
-def chai():
-    rng = np.random.default_rng(0)
-    found = trunk(rng, "lm_policy.")
-    for name in ("q", "q2", "target_q", "target_q2"):
-        found |= head(rng, name, 1)
-    return found | {"pi.weight": found["lm_policy.lm_head.weight"]}
-
-
 def config_of(tmp_path, content=None, **values):
     """Of the import of a file with `content`, or of the one that is there."""
     path = tmp_path / "model.pkl"
     if content is not None:
         torch_files.write(path, {name: torch_files.tensor(array) for name, array in content.items()})
-    config = resources.config("import_ilql")
-    config.update({"file": str(path), "heads": 2, **values})
-    return config
+    return load_config("import_ilql", "", {"file": str(path), "heads": 2, **values})
 
 
 def imported(tmp_path, content, **values):
-    config = config_of(tmp_path, content, **values)
-    return agent_folder.load(run_config(config, tmp_path / "run"))
+    return agent_folder.load(run_config(config_of(tmp_path, content, **values), tmp_path / "run"))
 
 
 @pytest.mark.slow
@@ -109,75 +97,63 @@ def test_every_part_lands_where_it_belongs(tmp_path, capsys):
     assert "already" in capsys.readouterr().out
     with pytest.raises(UserError, match="holds another import"):
         stage.check(config_of(tmp_path, discount=0.5), tmp_path / "run")
-    tokens, valid = jnp.zeros((1, 4), jnp.int32), jnp.ones((1, 4), bool)
-    out = agent.network.run(jax.tree.map(jnp.asarray, agent.params), tokens, valid)
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(out))
 
 
-@pytest.mark.slow
-def test_a_policy_alone(tmp_path):
-    content = trunk(np.random.default_rng(1), "module.model.")
-    agent = imported(tmp_path, content)
-    assert agent.method == "bc"
-    assert list(agent.params["trunks"]) == [POLICY]
-    np.testing.assert_array_equal(
-        agent.params["trunks"][POLICY]["embedding"], content["module.model.transformer.wte.weight"]
-    )
+def chai():
+    draws = np.random.default_rng(0)
+    found = trunk(draws, "lm_policy.")
+    for name in ("q", "q2", "target_q", "target_q2"):
+        found |= head(draws, name, 1)
+    return found
 
 
-def test_a_decision_transformer():
-    rng = np.random.default_rng(1)
-    content = trunk(rng, "model.") | {
-        "reward_emb.weight": numbers((WIDTH, 1), rng),
-        "reward_emb.bias": numbers(WIDTH, rng),
-    }
-    found = ilql_checkpoint._assembled(content, 2)
-    assert found.design.prefix
-    np.testing.assert_array_equal(found.params["prefix"]["kernel"], content["reward_emb.weight"][:, 0])
+def decision_transformer():
+    prefix = np.arange(WIDTH, dtype=np.float32)
+    more = {"reward_emb.weight": prefix[:, None], "reward_emb.bias": prefix}
+    return trunk(np.random.default_rng(1), "model.") | more
 
 
-def test_utterances_have_one_value():
-    found = ilql_checkpoint._assembled(ilql(outputs=1), 2)
-    assert found.design.q == "utterance"
+@pytest.mark.parametrize(
+    ("content", "method", "q", "place", "name"),
+    [
+        (trunk(np.random.default_rng(1), "module.model."), "bc", "none", f"trunks {POLICY} embedding", "module.model.transformer.wte.weight"),
+        (decision_transformer(), "dt", "none", "prefix kernel", "reward_emb.bias"),
+        (ilql(outputs=1), "ilql_utterance", "utterance", "heads q1 output bias", "q.2.bias"),
+        (chai(), "chai", "mean", "target_heads q2 output bias", "target_q2.2.bias"),
+    ],
+)  # fmt: skip
+def test_other_agents_are_known_by_their_parts(content, method, q, place, name, tmp_path):
+    config = config_of(tmp_path, content)
+    found = ilql_checkpoint.read(tmp_path / "model.pkl", 2)
+    assert (stage._method(config, found.design), found.design.q) == (method, q)
+    assert found.design.prefix == (method == "dt")
+    part = functools.reduce(lambda tree, key: tree[key], place.split(), found.params)
+    np.testing.assert_array_equal(part, content[name])
 
 
-@pytest.mark.slow
-def test_candidates_have_one_value_on_the_policys_trunk(tmp_path):
-    content = chai()
-    agent = imported(tmp_path, content)
-    assert (agent.method, list(agent.params["trunks"])) == ("chai", [VALUES])
-    assert set(agent.params["heads"]) == {"q1", "q2"}
-    np.testing.assert_array_equal(
-        agent.params["target_heads"]["q2"]["output"]["kernel"], content["target_q2.2.weight"].T
-    )
-    found = agent.network.look(agent.params, jnp.zeros((1, 4), jnp.int32), jnp.ones((1, 4), bool))
-    assert found.target_q.shape == (1, 4)
+def without(part):
+    return {name: value for name, value in ilql().items() if part not in name}
 
 
-def refused(tmp_path, content, **values):
-    with pytest.raises(UserError) as error:
+DRAWS = np.random.default_rng(2)
+REFUSED = [
+    ({"other": np.zeros(2, np.float32)}, {}, "no tensor named model"),
+    (without("v.0.bias"), {}, "v.0.bias"),
+    (without("h.1.ln_1.bias"), {}, "ln_1.bias is missing"),
+    (ilql() | trunk(DRAWS, "lm_policy.", 2 * WIDTH), {}, "different sizes"),
+    (ilql() | head(DRAWS, "q", 7), {}, "heads do not fit"),
+    (ilql(), {"heads": 3}, "does not divide into 3 heads"),
+    (ilql(), {"method": "dqn"}, "config.method='dqn': must be one of"),
+    (ilql(), {"method": "dt"}, "has the parts of ilql"),
+    (ilql(), {"task": "chess"}, "config.task=chess"),
+    (ilql(), {"task": "tests.toy_text:Task"}, "has 35 tokens, the task tests.toy_text:Task has 32"),
+    (ilql(), {"options": "["}, "config.options="),
+    (ilql(), {"file": "nowhere"}, "config.file="),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "values", "said"), REFUSED)
+def test_what_does_not_fit(tmp_path, content, values, said):
+    with pytest.raises(UserError, match=re.escape(said)):
         imported(tmp_path, content, **values)
     assert not (tmp_path / "run" / "agent").exists()
-    return str(error.value)
-
-
-@pytest.mark.slow
-def test_what_does_not_fit(tmp_path):
-    content = ilql()
-    assert "no tensor named model" in refused(tmp_path, {"other": np.zeros(2, np.float32)})
-    without = {name: value for name, value in content.items() if name != "v.0.bias"}
-    assert "v.0.bias" in refused(tmp_path, without)
-    without = {name: value for name, value in content.items() if "h.1.ln_1.bias" not in name}
-    assert "ln_1.bias is missing" in refused(tmp_path, without)
-    rng = np.random.default_rng(2)
-    assert "different sizes" in refused(tmp_path, content | trunk(rng, "lm_policy.", 2 * WIDTH))
-    assert "does not divide into 3 heads" in refused(tmp_path, content, heads=3)
-    assert "heads do not fit" in refused(tmp_path, content | head(rng, "q", 7))
-    assert "config.task=chess" in refused(tmp_path, content, task="chess")
-    assert "config.method='dqn': must be one of" in refused(tmp_path, content, method="dqn")
-    assert "has the parts of ilql" in refused(tmp_path, content, method="dt")
-    assert "config.options=" in refused(tmp_path, content, options="[")
-    assert "config.file=" in refused(tmp_path, content, file="nowhere")
-    assert "has 35 tokens, the task tests.toy_text:Task has 32" in refused(
-        tmp_path, content, task="tests.toy_text:Task"
-    )

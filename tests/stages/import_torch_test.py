@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
 from motif_jax import rewards
 from motif_jax.rewards.reward_model import read_run
-from motif_jax.rewards.safetensors_file import read_safetensors
 from motif_jax.rollouts.agent_policy import load as load_agent
 from motif_jax.stages import import_torch
 from motif_jax.support.errors import UserError
@@ -19,10 +15,6 @@ from tests.agents import observation_of
 from tests.golden_numbers import recipe_tensors
 from tests.reward_fixtures import launch, load_config, run_config
 from tests.torch_files import tensor
-
-
-def reward_weights(golden) -> dict[str, np.ndarray]:
-    return recipe_tensors(golden("weight_shapes.json")["reward"])
 
 
 def foreign(name: str, number: int) -> str:
@@ -34,7 +26,7 @@ def foreign(name: str, number: int) -> str:
 
 
 def write_reward(path, golden, **more):
-    named = reward_weights(golden)
+    named = recipe_tensors(golden("weight_shapes.json")["reward"])
     model = {foreign(name, number): tensor(array) for number, (name, array) in enumerate(named.items())}
     rng = np.random.default_rng(0)
     for name, shape in {"heads.critic.weight": (1, 512), "heads.critic.bias": (1,), "heads.p.weight": (23, 512),
@@ -68,17 +60,9 @@ def test_a_reward_gives_the_golden_rewards(golden, tmp_path, capsys):
     assert trained.step == 7
     assert trained.normalisation(True, 0.5).threshold == 0.0
     assert trained.normalisation(True, 0.95).threshold == 1.0
-    mapping = json.loads((workdir / "mapping.json").read_text())
-    assert mapping["names"]["reward_head/weight"] == "heads.reward.weight"
-    heads = {f"heads.{name}.{part}" for name in ("critic", "p") for part in ("weight", "bias")}
-    assert set(mapping["not_used"]) == heads
-    printed = capsys.readouterr().out
-    assert "conv3/weight" in printed
-    assert "not used: heads.critic.weight" in printed
+    capsys.readouterr()
     run_config(config, workdir)
     assert "holds this import" in capsys.readouterr().out
-    assert json.loads((workdir / "config.json").read_text())["stage"] == "train_reward"
-    assert (workdir / "versions.json").exists()
     config.quantile_row = 0
     with pytest.raises(UserError, match=r"holds another import \(quantile_row: -1 before, 0 now\)"):
         import_torch.check(config, workdir)
@@ -105,13 +89,8 @@ def test_a_model_that_contains_itself_is_one_error(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("status", [27, 26])
-def test_an_agent_gives_the_golden_logits(golden, tmp_path, status):
+def test_an_agent_gives_the_golden_logits(golden, tmp_path):
     named = recipe_tensors(golden("weight_shapes.json")["actor_critic"])
-    if status == 26:
-        # As an engine with one number less has it: that number's weights are not there.
-        named["vector_fc1/weight"] = named["vector_fc1/weight"][:, :26]
-        named["gru_input/weight"] = np.delete(named["gru_input/weight"], 512 + 128 + 26, axis=1)
     numbered = enumerate(named.items())
     model = {f"net.{number}.{name.split('/')[1]}": tensor(array) for number, (name, array) in numbered}
     path = torch_files.write(tmp_path / "agent.pth", {"model": model, "env_steps": 12345})
@@ -120,8 +99,6 @@ def test_an_agent_gives_the_golden_logits(golden, tmp_path, status):
     assert step == 12345
     g = golden("actor_critic_step.npz")
     observation = observation_of(g["image"], g["blstats_features"], g["message"])
-    if status == 26:
-        assert not np.asarray(g["blstats_features"])[:, 26].any()
     first = np.zeros(len(g["state_in"]), bool)
     logits, value, _ = policy.act(observation, first, g["state_in"])
     np.testing.assert_allclose(logits, g["logits"], rtol=1e-5, atol=1e-5)
@@ -129,20 +106,20 @@ def test_an_agent_gives_the_golden_logits(golden, tmp_path, status):
 
 
 @pytest.mark.slow
-def test_refusals_name_what_is_wrong(golden, tmp_path):
-    good = write_reward(tmp_path / "a.pth", golden)
-    with pytest.raises(UserError, match="does not fit this network"):
-        import_torch.run(config_for("reward", good, **{"reward.network.hidden_dim": 64}), tmp_path / "r")
-    with pytest.raises(UserError, match="existing file"):
-        import_torch.check(config_for("reward", tmp_path / "none.pth"), tmp_path / "r")
-    wrong = write_reward(tmp_path / "b.pth", golden, reward_mean=tensor(np.zeros(3, "f")))
-    with pytest.raises(UserError, match="reward_mean is not a finite number"):
-        import_torch.run(config_for("reward", wrong), tmp_path / "r")
-    with pytest.raises(UserError, match=r"config\.names=x"):
-        import_torch.run(config_for("reward", good, names="x"), tmp_path / "r")
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"reward.network.hidden_dim": 64}, "does not fit this network"),
+        ({"file": "none.pth"}, "existing file"),
+        ({"file": "b.pth"}, "reward_mean is not a finite number"),
+        ({"names": "x"}, r"config\.names=x"),
+        ({"quantiles": "q.csv"}, "has 0 rows of 19"),
+    ],
+)
+def test_refusals_name_what_is_wrong(golden, tmp_path, monkeypatch, values, said):
+    monkeypatch.chdir(tmp_path)
+    write_reward(tmp_path / "a.pth", golden)
+    write_reward(tmp_path / "b.pth", golden, reward_mean=tensor(np.zeros(3, "f")))
     (tmp_path / "q.csv").write_text("1,2\n")
-    with pytest.raises(UserError, match="has 0 rows of 19"):
-        import_torch.run(config_for("reward", good, quantiles=str(tmp_path / "q.csv")), tmp_path / "r")
-    save_file({"a": np.zeros(2)}, tmp_path / "x.safetensors")
-    with pytest.raises(UserError, match="no header of a reward model"):
-        read_safetensors(tmp_path / "x.safetensors")
+    with pytest.raises(UserError, match=said):
+        run_config(config_for("reward", "a.pth", **values), tmp_path / "r")

@@ -21,9 +21,3 @@ def config_of(path: Path, **overrides: Any) -> Any:
 def train(path: Path, workdir: Path, **overrides: Any) -> Path:
     config = config_of(path, **overrides)
     return run_config(config, workdir)
-
-
-SPANS = {
-    "dropout": 0.1, "objective": "spans", "model.architecture": "t5", "tokenizer.vocab_size": 370, "length": 24,
-    "optimizer.learning_rate": 0.01,
-}  # fmt: skip

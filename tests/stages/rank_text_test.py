@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from motif_jax.rollouts import text_values
 from motif_jax.stages import rank_text
 from motif_jax.support.errors import UserError
 from tests import text_agents
-from tests.reward_fixtures import load_config, run_config
+from tests.reward_fixtures import load_config, run_stage
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -29,17 +28,13 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_values_rank_what_was_said(agent: Path, tmp_path: Path) -> None:
     games = tmp_path / "games"
-    config = load_config("collect_text", "branch", {"num_dialogues": 8, "wordle.num_words": 20, "workers": 1})
-    run_config(config, games)
-    ranks = load_config("rank_text", "smoke")
+    run_stage("collect_text", games, "branch", **{"num_dialogues": 8, "wordle.num_words": 20, "workers": 1})
     other = text_agents.write(tmp_path / "sarsa", method="sarsa", seed=1)
-    ranks.update_from_flattened_dict({"agents": f"{other},{agent}", "data": str(games)})
-    run_config(ranks, tmp_path / "ranks")
+    run_stage("rank_text", tmp_path / "ranks", agents=f"{other},{agent}", data=str(games))
     both = json.loads((tmp_path / "ranks" / "ranks.json").read_text())
     first, second = (both[str(each)]["accuracy"] for each in (other, agent))
     assert first["branch_suboptimal_pairs"] == second["branch_suboptimal_pairs"] > 0
     assert first != second
-    assert (tmp_path / "ranks" / "ranks.html").is_file()
 
 
 def test_what_an_agent_cannot_read_is_not_ranked(agent: Path, tmp_path: Path) -> None:
@@ -64,7 +59,14 @@ def test_adversarial_games_part_from_the_experts_at_the_first_or_the_third_guess
 def test_rankings_are_those_of_a_plain_count() -> None:
     """Two games that part with the second guess; numbers by hand."""
     task = registry.make("wordle", {"num_words": 20})
-    dialogues = two_games()
+    dialogues = Dialogues.of(
+        [
+            Dialogue(("crane", "<b><b><b><b><b>", second, "<b><b><b><b><b>"), (-1.0, None, -1.0, None), False, meta)
+            for second, meta in (
+                ("slate", {"kind": "expert", "group": 0}), ("blimp", {"kind": "branch_suboptimal", "group": 0, "start": 1}),
+            )
+        ]
+    )  # fmt: skip
     items = [
         text_values.tokenise(dialogue, task.tokenizer(), text_values.constant(0.0)) for dialogue in dialogues
     ]
@@ -86,16 +88,3 @@ def test_rankings_are_those_of_a_plain_count() -> None:
     np.testing.assert_allclose(ranked["crane"].advantage, np.mean([-(10.0) - 5, -(10.0 - 0.5) - 5]))
     grams = {each.text: each.times for each in text_values.n_grams(valued, task.tokenizer(), 5)}
     assert grams == {"crane": 2, "slate": 1, "blimp": 1}
-
-
-def two_games() -> Dialogues:
-    def game(second: str, meta: dict[str, Any]) -> Dialogue:
-        texts = ("crane", "<b><b><b><b><b>", second, "<b><b><b><b><b>")
-        return Dialogue(texts, (-1.0, None, -1.0, None), False, meta)
-
-    return Dialogues.of(
-        [
-            game("slate", {"kind": "expert", "group": 0}),
-            game("blimp", {"kind": "branch_suboptimal", "group": 0, "start": 1}),
-        ]
-    )

@@ -15,10 +15,9 @@ from motif_jax.language.model import LanguageModel
 from motif_jax.language.text_scorer import TextScorer
 from motif_jax.published import upvote_model
 from motif_jax.rollouts import text_scores
-from motif_jax.support import resources
 from motif_jax.support.errors import UserError
 from tests import torch_files
-from tests.reward_fixtures import load_config, run_config
+from tests.reward_fixtures import load_config, run_config, run_stage
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -31,20 +30,15 @@ def config_of(**overrides: Any) -> Any:
 
 
 def train(workdir: Path, **overrides: Any) -> Path:
-    config = config_of(**overrides)
-    return run_config(config, workdir)
+    return run_config(config_of(**overrides), workdir)
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     more = {
-        "max_steps": 120,
-        "evaluate_every": 120,
-        "batch_size": 16,
-        "optimizer.learning_rate": 3e-3,
-        "dropout": 0.0,
-    }
-    more |= {"evaluation_batches": 8, "reddit.num_comments": 500}
+        "max_steps": 120, "evaluate_every": 120, "batch_size": 16, "optimizer.learning_rate": 3e-3, "dropout": 0.0,
+        "evaluation_batches": 8, "reddit.num_comments": 500,
+    }  # fmt: skip
     return train(tmp_path_factory.mktemp("upvote"), **more)
 
 
@@ -76,47 +70,33 @@ def test_friendly_comments_are_liked_and_the_task_pays_by_that(run: Path) -> Non
 def published(vocabulary: int) -> dict[str, np.ndarray]:
     """What the published training saves of a tiny RoBERTa."""
     draws, width, inner = np.random.default_rng(0), 8, 12
+    embeddings = {"word": vocabulary, "position": 34, "token_type": 1}
     sizes: dict[str, tuple[int, ...]] = {
-        "model.embeddings.word_embeddings.weight": (vocabulary, width),
-        "model.embeddings.position_embeddings.weight": (34, width),
-        "model.embeddings.token_type_embeddings.weight": (1, width),
-        "model.embeddings.LayerNorm.weight": (width,),
-        "model.embeddings.LayerNorm.bias": (width,),
-        "model.pooler.dense.weight": (width, width),
-        "model.pooler.dense.bias": (width,),
-        "layers.0.weight": (2 * width, width),
-        "layers.0.bias": (2 * width,),
-        "layers.2.weight": (1, 2 * width),
-        "layers.2.bias": (1,),
+        f"model.embeddings.{kind}_embeddings.weight": (count, width) for kind, count in embeddings.items()
     }
     top = "model.encoder.layer.0."
-    linear = {f"attention.self.{part}": (width, width) for part in ("query", "key", "value")}
+    linear = {f"{top}attention.self.{part}": (width, width) for part in ("query", "key", "value")}
     linear |= {
-        "attention.output.dense": (width, width),
-        "intermediate.dense": (inner, width),
-        "output.dense": (width, inner),
-    }
+        f"{top}attention.output.dense": (width, width), f"{top}intermediate.dense": (inner, width), f"{top}output.dense": (width, inner),
+        "model.pooler.dense": (width, width), "layers.0": (2 * width, width), "layers.2": (1, 2 * width),
+    }  # fmt: skip
     for name, shape in linear.items():
-        sizes |= {f"{top}{name}.weight": shape, f"{top}{name}.bias": shape[:1]}
-    for name in ("attention.output.LayerNorm", "output.LayerNorm"):
-        sizes |= {f"{top}{name}.weight": (width,), f"{top}{name}.bias": (width,)}
+        sizes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+    for name in ("model.embeddings", f"{top}attention.output", f"{top}output"):
+        sizes |= {f"{name}.LayerNorm.weight": (width,), f"{name}.LayerNorm.bias": (width,)}
     found = {name: draws.normal(0, 0.5, shape).astype(np.float32) for name, shape in sizes.items()}
     return {"model.embeddings.position_ids": np.arange(34)[None].astype(np.int64), **found}
 
 
 @pytest.mark.slow
-def test_the_published_file_becomes_a_folder_that_pays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_published_file_becomes_a_folder_that_pays(tmp_path: Path) -> None:
     tokenizer = byte_pairs.train(["some words"], "roberta", 300)
     byte_pairs.save(tmp_path / "spoken", tokenizer, "roberta")
     content = published(tokenizer.get_vocab_size())
     path = tmp_path / "model.pkl"
     torch_files.write(path, {name: torch_files.tensor(array) for name, array in content.items()})
-    config = resources.config("import_ilql")
     values = {"file": str(path), "heads": 2, "method": "upvote", "tokenizer": str(tmp_path / "spoken")}
-    config.update_from_flattened_dict(values)
-    run_config(config, tmp_path / "run")
+    run_stage("import_ilql", tmp_path / "run", "", **values)
     scorer = TextScorer(tmp_path / "run" / "model")
     score = scorer(["some words"])[0]
     # The pooler and both layers by hand, on the states of the network.
@@ -144,7 +124,7 @@ def test_the_published_file_becomes_a_folder_that_pays(
         (tmp_path / "run/model/training.json").write_text(json.dumps({"max_len": said}))
         with pytest.raises(UserError, match=r"training\.json is damaged \(max_len="):
             TextScorer(tmp_path / "run/model")
-    other = {name: array for name, array in content.items() if name != "layers.2.weight"}
+    del other["layers.2.weight"]
     torch_files.write(path, {name: torch_files.tensor(array) for name, array in other.items()})
     with pytest.raises(UserError, match=r"not a checkpoint of the published upvote model .*layers.2.weight"):
         upvote_model.read(path, 2)

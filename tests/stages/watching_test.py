@@ -56,33 +56,25 @@ def stop_after_first_film(monkeypatch):
     return made
 
 
-def change_row(folder, index, **changes):
-    rows = [json.loads(line) for line in (folder / evaluation_files.JOURNAL).read_text().splitlines()]
-    for row in rows:
-        if row["index"] == index:
-            row.update(changes)
-    (folder / evaluation_files.JOURNAL).write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
 @pytest.mark.slow
 def test_a_stop_between_films_ends_with_75_and_goes_on_later(evaluation, monkeypatch):
     made = stop_after_first_film(monkeypatch)
     config = evaluate_config(show_best=3)
-    assert run(evaluate, config, evaluation) == EXIT_CODE
-    assert len(list((evaluation / "recordings").glob("*.html"))) == len(made) == 1
-    assert run(evaluate, config, evaluation) is None
-    assert len(made) == len(set(made)) == 3, "the finished film was not made again"
-    assert run(evaluate, config, evaluation) is None
-    assert len(made) == 3
+    for ended, films in ((EXIT_CODE, 1), (None, 3), (None, 3)):
+        assert run(evaluate, config, evaluation) == ended
+        assert len(made) == len(set(made)) == films, "a finished film was made again"
+        assert len(list((evaluation / "recordings").glob("*.html"))) == films
 
 
 @pytest.mark.slow
 def test_a_row_that_the_game_does_not_repeat_is_not_filmed(evaluation):
-    change_row(evaluation, 1, dlvl=7.0)
+    journal = evaluation / evaluation_files.JOURNAL
+    rows = [json.loads(line) for line in journal.read_text().splitlines()]
+    changed = [{**row, "dlvl": 7.0} if row["index"] == 1 else row for row in rows]
+    journal.write_text("".join(json.dumps(row) + "\n" for row in changed))
     with pytest.raises(UserError, match=r"episode 1 .* \(dlvl 7 written, 1 now\)"):
         run(evaluate, evaluate_config(show_best=3), evaluation)
-    config = load_config("replay", "")
-    config.evaluation, config.episodes = str(evaluation), "1"
+    config = replay_config(evaluation=str(evaluation), episodes="1")
     with pytest.raises(UserError, match=r"episode 1 .* \(dlvl 7 written, 1 now\)"):
         run(replay, config, evaluation.parent / "r")
 
