@@ -115,14 +115,14 @@ def test_given_logits_and_values(golden: Any, name: str) -> None:
 
     (gradients, metrics, output), (log_prob, entropy), after = program(state, batch, reward)
     found = {
-        "log_prob_new": log_prob.T, "entropy": entropy.T, "rho": np.minimum(output.ratio, config.algorithm.rho_clip).T,
-        "c": np.minimum(output.ratio, config.algorithm.c_clip).T, "adv_norm": normalised_advantage(metrics, output),
-        "ratio_clamped": output.ratio.T, "vs": output.targets.value.T, "adv_raw": output.targets.advantage.T,
-        "adv_mean": metrics["advantage/mean"], "adv_std": metrics["advantage/std"], "policy_loss": metrics["loss/policy"],
-        "value_loss": metrics["loss/value"], "entropy_loss": metrics["loss/exploration"], "total_loss": metrics["loss/total"],
+        "out_log_prob_new": log_prob.T, "out_entropy": entropy.T, "out_rho": np.minimum(output.ratio, config.algorithm.rho_clip).T,
+        "out_c": np.minimum(output.ratio, config.algorithm.c_clip).T, "out_adv_norm": normalised_advantage(metrics, output),
+        "out_ratio_clamped": output.ratio.T, "out_vs": output.targets.value.T, "out_adv_raw": output.targets.advantage.T,
+        "out_adv_mean": metrics["advantage/mean"], "out_adv_std": metrics["advantage/std"], "out_policy_loss": metrics["loss/policy"],
+        "out_value_loss": metrics["loss/value"], "out_entropy_loss": metrics["loss/exploration"], "out_total_loss": metrics["loss/total"],
     }  # fmt: skip
     for key, value in found.items():
-        np.testing.assert_allclose(value, n[f"out_{key}"], **CLOSE, err_msg=key)
+        np.testing.assert_allclose(value, n[key], **CLOSE, err_msg=key)
     np.testing.assert_allclose(metrics["batch/valid_share"], n["in_valid"].mean(), **CLOSE)
     expected = {"logits": time_major(n["out_grad_logits"]), "values": n["out_grad_values"].T}
     for key, value in expected.items():
@@ -224,7 +224,7 @@ def test_one_learner_update_is_the_golden_one(golden: Any, first_convolution: st
         "advantage_normalized": normalised_advantage(metrics, output),
     }  # fmt: skip
     found = {key: rows[real] for key, rows in by_environment.items()}
-    found |= {f"{key}_loss": metrics[f"loss/{key}"] for key in ("policy", "value", "total")}
+    found |= {key: metrics[f"loss/{key[:-5]}"] for key in ("policy_loss", "value_loss", "total_loss")}
     for key, value in {**found, "entropy_loss": metrics["loss/exploration"]}.items():
         np.testing.assert_allclose(value, n[key], **CLOSE, err_msg=key)
     assert_golden(layout.to_torch(gradients), n, "gradient", GRADIENT)

@@ -18,29 +18,41 @@ from motif_jax.envs.spec import MASKED
 CASES = ("ordinary", "masked", "below_clamp", "over_clamp", "uniform", "not_finite")
 
 
-@pytest.mark.parametrize("term", ["ratio", "values", "logits"])
-def test_terms_and_their_gradients(golden: Any, term: str) -> None:
+def test_policy_loss(golden: Any) -> None:
     n = golden("ppo_losses.npz")
-    clip_ratio, valid = float(n["clip_high"]) - 1, n["valids"]
+    clip_ratio = float(n["clip_high"]) - 1
     assert 1 / (1 + clip_ratio) == pytest.approx(float(n["clip_low"]))
+
+    def loss(ratio: Any) -> Any:
+        return losses.policy_loss(ratio, n["adv"], n["valids"], clip_ratio)
+
+    value, gradient = jax.value_and_grad(loss)(n["ratio"])
+    np.testing.assert_allclose(value, n["policy_loss"], rtol=1e-5)
+    np.testing.assert_allclose(gradient, n["grad_ratio"], rtol=1e-4, atol=1e-8)
+
+
+def test_value_loss(golden: Any) -> None:
+    n = golden("ppo_losses.npz")
+
+    def loss(value: Any) -> Any:
+        old, targets, valid = n["values_old"], n["targets"], n["valids"]
+        return n["value_loss_coeff"] * losses.value_loss(value, old, targets, valid, float(n["clip_value"]))
+
+    value, gradient = jax.value_and_grad(loss)(n["values_new"])
+    np.testing.assert_allclose(value, n["value_loss"], rtol=1e-5)
+    np.testing.assert_allclose(gradient, n["grad_values"], rtol=1e-4, atol=1e-8)
+
+
+def test_entropy_loss(golden: Any) -> None:
+    n = golden("ppo_losses.npz")
     np.testing.assert_allclose(losses.entropy(n["logits"]), n["entropy"], rtol=1e-5, atol=1e-6)
 
-    def value_loss(value: Any) -> Any:
-        loss = losses.value_loss(value, n["values_old"], n["targets"], valid, float(n["clip_value"]))
-        return n["value_loss_coeff"] * loss
+    def loss(logits: Any) -> Any:
+        return losses.entropy_loss(logits, n["valids"], float(n["entropy_coeff"]))
 
-    loss, start, name = {
-        "ratio": (lambda x: losses.policy_loss(x, n["adv"], valid, clip_ratio), n["ratio"], "policy"),
-        "values": (value_loss, n["values_new"], "value"),
-        "logits": (
-            lambda x: losses.entropy_loss(x, valid, float(n["entropy_coeff"])),
-            n["logits"],
-            "entropy",
-        ),
-    }[term]
-    value, gradient = jax.value_and_grad(loss)(start)
-    np.testing.assert_allclose(value, n[f"{name}_loss"], rtol=1e-5)
-    np.testing.assert_allclose(gradient, n[f"grad_{term}"], rtol=1e-4, atol=1e-8)
+    value, gradient = jax.value_and_grad(loss)(n["logits"])
+    np.testing.assert_allclose(value, n["entropy_loss"], rtol=1e-5)
+    np.testing.assert_allclose(gradient, n["grad_logits"], rtol=1e-4, atol=1e-8)
 
 
 # The published entropy loss stops on logits that are not finite: it has no such case.

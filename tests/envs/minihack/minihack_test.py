@@ -29,6 +29,7 @@ def test_episodes_of_recorded_keys_are_the_published_ones(play):
     if play is published.play_theirs:
         pytest.importorskip("minihack")
     for episode in EPISODES:
+        assert set(episode) == {"name", "seed", "keys", "observations", "rewards", "end"}
         assert play(episode["name"], episode["seed"], bytes.fromhex(episode["keys"])) == episode
 
 

@@ -9,7 +9,7 @@ from motif_jax.envs import registry
 from motif_jax.envs.nethack import tiles
 from motif_jax.envs.nethack.environment import NetHackEnvironment
 from motif_jax.envs.nethack.renderer import NetHackRenderer
-from motif_jax.envs.nethack.status import X, Y
+from motif_jax.envs.nethack.status import BLSTATS_CLIP, BLSTATS_SCALE, X, Y
 from motif_jax.envs.spec import empty_observation
 from motif_jax.networks.status import scale_status
 from tests.envs.nethack.fake_engine import FakeEngine
@@ -71,6 +71,8 @@ def test_every_place_on_the_map(compat):
 def test_status_features(golden):
     data = golden("render_and_vector.npz")
     np.testing.assert_allclose(scale_status(data["blstats"]), data["vector_obs"], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(BLSTATS_SCALE, data["blstat_scale"], rtol=1e-6)
+    np.testing.assert_array_equal([-BLSTATS_CLIP, BLSTATS_CLIP], data["blstat_clip"])
     for far in (-(10**6), 10**6):
         assert np.abs(scale_status(np.full((2, 27), far, np.int32))).max() == 5
 

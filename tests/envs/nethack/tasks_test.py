@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from motif_jax.envs.nethack.actions import TASK_KEYS
+from motif_jax.envs.nethack.buffers import BLANK_GLYPH
 from motif_jax.envs.nethack.environment import NetHackEnvironment
 from motif_jax.envs.nethack.game import END_LIMIT
 from motif_jax.envs.nethack.tasks import HALLUCINATION, ORACLE_GLYPH, TASKS
@@ -20,6 +22,13 @@ STAIRS = "You descend the stairs."
 @pytest.mark.parametrize("case", GOLDEN["cases"], ids=lambda case: f"{case['env']}-{case['scenario']}")
 def test_published_rules(case):
     check_published(case)
+
+
+def test_keys_and_glyphs_are_the_golden_ones():
+    assert list(TASK_KEYS) == GOLDEN["action_keys"]
+    for step in (step for case in GOLDEN["cases"] for step in case["steps"]):
+        assert TASK_KEYS[step["action_index"]] == step["action_key"]
+    assert (GOLDEN["oracle_glyph"], GOLDEN["blank_glyph"]) == (ORACLE_GLYPH, BLANK_GLYPH)
 
 
 ORACLE_BESIDE = [[10, 11, ORACLE_GLYPH]]

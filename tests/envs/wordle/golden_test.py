@@ -52,7 +52,8 @@ def code_by(text: str, guess: str) -> int:
 
 
 def test_games(played, tables):
-    for golden in played["games"]:
+    for number, golden in enumerate(played["games"]):
+        assert golden["id"] == number
         table, turns = tables[golden["word_list"]], golden["turns"]
         outcomes = game(table, [t["guess"] for t in turns], [t["hidden"] for t in turns])
         for turn, outcome in zip(turns, outcomes, strict=True):
@@ -64,6 +65,8 @@ def test_games(played, tables):
             assert said == turn["feedback"]
             assert [r for r in dialogue.rewards if r is not None] == turn["sequence_rewards"]
             assert (now.codes[-1] is None) == (turn["hidden"] is None)
+            assert now.codes[-1] is None or turn["guess_kind"] not in ("short", "long")
+            assert golden["guess_mix"] != "consistent" or turn["guess_kind"] == "consistent"
             if now.codes[-1] is not None:
                 assert code_by(turn["knowledge"], turn["guess"]) == now.codes[-1]
 
