@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,7 +30,7 @@ _UNTRAINED = "oni_untrained_reward"
 _COUNTS = ("owed", "dropped", "come")
 
 
-class NetworkReward(OnlineReward):
+class NetworkReward(OnlineReward, abc.ABC):
     """An online reward with a network, after `taken` gradient steps. Before, it is 0, unless a fresh network pays (published)."""
 
     # The target of each label of the form.
@@ -78,19 +79,17 @@ class NetworkReward(OnlineReward):
         if config.reward.training.device != "auto":
             _training_device(config.reward.training.device, None)
 
-    # Each kind defines:
-
+    @abc.abstractmethod
     def make_model(self) -> Model:
-        raise NotImplementedError
+        """The model that learns from the labels."""
 
+    @abc.abstractmethod
     def compute(self, params: Any, texts: np.ndarray) -> np.ndarray:
         """Values float32 [N] of texts uint8 [N, L], for the table."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def shown(self, raw: np.ndarray) -> np.ndarray:
-        raise NotImplementedError
-
-    # Shared by both kinds:
+        """The rewards float32 [N] of the table's values."""
 
     def lookup(self, texts: np.ndarray) -> Values:
         if not self.trained:
