@@ -60,6 +60,8 @@ class DataParallel:
 
     def replicate(self, tree: Any) -> Any:
         """Places a copy of `tree` on every local device."""
+        # On CPU `device_put` shares a numpy array's memory even where it is told not to, and a program cannot reuse it
+        # when it is donated (https://github.com/jax-ml/jax/issues/37830).
         if self.platform == "cpu":
             # A program cannot reuse the memory of a donated numpy array, which `device_put` shares with the array
             # (https://github.com/jax-ml/jax/issues/37830).
