@@ -27,7 +27,8 @@ _NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\w])")
 _DATA = re.compile(r"[A-Za-z0-9+/=]{300,}")
 # Digests, revisions, parts of names, ids in SVG; a number alone is none.
 _HEX = re.compile(r"\bp?(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{7,}\b(\+changes)?")
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d)?)?")
+_VERSIONS = re.compile(r'"versions": \{[^}]*\}')
 _OF_THE_MACHINE = re.compile(
     r"""(["'][\w/ ]*(?:second|time|rate|share|bytes|workers|cores)[\w/ ]*["']: )[-+.\de]+"""
 )
@@ -103,7 +104,13 @@ def replaced(text: str, names: Mapping[Path, str]) -> str:
         text = text.replace(str(path), name)
     text = re.sub(rf"\b{re.escape(socket.gethostname())}-(?=[0-9a-f]{{8}})", "HOST-", text)
     any_number = ((_OF_THE_MACHINE, r"\1" + _ANY), (_PER_SECOND, _ANY + r" \1"))
-    for pattern, name in (*any_number, (_DATE, "DATE"), (_HEX, "HEX"), (_DATA, "DATA")):
+    for pattern, name in (
+        *any_number,
+        (_DATE, "DATE"),
+        (_HEX, "HEX"),
+        (_DATA, "DATA"),
+        (_VERSIONS, "VERSIONS"),
+    ):
         text = pattern.sub(name, text)
     return text
 
