@@ -28,6 +28,7 @@ _DATA = re.compile(r"[A-Za-z0-9+/=]{300,}")
 # Digests, revisions, parts of names, ids in SVG; a number alone is none.
 _HEX = re.compile(r"\bp?(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{7,}\b(\+changes)?")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d)?)?")
+_REVISION = re.compile(r"revision `[^`]*`")
 _VERSIONS = re.compile(r'"versions": \{[^}]*\}')
 _OF_THE_MACHINE = re.compile(
     r"""(["'][\w/ ]*(?:second|time|rate|share|bytes|workers|cores)[\w/ ]*["']: )[-+.\de]+"""
@@ -107,6 +108,7 @@ def replaced(text: str, names: Mapping[Path, str]) -> str:
     for pattern, name in (
         *any_number,
         (_DATE, "DATE"),
+        (_REVISION, "revision"),
         (_HEX, "HEX"),
         (_DATA, "DATA"),
         (_VERSIONS, "VERSIONS"),

@@ -253,6 +253,9 @@ def by_all(root: Path, faults: list[Change]) -> Iterator[tuple[Change, str]]:
             together = list({fault.file: fault for fault in waiting}.values())
             with made(root, together):
                 failed = failing(root, ["tests"], flags)
+            # What fails without a fault, too, says nothing.
+            always = failing(root, failed, flags) if failed else []
+            failed = [test for test in failed if test not in always]
             caught = []
             for fault in together if failed else ():
                 with made(root, [fault]):
