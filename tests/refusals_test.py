@@ -12,6 +12,7 @@ from motif_jax.actors.rerecording import record_actions
 from motif_jax.language.text_agent import Design
 from motif_jax.support import run_folder
 from tests import text_agents, texts
+from tests.language import talkers
 from tests.processes import REPOSITORY
 from tests.refusals import refusal
 from tests.reward_fixtures import load_config, make_dataset
@@ -27,6 +28,9 @@ PAIRS = "dataset_dir=AT annotator=test num_devices=1"
 TEXTS = "texts=AT/texts num_devices=1"
 REWARD = "reward.dir=AT/doorkey.safetensors"
 TOY = "task=tests.toy_text:Task policy=half num_devices=1"
+NO_WEIGHTS = " ".join(
+    f"mixture.{player}=0" for player in "uniform walker runner kicker searcher eater descender".split()
+)
 AGENT = "agent=AT/ilql"
 REDDIT = "task=reddit policy=friendly"
 NAMES = "config.policy='nobody': must be random, bot, zero_shot, the folder"
@@ -58,6 +62,7 @@ REFUSED = [
     ("train_agent.py:recall", f"{CART} reward.dir=AT/doorkey.safetensors reward.intrinsic_coefficient=0.5", NO_TEXT),
     ("evaluate.py:smoke", f"{CART} policy=random reward.dir=AT/doorkey.safetensors", NO_TEXT),
     ("collect.py:smoke", CART, NO_TEXT),
+    ("collect.py:smoke", NO_WEIGHTS, "config.mixture='all 0': must be at least one weight above 0"),
     ("replay.py", "recordings=AT/wrong agent.dir=AT/wrong", "is not a recording of an episode"),
     ("train_language_agent.py:smoke", "network.model=AT/none", "config.network.model="),
     ("explain_reward.py", f"{REWARD} reward.quantile=0.53", "must be one of 0.05"),
@@ -100,6 +105,7 @@ REFUSED = [
     ("train_text.py:wordle_ilql", "initial.policy=AT/dt num_devices=1", "dt: was trained by dt, whose policy is conditioned on a return"),
     ("train_text.py:wordle_ilql_utterance", "initial.value=AT/ilql num_devices=1", "ilql: was trained by ilql, and has heads of another kind"),
     ("evaluate_text.py:wordle", f"{AGENT} decode.max_tokens=95", "config.decode.max_tokens=95: must be at most 94, the model has 96 positions"),
+    ("evaluate_text.py:wordle", "agent=AT/model", "tokenizer.json must have the delimiters of dialogues as tokens, and lacks <"),
     ("evaluate_text.py:wordle", f"{AGENT} options=[]", "config.options"),
     ("evaluate_text.py:wordle", f'{AGENT} options={{"words":3}}', "config.wordle.words=3: must be a text"),
     ("evaluate_text.py:wordle", f"{AGENT} task=chess", "config.task"),
@@ -135,6 +141,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "wrong" / "other.json").write_text("{}")
     texts.write(folder / "texts")
     text_agents.write(folder / "ilql")
+    talkers.write(folder / "model", "gpt2")
     text_agents.write(folder / "dt", Design(q="none", prefix=True), "dt")
     run_folder.describe(folder / "agent", {"stage": "train_agent"})
     trained = load_config("train_reward").to_dict() | {"dataset_dir": "/nowhere"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import time
@@ -100,3 +101,20 @@ def test_groups_that_had_begun_no_game_begin_their_first() -> None:
         assert rows(resumed) == rows(never_stopped)
         assert resumed.next_episode() == never_stopped.next_episode() == [1, 1, 1]
         assert resumed.rebuilt == 0
+
+
+def test_a_process_that_dies_while_its_slots_are_full_drops_none() -> None:
+    full: list[int] = []
+    config = dataclasses.replace(CONFIG, rollout=5, slots_per_group=2)
+    with ActorPool(config, on_finished=full.append) as pool:
+        pool.start()
+        while len(full) < 2:
+            for entry in pool.ready(0.2):
+                pool.slots.action[entry.slot, entry.row] = 0
+                pool.act([entry])
+        os.kill(pool.pids()[0], signal.SIGKILL)
+        while not pool.restarts:
+            assert pool.ready(0.2) == []
+        pool.release(full[0])
+        assert advance(pool, 0).slot == full[0]
+        assert pool.dropped_slots == 0

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from motif_jax.devices import hosts
 from motif_jax.devices.hosts import Hosts, connected
 from motif_jax.rl import settings
 from motif_jax.support import cluster
@@ -78,6 +79,13 @@ def test_a_batch_divides_over_hosts_and_their_devices() -> None:
         UserError, match="divide over 3 hosts of 2 learner devices and 1 minibatches; it is 15 rollouts"
     ):
         settings.check_devices(other)
+
+
+def test_a_port_that_is_taken_is_told_before_jax_starts() -> None:
+    with socket.create_server(("", 0)) as taken:
+        here = f"localhost:{taken.getsockname()[1]}"
+        with pytest.raises(UserError, match=f"coordinator={here}: port .* cannot be used here"):
+            hosts._join(HostPosition(here, 0, 2), recall_config(hosts__coordinator=here).hosts)
 
 
 def test_hosts_play_different_games() -> None:

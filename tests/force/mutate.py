@@ -57,8 +57,8 @@ NAMES = {
     "any": "all",
     "all": "any",
 }
-# Assertions of shapes, docstrings, and types; zip(strict=True) is an assertion too.
-ALONE = re.compile(r"chex\.assert|'|\"|[A-Z][a-z]\w* = |(tuple|list|dict|type|Callable)\[|strict=")
+# Assertions of shapes, docstrings, and types; zip(strict=True) and dataclass(frozen=True) are assertions too.
+ALONE = re.compile(r"chex\.assert|'|\"|[A-Z][a-z]\w* = |(tuple|list|dict|type|Callable)\[|strict=|frozen=")
 REMOVABLE = (
     ast.Expr
     | ast.Assign
@@ -87,7 +87,7 @@ def hidden(tree: ast.Module) -> set[int]:
     """Ids of the nodes that are left alone: type hints, texts, imports and assertions."""
     roots: list[ast.AST] = []
     for node in list(ast.walk(tree))[1:]:
-        if isinstance(node, ast.FunctionDef):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             roots += [node.returns, *(a.annotation for a in ast.walk(node.args) if isinstance(a, ast.arg))]
         elif isinstance(node, ast.AnnAssign):
             roots.append(node.annotation)

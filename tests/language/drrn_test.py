@@ -109,6 +109,8 @@ def test_a_tokenizer_of_the_hubs_cache_is_read(folder, tmp_path):
     drrn.check(made)
     spec = registry.spec(LEVEL, **agent_networks.environment_options(made))
     assert drrn.make(made, spec).module == agent(folder).module
+    with pytest.raises(UserError, match="shows no tokens"):
+        drrn.make(made, registry.spec("Recall-v0"))
 
 
 @pytest.mark.slow

@@ -108,7 +108,8 @@ def test_damaged_files_are_named_with_the_remedy(tmp_path, file, damage, said):
     assert "\n" not in told
 
 
-def test_tallies_of_messages():
+def test_tallies_of_messages(tmp_path):
+    assert evaluation_files.read_messages(tmp_path) == []
     texts = np.zeros((2, 8), np.uint8)
     texts[0, :3] = list(b"abc")
     texts[1, :2] = [1, 200]

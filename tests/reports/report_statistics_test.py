@@ -100,6 +100,7 @@ def test_games_are_matched_where_half_are_shared():
     first, second, paired = matched(one, {3: 30.0, 8: 80.0, 9: 90.0})
     assert (first.tolist(), second.tolist(), paired) == ([1, 2, 3], [30, 80, 90], False)
     assert matched(one, {})[2] is False
+    assert matched(one, {3: 30.0, 9: 90.0})[2] is True
 
 
 def test_games_are_the_same_whatever_is_observed_besides():

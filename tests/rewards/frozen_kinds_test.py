@@ -14,6 +14,7 @@ from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.labels.label_queue import Label
 from motif_jax.rewards import label_log, word_vectors
 from motif_jax.rewards.bag_of_words import goal_sentence
+from motif_jax.rewards.motif import MotifReward
 from motif_jax.rewards.word_vectors import FileVectors, HashedVectors
 from motif_jax.rollouts import ratings
 from motif_jax.support.errors import UserError
@@ -50,6 +51,15 @@ def write_vectors(path, words=WORDS, header=None):
     lines = [header or f"{len(words)} 3", *(f"{word} {' '.join(map(str, v))}" for word, v in words.items())]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return str(path)
+
+
+@pytest.mark.parametrize(
+    ("given", "files"),
+    [("", []), ("a.safetensors", ["a.safetensors"]), ("runs/a", ["runs/a/checkpoints/7/digests.json"])],
+)
+def test_a_digest_of_a_trained_reward_is_of_its_files(given, files):
+    config = section("motif", dir=given, step=7)
+    assert [str(path) for path in MotifReward.files(config)] == files
 
 
 def test_a_table_pays_what_it_holds(tmp_path):

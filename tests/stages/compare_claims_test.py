@@ -37,6 +37,7 @@ def evaluations(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 MessageTally("You miss the newt.  The newt bites!", 3),
                 MessageTally("The kitten bites the newt.", 5),
                 MessageTally("$ - 4 gold pieces.", 2),
+                MessageTally("$ - 50 gold pieces.", int(place == 7)),  # the largest heap outside vaults
                 MessageTally("$ - 480 gold pieces (488 in total).", int(place == 7)),  # he fell into a vault
                 MessageTally("The kitten drops a gold piece.  $ - a gold piece.", int(name == "gold")),
                 MessageTally("The kitten drops a gold piece.", 7),
@@ -69,7 +70,7 @@ def test_claims_are_carried_by_differences_game_by_game(evaluations: Path, tmp_p
     assert means["fights"]["gold"]["value"] == pytest.approx(means["kills"]["gold"]["value"] + 3)
     # Only what the hero picks up, however much it is; what is gathered is without the vault.
     vault = 1 / GAMES
-    for measure, combat, gold in (("finds", 2 + vault, 3 + vault), ("gathered", 8, 9)):
+    for measure, combat, gold in (("finds", 2 + 2 * vault, 3 + 2 * vault), ("gathered", 8.625, 9.625)):
         found = {name: of["value"] for name, of in means[measure].items()}
         assert found == {"combat": combat, "gold": gold}
 
