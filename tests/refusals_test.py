@@ -32,6 +32,7 @@ NO_WEIGHTS = " ".join(
     f"mixture.{player}=0" for player in "uniform walker runner kicker searcher eater descender".split()
 )
 AGENT = "agent=AT/ilql"
+VLLM = "dataset_dir=AT annotator=vllm vllm.model=some/model"
 REDDIT = "task=reddit policy=friendly"
 NAMES = "config.policy='nobody': must be random, bot, zero_shot, the folder"
 REFUSED = [
@@ -47,6 +48,18 @@ REFUSED = [
     ("annotate.py", "dataset_dir=AT annotator=score prompt.file=mine.yaml", "score reads no prompt"),
     ("annotate.py", "dataset_dir=AT/wrong", "not a pairs dataset"),
     ("annotate.py", "dataset_dir=AT captions.messages=False", "config.captions.messages=False"),
+    ("annotate.py", "dataset_dir=AT name=a.b", "config.name='a.b': must be letters"),
+    ("annotate.py", "dataset_dir=AT annotator=vllm vllm.model=./nowhere", "config.vllm.model=./nowhere: there is no such folder"),
+    ("annotate.py", f"{VLLM} vllm.tokenizer=./nowhere", "config.vllm.tokenizer='./nowhere': must be the name of a tokenizer"),
+    ("annotate.py", f'{VLLM} vllm.engine={{"tokenizer":5}}', "whose tokenizer is a text"),
+    ("annotate.py", f'{VLLM} vllm.engine={{"model":null}}', "whose model is a text"),
+    ("annotate.py", f'{VLLM} vllm.engine={{"model":"./nowhere"}}', "config.vllm.model=./nowhere: there is no such folder"),
+    ("oni.py", "annotator.goal=fame", "config.annotator.goal=fame: must be one of "),
+    ("oni.py", "annotator.store_dir=AT/list.txt", "must be a folder"),
+    ("oni.py", "annotator.kind=vllm", "module:Class of your own"),
+    ("serve_annotator.py", "prompt_file=AT/latin.yaml", "latin.yaml: is not YAML: 'utf-8' codec"),
+    ("serve_annotator.py", "prompt_file=AT/asks.yaml", "must be a prompt file whose questions hold {first} and {second}, or {item}"),
+    ("serve_annotator.py", "prompt_file=AT/bare.yaml", "bare.yaml: lacks the field goals"),
     ("merge_annotations.py", "dataset_dir=AT names=test,nobody name=e", "must be label files of the dataset"),
     ("merge_annotations.py", "dataset_dir=AT names=test name=e", "config.names='test'"),
     ("merge_annotations.py", "dataset_dir=AT names=test,other name=test", "config.name='test'"),
@@ -136,6 +149,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_dataset(folder, pairs=12)
     np.save(folder / "preference" / "other.npy", np.zeros(12, np.int8))
     (folder / "list.txt").write_text("four\n")
+    (folder / "latin.yaml").write_bytes(b"system: \xe9t\xe9\n")
+    (folder / "asks.yaml").write_text("question: {analysis: What is it, verdict: Which}\n")
+    (folder / "bare.yaml").write_text("question: {analysis: '{item}?', verdict: '{item}?'}\n")
     record_actions("Recall-v0", {}, 1, np.array([0, 1])).save(folder / "wrong" / "game.json")
     (folder / "doorkey.safetensors").symlink_to(REPOSITORY / "docs/examples/doorkey/reward.safetensors")
     (folder / "wrong" / "other.json").write_text("{}")

@@ -54,15 +54,11 @@ def test_random_is_fair_and_repeatable(folder):
     assert next(iter(annotator.annotate([Question("a", pair=0)])))[1].probabilities == (0.5, 0.5, 0)
 
 
-def test_missing_array_is_named(folder):
-    (folder / "data" / "rewards.npy").unlink()
-    with pytest.raises(UserError, match=r"config.annotator=return needs rewards: .*rewards.npy is missing"):
-        check_annotator(config_of("return", folder))
-    check_annotator(config_of("random", folder))
-
-
-@pytest.mark.parametrize(("name", "file"), [("return", "data/rewards.npy"), ("score", "info/score.npy")])
-def test_what_is_no_number_is_no_label(folder, name, file):
+@pytest.mark.parametrize(
+    ("name", "need", "file"),
+    [("return", "rewards", "data/rewards.npy"), ("score", "info/score", "info/score.npy")],
+)
+def test_an_array_without_numbers_or_that_is_missing_is_named(folder, name, need, file):
     """The published layout has no digest that would tell a damaged file."""
     (folder / "dataset.json").unlink()
     array = np.load(folder / file).astype(np.float32)
@@ -71,3 +67,7 @@ def test_what_is_no_number_is_no_label(folder, name, file):
     said = rf"config.annotator={name}: .*{file} must hold finite numbers, that of pair 2"
     with pytest.raises(UserError, match=said):
         check_annotator(config_of(name, folder))
+    (folder / file).unlink()
+    with pytest.raises(UserError, match=rf"config.annotator={name} needs {need}: .*{file} is missing"):
+        check_annotator(config_of(name, folder))
+    check_annotator(config_of("random", folder))

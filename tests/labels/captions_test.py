@@ -8,19 +8,13 @@ import pytest
 from motif_jax.datasets.verdicts import UNKNOWN
 from motif_jax.labels import captions, shards
 from motif_jax.labels.questions import QuestionHasher, caption_questions
-
-
-def encode(messages):
-    out = np.zeros((len(messages), 256), np.uint8)
-    for row, text in enumerate(messages):
-        out[row, : len(text)] = np.frombuffer(text.encode("latin-1"), np.uint8)
-    return out
+from tests.end_to_end.annotate_datasets import encode
 
 
 def test_grouping_golden(golden):
     for case in golden("caption_grouping.json")["pairs"]:
         for side, name in enumerate(("seq_1", "seq_2")):
-            encoded = encode(case[name])
+            encoded = np.array([encode(text) for text in case[name]])
             decoded = [captions.decode_message(row) for row in encoded]
             assert decoded == case["decoded"][side]
             lines, starts = captions.group_messages(decoded)
@@ -44,7 +38,8 @@ def test_status_golden(golden):
 @pytest.mark.parametrize("length", [1, 3])
 def test_pairs_have_the_captions_of_their_sub_sequences(length):
     rng = np.random.default_rng(0)
-    messages = encode(rng.choice(["", "a", "b", "a"], 100 * length)).reshape(50, 2, length, 256)
+    drawn = rng.choice(["", "a", "b", "a"], 100 * length)
+    messages = np.array([encode(text) for text in drawn]).reshape(50, 2, length, 256)
     blstats = rng.integers(0, 6, (50, 2, length, 27))
     for status in (None, blstats):
         got = list(captions.pair_captions(messages, status, block=7))

@@ -9,13 +9,11 @@ import pytest
 from motif_jax.datasets.verdicts import FIRST, PAIR, SECOND, SINGLE, TIE, UNKNOWN, YES
 from motif_jax.labels.annotator import Question, make_annotator
 from motif_jax.labels.chat import without_surrogates
-from tests.end_to_end.annotate_datasets import get_config
+from tests.reward_fixtures import load_config
 
 
 def soft_config():
-    config = get_config()
-    config.annotator, config.openai.model, config.answer.mode = "openai", "m", "soft"
-    return config
+    return load_config("annotate", "", {"annotator": "openai", "openai.model": "m", "answer.mode": "soft"})
 
 
 @pytest.mark.parametrize(

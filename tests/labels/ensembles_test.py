@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 
@@ -41,9 +42,8 @@ def test_probabilities_are_the_files_where_there_is_one(votes, tmp_path):
     path.parent.mkdir(parents=True)
     soft = np.full((5, 3), 1 / 3, np.float32)
     np.save(path, soft)
-    np.testing.assert_array_equal(
-        ensembles.read_votes(tmp_path, "random", votes[2].labels).probabilities, soft
-    )
+    found = ensembles.read_votes(tmp_path, "random", votes[2].labels)
+    np.testing.assert_array_equal(found.probabilities, soft)
     with pytest.raises(UserError, match=r"probabilities.npy: shape \(5, 3\), expected \(4, 3\)"):
         ensembles.read_votes(tmp_path, "random", votes[2].labels[:4])
 
@@ -81,27 +81,21 @@ def test_a_merge_that_was_killed_goes_on_whatever_it_had_written(votes, tmp_path
         for suffix, content in (("json", "{}"), ("jsonl", "")):
             annotation.shard_path(2, 4, suffix).write_text(content)
 
-    class Killed(BaseException):
-        pass
-
     def one_more_write(allowed: int) -> None:
         """Ends the merge before it writes or removes file number `allowed`."""
         left = iter(range(allowed))
 
-        def counted(act):
-            def do(*paths):
-                if next(left, None) is None:
-                    raise Killed
-                act(*paths)
-
-            return do
+        def counted(act, *paths):
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            act(*paths)
 
         for name in ("replace", "unlink"):
-            monkeypatch.setattr(os, name, counted(getattr(os, name)))
+            monkeypatch.setattr(os, name, functools.partial(counted, getattr(os, name)))
 
     for allowed in range(100):
         one_more_write(allowed)
-        with contextlib.suppress(Killed):
+        with contextlib.suppress(KeyboardInterrupt):
             ensembles.write_ensemble(tmp_path, "all", merged, {"names": ["a"]}, restart=restart)
             break
         monkeypatch.undo()

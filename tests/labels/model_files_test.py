@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -32,20 +33,19 @@ def test_fingerprint_follows_the_content_and_not_the_place(folder, tmp_path):
     assert len({before, changed, model_files.revision(str(moved), None)}) == 3
 
 
-@pytest.mark.parametrize(
-    ("gone", "said"),
-    [("config.json", "no config"), ("model.safetensors", "no weights"), ("tokenizer.json", "no tokenizer")],
-)
-def test_folders_that_are_no_model(folder, gone, said):
+FAULTS = {"config.json": "no config", "model.safetensors": "no weights", "tokenizer.json": "no tokenizer"}
+
+
+@pytest.mark.parametrize("gone", FAULTS)
+def test_folders_that_are_no_model(folder, gone):
     model_files.check_model(str(folder), "vllm.model")
     (folder / gone).unlink()
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=FAULTS[gone]):
         model_files.check_model(str(folder), "vllm.model")
 
 
 @pytest.mark.parametrize("size", [0, 5, 3 << 20])
 def test_weights_that_are_cut_off(folder, size):
-    path = folder / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:size])
+    os.truncate(folder / "model.safetensors", size)
     with pytest.raises(UserError, match=r"model.safetensors is cut off|no weights"):
         model_files.check_model(str(folder), "vllm.model")

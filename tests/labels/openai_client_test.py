@@ -21,11 +21,8 @@ OFFSETS = range(420)
 
 
 def annotator(**values):
-    config = load_config("annotate", "")
-    config.annotator = "openai"
-    config.openai.model, config.openai.retries = "judge", 0
-    config.update_from_flattened_dict(values)
-    return make_annotator(config, SINGLE)
+    given = {"annotator": "openai", "openai.model": "judge", "openai.retries": 0}
+    return make_annotator(load_config("annotate", "", {**given, **values}), SINGLE)
 
 
 @pytest.fixture
@@ -96,8 +93,8 @@ def test_nothing_that_a_server_says_steers_the_terminal(ask):
 
 
 def test_further_fields_replace_nothing_that_a_question_is():
-    config = load_config("annotate", "")
-    config.annotator, config.openai.model, config.openai.extra_body = "openai", "judge", '{"top_k": 5}'
+    given = {"annotator": "openai", "openai.model": "judge", "openai.extra_body": '{"top_k": 5}'}
+    config = load_config("annotate", "", given)
     check_annotator(config, SINGLE)
     config.openai.extra_body = '{"top_k": 5, "model": "other"}'
     with pytest.raises(UserError, match=r"config\.openai\.extra_body=.* must be without model and messages"):

@@ -28,7 +28,7 @@ def published(form):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("version", "goal", "mode"), EVERY)
-def test_every_published_combination(form, version, goal, mode):
+def test_every_published_combination_and_what_its_own_prompt_alone_understands(form, version, goal, mode):
     prompt = published(form)[version, goal, mode]
     items = ('He said "hi" \\ {second}\nYou die...', "{goal} {first} {item} é")[: len(form.items)]
     *system, question = prompt.conversation(*items)
@@ -52,6 +52,10 @@ def test_every_published_combination(form, version, goal, mode):
             assert AnswerParser(prompt.answer, first_match)(f"Some text.\n{answer}") == label
     if form is SINGLE:
         assert [prompt.answer.verdicts[label] for label in (NO, YES)] == ["No", "Yes"]
+    every = {key: other.items_of(text) for key, other in published(form).items() if key[2] != "soft"}
+    understood = {key: said for key, said in every.items() if said is not None}
+    assert understood == {(version, goal, "verdict" if mode == "soft" else mode): items}
+    assert prompt.items_of(text + "!") is None
 
 
 def own_file(tmp_path, change, form=PAIR):
@@ -60,18 +64,6 @@ def own_file(tmp_path, change, form=PAIR):
     path = tmp_path / "own.yaml"
     path.write_text(yaml.safe_dump(tree))
     return path
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(("version", "goal", "mode"), EVERY)
-def test_a_question_is_understood_by_its_own_prompt_alone(form, version, goal, mode):
-    every = {key: other for key, other in published(form).items() if key[2] != "soft"}
-    items = ('He said "hi" \\ {second}\nYou die...', "{goal} é")[: len(form.items)]
-    prompt = published(form)[version, goal, mode]
-    text = prompt.conversation(*items)[-1]["content"]
-    understood = {key: said for key, other in every.items() if (said := other.items_of(text)) is not None}
-    assert understood == {(version, goal, "verdict" if mode == "soft" else mode): items}
-    assert prompt.items_of(text + "!") is None
 
 
 def test_a_goal_may_have_a_dot_in_its_name(tmp_path):

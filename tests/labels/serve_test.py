@@ -6,13 +6,11 @@ import json
 import math
 
 import pytest
-from ml_collections import ConfigDict
 
 from motif_jax.datasets.verdicts import SINGLE, YES
 from motif_jax.labels.prompts import load_prompt, prompt_path
 from motif_jax.labels.serve import ChatJudge, handle
 from motif_jax.stages import serve_annotator
-from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config
 
 GOLD = "$ - 24 gold pieces."
@@ -23,18 +21,12 @@ def judge():
     return ChatJudge(load_config("serve_annotator", ""))
 
 
-@pytest.mark.parametrize(
-    ("body", "status"),
-    [
-        ({"model": "gpt"}, 404),
-        ({"model": "lexicon"}, 400),
-        ({"model": "lexicon", "messages": [1, {"role": "user", "content": 7}]}, 400),
-        ([1], 400),
-    ],
-)
-def test_requests_that_are_refused(judge, body, status):
-    got, reply = handle(judge, "POST", "/v1/chat/completions", json.dumps(body).encode())
-    assert (got, reply["error"]["code"]) == (status, status)
+def test_requests_that_are_refused(judge):
+    messages = [1, {"role": "user", "content": 7}]
+    of_the_lexicon = {"model": "lexicon"}, {"model": "lexicon", "messages": messages}, [1]
+    for body, status in (({"model": "gpt"}, 404), *((body, 400) for body in of_the_lexicon)):
+        got, reply = handle(judge, "POST", "/v1/chat/completions", json.dumps(body).encode())
+        assert (got, reply["error"]["code"]) == (status, status), body
 
 
 def test_its_model_is_listed(judge):
@@ -59,9 +51,8 @@ def test_a_prompt_file_of_ones_own_is_understood(tmp_path):
     text = prompt_path("default", "", SINGLE).read_text().replace('{"text": {item}}', "The line: {item}")
     path = tmp_path / "own.yaml"
     path.write_text(text)
-    config = ConfigDict(load_config("serve_annotator", ""))
-    config.prompt_file = str(path)
-    prompt, judge = load_prompt(path, "gold", "verdict", SINGLE), ChatJudge(config)
+    judge = ChatJudge(load_config("serve_annotator", "", {"prompt_file": str(path)}))
+    prompt = load_prompt(path, "gold", "verdict", SINGLE)
     turns = prompt.conversation(GOLD)
     for asked in (turns, prompt.retried(turns, "Hm.")):
         status, body = judge.reply({"model": "lexicon", "messages": asked})
@@ -72,33 +63,11 @@ def test_a_prompt_file_of_ones_own_is_understood(tmp_path):
 def test_a_goal_that_the_annotator_does_not_know_is_told_to_who_asks(tmp_path):
     path = tmp_path / "own.yaml"
     path.write_text(prompt_path("default", "", SINGLE).read_text().replace("  gold:", "  shiny:"))
-    config = load_config("serve_annotator", "")
-    config.prompt_file = str(path)
+    judge = ChatJudge(load_config("serve_annotator", "", {"prompt_file": str(path)}))
     turns = load_prompt(path, "shiny", "verdict", SINGLE).conversation(GOLD)
-    status, body = ChatJudge(config).reply({"model": "lexicon", "messages": turns})
+    status, body = judge.reply({"model": "lexicon", "messages": turns})
     assert status == 400
     assert "config.goal=shiny: must be one of" in body["error"]["message"]
-
-
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        (b"system: \xe9t\xe9\n", r"prompt file .*own.yaml: is not YAML: 'utf-8' codec"),
-        (
-            b"question: {analysis: What is it, verdict: Which}\n",
-            r"config.prompt_file='.*own.yaml': must be a prompt file whose questions hold {first} and {second}, or {item}$",
-        ),
-        (b"question: {analysis: '{item}?', verdict: '{item}?'}\n", r"own.yaml: lacks the field goals"),
-    ],
-)
-def test_a_prompt_file_that_cannot_be_used_is_refused_before_anything_is_served(tmp_path, content, told):
-    path = tmp_path / "own.yaml"
-    path.write_bytes(content)
-    config = load_config("serve_annotator", "")
-    serve_annotator.check(config, None)
-    config.prompt_file = str(path)
-    with pytest.raises(UserError, match=told):
-        serve_annotator.check(config, None)
 
 
 @pytest.mark.parametrize(
@@ -118,8 +87,7 @@ def test_the_line_of_the_start_says_who_is_served(values, end, monkeypatch, caps
         listening(80)
 
     monkeypatch.setattr(serve_annotator.http_server, "serve", serve)
-    config = load_config("serve_annotator", "")
-    config.update(values)
+    config = load_config("serve_annotator", "", values)
     assert serve_annotator.run(config, None) == 0
     line = capsys.readouterr().out.strip()
     assert line.endswith(end)

@@ -84,17 +84,11 @@ def test_what_a_session_counts():
 
 def test_what_a_dry_run_tells(tmp_path):
     annotator = Scripted()
-    annotator.preview, annotator.prices = (
-        lambda question: Preview("?", 300, exact=False),
-        Prices(2.0, 2.0, 8.0),
-    )
-    listed = caption_questions(
-        [("a", "b"), ("a", "b"), ("c", "c"), ("a", "c")], 4, QuestionHasher({}), "given"
-    )
-    store, config = (
-        AnswerStore(tmp_path),
-        ConfigDict({"num_shards": 2, "store_dir": "s", "measured_rate": 0.5}),
-    )
+    annotator.prices = Prices(2.0, 2.0, 8.0)
+    annotator.preview = lambda question: Preview("?", 300, exact=False)
+    pairs = [("a", "b"), ("a", "b"), ("c", "c"), ("a", "c")]
+    listed, store = caption_questions(pairs, 4, QuestionHasher({}), "given"), AnswerStore(tmp_path)
+    config = ConfigDict({"num_shards": 2, "store_dir": "s", "measured_rate": 0.5})
     store.keep([(listed.questions[0], Answer(FIRST))])
     (tmp_path / "summary.json").write_text('{"asked": 2, "completion_tokens": 80, "questions_per_second": 9}')
     assert estimate_lines(config, tmp_path, annotator, listed, store) == [
@@ -117,24 +111,20 @@ def test_shards_of_another_origin_are_refused_whatever_versions_made_them(tmp_pa
         with pytest.raises(UserError, match=r"belongs to another annotation \(.*--config.restart=True"):
             annotation.check({**old, section: {"other": 1}})
     now = {"model": "b" * 400, "sampling": {"seed": 0}, "goal": "gold"}
-    with pytest.raises(
-        UserError, match=r"\(annotator.goal: absent before, gold now; annotator.model: a before"
-    ):
+    told = r"\(annotator.goal: absent before, gold now; annotator.model: a before"
+    with pytest.raises(UserError, match=told):
         annotation.check({**old, "annotator": now})
 
 
 def test_a_shard_has_one_writer_and_its_manifest_all_versions(tmp_path):
     annotation = shards.Annotation(tmp_path, "mine")
     shard = annotation.open_shard(0, 2, {"versions": {"vllm": "1"}})
-    with pytest.raises(
-        UserError, match="shard 0 of 2 of annotation mine is being written by another process"
-    ):
+    told = "shard 0 of 2 of annotation mine is being written by another process"
+    with pytest.raises(UserError, match=told):
         annotation.open_shard(0, 2, {})
     shard.add([(QUESTIONS[0], StoredAnswer(FIRST)), (QUESTIONS[1], StoredAnswer(UNKNOWN))])
-    assert shard.answers() == {
-        QUESTIONS[0].id: StoredAnswer(FIRST, (1, 0, 0)),
-        QUESTIONS[1].id: StoredAnswer(UNKNOWN),
-    }
+    kept = [StoredAnswer(FIRST, (1, 0, 0)), StoredAnswer(UNKNOWN)]
+    assert shard.answers() == {QUESTIONS[n].id: answer for n, answer in enumerate(kept)}
     shard.close()
     for version in ("2", "1", "2"):
         annotation.open_shard(0, 2, {"versions": {"vllm": version}}).close()
@@ -145,8 +135,6 @@ def test_a_shard_has_one_writer_and_its_manifest_all_versions(tmp_path):
     assert annotation.discard(0, 3) == 2
     assert not annotation.manifests()
     assert annotation.known_labels() == 0
-    with pytest.raises(UserError, match=r"config.name='a.b': must be letters"):
-        shards.check_name("a.b")
 
 
 def test_merge_of_both_orders_and_of_ties():
