@@ -35,8 +35,7 @@ _started: list[Any] = []
 @contextmanager
 def open_browser(width: int = 1200, height: int = 900, dark: bool = False) -> Iterator[Any]:
     """Yields selenium's driver of the browser on an empty page, without what other pages have said."""
-    if not _started or not _is_alive(_started[0]):
-        close()
+    if not _started:
         _started.append(_start())
     (driver,) = _started
     driver.get("about:blank")
@@ -46,7 +45,6 @@ def open_browser(width: int = 1200, height: int = 900, dark: bool = False) -> It
 
 
 def close() -> None:
-    """Ends the browser."""
     while _started:
         with suppress(Exception):  # its driver may have died
             _started.pop().quit()
@@ -63,12 +61,6 @@ def _start() -> Any:
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     return webdriver.Chrome(options=options, service=Service(driver_path))
-
-
-def _is_alive(driver: Any) -> bool:
-    with suppress(Exception):
-        return driver.current_url is not None
-    return False
 
 
 def view(driver: Any, width: int, height: int, dark: bool = False) -> None:
@@ -111,18 +103,13 @@ def check_look(driver: Any, picture: Path, width: int, dark: bool, contrast: flo
     view(driver, width, 900, dark)
     screenshot(driver, picture)
     assert driver.execute_script("return document.documentElement.scrollWidth") <= width
-    worst = worst_contrast(driver)
+    worst = driver.execute_script(_CONTRAST)
     assert worst["ratio"] >= contrast, worst
     assert picture.stat().st_size > 20_000
     assert errors(driver) == []
 
 
-def worst_contrast(driver: Any) -> dict[str, Any]:
-    """The visible text of the page that is hardest to read: its contrast `ratio`, and which it is."""
-    return driver.execute_script(_CONTRAST)
-
-
-# The lowest contrast (WCAG 2.1) of visible text against the first opaque background behind it.
+# The lowest contrast (WCAG 2.1) of visible text against the first opaque background behind it, and which text it is.
 _CONTRAST = """
 const parse = (c) => (c.match(/[\\d.]+/g) || []).map(Number);
 const light = ([r, g, b]) => { const f = (v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; };

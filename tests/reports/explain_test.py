@@ -42,7 +42,6 @@ def two(one):
 
 
 def rows_of(explanation, max_rows=None):
-    """The rows of the table of messages as they come: a list of values by column."""
     data = explain.table_data(explanation, max_rows)
     return [list(row) for row in zip(*(column["values"] for column in data["columns"]), strict=True)]
 
@@ -92,24 +91,16 @@ def test_messages_without_a_reward_are_left_out_of_every_figure():
     assert explain.scatter(Explanation(MESSAGES, COUNTS, [some, full])).count("<title>") == 3
 
 
-def rows_on(driver):
-    """The cells' texts of each row that the page shows."""
-    return driver.execute_script(
-        "return [...document.getElementById('messages').tBodies[0].rows].map(r => [...r.cells].map(c => c.innerText))"
-    )
-
-
 @pytest.mark.browser
 @pytest.mark.slow
 def test_the_page_searches_and_sorts(two, tmp_path):
-    browser.require_browser()
     (tmp_path / "explain.html").write_text(explain.render(two, "now"), encoding="utf-8")
     with browser.open_browser() as driver:
         driver.get(f"file://{tmp_path}/explain.html")
         assert driver.title == "What the reward likes"
 
         def texts():
-            return [row[0] for row in rows_on(driver)]
+            return [row[0] for row in browser.rows(driver, "messages")]
 
         def click(title):
             heads = driver.find_elements("css selector", "#messages th button")
@@ -118,9 +109,8 @@ def test_the_page_searches_and_sorts(two, tmp_path):
         key, newt, stone, nothing = MESSAGES[0], MESSAGES[4], MESSAGES[3], "(no message)"
         line = "── threshold 0.200: what stands below pays nothing ──"
         assert texts() == [key, newt, line, HOSTILE, stone, nothing]
-        assert rows_on(driver)[0][1:5] == ["10", "+1.500", "4.5", "1.500"]
-        assert rows_on(driver)[3][4] == "—"
-        assert next(row for row in rows_on(driver) if row[0] == newt)[-1] == "+2.200"
+        rows = browser.rows(driver, "messages")
+        assert (rows[0][1:5], rows[3][4], rows[1][-1]) == (["10", "+1.500", "4.5", "1.500"], "—", "+2.200")
         for title, order in (
             ("normalised · default", [nothing, stone, HOSTILE, line, newt, key]),
             ("seen (times)", [nothing, stone, key, newt, HOSTILE]),

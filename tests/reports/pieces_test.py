@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import re
-from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-from motif_jax.reports import (
-    charts,
-    hacking,
-    measures,
-    page,
-    plots,
-    run_report,
-    text_tables,
-)
+from motif_jax.reports import charts, hacking, measures, page, plots, run_report, text_tables
 from motif_jax.reports.charts import Interval, Plot, Series
 from motif_jax.reports.statistics import Estimate
 from motif_jax.reports.training_sections import METRIC_GROUPS
@@ -35,15 +26,16 @@ def test_numbers_are_short(value, text):
 
 
 def test_tables_show_text_literally():
-    header, rows = ("a|b", "c_d"), [("x|y\nz", "[red]50%[/red] & $1 \\ {}\x1b")]
+    header, rows = ("a|b", "c_d"), [("[x|y\nz", '*[red]50%[/red] & $1 \\ {}<~^>#"\x1b')]
     assert (
         text_tables.markdown(header, rows)
-        == "| a\\|b | c_d |\n| --- | --- |\n| x\\|y z | [red]50%[/red] &amp; $1 \\\\ {}\\x1b |\n"
+        == '| a\\|b | c_d |\n| --- | --- |\n| [x\\|y z | *[red]50%[/red] &amp; $1 \\\\ {}&lt;~^>#"\\x1b |\n'
     )
-    latex = text_tables.latex(header, rows, "A 95 % table", "tab:x")
-    assert r"[red]50\%[/red] \& \$1 \textbackslash{} \{\}" in latex
-    assert r"c\_d" in latex
-    assert r"\caption{A 95 \% table}" in latex
+    latex = text_tables.latex(header, rows, "A 95 %\n\ntable", "tab:x")
+    signs = r"\textless{}\textasciitilde{}\textasciicircum{}\textgreater{}\#''"
+    row = r"{}[x\textbar{}y z & {}*[red]50\%[/red] \& \$1 \textbackslash{} \{\}" + f"{signs}\x1b \\\\\n"
+    for part in (row, r"a\textbar{}b & c\_d \\", r"\caption{A 95 \%  table}", r"\begin{tabular}{lr}"):
+        assert part in latex
     console = Console(width=90, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(text_tables.terminal(header, rows, "[bold]title"))
     shown = console.export_text()
@@ -140,11 +132,6 @@ def test_every_chart_of_a_run_is_a_picture_too(tmp_path):
     loss = found["reward_loss"]
     assert [line.x.tolist() for line in loss.lines] == [list(range(1, 12)), list(range(11))]
     np.testing.assert_array_equal(loss.lines[0].y, data.reward_train["total_train_loss"])
-    assert found["metric_speed"].lines[0].y.mean() == pytest.approx(
-        data.metrics["throughput/env_steps_per_second"].y.mean(), rel=0.01
-    )
-    assert "episodes in each; band: 95 % interval" in found["training_return"].note
-    assert found["metric_speed"].note == "every value; n = 100"
     written = plots.write(tmp_path / "plots", {"a": found["reward_by_message"]})
     assert written[0].read_bytes().startswith(b"\x89PNG")
 
@@ -157,42 +144,6 @@ def test_an_interval_that_is_not_there_is_said_to_be_so():
     assert "nan" not in drawn.lower()
     titles = [e.text for e in ElementTree.fromstring(drawn).iter() if e.tag.endswith("title")]
     assert titles == ["one: 5 [n/a]", "b: 1 [0, 2]"]
-
-
-class _Balanced(HTMLParser):
-    VOID = {"meta", "input", "br", "img", "link", "hr"}
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.text: list[str] = []
-
-    def handle_starttag(self, tag, attrs):
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text.append(data)
-
-
-def test_the_page_is_whole_self_contained_and_escaped(tmp_path):
-    shown = run_page(run_data(tmp_path))
-    parser = _Balanced()
-    parser.feed(shown)
-    assert parser.open == []
-    assert HOSTILE not in shown
-    assert HOSTILE in parser.text
-    assert not re.findall(r"""(?:src|href)=["'](?:https?:)?//""", shown), "nothing is fetched"
-    assert "url(" not in shown.replace("url(#", "")
-    assert "default-src 'none'" in shown
-    for name in re.findall(r'href="#([^"]+)"', shown):
-        assert f'id="{name}"' in shown
-    # A chart that is shown twice has its parts' ids twice, of the same parts.
-    ids = re.findall(r'\bid="([^"]+)"', re.sub(r"(?s)<svg.*?</svg>", "", shown))
-    assert len(ids) == len(set(ids))
 
 
 def test_the_page_says_what_is_missing():

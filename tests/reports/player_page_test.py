@@ -15,22 +15,21 @@ from tests.made_up_films import film, grid_film
 pytestmark = pytest.mark.browser
 
 
-def load(driver, path):
-    driver.get(f"file://{path}")
+def opened(one, path):
+    """A browser with the player of a film."""
+    path.write_text(player.render(one), encoding="utf-8")
+    with browser.open_browser() as driver:
+        driver.get(f"file://{path}")
     deadline = time.monotonic() + 60
     while not driver.execute_script("return document.documentElement.dataset.ready"):
         assert time.monotonic() < deadline, browser.errors(driver)
         time.sleep(0.02)
+    return driver
 
 
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory):
-    browser.require_browser()
-    folder = tmp_path_factory.mktemp("player")
-    path = folder / "player.html"
-    path.write_text(player.render(film()), encoding="utf-8")
-    with browser.open_browser() as driver:
-        yield driver, folder, path
+@pytest.fixture
+def driver(tmp_path):
+    return opened(film(), tmp_path / "player.html")
 
 
 def fact(driver, name):
@@ -54,24 +53,14 @@ def press(driver, *keys):
     ActionChains(driver).send_keys(*keys).perform()
 
 
-def test_every_screen_is_the_films(opened):
-    driver, _, path = opened
-    load(driver, path)
+def test_every_step_shows_what_was_filmed(driver):
     shot = film()
-    for step in (0, 1, 77, len(shot) - 1):
+    for step in (0, 1, 60, 77, len(shot) - 2):
         seek(driver, step)
         rows = shot.chars[step].tolist()
         expected = ["".join(chr(c) if 32 <= c < 127 else " " for c in row) for row in rows]
         assert text_of(driver, "screen").split("\n") == expected
         assert text_of(driver, "message").strip() == as_text(shot.texts[shot.text_index[step]]).strip()
-
-
-def test_numbers_are_the_films(opened):
-    driver, _, path = opened
-    load(driver, path)
-    shot = film()
-    for step in (0, 60, 120):
-        seek(driver, step)
         numbers = {
             "intrinsic reward here": (shot.intrinsic[step], 6e-4),
             "intrinsic return so far": (shot.intrinsic[: step + 1].sum(), 1e-2),
@@ -82,17 +71,15 @@ def test_numbers_are_the_films(opened):
         for name, (value, apart) in numbers.items():
             assert float(fact(driver, name).replace(",", "")) == pytest.approx(value, abs=apart), name
         assert fact(driver, "next action") == shot.action_names[shot.actions[step]]
-        row = driver.find_element("css selector", "#probabilities .chosen").text
-        assert row.split("\n")[0] == shot.action_names[shot.actions[step]]
+        row = driver.find_element("css selector", "#probabilities .chosen").text.split("\n")
+        assert row[0] == shot.action_names[shot.actions[step]]
         share = shot.probabilities[step, shot.actions[step]]
-        assert int(row.split("\n")[-1].rstrip(" %")) == pytest.approx(100 * share, abs=1.01)
+        assert int(row[-1].rstrip(" %")) == pytest.approx(100 * share, abs=1.01)
 
 
-def test_keys_buttons_and_jumps(opened):
+def test_keys_buttons_and_jumps(driver):
     from selenium.webdriver.common.keys import Keys
 
-    driver, _, path = opened
-    load(driver, path)
     shot = film()
     paid = np.flatnonzero(np.abs(shot.intrinsic) > 0.005)
     step = lambda: int(driver.execute_script("return document.getElementById('seek').value"))  # noqa: E731
@@ -125,19 +112,14 @@ def test_keys_buttons_and_jumps(opened):
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1400, False), (420, True)])
-def test_it_fits_and_shows_no_errors(opened, width, dark):
-    driver, folder, path = opened
-    load(driver, path)
+def test_it_fits_and_shows_no_errors(driver, tmp_path, width, dark):
     seek(driver, 60)
-    browser.check_look(driver, folder / f"player-{width}.png", width, dark, contrast=4.0)
+    browser.check_look(driver, tmp_path / "player.png", width, dark, contrast=4.0)
 
 
-def test_a_grid_is_drawn_from_its_codes(opened):
-    driver, folder, _ = opened
-    path = folder / "grid.html"
+def test_a_grid_is_drawn_from_its_codes(tmp_path):
     shot = grid_film()
-    path.write_text(player.render(shot), encoding="utf-8")
-    load(driver, path)
+    driver = opened(shot, tmp_path / "grid.html")
     sizes = (shot.cells[..., 0] > 0).any(axis=0)
     for step in (0, 7, len(shot) - 1):
         seek(driver, step)
@@ -165,4 +147,4 @@ def test_a_grid_is_drawn_from_its_codes(opened):
     press(driver, "\ue012")  # left
     assert driver.execute_script("return step") == 2
     for width, dark in ((420, True), (1400, False)):
-        browser.check_look(driver, folder / f"grid_{width}.png", width, dark)
+        browser.check_look(driver, tmp_path / f"grid_{width}.png", width, dark)

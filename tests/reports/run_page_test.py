@@ -15,7 +15,6 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory):
-    browser.require_browser()
     folder = tmp_path_factory.mktemp("page")
     data = run_data(folder / "runs")
     (folder / "report.html").write_text(run_page(data), encoding="utf-8")
@@ -24,15 +23,11 @@ def opened(tmp_path_factory):
         yield driver, data, folder
 
 
-def test_tiles_watch_and_commands_are_there(opened):
+def test_messages_that_paid_and_commands_are_there(opened):
     driver, data, _ = opened
     body = driver.find_element("tag name", "body").text
-    hallucination = "Steps under hallucination: agent: 0 %, random: 0 %."
     for said in (
-        "95.3 %",
-        "812 pairs without ties",
-        "71.0 %",
-        hallucination,
+        "Steps under hallucination: agent: 0 %, random: 0 %.",
         "reward by message over its training",
     ):
         assert said in body

@@ -10,20 +10,7 @@ from motif_jax.reports.token_page import TokenText
 from tests import browser
 from tests.made_up_runs import HOSTILE
 
-PIECES = [
-    "You",
-    " see",
-    " here",
-    " a",
-    " key",
-    ".\n",
-    HOSTILE,
-    "",
-    "x" * 200,
-    " the",
-    "</script>",
-    "\u2028end",
-]
+PIECES = [*"You| see| here| a| key|.\n".split("|"), HOSTILE, "", "x" * 200, " the", "</script>", "\u2028end"]
 
 
 def texts() -> list[TokenText]:
@@ -52,7 +39,6 @@ def test_what_texts_say_is_never_markup() -> None:
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory):
-    browser.require_browser()
     folder = tmp_path_factory.mktemp("tokens")
     (folder / "tokens.html").write_text(
         token_page.render(texts(), "Token by token", "tiny · 2026-01-01"), encoding="utf-8"
