@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import math
-import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,9 @@ import pytest
 from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import _agents, learning
+from motif_jax.rl import settings
+from tests.reward_fixtures import load_config
 
-REPOSITORY = Path(__file__).parents[2]
 _SMALL = {"env": "Recall-v0", "workers": 1, "envs_per_worker": 4, "batch_size": 128, "seconds": 0.05}
 TINY: dict[str, dict[str, Any]] = {
     "actors": {"workers": 1, "envs_per_worker": 4, "rollout": 8, "steps": 40},
@@ -36,13 +36,6 @@ def no_compile_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     jax.config.update("jax_compilation_cache_dir", before)
 
 
-def run(name: str, **options: Any) -> dict[str, Any]:
-    config = runpy.run_path(str(REPOSITORY / "configs" / "benchmark.py"))["get_config"](name)
-    config.repeats = 2
-    config.options.update(options)
-    return importlib.import_module(f"motif_jax.benchmarks.{name}").run(config)
-
-
 @pytest.mark.extra
 @pytest.mark.usefixtures("compiled_quickly")
 @pytest.mark.parametrize("name", list(TINY))
@@ -51,7 +44,9 @@ def test_benchmark_gives_a_ratio_of_two_measurements(name: str, monkeypatch: pyt
     timed = _agents.calls_per_second
     # No number is looked at that has to be exact, and some times are fixed where options say nothing of them.
     monkeypatch.setattr(_agents, "calls_per_second", lambda call, seconds: timed(call, min(seconds, 0.05)))
-    line = run(name, **TINY[name])
+    config = load_config("benchmark", name, {"repeats": 2})
+    config.options.update(TINY[name])
+    line = importlib.import_module(f"motif_jax.benchmarks.{name}").run(config)
     assert line["benchmark"] == name
     assert line["value"] > 0
     assert line["baseline"]["value"] > 0
@@ -59,11 +54,10 @@ def test_benchmark_gives_a_ratio_of_two_measurements(name: str, monkeypatch: pyt
     assert line["spread"]["min"] <= line["spread"]["max"]
     assert line["settings"].items() >= TINY[name].items()
     if name == "train":
-        metrics = line["metrics"]
-        assert metrics["inference/rows_per_call"] > 0
+        metrics, throughput = line["metrics"], ("megabytes_per_second", "inference_megabytes_per_second")
+        for part in ("inference/rows_per_call", *(f"throughput/{name}" for name in throughput)):
+            assert metrics[part] > 0
         assert 0 <= metrics["lag/mean"] < 20
-        assert metrics["throughput/megabytes_per_second"] > 0
-        assert metrics["throughput/inference_megabytes_per_second"] > 0
         assert 0 < metrics["inference/act_share"] < 1
         assert line["beside"]["value"] > 0
         assert line["beside"]["what"] == "the network of minigrid"
@@ -73,8 +67,6 @@ def test_benchmark_gives_a_ratio_of_two_measurements(name: str, monkeypatch: pyt
 
 
 def test_flops_are_those_of_the_published_network() -> None:
-    from motif_jax.rl import settings
-
     options = _agents.training_options()
     options.workers, options.envs_per_worker, options.batch_size = 1, 2, 128
     config = _agents.training_config(options, seed=0)

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-import runpy
 from typing import Any
 
 import pytest
 
-from motif_jax.benchmarks import _language, generate, language_update, score
-from tests.processes import REPOSITORY
+from motif_jax.benchmarks import _agents, generate, language_update, score
+from tests.reward_fixtures import load_config
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
+pytestmark = [pytest.mark.extra, pytest.mark.usefixtures("compiled_quickly")]
 
 
 def config(name: str, model: str, **options: Any) -> Any:
-    made = runpy.run_path(str(REPOSITORY / "configs" / "benchmark.py"))["get_config"](name)
+    made = load_config("benchmark", name, {"repeats": 1})
     made.options.update({"model": model, "prompt_tokens": 12, "batch_size": 2, "seconds": 1e-4, **options})
-    made.repeats = 1
     return made
 
 
 @pytest.fixture(autouse=True)
 def measured_in_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No time is looked at that has to be exact; the device's rate is tested with the other benchmarks."""
-    timed = _language._agents.calls_per_second
-    monkeypatch.setattr(_language._agents, "matrix_product_rate", lambda dtype: 1e9)
-    monkeypatch.setattr(
-        _language._agents, "calls_per_second", lambda call, seconds: timed(call, min(seconds, 0.05))
-    )
+    timed = _agents.calls_per_second
+    monkeypatch.setattr(_agents, "matrix_product_rate", lambda dtype: 1e9)
+    monkeypatch.setattr(_agents, "calls_per_second", lambda call, seconds: timed(call, min(seconds, 0.05)))
 
 
-@pytest.mark.extra
 @pytest.mark.parametrize("variant", ["score", "score_gpu"])
 def test_all_ways_to_score_give_the_same(variant: str) -> None:
     chosen = config(variant, "tiny_t5", candidates=3)
@@ -42,15 +37,13 @@ def test_all_ways_to_score_give_the_same(variant: str) -> None:
     assert line["model_flops"] > 2 * 12 * 16 * 24 * 2
 
 
-@pytest.mark.extra
 def test_both_ways_to_learn_from_a_batch_take_the_same_step() -> None:
     line = language_update.run(config("language_update", "tiny_t5", candidates=3, minibatch=2, microbatch=1))
     assert line["changes_apart"] < 1e-2
     assert line["model_flops"] > 0
 
 
-@pytest.mark.extra
-@pytest.mark.parametrize("model", ["tiny_gpt2", pytest.param("tiny_t5", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("model", ["tiny_gpt2", "tiny_t5"])
 def test_writing_is_measured(model: str) -> None:
     line = generate.run(config("generate", model, new_tokens=4))
     assert line["value"] > 0

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import runpy
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,14 +11,7 @@ import pytest
 from motif_jax.benchmarks import train
 from motif_jax.stages import benchmark
 from motif_jax.support.errors import UserError
-
-REPOSITORY = Path(__file__).parents[2]
-
-
-def config(name: str, **options: Any) -> Any:
-    made = runpy.run_path(str(REPOSITORY / "configs" / "benchmark.py"))["get_config"](name)
-    made.options.update(options)
-    return made
+from tests.reward_fixtures import REPOSITORY, load_config
 
 
 @pytest.mark.parametrize(
@@ -37,11 +28,11 @@ def config(name: str, **options: Any) -> Any:
 )
 def test_options_that_cannot_be_measured_with_are_refused(name: str, key: str, value: Any) -> None:
     with pytest.raises(UserError, match=rf"options\.{key}="):
-        benchmark.check(config(name, **{key: value}), None)
+        benchmark.check(load_config("benchmark", name, {f"options.{key}": value}), None)
 
 
 def test_a_second_before_the_first_may_be_left_out() -> None:
-    benchmark.check(config("train", warmup_seconds=0.0), None)
+    benchmark.check(load_config("benchmark", "train", {"options.warmup_seconds": 0.0}), None)
 
 
 def no_constants(name: str) -> None:
@@ -51,21 +42,11 @@ def no_constants(name: str) -> None:
 def test_a_line_has_null_where_there_is_no_number(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = {
-        "value": 1.5,
-        "parts": {"link": math.inf, "rates": [2, math.nan]},
-        "name": "Infinity",
-        "sweep": (1.0, -math.inf),
-    }
-    monkeypatch.setattr(train, "run", lambda config: found)
-    benchmark.run(config("train"), None)
+    same, parts = {"value": 1.5, "name": "Infinity"}, {"link": math.inf, "rates": [2, math.nan]}
+    monkeypatch.setattr(train, "run", lambda config: same | {"parts": parts, "sweep": (1.0, -math.inf)})
+    benchmark.run(load_config("benchmark", "train"), None)
     line = json.loads(capsys.readouterr().out, parse_constant=no_constants)
-    assert line == {
-        "value": 1.5,
-        "parts": {"link": None, "rates": [2, None]},
-        "name": "Infinity",
-        "sweep": [1.0, None],
-    }
+    assert line == same | {"parts": {"link": None, "rates": [2, None]}, "sweep": [1.0, None]}
 
 
 def test_the_published_lines_are_json() -> None:

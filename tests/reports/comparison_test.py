@@ -103,9 +103,8 @@ def test_the_same_games_tell_what_overlapping_intervals_do_not():
     assert contrast.over_games.value == pytest.approx(contrast.over_runs.value)
     assert np.isnan(contrast.over_runs.low), "one run says nothing of other trainings"
     elsewhere = {seed + 1000: value for seed, value in games["b"].items()}
-    (apart,) = compare(
-        collect_scores([runs[0], runs[1]._replace(games=elsewhere)], ""), resamples=500
-    ).contrasts
+    others = collect_scores([runs[0], runs[1]._replace(games=elsewhere)], "")
+    (apart,) = compare(others, resamples=500).contrasts
     assert (apart.over_games.pairs, apart.over_games.sign) == (0, 0)
     scale = normalise(collect_scores(runs, ""), "b", "a")
     (scaled,) = compare(scale, resamples=500).contrasts
@@ -114,10 +113,8 @@ def test_the_same_games_tell_what_overlapping_intervals_do_not():
 
 def test_one_run_has_no_interval():
     several = entries(("several",), runs=3)
-    result = compare(
-        collect_scores([RunScore("one", "t1", 5.0, {}), RunScore("one", "t2", 7.0, {}), *several], ""),
-        resamples=50,
-    )
+    one = [RunScore("one", "t1", 5.0, {}), RunScore("one", "t2", 7.0, {})]
+    result = compare(collect_scores([*one, *several], ""), resamples=50)
     tables = shown(result)
     _, rows = tables["aggregate-table"]
     assert rows[0][:3] == ("one", "1", "n/a"), "no interquartile mean of two scores"

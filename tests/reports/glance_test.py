@@ -11,7 +11,7 @@ import pytest
 from motif_jax.reports import evaluation_sections, hacking, measures
 from motif_jax.reports.glance import facts, headline
 from motif_jax.reports.run_data import RunData
-from tests.made_up_runs import run_data, run_page
+from tests.made_up_runs import run_data
 
 
 def evaluation(rows):
@@ -55,9 +55,8 @@ def test_more_reward_is_weighed_against_progress(deeper, kind, said):
     # The same numbers, of other games: their intervals overlap far.
     data.evaluations["random"] = evaluation(rows(luck, depth, first_seed=1000))
     text, found = headline(data)
-    assert found == ""
-    assert "each over its own games" in text
-    assert "no clear difference" in text
+    said = ("each over its own games" in text, "no clear difference" in text)
+    assert (found, *said) == ("", True, True)
 
 
 def test_rewards_that_differ_are_named_and_not_compared():
@@ -71,32 +70,21 @@ def test_rewards_that_differ_are_named_and_not_compared():
         data.evaluations[name]["plan"]["reward"] = {"dir": "runs/oni", "step": step, "quantile": 0.5}
     told = "agent and random were rated by different rewards (step 1144 and 2160)"
     text, kind = headline(data)
-    assert text.startswith(told)
-    assert kind == ""
+    assert (text.startswith(told), kind) == (True, "")
     assert told in evaluation_sections.evaluation_section(data).note
     against = {row.what.key: row.against for row in evaluation_sections.rows_of(data)}
     assert against["intrinsic_return"] == {} != against["dlvl"]
     [verdict] = hacking.judge_run(data)
-    assert verdict.line == (
-        "Not checked for reward hacking: random and agent were rated by different rewards (step 2160 and 1144)."
-    )
+    told = "random and agent were rated by different rewards (step 2160 and 1144)"
+    assert verdict.line == f"Not checked for reward hacking: {told}."
     # One place by two names is one reward.
-    data.evaluations["random"]["plan"]["reward"] = {
-        "dir": os.path.abspath("runs/oni"), "step": 1144, "quantile": 0.5,
-    }  # fmt: skip
+    data.evaluations["random"]["plan"]["reward"] |= {"dir": os.path.abspath("runs/oni"), "step": 1144}
     assert "agent collects more" in headline(data)[0]
 
 
 def test_a_warning_of_the_training_is_in_the_headline(tmp_path):
     data = run_data(tmp_path, hacking=True)
-    text, kind = headline(data)
-    assert kind == "bad"
-    assert "agent collects more. But more reward is no progress here" in text
-    assert "game score, dungeon level, scout fall from the first 20 % of training to the last 20 %" in text
-    page = run_page(data)
-    glance = page[page.index('id="glance"') : page.index('id="evaluation"')]
-    assert 'class="verdict bad"' in glance
-    assert 'class="verdict good"' not in page
+    assert headline(data)[1] == "bad"
     data.evaluations = {}
     text, kind = headline(data)
     assert (kind, "nothing can be said yet" in text, "may be hacked" in text) == ("bad", True, True)

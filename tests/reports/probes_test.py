@@ -15,17 +15,13 @@ from tests.made_up_runs import HOSTILE
 SPLIT, SURE = [0.5, 0.25, 0.25], [0.9, 0.05, 0.05]
 
 
-def write(folder, rows=3):
+def write(folder):
     probe = {"name": f"goal {HOSTILE}", "goal": "go to the red ball", "actions": []}
-    probe |= {
-        "observations": [["a wall", "a red ball"]],
-        "prompt": "Possible action: x \n Goal: g \n Observation 0: o \n Action 0: ",
-    }
+    prompt = "Possible action: x \n Goal: g \n Observation 0: o \n Action 0: "
+    probe |= {"observations": [["a wall", "a red ball"]], "prompt": prompt}
     told = {"actions": ["left", "right", "on"], "probes": [probe]}
     (folder / probes.DESCRIPTION).write_text(json.dumps(told))
-    lines = [
-        {"update": n, "step": 100 * n, "probabilities": [SURE if n == 2 else SPLIT]} for n in range(rows)
-    ]
+    lines = [{"update": n, "step": 100 * n, "probabilities": [SURE if n == 2 else SPLIT]} for n in range(3)]
     (folder / probes.LINES).write_text("".join(json.dumps(line) + "\n" for line in lines))
     looks = [
         {"probe": 0, "observation": 0, "clause": 0, "probabilities": SURE},
@@ -55,13 +51,10 @@ def test_a_run_without_probes_has_no_section_and_a_damaged_file_is_named(tmp_pat
         probes.read(tmp_path)
 
 
-def estimate(value):
-    return {"value": value, "low": value - 0.1, "high": value + 0.1}
-
-
 def test_players_stand_side_by_side_in_every_test():
     def taken(*names):
-        numbers = {"success": estimate(0.5), "success_change": {**estimate(-0.2), "pairs": 9}}
+        success, change = ({"value": value, "low": value - 0.1, "high": value + 0.1} for value in (0.5, -0.2))
+        numbers = {"success": success, "success_change": {**change, "pairs": 9}}
         tests = [{"name": name, "what": "w", **numbers} for name in names]
         return {"tests": tests, "episodes": 9, "confidence": 0.95}
 

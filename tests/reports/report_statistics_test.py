@@ -107,14 +107,7 @@ def test_games_are_the_same_whatever_is_observed_besides():
     plan = {"environment": "NetHackScore-v1", "options": {"max_episode_steps": 50}}
     rows = [{"seed": seed, "score": seed} for seed in range(3)]
     plain = games({"plan": plan, "rows": rows}, "score")
-    read = {
-        "fields": ["glyphs"],
-        "tokenizer": "runs/a/tokenizer.json",
-        "prompt_tokens": 9,
-        "special_tokens": True,
-        "text": "mine:tell",
-        "text_bytes": 64,
-    }
+    read = dict.fromkeys("fields tokenizer prompt_tokens special_tokens text text_bytes".split(), 9)
     more = plan | {"options": {"max_episode_steps": 50, **read}}
     assert games({"plan": more, "rows": rows}, "score") == plain
     drawn = [plan | {"options": {"folder": run}, "drawn_from": {"folder": "0f"}} for run in "ab"]

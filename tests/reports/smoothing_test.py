@@ -38,9 +38,8 @@ def test_means_of_stretches_keep_all_values():
 
 def test_learning_curves_average_the_steps_that_all_seeds_have():
     seeds = [Curve(TEN.x, TEN.y + shift) for shift in (0.0, 1.0, 5.0)]
-    seeds.append(
-        Curve(np.append(TEN.x, 99.0), np.append(TEN.y, 1e9))
-    )  # the longest ends at the shortest's end
+    # The longest ends at the shortest's end.
+    seeds.append(Curve(np.append(TEN.x, 99.0), np.append(TEN.y, 1e9)))
     line = learning_curve("m", seeds, points=3)
     assert (line.name, line.x.tolist()) == ("m (n = 4)", [1.5, 4.5, 7.5])
     # Of four seeds the lowest and the highest do not count.

@@ -33,14 +33,9 @@ def rows(above: float, seeds: int = 3) -> list[dict[str, Any]]:
 def test_a_step_is_judged_by_its_message_and_how_often_the_game_has_shown_it(tmp_path: Path) -> None:
     played = evaluation_rows(2, 0.0, 1)
     for one, times in zip(played, (3, 1), strict=True):
-        seen = [
-            MessageTally("You kill the newt!", times),
-            MessageTally("", 50),
-            MessageTally("You see here a key.", 4),
-            MessageTally("$ - 20 gold pieces.", times),
-            MessageTally("$ - 51 gold pieces.", 1),
-        ]
-        one["messages"] = messages.pack(seen)
+        seen = {"You kill the newt!": times, "": 50, "You see here a key.": 4, "$ - 20 gold pieces.": times}
+        seen["$ - 51 gold pieces."] = 1
+        one["messages"] = messages.pack([MessageTally(text, count) for text, count in seen.items()])
     write_evaluation(tmp_path / "games", "agent", played[::-1])
     write_agent_run(tmp_path / "run", episodes=2)
     found = study.measure(tmp_path / "run", tmp_path / "games", load_lexicon(), "defaultgoal")
@@ -103,11 +98,10 @@ def test_a_cell_is_the_interquartile_mean_of_runs_and_games_and_a_rare_events_th
     assert none["dlvl"].value.value == 2
     assert none["judged"].value.low < 4.75 < none["judged"].value.high
     # The same draws of runs and games on both sides leave the difference exact.
-    above = better["judged"].above
+    above, below = better["judged"].above, better["dlvl"].above
     assert above is not None
-    assert (above.value, above.low, above.high) == pytest.approx((1, 1, 1))
-    below = better["dlvl"].above
     assert below is not None
+    assert (above.value, above.low, above.high) == pytest.approx((1, 1, 1))
     assert (below.value, below.sign, below.high) == (-1, 0, 0)
 
 

@@ -18,25 +18,22 @@ PLAN = {
 }  # fmt: skip
 
 
-def action(text: str, seed: int) -> dict[str, Any]:
-    draws, pieces = np.random.default_rng(seed), [*text, "</a>"]
-    numbers = {name: draws.normal(size=6).round(3).tolist() for name in ("steered", "policy", "q", "v")}
-    return {"pieces": pieces, **numbers, "by_policy": [*"slate", "</a>"], "by_values": [*"crane", "</a>"]}
-
-
 def game(index: int, tokens: bool) -> dict[str, Any]:
     colours = ["<b><y><b><b><g>", "<y><b><b><b><g>", HOSTILE, "<g><g><g><g><g>"]
-    texts = [
-        text for turn in zip(["raise", "abide", "ab<g>", "angle"], colours, strict=True) for text in turn
-    ]
+    guesses = ["raise", "abide", "ab<g>", "angle"]
+    texts = [text for turn in zip(guesses, colours, strict=True) for text in turn]
     rewards = [-1.0, None, -1.0, None, -1.0, None, 0.0, None]
     row: dict[str, Any] = {
         "index": index, "length": 4, "success": 1.0, "divergence": 3.25,
         "dialogue": {"texts": texts, "rewards": rewards, "terminal": True},
     }  # fmt: skip
     if tokens:
-        said = [text for text, reward in zip(texts, rewards, strict=True) if reward is not None]
-        row["tokens"] = [action(text, seed) for seed, text in enumerate(said)]
+        numbers = {
+            name: [0.5 + place, 0.25, -1, 2, 3, 4]
+            for place, name in enumerate(("steered", "policy", "v", "q"))
+        }
+        numbers |= {"by_policy": [*"slate", "</a>"], "by_values": [*"crane", "</a>"]}
+        row["tokens"] = [{"pieces": [*text, "</a>"], **numbers} for text in guesses]
         row["tokens"][2]["pieces"] = ["a", "b", "<g>", "</a>", "</a>", "</a>"]
     return row
 
@@ -47,8 +44,7 @@ def test_guesses_have_their_colours_and_tokens_their_numbers() -> None:
     kinds = ["absent", "elsewhere", "absent", "absent", "here"]
     assert letters[:6] == [*zip("raise", kinds, strict=True), ("</a>", "")]
     assert letters[6] == ("a", "elsewhere begins")
-    first = game(0, tokens=True)["tokens"][0]
-    np.testing.assert_allclose(text.rows["advantage Q − V"][0], first["q"][0] - first["v"][0])
+    np.testing.assert_allclose(text.rows["advantage Q − V"][0], 1)
     assert text.words["policy alone"][:5] == list("slate")
     assert "won" in text.note
     plain = text_games_page.text_of(game(1, tokens=False))
