@@ -35,6 +35,12 @@ AGENT = "agent=AT/ilql"
 VLLM = "dataset_dir=AT annotator=vllm vllm.model=some/model"
 REDDIT = "task=reddit policy=friendly"
 NAMES = "config.policy='nobody': must be random, bot, zero_shot, the folder"
+OUTSIDE = "tests.rl.outside_parts"
+TWO = "actors.workers=2"
+SHORT = "train_for_env_steps=2000 batch_size=128 algorithm.epochs=2"
+LEARNED = "environment.name=Recall-v0 reward.kind=classification"
+TALKER = "network.model=AT/talker network.prompt_tokens=160 devices.learner=0"
+SMALL = "devices.learner=0,1 algorithm.minibatch_size=16 algorithm.microbatch_size=16"
 REFUSED = [
     ("collect.py:smoke", "length=1000", "length=1000: must be at most environment.max_episode_steps=300"),
     ("collect.py:smoke", "environment.name=tests.toys:Corridor", "must be an environment that shows a text"),
@@ -140,6 +146,38 @@ REFUSED = [
     ("test_language_agent.py:smoke", "action_names=('go','go')", "each different"),
     ("test_language_agent.py:smoke", "environment.name=NetHackScore-v1", "config.environment.name='NetHackScore-v1': must be a level of"),
     ("test_language_agent.py:smoke", "policy=zero_shot", "config.network.model='': must be a folder"),
+    ("train_agent.py:recall", "environment.name=NetHackScore", "there is no environment 'NetHackScore'"),
+    ("train_agent.py:recall", "actors.workers=2 on_policy=True", "config.batch_size=512: must be 1024 with config.on_policy"),
+    ("train_agent.py:recall", "batch_size=100", "config.batch_size=100: must be a multiple of config.rollout=16"),
+    ("train_agent.py:recall", "batch_size=144 devices.learner=0,1", "config.batch_size=144: must be rollouts that divide"),
+    ("train_agent.py:recall", "actors.workers=100000000", "config.actors.workers=100000000: these processes need about"),
+    ("train_agent.py:recall", "actors.workers=2 actors.cores=0", "config.actors.cores='0': must be 'auto', '', or 2 different cores"),
+    ("train_agent.py:recall", "devices.actor=0,0", "config.devices.actor='0,0'"),
+    ("train_agent.py:recall", f"{TWO} devices.actor=0,1,2", "config.actors.workers=2: must be a multiple of the 3 devices"),
+    ("train_agent.py:recall", f"{TWO} actors.envs_per_worker=4 actors.slots_per_group=4", "config.actors.slots_per_group=4: must be at least 5"),
+    ("train_agent.py:recall", "reward.dir=/nowhere", "config.reward.dir='/nowhere': must be an existing folder"),
+    ("train_agent.py:recall", "reward.intrinsic_coefficient=0.1", "needs a trained reward"),
+    ("train_agent.py:recall", f"{TWO} {SHORT} optimizer.warmup_steps=32", "must be below the 32 optimiser steps of the whole run"),
+    ("train_agent.py:recall", f"{TWO} network.encoder=nethack", "config.network.encoder='nethack' needs the fields window_chars"),
+    ("train_agent.py:recall", "record_every=2 compat.seed_noop=True", "record_every=2: must be 0 with compat.seed_noop"),
+    ("train_agent.py:recall", "hosts.coordinator=node1 hosts.count=2 hosts.index=0", "config.hosts.coordinator='node1': must be HOST:PORT"),
+    ("train_agent.py:recall", "hosts.coordinator=n:4000 hosts.count=2 hosts.index=2", "config.hosts.index=2: must be this host's number, 0 to 1"),
+    ("train_agent.py:recall", "hosts.coordinator=n:4000 hosts.count=2", "config.hosts.index=None"),
+    ("train_agent.py:recall", "hosts.count=2", "config.hosts.count=2: must be left out: there is no config.hosts.coordinator"),
+    ("train_agent.py:recall", "hosts.coordinator=slurm", "needs SLURM_JOB_ID, SLURM_STEP_NODELIST, SLURM_NTASKS, SLURM_PROCID, SLURM_LOCALID"),
+    ("train_agent.py:recall", "reward.kind=magic", "config.reward.kind='magic': must be motif, "),
+    ("train_agent.py:recall", "reward.kind=json:JSONDecoder", "config.reward.kind='json:JSONDecoder': must be a subclass of"),
+    ("train_agent.py:recall", f"reward.kind={OUTSIDE}:Familiar reward.dir=a", "config.reward.dir=a: must be None with this kind"),
+    ("train_agent.py:recall", "algorithm.name=json:JSONDecoder", "must be a class with check, make_state, make_update"),
+    ("train_agent.py:recall", f"algorithm.name={OUTSIDE}:Reinforce algorithm.epochs=2", "config.algorithm.epochs=2: must be 1 with this algorithm"),
+    ("oni.py", f"{LEARNED} reward.training.deviations=1.0", "must be 0 without several members"),
+    ("oni.py", f"{LEARNED} reward.training.device=9", "config.reward.training.device='9': must be 'auto' or"),
+    ("train_language_agent.py:smoke", f"{TALKER} sharding.fsdp=3", "must be sizes whose product divides the 1 devices"),
+    ("train_language_agent.py:smoke", f"{TALKER} devices.learner=0,1,2 batch_size=192 actors.envs_per_worker=12", "config.algorithm.minibatch_size=32"),
+    ("train_language_agent.py:smoke", f"{TALKER} environment.babyai_text.actions=('dance','jump')", "have the same tokens"),
+    ("train_language_agent.py:smoke", f"{TALKER} record_every=5 compat.glam_fixed_kind_per_env=True", "config.record_every=5: must be 0 with"),
+    ("train_language_agent.py:smoke", f"{TALKER} {SMALL} algorithm.recurrence=16", "recurrence=16: must be a divisor of 8, a device's part"),
+    ("train_language_agent.py:smoke", f"{TALKER} network.prompt_tokens=30", "prompt_tokens=30: a prompt has"),
 ]  # fmt: skip
 
 
@@ -158,6 +196,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     texts.write(folder / "texts")
     text_agents.write(folder / "ilql")
     talkers.write(folder / "model", "gpt2")
+    talkers.write(folder / "talker")
     text_agents.write(folder / "dt", Design(q="none", prefix=True), "dt")
     run_folder.describe(folder / "agent", {"stage": "train_agent"})
     trained = load_config("train_reward").to_dict() | {"dataset_dir": "/nowhere"}

@@ -29,56 +29,37 @@ SLURM = {
     "SLURM_NTASKS": "4",
     "SLURM_STEP_NODELIST": "gpu[03-05,09]",
 }
-
-
-def place(environment: dict[str, str] | None = None, **values: Any) -> HostPosition:
-    changes = {f"hosts__{key}": value for key, value in values.items()}
-    return cluster.place(recall_config(**changes), environment or {})
-
-
-def test_a_run_without_coordinator_is_alone() -> None:
-    assert place() == HostPosition(None, 0, 1)
-    assert place(SLURM) == HostPosition(None, 0, 1), (
-        "a job's environment alone starts no run of several hosts"
-    )
-    assert place(coordinator="localhost:1", count=1, index=0) == HostPosition(None, 0, 1)
-
-
-def test_place_comes_from_the_config_or_from_slurm() -> None:
-    assert place(coordinator="node1:4000", count=3, index=2) == HostPosition("node1:4000", 2, 3)
-    assert place(SLURM, coordinator="slurm") == HostPosition("slurm", 2, 4)
-    assert place({**SLURM, "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}, coordinator="slurm") == HostPosition(
-        None, 0, 1
-    )
+ALONE = {**SLURM, "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}
+SEVERAL = {"hosts__coordinator": "n:4000", "hosts__count": 3}
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
+    ("environment", "hosts", "expected"),
     [
-        ({"coordinator": "node1", "count": 2, "index": 0}, "config.hosts.coordinator='node1': must be HOST:PORT"),
-        ({"coordinator": "node1:4000", "count": 2, "index": 2}, "config.hosts.index=2: must be this host's number, 0 to 1"),
-        ({"coordinator": "node1:4000", "count": 2}, "config.hosts.index=None"),
-        ({"count": 2}, "config.hosts.count=2: must be left out: there is no config.hosts.coordinator"),
-        ({"coordinator": "slurm"}, "needs SLURM_JOB_ID, SLURM_STEP_NODELIST, SLURM_NTASKS, SLURM_PROCID, SLURM_LOCALID: start the program with srun"),
+        ({}, {}, HostPosition(None, 0, 1)),
+        (SLURM, {}, HostPosition(None, 0, 1)),
+        ({}, {"coordinator": "localhost:1", "count": 1, "index": 0}, HostPosition(None, 0, 1)),
+        ({}, {"coordinator": "node1:4000", "count": 3, "index": 2}, HostPosition("node1:4000", 2, 3)),
+        (SLURM, {"coordinator": "slurm"}, HostPosition("slurm", 2, 4)),
+        (ALONE, {"coordinator": "slurm"}, HostPosition(None, 0, 1)),
     ],
-)  # fmt: skip
-def test_values_that_do_not_go_together_are_refused(values: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError) as error:
-        place(**values)
-    assert message in str(error.value)
+)
+def test_place_comes_from_the_config_or_from_slurm(
+    environment: dict[str, str], hosts: dict[str, Any], expected: HostPosition
+) -> None:
+    config = recall_config(**{f"hosts__{key}": value for key, value in hosts.items()})
+    assert cluster.place(config, environment) == expected
 
 
 def test_a_batch_divides_over_hosts_and_their_devices() -> None:
-    several = {"hosts__coordinator": "n:4000", "hosts__count": 3, "hosts__index": 1}
-    config = settings.check(recall_config(batch_size=8 * 12, **several))
+    config = settings.check(recall_config(batch_size=8 * 12, **SEVERAL, hosts__index=1))
     assert settings.columns(config) == 4
     settings.check_devices(config)
     # How many devices there are is only known when the hosts are connected.
-    other = settings.check(recall_config(batch_size=8 * 15, devices__learner="0,1", **several))
-    with pytest.raises(
-        UserError, match="divide over 3 hosts of 2 learner devices and 1 minibatches; it is 15 rollouts"
-    ):
-        settings.check_devices(other)
+    other = recall_config(batch_size=8 * 15, devices__learner="0,1", **SEVERAL, hosts__index=1)
+    said = "divide over 3 hosts of 2 learner devices and 1 minibatches; it is 15 rollouts"
+    with pytest.raises(UserError, match=said):
+        settings.check_devices(settings.check(other))
 
 
 def test_a_port_that_is_taken_is_told_before_jax_starts() -> None:
@@ -89,11 +70,8 @@ def test_a_port_that_is_taken_is_told_before_jax_starts() -> None:
 
 
 def test_hosts_play_different_games() -> None:
-    several = {"hosts__coordinator": "n:4000", "hosts__count": 3}
-    first = [
-        [actors.first_env for actors in settings.actors_configs(settings.resolved(config), 2)]
-        for config in (recall_config(hosts__index=index, **several) for index in range(3))
-    ]
+    configs = (settings.resolved(recall_config(hosts__index=index, **SEVERAL)) for index in range(3))
+    first = [[actors.first_env for actors in settings.actors_configs(config, 2)] for config in configs]
     assert first == [[0, 6], [12, 18], [24, 30]]
 
 
@@ -120,32 +98,24 @@ class Threads(Hosts):
         return everyone
 
 
-def heard_of(folders: list[Path]) -> list[str | None]:
-    """What hosts with these run folders say to them."""
-    said, barrier = [None] * len(folders), threading.Barrier(len(folders))
-
-    def one(index: int) -> str | None:
-        try:
-            Threads(index, said, barrier).require_shared(folders[index], seconds=0.5)
-        except UserError as error:
-            return str(error)
-        return None
-
-    with ThreadPoolExecutor(len(folders)) as threads:
-        return list(threads.map(one, range(len(folders))))
-
-
 def test_hosts_of_different_folders_say_so(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    answers = heard_of([tmp_path / "run", tmp_path / "run", other, tmp_path / "none"])
-    assert answers[0] is not None
-    assert answers == [answers[0]] * 4
+    folders = [tmp_path / "run", tmp_path / "run", other, tmp_path / "none"]
+    said, barrier = [None] * len(folders), threading.Barrier(len(folders))
+
+    def answer(index: int) -> str:
+        with pytest.raises(UserError) as caught:
+            Threads(index, said, barrier).require_shared(folders[index], seconds=0.5)
+        return str(caught.value)
+
+    with ThreadPoolExecutor(len(folders)) as threads:
+        answers = set(threads.map(answer, range(len(folders))))
     node = socket.gethostname()
-    assert answers[0] == (
+    assert answers == {
         f"--workdir must lie on a file system that all hosts share: host 2 ({other} on {node}) and host 3 ({tmp_path}/none "
         f"on {node}) cannot see what host 0 ({tmp_path}/run on {node}) writes"
-    )
+    }
     assert [list(folder.iterdir()) for folder in (tmp_path / "run", other)] == [[], []]
 
 
@@ -174,13 +144,8 @@ def test_a_host_that_meets_nobody_ends_in_time_with_one_line(tmp_path: Path) -> 
             flags += ["--config.hosts.count=2", "--config.hosts.connect_timeout_seconds=1.5"]
             programs.append(launch(tmp_path / "run", "train_agent.py:recall", *flags, log=log))
         assert [program.wait() for program in programs] == [2, 2, 2]
-    for index, program in enumerate(programs[:2]):
-        assert program.text().startswith(
-            f"error: host {index}: the 2 hosts of the run did not all meet at localhost:"
-        )
-    assert (
-        programs[2]
-        .text()
-        .startswith(f"error: config.hosts.coordinator=localhost:{port}: port {port} cannot be used here")
-    )
+    late = "error: host {}: the 2 hosts of the run did not all meet at localhost:"
+    taken_port = f"error: config.hosts.coordinator=localhost:{port}: port {port} cannot be used here"
+    for program, line in zip(programs, (late.format(0), late.format(1), taken_port), strict=True):
+        assert program.text().startswith(line)
     assert not (tmp_path / "run").exists()

@@ -42,28 +42,17 @@ def test_a_wait_over_a_reading_is_split_at_it(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_rates_of_hosts_are_summed_and_shares_averaged() -> None:
-    hosts = [
-        {
-            "throughput/updates_per_second": 2.0,
-            "throughput/megabytes_per_second": 10.0 * factor,
-            "throughput/inference_megabytes_per_second": 3.0 * factor,
-            "inference/rows_per_second": 100.0 * factor,
-            "inference/rows_per_call": 8.0 * factor,
-            "inference/device_milliseconds_max": 5.0 * factor,
-            "learner/wait_share": 0.2 * factor,
-        }
-        for factor in (1, 2)
-    ]
-    assert of_all_hosts(hosts) == pytest.approx(
-        {
-            "throughput/updates_per_second": 2.0,
-            "throughput/megabytes_per_second": 30.0,
-            "throughput/inference_megabytes_per_second": 9.0,
-            "inference/rows_per_second": 300.0,
-            "inference/rows_per_call": 12.0,
-            "inference/device_milliseconds_max": 10.0,
-            "learner/wait_share": 0.3,
-        }
-    )
-    assert of_all_hosts(hosts[:1]) == hosts[0]
-    assert set(system_metrics(Meters().read())) >= set(hosts[0]), "names as they are written"
+    # Of one host, of another, and of both.
+    given = {
+        "throughput/updates_per_second": (2.0, 2.0, 2.0),
+        "throughput/megabytes_per_second": (10.0, 20.0, 30.0),
+        "throughput/inference_megabytes_per_second": (3.0, 6.0, 9.0),
+        "inference/rows_per_second": (100.0, 200.0, 300.0),
+        "inference/rows_per_call": (8.0, 16.0, 12.0),
+        "inference/device_milliseconds_max": (5.0, 10.0, 10.0),
+        "learner/wait_share": (0.2, 0.4, 0.3),
+    }
+    one, other, both = ({name: values[n] for name, values in given.items()} for n in range(3))
+    assert of_all_hosts([one, other]) == pytest.approx(both)
+    assert of_all_hosts([one]) == one
+    assert set(system_metrics(Meters().read())) >= set(one), "names as they are written"

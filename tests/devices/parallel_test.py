@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.flatten_util import ravel_pytree
 
 from motif_jax.algorithms import appo, schedules, total_reward
 from motif_jax.algorithms.trajectory import BATCH_AXES, TrajectoryBatch
 from motif_jax.devices.parallel import AXIS, DataParallel, split_axis
-from motif_jax.networks.agent import AgentNetwork
 from tests.agents import FLAT_SPEC, agent_config, flat_network, random_batch
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -27,58 +26,43 @@ OPTIMIZER = schedules.make_optimizer(CONFIG.optimizer)
 UPDATE = functools.partial(appo.make_update(NETWORK, OPTIMIZER, CONFIG), axis_name=AXIS)
 
 
-def batch_of(seed: int, state_size: int = NETWORK.state_size) -> TrajectoryBatch:
+def batch_of(seed: int) -> TrajectoryBatch:
     """A batch whose quarters hold very different numbers of valid rows, the last none at all."""
-    batch = random_batch(FLAT_SPEC, state_size, 6, 8, seed, padding=0.1)
+    batch = random_batch(FLAT_SPEC, NETWORK.state_size, 6, 8, seed, padding=0.1)
     version = np.array(batch.parameter_version)
     version[1:, 2:4] = -1
     version[:, 6:] = -1
     return batch._replace(parameter_version=version)
 
 
-def gradient_core(state: appo.AppoTrainState, batch: TrajectoryBatch) -> tuple[Any, Any]:
-    rewards = total_reward.compute_rewards(CONFIG.reward, batch, None)
-    gradients, metrics, _ = appo.gradient(NETWORK, CONFIG, state, batch, rewards.total, AXIS)
-    return gradients, metrics
-
-
-def new_state(network: AgentNetwork = NETWORK) -> appo.AppoTrainState:
-    return appo.make_state(network, OPTIMIZER, jax.random.key(0))
+def new_state() -> appo.AppoTrainState:
+    return appo.make_state(NETWORK, OPTIMIZER, jax.random.key(0))
 
 
 def flatten(tree: Any) -> np.ndarray:
-    return np.concatenate([np.ravel(np.asarray(leaf)) for leaf in jax.tree.leaves(tree)])
-
-
-def updates_of(
-    devices: int, update: Any = UPDATE, network: AgentNetwork = NETWORK
-) -> Iterator[tuple[appo.AppoTrainState, Any]]:
-    """State and metrics behind each update, without end; a state is gone when the next one is asked for."""
-    parallel = DataParallel(jax.devices()[:devices])
-    program = parallel.wrap(update, donate_state=True)
-    state = parallel.replicate(new_state(network))
-    for seed in itertools.cycle(range(10)):
-        batch = batch_of(seed, network.state_size)
-        state, metrics = program(state, parallel.put_batch(batch, BATCH_AXES))
-        yield state, metrics
+    return np.asarray(ravel_pytree(jax.device_get(tree))[0])
 
 
 def states_of(devices: int, counts: Sequence[int]) -> Iterator[appo.AppoTrainState]:
-    """The states behind so many updates each, in ascending order."""
-    for number, (state, _) in enumerate(updates_of(devices), 1):
+    """The states behind so many updates each, in ascending order; a state is gone when the next one is asked for."""
+    parallel = DataParallel(jax.devices()[:devices])
+    program = parallel.wrap(UPDATE, donate_state=True)
+    state = parallel.replicate(new_state())
+    for number in range(1, max(counts) + 1):
+        state, _ = program(state, parallel.put_batch(batch_of((number - 1) % 10), BATCH_AXES))
         if number in counts:
             yield state._replace(key=jax.random.key_data(state.key))
-        if number == max(counts):
-            return
+
+
+def gradient_of(state: appo.AppoTrainState, batch: TrajectoryBatch, axis: str | None = AXIS) -> Any:
+    rewards = total_reward.compute_rewards(CONFIG.reward, batch, None)
+    return appo.gradient(NETWORK, CONFIG, state, batch, rewards.total, axis)[:2]
 
 
 @functools.cache
 def gradient_alone() -> tuple[Any, Any]:
     """The gradient of the whole batch on one device, and what is told of it; nothing is compiled as a whole."""
-    state, batch = new_state(), batch_of(0)
-    rewards = total_reward.compute_rewards(CONFIG.reward, batch, None)
-    alone, described, _ = appo.gradient(NETWORK, CONFIG, state, batch, rewards.total)
-    return alone, described
+    return gradient_of(new_state(), batch_of(0), None)
 
 
 @pytest.mark.slow
@@ -88,11 +72,11 @@ def test_gradients_agree_however_they_are_run(devices: int) -> None:
     alone, described = gradient_alone()
     axes = jax.tree.broadcast(BATCH_AXES, batch)
     split = jax.tree.map(lambda x, axis: split_axis(x, axis, devices), batch, axes)
-    mapped = jax.vmap(gradient_core, in_axes=(None, 0), axis_name=AXIS)
+    mapped = jax.vmap(gradient_of, in_axes=(None, 0), axis_name=AXIS)
     parallel = DataParallel(jax.devices()[:devices])
     results = {
         "vmap under jit": jax.tree.map(lambda x: x[devices - 1], jax.jit(mapped)(state, split)),
-        "devices": parallel.wrap(gradient_core)(
+        "devices": parallel.wrap(gradient_of)(
             parallel.replicate(state), parallel.put_batch(batch, BATCH_AXES)
         ),
     }

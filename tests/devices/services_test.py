@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -38,38 +39,28 @@ def test_first_failure_stops_all_and_is_told(error: Exception, shown: type[Excep
     assert error in (caught.value, caught.value.__cause__)
 
 
-class _System:
+def system(start: Exception | None = None) -> Any:
     """As much of `System` as a stream needs."""
-
-    def __init__(self, start: Exception | None = None) -> None:
-        self.config = recall_config()
-        self.sources: list[object] = []
-        self.batcher, self.parallel, self.meters, self.finished = None, None, Meters(), None
-        self._start, self.closed = start, False
-
-    def start(self, stopped: Any) -> None:
-        if self._start is not None:
-            raise self._start
-
-    def close(self) -> None:
-        self.closed = True
+    made = MagicMock(config=recall_config(), sources=[], meters=Meters())
+    made.start.side_effect = start
+    return made
 
 
 def test_actors_are_closed_though_a_thread_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    system = _System()
-    stream: Any = BatchStream(system)  # type: ignore[arg-type]
+    closed = system()
+    stream = BatchStream(closed)
     begun, end = threading.Event(), threading.Event()
     monkeypatch.setattr(stream, "assemble", lambda: (begun.set(), end.wait()))
     stop = stream._services.stop
     monkeypatch.setattr(stream._services, "stop", lambda: stop(0.01))
     with pytest.raises(RuntimeError, match="the batcher thread did not end"), stream:
         assert begun.wait(60)  # a thread that has not begun when it is stopped ends at once
-    assert system.closed
+    closed.close.assert_called_once_with()
     end.set()
 
 
 def test_actors_are_closed_when_the_start_fails() -> None:
-    system = _System(start=ValueError("no process"))
-    with pytest.raises(ValueError, match="no process"), BatchStream(system):  # type: ignore[arg-type]
+    failed = system(ValueError("no process"))
+    with pytest.raises(ValueError, match="no process"), BatchStream(failed):
         pass
-    assert system.closed
+    failed.close.assert_called_once_with()

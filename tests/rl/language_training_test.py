@@ -145,39 +145,6 @@ def _named(tree: Any) -> list[tuple[str, np.ndarray]]:
     return [(str(path[-1].key), np.asarray(leaf)) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)]
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"sharding.fsdp": 3}, "config.sharding=.*must be sizes whose product divides the 1 devices"),
-        (
-            {"devices.learner": "0,1,2", "batch_size": 192, "actors.envs_per_worker": 12},
-            "config.algorithm.minibatch_size=32",
-        ),
-        ({"environment.babyai_text.actions": ("dance", "jump")}, "have the same tokens"),
-        (
-            {"record_every": 5, "compat.glam_fixed_kind_per_env": True},
-            "config.record_every=5: must be 0 with compat.glam_fixed",
-        ),
-        (
-            {
-                "devices.learner": "0,1",
-                "algorithm.minibatch_size": 16,
-                "algorithm.microbatch_size": 16,
-                "algorithm.recurrence": 16,
-            },
-            "config.algorithm.recurrence=16: must be a divisor of 8, a device's part",
-        ),
-    ],
-)
-def test_what_does_not_fit_is_told_before_any_work(
-    tmp_path: Path, changes: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(UserError, match=said) as caught:
-        train_agent.check(config(tmp_path, **changes), tmp_path / "run")
-    assert "\n" not in str(caught.value)
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.extra
 def test_the_reference_is_the_frozen_base_and_the_coefficient_goes_on_with_the_run(tmp_path: Path) -> None:
     kl = {

@@ -11,7 +11,6 @@ import jax
 import numpy as np
 import pytest
 
-from motif_jax import rewards
 from motif_jax.algorithms import classification
 from motif_jax.algorithms.statistics import RunningMoments
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
@@ -282,17 +281,3 @@ def test_an_ensemble_pays_what_it_is_sure_of() -> None:
     members = np.array([[0.9, 0.6], [0.7, 0.6]], np.float32)
     np.testing.assert_allclose(cautious(members, 0.0), [0.8, 0.6], rtol=1e-6)
     np.testing.assert_allclose(cautious(members, 2.0), [0.6, 0.6], rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"reward__training__deviations": 1.0}, "must be 0 without several members"),
-        ({"reward__training__device": "9"}, r"config\.reward\.training\.device='9': must be 'auto' or"),
-    ],
-)
-def test_bad_values_are_told(changes: dict[str, Any], message: str) -> None:
-    config = oni_config("classification", **changes)
-    with pytest.raises(UserError, match=message):  # noqa: PT012
-        rewards.check(config.reward)
-        rewards.kind_of(config.reward).check_run(config, SPEC)

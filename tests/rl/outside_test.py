@@ -11,7 +11,6 @@ import pytest
 from motif_jax.rl.learner import Learner
 from motif_jax.rl.training import AgentTraining
 from motif_jax.rollouts import agent_policy
-from motif_jax.stages import train_agent
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import Interruption
 from motif_jax.support.metrics import read_metrics
@@ -109,28 +108,3 @@ def test_an_algorithm_from_outside_learns_is_saved_and_plays(tmp_path: Path) -> 
     assert learner["baseline"] > 0
     _, step = agent_policy.load(tmp_path)
     assert step == env_steps
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"reward__kind": "magic"}, "config.reward.kind='magic': must be motif, "),
-        (
-            {"reward__kind": "json:JSONDecoder"},
-            "config.reward.kind='json:JSONDecoder': must be a subclass of",
-        ),
-        ({**FAMILIAR, "reward__dir": "a"}, "config.reward.dir=a: must be None with this kind"),
-        (
-            {"algorithm__name": "json:JSONDecoder"},
-            "config.algorithm.name='json:JSONDecoder': must be a class with check, make_state, make_update",
-        ),
-        ({**REINFORCE, "algorithm__epochs": 2}, "config.algorithm.epochs=2: must be 1 with this algorithm"),
-    ],
-)
-def test_bad_names_are_told_before_any_work(
-    changes: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MOTIF_JAX_TRUST", "json,nowhere,tests.rl.outside_parts")
-    with pytest.raises(UserError) as caught:
-        train_agent.check(recall_config(**changes), tmp_path)
-    assert message in str(caught.value)

@@ -14,7 +14,6 @@ import pytest
 from motif_jax.envs.babyai_text.prompts import PromptTokens
 from motif_jax.rl import probing, settings
 from motif_jax.support import resources
-from motif_jax.support.errors import UserError
 from tests.language import talkers
 
 
@@ -90,11 +89,3 @@ def test_an_agent_that_reads_french_is_not_asked_our_probes_in_english(
     made = probing.make(french, network)
     assert made is not None
     assert made.prompt(made.probes[0]).startswith("Actions possibles")
-
-
-def test_a_prompt_that_is_too_long_is_told_before_anything_runs(asked: Any) -> None:
-    config, network, _, _ = asked
-    short = config.copy_and_resolve_references()
-    short.network.prompt_tokens = 30
-    with pytest.raises(UserError, match="prompt_tokens=30: a prompt has"):
-        probing.make(short, network)

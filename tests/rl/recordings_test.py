@@ -18,9 +18,8 @@ from motif_jax.actors.worker_process import WorkerProcess
 from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.envs.replay import Recording
 from motif_jax.rewards import IntrinsicReward, Values
-from motif_jax.rl import recordings, settings
+from motif_jax.rl import recordings
 from motif_jax.rl.recordings import ActionCollector, EpisodeRecorder, drop_recordings
-from motif_jax.support.errors import UserError
 from tests.rl.runs import episodes, train
 from tests.rollouts.agent_runs import recall_config
 
@@ -153,11 +152,6 @@ def test_what_a_resumed_run_plays_again_is_dropped(tmp_path: Path) -> None:
     assert names(tmp_path) == ["mine.json", kept]
     drop_recordings(tmp_path, None)
     assert names(tmp_path) == ["mine.json"]
-
-
-def test_games_without_seeds_are_refused() -> None:
-    with pytest.raises(UserError, match=r"record_every=2: must be 0 with compat\.seed_noop"):
-        settings.check(recall_config(record_every=2, compat__seed_noop=True))
 
 
 @pytest.mark.slow

@@ -72,39 +72,6 @@ def test_rewards_of_texts_are_computed_beside_the_learner(monkeypatch: pytest.Mo
     assert settings.lookup_device(recall_config(devices__actor="0,1")) is gpus[1]
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"environment__name": "NetHackScore"}, "there is no environment 'NetHackScore'"),
-        ({"on_policy": True}, "config.batch_size=128: must be 96 with config.on_policy"),
-        ({"batch_size": 100}, "config.batch_size=100: must be a multiple of config.rollout=8"),
-        (
-            {"batch_size": 8 * 9, "devices__learner": "0,1"},
-            "config.batch_size=72: must be rollouts that divide",
-        ),
-        ({"actors__workers": 10**8}, "config.actors.workers=100000000: these processes need about"),
-        ({"actors__cores": "0"}, "config.actors.cores='0': must be 'auto', '', or 2 different cores"),
-        ({"devices__actor": "0,0"}, "config.devices.actor='0,0'"),
-        ({"devices__actor": "0,1,2"}, "config.actors.workers=2: must be a multiple of the 3 devices"),
-        (
-            {"actors__slots_per_group": 2, "actors__envs_per_worker": 4},
-            "config.actors.slots_per_group=2: must be at least 3",
-        ),
-        ({"reward__dir": "/nowhere"}, "config.reward.dir='/nowhere': must be an existing folder"),
-        ({"reward__intrinsic_coefficient": 0.1}, "needs a trained reward"),
-        (
-            {"optimizer__warmup_steps": 32, "algorithm__epochs": 2},
-            "config.optimizer.warmup_steps=32: must be below the 32 optimiser steps of the whole run",
-        ),
-        ({"network__encoder": "nethack"}, "config.network.encoder='nethack' needs the fields window_chars"),
-    ],
-)
-def test_bad_values_are_told_in_one_line(changes: dict[str, object], message: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError) as caught:
-        train_agent.check(recall_config(**changes), tmp_path)
-    assert message in str(caught.value)
-
-
 def test_products_are_as_exact_as_the_config_says() -> None:
     def precision() -> str | None:
         product = jax.make_jaxpr(lambda x: x @ x)(np.ones((2, 2), np.float32)).eqns[0]
