@@ -9,8 +9,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from ml_collections import ConfigDict
 
+from motif_jax.algorithms import schedules, value_normalisation
+from motif_jax.algorithms.appo import AppoTrainState
 from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.envs.nethack.status import BLSTATS_SCALE
 from motif_jax.envs.nethack.tiles import load_tiles
@@ -71,6 +74,13 @@ def random_params(network: AgentNetwork, seed: int = 0) -> Any:
         ),
         shapes,
     )
+
+
+def train_state(params: Any, optimizer: optax.GradientTransformation, step: int = 0) -> AppoTrainState:
+    """The state of a training with these parameters."""
+    counts = jnp.int32(step), schedules.no_steps()
+    statistics = value_normalisation.initial()
+    return AppoTrainState(params, optimizer.init(params), *counts, jax.random.key(0), statistics)
 
 
 @functools.cache

@@ -10,9 +10,8 @@ import numpy as np
 import optax
 import pytest
 
-from motif_jax.algorithms import appo, schedules, total_reward, value_normalisation
+from motif_jax.algorithms import appo, schedules, total_reward
 from motif_jax.algorithms.trajectory import TrajectoryBatch
-from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.networks import layout
 from motif_jax.networks.image import TABLE_ROWS
 from tests.agents import (
@@ -21,6 +20,7 @@ from tests.agents import (
     nethack_network,
     observation_of,
     time_major,
+    train_state,
 )
 from tests.golden_numbers import GRADIENT, UPDATE, VTRACE_FILES, assert_golden, recipe_params
 
@@ -31,7 +31,7 @@ CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 class TableNetwork:
     """A "network" whose parameters are the logits and values themselves."""
 
-    spec = EnvironmentSpec(FLAT_SPEC.observation, FLAT_SPEC.num_actions)
+    spec = FLAT_SPEC
 
     def apply(self, params: Any, observation: Any, state: Any, first: Any) -> tuple[Any, Any, Any]:
         rows = [jnp.concatenate([params[k], params[k][-1:]]) for k in ("logits", "values")]
@@ -61,48 +61,43 @@ def golden_config(n: Any, names: dict[str, str]) -> Any:
     return config
 
 
-def table_batch(n: Any) -> TrajectoryBatch:
-    """The golden inputs as a batch; rows that the published learner masks are too old here."""
-    shape = n["in_dones"].T.shape
-    zero = np.zeros(shape, np.float32)
-    rows = np.zeros((shape[0] + 1, shape[1]), bool)
-    return TrajectoryBatch(
-        observation={"signal": np.zeros((*rows.shape, 5), np.float32), "clock": rows.astype(np.int32)},
-        first=rows,
-        last=rows,
-        action=n["in_actions"].T.astype(np.int32),
-        behaviour_log_prob=n["in_log_prob_old"].T,
-        behaviour_value=n["in_values_old"].T,
-        parameter_version=np.where(n["in_valid"].T, 20_000, 0).astype(np.int32),
+def golden_batch(
+    observation: Any, dones: Any, action: Any, log_prob: Any, value: Any, **given: Any
+) -> TrajectoryBatch:
+    """Golden rollouts with one more row, whose value the published bootstrap does not read."""
+    dones = dones.T > 0
+    padded = np.concatenate([dones, dones[-1:]])
+    zero = np.zeros(dones.shape, np.float32)
+    batch = TrajectoryBatch(
+        observation=observation,
+        first=np.concatenate([np.zeros_like(padded[:1]), dones]),
+        last=np.zeros_like(padded),
+        action=action.T.astype(np.int32),
+        behaviour_log_prob=log_prob.T,
+        behaviour_value=value.T,
+        parameter_version=np.zeros(dones.shape, np.int32),
         reward=zero,
         intrinsic_reward=zero,
-        terminated=n["in_dones"].T > 0,
-        truncated=np.zeros(shape, bool),
-        initial_state=np.zeros((shape[1], 1), np.float32),
+        terminated=dones,
+        truncated=np.zeros_like(dones),
+        initial_state=np.zeros((dones.shape[1], 1), np.float32),
     )
-
-
-def table_state(n: Any, optimizer: optax.GradientTransformation) -> appo.AppoTrainState:
-    """The golden logits and values as parameters."""
-    params = {"logits": jnp.array(time_major(n["in_logits_new"])), "values": jnp.array(n["in_values_new"].T)}
-    return appo.AppoTrainState(
-        params,
-        optimizer.init(params),
-        jnp.int32(20_000),
-        schedules.no_steps(),
-        jax.random.key(0),
-        value_normalisation.initial(),
-    )
+    return batch._replace(**given)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", VTRACE_FILES)
 def test_given_logits_and_values(golden: Any, name: str) -> None:
     n = golden(name)
-    config, batch = published_config(n), table_batch(n)
+    config, shape = published_config(n), np.add(n["in_dones"].T.shape, (1, 0))
+    nothing = {"signal": np.zeros((*shape, 5), np.float32), "clock": np.zeros(shape, np.int32)}
+    # Rows that the published learner masks are too old here.
+    version = np.where(n["in_valid"].T, 20_000, 0).astype(np.int32)
+    given = [n[name] for name in ("in_dones", "in_actions", "in_log_prob_old", "in_values_old")]
+    batch = golden_batch(nothing, *given, parameter_version=version)
     optimizer = schedules.make_optimizer(config.optimizer)
-    state = table_state(n, optimizer)
-    params = state.params
+    params = {"logits": jnp.array(time_major(n["in_logits_new"])), "values": jnp.array(n["in_values_new"].T)}
+    state = train_state(params, optimizer, 20_000)
     reward = jnp.array(n["out_rewards_used"].T)
 
     @jax.jit
@@ -143,24 +138,11 @@ def normalised_advantage(metrics: Any, output: Any) -> np.ndarray:
 
 
 def learner_batch(n: Any) -> TrajectoryBatch:
-    """The golden rollouts with one more row, whose value the published bootstrap does not read."""
     fields = observation_of(n["image"], n["blstats_features"], n["message"], n["message_count"])
-    dones = n["dones"].T > 0
-    padded = np.concatenate([dones, dones[-1:]])
-    return TrajectoryBatch(
-        observation={name: np.concatenate([time_major(x), time_major(x)[-1:]]) for name, x in fields.items()},
-        first=np.concatenate([np.zeros_like(padded[:1]), dones]),
-        last=np.zeros_like(padded),
-        action=n["actions"].T.astype(np.int32),
-        behaviour_log_prob=n["behaviour_log_prob"].T,
-        behaviour_value=n["behaviour_value"].T,
-        parameter_version=np.zeros(dones.shape, np.int32),
-        reward=n["env_reward"].T,
-        intrinsic_reward=n["intrinsic_reward"].T,
-        terminated=dones,
-        truncated=np.zeros_like(dones),
-        initial_state=n["state_in"],
-    )
+    seen = {name: np.concatenate([time_major(x), time_major(x)[-1:]]) for name, x in fields.items()}
+    given = [n[name] for name in ("dones", "actions", "behaviour_log_prob", "behaviour_value")]
+    rewards = {"reward": n["env_reward"].T, "intrinsic_reward": n["intrinsic_reward"].T}
+    return golden_batch(seen, *given, **rewards, initial_state=n["state_in"])
 
 
 def learner_config(n: Any) -> Any:
@@ -196,10 +178,7 @@ def test_one_learner_update_is_the_golden_one(golden: Any, first_convolution: st
         batch = with_padding(batch, -(-TABLE_ROWS // len(batch.first)))
     optimizer = schedules.make_optimizer(config.optimizer)
     params = recipe_params(network, golden("weight_shapes.json")["actor_critic"])
-    statistics = value_normalisation.initial()
-    state = appo.AppoTrainState(
-        params, optimizer.init(params), jnp.int32(0), schedules.no_steps(), jax.random.key(0), statistics
-    )
+    state = train_state(params, optimizer)
     rewards = total_reward.compute_rewards(config.reward, batch, "message_count")
     real = slice(len(n["dones"]))
     np.testing.assert_allclose(rewards.total.T[real], n["total_reward"], **CLOSE)

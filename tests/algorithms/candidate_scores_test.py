@@ -20,9 +20,8 @@ from tests.conftest import load_golden
 def test_the_released_score(number):
     case = load_golden("glam_ppo.json")["scoring_encoder_decoder"][number]
     logits = np.array(case["logits"], np.float32)[:, :-1]
-    tokens = np.array(case["decoder_input_ids"])[
-        :, 1:
-    ]  # after the start token, which is the padding token too
+    # After the start token, which is the padding token too.
+    tokens = np.array(case["decoder_input_ids"])[:, 1:]
     chosen = np.take_along_axis(logits, tokens[..., None], -1)[..., 0]
     normaliser = jax.nn.logsumexp(logits, axis=-1)
     score = candidate_scores(chosen, normaliser, tokens != 0, RAW_LOGIT, pad_plus_one=True)

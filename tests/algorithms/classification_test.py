@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -56,9 +57,8 @@ def test_one_step_equals_golden(network: MessageClassifier, golden: Any) -> None
     messages = np.concatenate([g["train/message"], np.full((3, 256), 7, np.uint8)])
     targets = np.concatenate([g["train/labels"], [1, 0, 1]]).astype(np.float32)
     batch = LabelBatch(messages, targets, (np.arange(35) < 32).astype(np.float32))
-    gradient, metrics = jax.jit(jax.grad(classification.make_loss(network, 1, None), has_aux=True))(
-        params, batch, None
-    )
+    loss = classification.make_loss(network, 1, None)
+    gradient, metrics = jax.jit(jax.grad(loss, has_aux=True))(params, batch, None)
     np.testing.assert_allclose(metrics["loss"], g["train/loss"], rtol=1e-5)
     assert float(metrics["accuracy"]) == pytest.approx(float(g["train/accuracy"]))
     assert_golden(layout.to_torch(gradient), g, "train/gradient", GRADIENT)
@@ -98,11 +98,8 @@ def test_members_learn_as_each_would_alone_and_soft_targets_pull_halfway() -> No
     for member in range(2):
         one: Any = jax.tree.map(lambda leaf, m=member: leaf[m], together)
         alone, _ = step(one, batch, None)
-        jax.tree.map(
-            lambda a, b, m=member: np.testing.assert_allclose(a[m], b, rtol=1e-4, atol=2e-5),
-            after.params,
-            alone.params,
-        )
+        found: Any = jax.tree.map(lambda leaf, m=member: leaf[m], after.params)
+        chex.assert_trees_all_close(found, alone.params, rtol=1e-4, atol=2e-5)
     loss = classification.cross_entropy(jnp.array([[0.0, 0.0], [0.0, 2.0]]), jnp.array([0.5, 0.5]))
     np.testing.assert_allclose(loss, [np.log(2), np.log1p(np.exp(2.0)) - 1], rtol=1e-6)
 

@@ -12,12 +12,8 @@ from motif_jax.algorithms.finite import all_finite, keep_if, named_leaves, updat
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_one_number_among_many_is_found(bad):
-    good = {
-        "w": jnp.ones((3, 4)),
-        "half": jnp.ones(2, jnp.bfloat16),
-        "n": jnp.arange(3),
-        "k": jax.random.key(0),
-    }
+    half, key = jnp.ones(2, jnp.bfloat16), jax.random.key(0)
+    good = {"w": jnp.ones((3, 4)), "half": half, "n": jnp.arange(3), "k": key}
     check = jax.jit(all_finite)
     assert check(good)
     assert check((good, {"loss": jnp.float32(3e38)}))
@@ -30,9 +26,7 @@ def test_one_number_among_many_is_found(bad):
 def test_the_new_is_kept_where_it_is_finite_and_the_old_otherwise():
     new, old = {"w": jnp.full(3, jnp.nan), "n": jnp.int32(5)}, {"w": jnp.ones(3), "n": jnp.int32(4)}
     kept = jax.jit(keep_if)(all_finite(new), new, old)
-    np.testing.assert_array_equal(kept["w"], np.ones(3))
-    assert kept["n"] == 4
-    assert kept["n"].dtype == jnp.int32
+    assert (kept["w"].tolist(), kept["n"], kept["n"].dtype) == ([1, 1, 1], 4, jnp.int32)
     assert keep_if(jnp.array(True), new, old)["n"] == 5
     keys = keep_if(jnp.array(False), jax.random.key(1), jax.random.key(0))
     assert jax.random.key_data(keys).tolist() == [0, 0]

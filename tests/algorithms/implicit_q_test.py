@@ -43,15 +43,8 @@ def estimates_of(case, arrays, batch, settings):
         target = implicit_q.chosen(target, tokens)
     log_probs = implicit_q.chosen(jax.nn.log_softmax(arrays["logits"][:, :-1]), batch.tokens[:, 1:])
     places = jnp.minimum(batch.action_tokens, log_probs.shape[1] - 1)
-    return Estimates(
-        arrays["v"],
-        found,
-        target,
-        next_values,
-        jnp.take_along_axis(log_probs, places, axis=1),
-        log_probs,
-        target - arrays["v"][:, :-1],
-    )
+    said, advantages = jnp.take_along_axis(log_probs, places, axis=1), target - arrays["v"][:, :-1]
+    return Estimates(arrays["v"], found, target, next_values, said, log_probs, advantages)
 
 
 def terms_of(case, arrays, quirks=golden_ilql.PUBLISHED, **changes):
@@ -63,15 +56,6 @@ def terms_of(case, arrays, quirks=golden_ilql.PUBLISHED, **changes):
 
 
 by_case = pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
-# Each case has shapes of its own, and so programs of its own: those that differ most, and all of them among the slow tests.
-FEW = ("03_sign_weights_beta0p7", "01_cql_single", "04_utterance_token_reward")
-by_few_cases = pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, id=case.name, marks=[] if case.name in FEW else [pytest.mark.slow])
-        for case in cases()
-    ],
-)
 
 
 @by_case
@@ -107,7 +91,7 @@ def test_utterances_are_the_published_ones(case: Case) -> None:
 
 
 @pytest.mark.slow
-@by_few_cases
+@by_case
 def test_losses_gradients_and_weights_are_the_published_ones(case: Case) -> None:
     arrays = inputs(case)
 
@@ -157,13 +141,12 @@ def test_each_mended_quirk_changes_the_loss(name, quirks, changes, term) -> None
     assert abs(published - mended) > 1e-3 * abs(published)
 
 
-@pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
+@by_case
 def test_published_positions_are_the_same_in_wider_arrays_and_beside_other_micro_batches(case: Case) -> None:
     """The longest unfinished game of its own micro-batch has no more than its actions, as in the golden arrays."""
     golden, quirks = batch_of(case), golden_ilql.PUBLISHED
     items = golden_ilql.items_of(case, quirks)
-    longer = golden_ilql.item_of("<a>" + "aaaaa</a><b><b><b><b><b></s>" * 6, 0.0)
-    other = [longer] * len(items)
+    other = [golden_ilql.item_of("<a>" + "aaaaa</a><b><b><b><b><b></s>" * 6, 0.0)] * len(items)
     plan = ItemLayout(WordleTokenizer.delimiters.pad, case.utterance, quirks=quirks, micro_batches=2)
     batch = plan.batch([*other, *items], 100, 40, 8)
     width = golden.live.shape[1]
@@ -189,13 +172,10 @@ def test_mended_batches_count_actions_alone() -> None:
         batch = batch_of(case, Quirks())
         settings = dataclasses.replace(settings_of(case), all_tokens=False)
         by_hand = [text.count("</a>") for text in case.texts]
-        if case.utterance:
-            np.testing.assert_array_equal(batch.live.sum(axis=1), by_hand)
-        elif "max_len" not in case.options:
-            items = [golden_ilql.item_of(text, 0.0) for text in case.texts]
-            np.testing.assert_array_equal(
-                batch.live.sum(axis=1), [len(item.action_indices) for item in items]
-            )
+        if not case.utterance:
+            by_hand = [len(golden_ilql.item_of(text, 0.0).action_indices) for text in case.texts]
+        if case.utterance or "max_len" not in case.options:
+            assert batch.live.sum(axis=1).tolist() == by_hand
         counts = implicit_q.counts(batch, settings)
         assert counts.actions == batch.live.sum()
         wanted = batch.valid[:, 1:] if settings.context_weight else batch.acts

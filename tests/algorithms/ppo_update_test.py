@@ -5,18 +5,18 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
-from motif_jax.algorithms import ppo, ppo_update, schedules, trajectory
+from motif_jax.algorithms import losses, ppo, ppo_update, schedules, trajectory
 from motif_jax.algorithms.registry import algorithm_of
-from motif_jax.algorithms.trajectory import TrajectoryBatch
-from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
+from tests.agents import FLAT_SPEC, random_batch
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 STEPS, ROLLOUTS, WIDTH, ACTIONS = 6, 4, 5, 3
@@ -25,15 +25,12 @@ STEPS, ROLLOUTS, WIDTH, ACTIONS = 6, 4, 5, 3
 class Linear:
     """A policy and a value, linear in what is seen."""
 
-    spec = EnvironmentSpec({"x": ArraySpec((WIDTH,), "float32")}, ACTIONS)
-    fields = ("x",)
+    spec, fields = FLAT_SPEC, ("signal",)
 
     def init(self, key: jax.Array) -> Any:
         policy, value = jax.random.split(key)
-        return {
-            "policy": jax.random.normal(policy, (WIDTH, ACTIONS)),
-            "value": jax.random.normal(value, (WIDTH,)),
-        }
+        normal = jax.random.normal
+        return {"policy": normal(policy, (WIDTH, ACTIONS)), "value": normal(value, (WIDTH,))}
 
     def frozen(self) -> Any:
         return {}
@@ -48,7 +45,7 @@ class Linear:
         return jnp.zeros((batch_size, 0))
 
     def apply(self, params: Any, observation: Any, state: Any, first: Any) -> Any:
-        return observation["x"] @ params["policy"], observation["x"] @ params["value"], state
+        return observation["signal"] @ params["policy"], observation["signal"] @ params["value"], state
 
 
 def config(**changes):
@@ -61,32 +58,8 @@ def config(**changes):
     return made
 
 
-def batch():
-    rng = np.random.default_rng(0)
-    shape = (STEPS, ROLLOUTS)
-    x = jnp.asarray(rng.standard_normal((STEPS + 1, ROLLOUTS, WIDTH)), jnp.float32)
-    last = np.zeros((STEPS + 1, ROLLOUTS), bool)
-    last[3, 1] = True
-    truncated = np.zeros(shape, bool)
-    truncated[2, 1] = True
-    terminated = rng.random(shape) < 0.2
-    terminated[2:4, 1] = False
-    first = np.zeros((STEPS + 1, ROLLOUTS), bool)
-    first[0] = first[4, 1] = True
-    return TrajectoryBatch(
-        observation={"x": x},
-        first=jnp.asarray(first),
-        last=jnp.asarray(last),
-        action=jnp.asarray(rng.integers(0, ACTIONS, shape), jnp.int32),
-        behaviour_log_prob=jnp.asarray(np.log(rng.uniform(0.2, 0.5, shape)), jnp.float32),
-        behaviour_value=jnp.asarray(rng.standard_normal(shape), jnp.float32),
-        parameter_version=jnp.zeros(shape, jnp.int32),
-        reward=jnp.asarray(rng.standard_normal(shape), jnp.float32),
-        intrinsic_reward=jnp.zeros(shape),
-        terminated=jnp.asarray(terminated),
-        truncated=jnp.asarray(truncated),
-        initial_state=jnp.zeros((ROLLOUTS, 0)),
-    )
+def batch(state_size=0):
+    return jax.tree.map(jnp.asarray, random_batch(FLAT_SPEC, state_size, STEPS, ROLLOUTS, seed=3))
 
 
 def one_minibatch(micro):
@@ -116,11 +89,9 @@ def test_it_is_chosen_by_name_and_counts_what_it_learned_from():
     assert algorithm_of(config()) is ppo_update
     state, metrics = run()
     assert int(state.step) == 1
-    # The final observation of the truncated episode is no step.
-    assert int(state.env_steps[1]) == STEPS * ROLLOUTS - 1
-    assert {"loss/policy", "loss/value", "policy/entropy", "policy/kl", "optimizer/gradient_norm"} <= set(
-        metrics
-    )
+    # The final observations of four episodes are no steps.
+    assert int(state.env_steps[1]) == STEPS * ROLLOUTS - 4
+    assert metrics.keys() >= {"loss/value", "policy/entropy", "policy/kl", "optimizer/gradient_norm"}
     assert all(np.isfinite(value) for value in metrics.values())
 
 
@@ -130,8 +101,7 @@ def test_parts_of_a_minibatch_give_what_the_whole_gives(broadcast):
     switch = {"compat.glam_value_broadcast": broadcast}
     whole, _ = run(**switch)
     parts, _ = run(**switch, **{"algorithm.microbatch_size": 3})
-    for one, other in zip(jax.tree.leaves(whole.params), jax.tree.leaves(parts.params), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    chex.assert_trees_all_close(whole.params, parts.params, rtol=1e-5, atol=1e-6)
 
 
 def test_what_a_task_takes_away_counts_only_where_it_is_to():
@@ -146,29 +116,31 @@ def test_what_a_task_takes_away_counts_only_where_it_is_to():
 
 def test_a_truncated_episode_goes_on_in_the_value_of_its_last_observation():
     plain = batch()
-    lower = plain._replace(behaviour_value=plain.behaviour_value.at[3, 1].add(-50.0))
+    lower = plain._replace(behaviour_value=plain.behaviour_value.at[2, 1].add(-50.0))
     params = [run(made)[0].params["policy"] for made in (plain, lower)]
     assert not np.allclose(*params, atol=1e-3)
     # Its own row is in no loss: only what bootstraps from it moves.
     ended = [made._replace(truncated=jnp.zeros_like(made.truncated)) for made in (plain, lower)]
-    ended = [made._replace(terminated=made.terminated.at[2, 1].set(True)) for made in ended]
+    ended = [made._replace(terminated=made.terminated.at[1, 1].set(True)) for made in ended]
     params = [run(made)[0].params["policy"] for made in ended]
     np.testing.assert_allclose(*params, rtol=1e-6)
 
 
 @pytest.mark.slow
 def test_devices_agree_and_learn_from_all_rows():
-    """Two devices with two rollouts each: replicas stay equal, and losses count every row once."""
     made = batch()
     state, update = made_update(config(**one_minibatch(6)))
     one, metrics = jax.jit(update)(state, made)
-    halves = jax.tree.map(lambda x: jnp.stack(jnp.split(x, 2, axis=1)), made._replace(initial_state=()))
-    halves = halves._replace(initial_state=jnp.zeros((2, 2, 0)))
+    halves = jax.tree.map(
+        lambda x, axis: jnp.stack(jnp.split(x, 2, axis)),
+        made,
+        jax.tree.broadcast(trajectory.BATCH_AXES, made),
+    )
     mapped = jax.jit(jax.vmap(lambda s, b: update(s, b, axis_name="d"), in_axes=(None, 0), axis_name="d"))
     two, both = mapped(state, halves)
-    for whole, parts in zip(jax.tree.leaves(one.params), jax.tree.leaves(two.params), strict=True):
-        np.testing.assert_array_equal(parts[0], parts[1])
-        np.testing.assert_allclose(parts[0], whole, rtol=1e-4, atol=1e-6)
+    first, second = (jax.tree.map(lambda leaf, n=n: leaf[n], two.params) for n in range(2))
+    chex.assert_trees_all_equal(first, second)
+    chex.assert_trees_all_close(first, one.params, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(both["loss/policy"][0], metrics["loss/policy"], rtol=1e-4)
     assert two.env_steps.tolist() == [one.env_steps.tolist()] * 2
 
@@ -178,14 +150,12 @@ def test_an_update_ends_where_the_policy_is_too_far_from_the_one_that_played():
     far, _ = run()
     never, metrics = run(**{"algorithm.kl_limit": 1e9})
     assert metrics["policy/minibatches_taken"] == 1
-    for one, other in zip(jax.tree.leaves(far.params), jax.tree.leaves(never.params), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-6)
+    chex.assert_trees_all_close(far.params, never.params, rtol=1e-6)
     stopped, metrics = run(**{"algorithm.kl_limit": 1e-9})
     begun, _ = compiled((("algorithm.kl_limit", 1e-9),))
     assert metrics["policy/minibatches_taken"] == 0
     assert int(stopped.step) == 1
-    for one, other in zip(jax.tree.leaves(begun.params), jax.tree.leaves(stopped.params), strict=True):
-        np.testing.assert_array_equal(one, other)
+    chex.assert_trees_all_equal(begun.params, stopped.params)
 
 
 class Leaky(Linear):
@@ -200,16 +170,8 @@ class Leaky(Linear):
             state = 0.5 * jnp.where(begins[:, None], 0.0, state) + x
             return state, state
 
-        state, seen = jax.lax.scan(step, state, (observation["x"], first))
+        state, seen = jax.lax.scan(step, state, (observation["signal"], first))
         return seen @ params["policy"], seen @ params["value"], state
-
-
-def played(made, network, params):
-    """The batch as this network would have played it, from states that are not zero."""
-    start = jnp.asarray(np.random.default_rng(5).standard_normal((ROLLOUTS, WIDTH)), jnp.float32)
-    logits, value, _ = network.apply(params, made.observation, start, made.first)
-    log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits[:-1]), made.action[..., None], axis=-1)[..., 0]
-    return made._replace(initial_state=start, behaviour_log_prob=log_prob, behaviour_value=value[:-1])
 
 
 @pytest.mark.slow
@@ -220,17 +182,19 @@ def test_sequences_begin_with_the_states_that_they_were_played_from(length):
     settings = config(**one_minibatch(12), **{"algorithm.recurrence": length})
     ppo_update.check(settings)
     state, update = made_update(settings, network)
-    made = played(batch(), network, state.params)
+    made = batch(WIDTH)
+    logits, value, _ = network.apply(state.params, made.observation, made.initial_state, made.first)
+    log_prob = losses.log_probability(logits[:-1], made.action)
+    made = made._replace(behaviour_log_prob=log_prob, behaviour_value=value[:-1])
     _, metrics = jax.jit(update)(state, made)
-    assert metrics["policy/ratio_min"] == pytest.approx(1, abs=1e-5)
-    assert metrics["policy/ratio_max"] == pytest.approx(1, abs=1e-5)
+    assert [metrics[f"policy/ratio_{end}"] for end in ("min", "max")] == pytest.approx([1, 1], abs=1e-5)
 
     def loss(params):
         """The same loss row by row: parameters in a sequence alone, states before it as they were."""
         _, before, _ = network.apply(state.params, made.observation, made.initial_state, made.first)
         starts, states = made.initial_state, []
         for begin in range(0, STEPS, length):
-            rows = {"x": made.observation["x"][begin : begin + length]}
+            rows = {"signal": made.observation["signal"][begin : begin + length]}
             states.append(network.apply(params, rows, starts, made.first[begin : begin + length])[:2])
             _, _, starts = network.apply(state.params, rows, starts, made.first[begin : begin + length])
         logits, value = (jnp.concatenate(parts) for parts in zip(*states, strict=True))
@@ -238,14 +202,7 @@ def test_sequences_begin_with_the_states_that_they_were_played_from(length):
         reward = jnp.clip(20.0 * jnp.maximum(made.reward, 0), -20, 20)
         target = ppo.targets(made.behaviour_value, before[-1], reward, discount, made.last[:-1], 0.99)
         valid = trajectory.recorded(made)
-        given = (
-            made.action,
-            made.behaviour_log_prob,
-            made.behaviour_value,
-            target.advantage,
-            target.value,
-            valid,
-        )
+        given = (made.action, log_prob, made.behaviour_value, target.advantage, target.value, valid)
         samples = ppo.Samples(*(x.reshape(-1) for x in given))
         rows = ppo.loss_rows(logits.reshape(-1, ACTIONS), value.reshape(-1), samples, 0.2, 0.2)
         return jnp.sum(jnp.where(samples.valid, ppo.combine(rows, 0.5, 0.01), 0)) / jnp.sum(valid)
@@ -277,21 +234,17 @@ def test_what_is_far_from_the_start_is_paid_less():
     start = jax.device_get(state.reference)
     state = state._replace(params=jax.tree.map(lambda x: 2 * x, state.params))
     found, metrics = jax.jit(update)(state, made)
-    logits = jax.nn.log_softmax(made.observation["x"][:-1] @ start["policy"])
-    reference = np.take_along_axis(np.asarray(logits), np.asarray(made.action)[..., None], -1)[..., 0]
-    ratio = np.asarray(made.behaviour_log_prob) - reference
+    reference = losses.log_probability(made.observation["signal"][:-1] @ start["policy"], made.action)
+    ratio = np.asarray(made.behaviour_log_prob - reference)
     there = ~np.asarray(made.last[:-1])
     assert float(metrics["reference/kl"]) == pytest.approx(ratio[there].mean(), rel=1e-5)
     error = np.clip(ratio[there].mean() - 1.0, -0.2, 0.2)
     assert float(found.kl_coefficient) == pytest.approx(0.5 * (1 + error * there.sum() / 100), rel=1e-5)
-    jax.tree.map(np.testing.assert_array_equal, found.reference, start)
+    chex.assert_trees_all_equal(found.reference, start)
     settings = config(**unclipped)
     scale = settings.reward.extrinsic_scale  # rewards are multiplied by it, the penalty is not
     settings.algorithm.positive_reward = False
-    paid = made._replace(
-        reward=jnp.maximum(made.reward, 0.0) - 0.5 / scale * jnp.asarray(np.where(there, ratio, 0.0))
-    )
+    reward = jnp.maximum(made.reward, 0.0) - 0.5 / scale * jnp.where(there, ratio, 0.0)
     plain = state._replace(reference=(), kl_coefficient=())
-    alone, _ = jax.jit(made_update(settings)[1])(plain, paid)
-    for one, other in zip(jax.tree.leaves(found.params), jax.tree.leaves(alone.params), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    alone, _ = jax.jit(made_update(settings)[1])(plain, made._replace(reward=reward))
+    chex.assert_trees_all_close(found.params, alone.params, rtol=1e-4, atol=1e-5)

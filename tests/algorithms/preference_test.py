@@ -25,41 +25,25 @@ HEAD_BIAS = "reward_head/bias"
 CLIP = 0.01
 
 
-def golden_state(golden, optimizer, table):
-    network, params = recipe_reward(golden("weight_shapes.json")["reward"])
-    return network, EnsembleState(params, optimizer.init(params)), jnp.asarray(table)
-
-
-def hard(labels):
-    return np.array([[1, 0], [0, 1], [0.5, 0.5]], np.float32)[labels]
-
-
-def as_batch(messages, labels, size=None):
-    """Pairs of messages [B, 2, 256] as (table, batch) with a padded list of the distinct ones."""
-    table, ids = distinct_rows(messages.reshape(-1, 256))
-    unique = np.zeros(size or len(table), np.int32)
-    unique[: len(table)] = np.arange(len(table))
-    batch = PreferenceBatch(
-        unique=unique,
-        inverse=ids.reshape(-1, 2, 1),
-        rows={},
-        targets=hard(labels),
-        weights=np.ones((1, len(labels)), np.float32),
-        labels=labels.astype(np.int8),
-    )
-    return table, batch
-
-
 @pytest.fixture
 def step_case(golden):
     g = golden("reward_train_step.npz")
-    table, batch = as_batch(g["pair_messages"], g["labels"], size=128)
+    labels = g["labels"]
+    table, ids = distinct_rows(g["pair_messages"].reshape(-1, 256))
+    batch = PreferenceBatch(
+        unique=np.pad(np.arange(len(table), dtype=np.int32), (0, 128 - len(table))),
+        inverse=ids.reshape(-1, 2, 1),
+        rows={},
+        targets=np.array([[1, 0], [0, 1], [0.5, 0.5]], np.float32)[labels],
+        weights=np.ones((1, len(labels)), np.float32),
+        labels=labels.astype(np.int8),
+    )
     config = load_config("train_reward").optimizer
     config.learning_rate, config.eps = float(g["learning_rate"]), float(g["adam_eps"])
     config.b1, config.b2 = float(g["adam_b1"]), float(g["adam_b2"])
     optimizer = schedules.make_optimizer(config, total_steps=1)
-    network, state, messages = golden_state(golden, optimizer, table)
-    return g, network, optimizer, state, messages, batch
+    network, params = recipe_reward(golden("weight_shapes.json")["reward"])
+    return g, network, optimizer, EnsembleState(params, optimizer.init(params)), jnp.asarray(table), batch
 
 
 def without_noise(tree):
@@ -77,11 +61,9 @@ def test_train_step_equals_golden(step_case):
     rewards = rewards_of(state.params)[..., 0]
     np.testing.assert_allclose(rewards, g["rewards"], rtol=1e-5, atol=1e-5)
     loss = preference.make_loss(network, 1, length, None)
-    (value, metrics), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(
-        state.params, messages, batch
-    )
-    np.testing.assert_allclose(value, g["loss"], rtol=1e-5)
-    np.testing.assert_allclose(metrics["loss"], g["loss"], rtol=1e-5)
+    graded = jax.jit(jax.value_and_grad(loss, has_aux=True))
+    (value, metrics), gradient = graded(state.params, messages, batch)
+    np.testing.assert_allclose([value, metrics["loss"]], g["loss"], rtol=1e-5)
     np.testing.assert_allclose(metrics["accuracy"], g["accuracy_without_ties"], rtol=1e-6)
     assert g["gradient/reward_head/bias/l2"] < NOISE
     assert_golden(without_noise(gradient), g, "gradient", GRADIENT, noise=[HEAD_BIAS])
@@ -115,17 +97,11 @@ def test_members_of_an_ensemble_train_as_if_alone(step_case):
     trained, losses = train(both, batch, members=2)
     assert losses[2] < losses[0]
     for member in range(2):
-        take = lambda tree: jax.tree.map(lambda x: x[member], tree)  # noqa: B023, E731
-        alone = take(both)
+        found, alone = jax.tree.map(lambda x, member=member: np.asarray(x[member]), (trained, both))
         expected, _ = train(alone, batch._replace(weights=batch.weights[member : member + 1]))
-        for a, b, start in zip(
-            jax.tree.leaves(take(trained.params)),
-            jax.tree.leaves(expected.params),
-            jax.tree.leaves(alone.params),
-            strict=True,
-        ):
-            change = np.linalg.norm(np.asarray(b) - np.asarray(start))
-            assert np.linalg.norm(np.asarray(a) - np.asarray(b)) <= 1e-3 * change + NOISE
+        trees = (found.params, expected.params, alone.params)
+        for a, b, start in zip(*map(jax.tree.leaves, trees), strict=True):
+            assert np.linalg.norm(a - b) <= 1e-3 * np.linalg.norm(b - start) + NOISE
 
 
 def test_ties_soft_targets_and_equal_rewards():
