@@ -20,15 +20,15 @@ from motif_jax.labels import defaults, online
 from motif_jax.labels.label_service import LabelService
 from tests import tiny_judge
 from tests.end_to_end.annotate_datasets import (
-    REPOSITORY,
-    command,
     conversations,
     expected,
+    labels,
     run_stage,
     summary,
     write_dataset,
 )
-from tests.processes import Program, ended, free_port, status_of, wait_until
+from tests.processes import REPOSITORY, Program, ended, free_port, status_of, wait_until
+from tests.reward_fixtures import command
 
 pytestmark = [pytest.mark.extra, pytest.mark.vllm, pytest.mark.timeout(1800)]
 NAME = "judge_msg_defaultgoal_default"
@@ -60,13 +60,21 @@ def dataset(tmp_path, pairs):
 
 def flags(judge, *more):
     options = {"model": judge, **tiny_judge.OPTIONS}
-    fixed = ["--config.annotator=vllm"]
-    return [*fixed, *(f"--config.vllm.{name}={value}" for name, value in options.items()), *more]
+    return [
+        "--config.annotator=vllm",
+        *(f"--config.vllm.{key}={value}" for key, value in options.items()),
+        *more,
+    ]
+
+
+def line(dataset, store, workdir, *more):
+    """The stage's command line in vLLM's environment."""
+    folders = f"--config.dataset_dir={dataset}", f"--config.store_dir={store}"
+    return [str(PYTHON), *command("annotate", workdir, *folders, *more, variant="")[1:]]
 
 
 def accuracy(dataset, name=NAME):
-    labels = np.load(dataset / "preference" / f"{name}.npy")
-    return (labels == expected(dataset, tiny_judge.rule)).mean()
+    return (labels(dataset, name) == expected(dataset, tiny_judge.rule)).mean()
 
 
 def test_free_answers_through_a_kill_and_by_two_slurm_tasks(judge, dataset, tmp_path):
@@ -78,8 +86,8 @@ def test_free_answers_through_a_kill_and_by_two_slurm_tasks(judge, dataset, tmp_
     store, runs = tmp_path / "store", [tmp_path / "runs" / f"shard-{task:05d}" for task in range(2)]
     shard = ["--config.num_shards=2", "--config.shard_index=0", "--config.keep_conversations=True"]
     slow = ["--config.flush_seconds=0", "--config.vllm.in_flight=64"]
-    line = command(dataset, runs[0], store, *flags(judge, *shard, *slow), python=str(PYTHON))
-    process = subprocess.Popen(line, cwd=REPOSITORY, env=ENVIRONMENT, stderr=subprocess.DEVNULL)
+    command = line(dataset, store, runs[0], *flags(judge, *shard, *slow))
+    process = subprocess.Popen(command, cwd=REPOSITORY, env=ENVIRONMENT, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 600
     while sum(path.stat().st_size for path in store.glob("*.jsonl")) < 4000 and time.monotonic() < deadline:
         assert process.poll() is None
@@ -117,10 +125,9 @@ def test_free_answers_through_a_kill_and_by_two_slurm_tasks(judge, dataset, tmp_
 
 def annotate(judge, dataset, *more):
     """Runs the stage beside `dataset` in vLLM's environment."""
-    folders = dataset, dataset.parent / "run", dataset.parent / "store"
-    line = command(*folders, *flags(judge, *more), python=str(PYTHON))
+    command = line(dataset, dataset.parent / "store", dataset.parent / "run", *flags(judge, *more))
     return subprocess.run(
-        line, cwd=REPOSITORY, env=ENVIRONMENT, capture_output=True, text=True, timeout=900, check=False
+        command, cwd=REPOSITORY, env=ENVIRONMENT, capture_output=True, text=True, timeout=900, check=False
     )
 
 
@@ -144,15 +151,15 @@ def test_soft_labels_and_too_long_prompts(judge, pairs, tmp_path):
     said = annotate(judge, dataset, "--config.answer.mode=soft")
     assert said.returncode == 0, said.stderr[-3000:]
     done = summary(tmp_path / "run")
-    labels = np.load(dataset / "preference" / f"{NAME}.npy")
-    assert labels[-1] == 3
+    got = labels(dataset, NAME)
+    assert got[-1] == 3
     assert done["unknown_notes"] == {"prompt too long for the model": 1}
-    right = labels[:-1] == expected(dataset, tiny_judge.rule)[:-1]
+    right = got[:-1] == expected(dataset, tiny_judge.rule)[:-1]
     assert right.mean() >= 0.98
     probabilities = np.load(dataset / "annotations" / NAME / "probabilities.npy")
     assert np.isnan(probabilities[-1]).all()
     np.testing.assert_allclose(probabilities[:-1].sum(1), 1, atol=1e-5)
-    assert (probabilities[:-1].argmax(1) == labels[:-1]).all()
+    assert (probabilities[:-1].argmax(1) == got[:-1]).all()
     assert ((probabilities[:-1] > 0) & (probabilities[:-1] < 1)).mean() > 0.9
     assert done["mean_verdict_mass"] > 0.9
 
@@ -198,9 +205,9 @@ def test_openai_compatible_server(judge, dataset, tmp_path):
         for mode in ("analysis", "verdict", "soft"):
             values = {"annotator": "openai", "openai__model": "judge", "answer__mode": mode, "name": mode}
             values |= {"openai__base_url": f"http://127.0.0.1:{port}/v1"}
-            assert run_stage(dataset, tmp_path / "run", tmp_path / "store", **values) == 0
+            done = run_stage(dataset, tmp_path / "run", tmp_path / "store", **values)
             assert accuracy(dataset, mode) >= 0.98, mode
-            assert summary(tmp_path / "run")["prompt_tokens"] > 0
+            assert done["prompt_tokens"] > 0
         values = {"openai.base_url": f"http://127.0.0.1:{port}/v1", "openai.model": "judge"}
         assert online_accuracy(tmp_path / "online", kind="openai", **values) >= 0.98
         server.send(signal.SIGTERM)

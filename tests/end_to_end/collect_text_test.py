@@ -33,20 +33,10 @@ def whole(tmp_path_factory):
     return folder
 
 
-def test_a_dataset(whole):
-    dialogues = parquet.read(whole / "dialogues.parquet")
-    meta = json.loads((whole / "dialogues.json").read_text())
-    assert len(dialogues) == meta["dialogues"] == 9000
-    assert meta["mean_return"] == pytest.approx(dialogues.returns().mean())
-    # ILQL_FACTS, 236 words, expert .5: -3.30.
-    assert meta["mean_return"] == pytest.approx(-3.30, abs=0.06)
-    assert meta["actions"] == dialogues.turns().sum()
-    assert sorted(path.name for path in whole.iterdir() if not path.name.startswith(".")) == [
-        "config.json", "dialogues.json", "dialogues.parquet", "versions.json",
-    ]  # fmt: skip
-    assert not (whole / ".staging").exists()
-    assert parquet.about(whole / "dialogues.parquet")["config"]["seed"] == 1
+def test_a_complete_dataset_is_left_as_it_is(whole):
+    before = digest(whole)
     assert "is complete: 9,000 dialogues" in collect(whole, "wordle", GAMES)
+    assert digest(whole) == before
 
 
 def test_killed_again_and_again(whole, tmp_path):

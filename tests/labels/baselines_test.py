@@ -10,7 +10,7 @@ from motif_jax.datasets.pairs.writer import write_pairs
 from motif_jax.datasets.verdicts import FIRST, SECOND, TIE
 from motif_jax.labels.annotator import Question, check_annotator, make_annotator
 from motif_jax.support.errors import UserError
-from tests.end_to_end.annotate_datasets import get_config
+from tests.reward_fixtures import load_config
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def labels(config, folder, num=4):
 
 
 def config_of(name, folder, seed=0):
-    config = get_config()
+    config = load_config("annotate", "")
     config.update({"annotator": name, "seed": seed, "dataset_dir": str(folder)})
     return config
 

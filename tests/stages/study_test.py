@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,10 +14,9 @@ from motif_jax.stages import study
 from motif_jax.support.config import flat
 from motif_jax.support.errors import UserError
 from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
-from tests.processes import wait_until
 from tests.reward_fixtures import load_config
 
-# Refuses a key that is asked about; takes flags alone and notes each start; copies what `templates` has for it; a run whose name stands in a file `wait` waits to be ended.
+# Refuses a key that is asked about; takes flags alone and notes each start; copies what `templates` has for it; a run whose name stands in a file `wait` asks the study to stop, and waits to be ended.
 SCRIPT = """#!/bin/sh
 case "$*" in
   *--config.rewrad*--print_config) echo "error: --config.rewrad is not a key" >&2; exit 2 ;;
@@ -34,7 +29,7 @@ name=$(basename "$folder")
 echo "$name" >> "$TOYS/started"
 if [ -e "$TOYS/wait" ] && [ "$(cat "$TOYS/wait")" = "$name" ]; then
   trap 'exit 75' TERM
-  touch "$TOYS/waiting"
+  kill -TERM $PPID
   while :; do sleep 0.05; done
 fi
 [ ! -e "$TOYS/fail" ] || exit 3
@@ -129,21 +124,7 @@ def test_a_study_that_is_killed_beside_a_line_leaves_no_folder(
 @pytest.mark.slow
 def test_a_study_that_is_stopped_ends_its_program_and_goes_on(toys: Path, tmp_path: Path) -> None:
     (toys / "wait").write_text("games")
-    ended = threading.Event()
-
-    def stop() -> None:
-        """Behind the study nobody takes the signal, which would end the tests."""
-        wait_until(lambda: ended.is_set() or (toys / "waiting").exists(), "the program", interval=0.02)
-        if not ended.is_set():
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    with ThreadPoolExecutor(1) as beside:
-        stopping = beside.submit(stop)
-        try:
-            assert study.run(small(only="none"), tmp_path / "study") == 75
-        finally:
-            ended.set()
-        stopping.result()
+    assert study.run(small(only="none"), tmp_path / "study") == 75
     assert started(toys) == ["none-1", "games"]
     (toys / "wait").unlink()
     assert study.run(small(only="none"), tmp_path / "study") is None

@@ -27,10 +27,6 @@ def dataset(tmp_path_factory) -> Path:
     return folder
 
 
-def rows(path: Path) -> list[dict[str, str]]:
-    return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
-
-
 @pytest.mark.slow
 def test_a_run_of_other_values_or_other_labels_is_refused(dataset, tmp_path):
     make_dataset(tmp_path / "d", pairs=80)
@@ -93,34 +89,21 @@ def test_a_training_that_diverges_ends_with_one_line_and_keeps_what_was_good(dat
 
 
 @pytest.mark.slow
-def test_files_have_the_published_columns(dataset, tmp_path):
+def test_published_statistics_and_a_learning_rate_that_rises_and_falls(dataset, tmp_path):
     overrides = {
         "compat.quantile_two_decimals": True, "compat.running_statistics": True, "epochs": 2,
         "optimizer.schedule": "linear", "optimizer.warmup_steps": 4,
     }  # fmt: skip
     workdir = train(tmp_path / "r", reward_config(dataset, **overrides))
-    trained = rows(workdir / "train_metrics.csv")
-    assert [list(row)[1:] for row in trained] == [["total_train_loss", "total_train_acc"]] * 2
-    assert [row["epoch"] for row in trained] == ["1", "2"]
-    validation = rows(workdir / "val_metrics.csv")
-    assert list(validation[0]) == ["iter", "total_val_loss", "score_validation_accs", "validation_accs"]
-    assert len(validation) == 3
-    assert float(validation[-1]["total_val_loss"]) < float(validation[0]["total_val_loss"])
-    quantiles = rows(workdir / "reward_metrics" / "train_norm_quantiles.csv")
-    assert [len(row) for row in quantiles] == [19] * 3
+    text = (workdir / "reward_metrics" / "train_norm_quantiles.csv").read_text()
+    quantiles = list(csv.DictReader(text.splitlines()))
     for step in range(3):
         model = read_run(workdir, step)
         assert [f"{q:.2f}" for q in model.statistics["quantiles"]] == list(quantiles[step].values())
         assert len(model.curve) == step + 1
-    summary = json.loads((workdir / "summary.json").read_text())
-    assert summary["last"]["train/accuracy"] > 0.6
-    train_pairs = len(torch_split(461, 777)[0])
-    assert summary["last"]["train/loss_pairs"] == train_pairs
-    assert (summary["used_evaluation"], summary["used"]) == (2, summary["last"])
     metrics = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
-    assert metrics[0]["train/loss"] is None
+    train_pairs = len(torch_split(461, 777)[0])
     for row in metrics:
-        assert row.keys() == metrics[-1].keys()
         assert (row["reward/pairs"], row["reward/steps"]) == (train_pairs, 2 * train_pairs)
         assert row["reward/distinct"] == model.statistics["num_distinct"] < row["reward/steps"]
     # After its 4 steps of warm-up the learning rate falls in a line to 0 at the last of 24.

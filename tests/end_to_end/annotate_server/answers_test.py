@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from motif_jax.support.errors import UserError
-from tests.end_to_end.annotate_datasets import conversations, expected
-from tests.end_to_end.annotate_server.served import KEY, NAME, labels, reply
+from tests.end_to_end.annotate_datasets import conversations, expected, labels
+from tests.end_to_end.annotate_server.served import KEY, NAME, reply
 from tests.tiny_judge import rule
 
 
@@ -64,7 +64,7 @@ def test_retry_turn_and_unknown_alone(run, server, dataset):
     server.behave = hesitate
     retried = run()
     assert retried["retried_share"] > 0
-    assert (labels(dataset) == expected(dataset, rule)).all()
+    assert (labels(dataset, NAME) == expected(dataset, rule)).all()
 
 
 def test_soft_labels_of_a_server_without_log_probabilities(run, server):

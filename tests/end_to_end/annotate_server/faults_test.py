@@ -9,8 +9,8 @@ import pytest
 from motif_jax.datasets.verdicts import SINGLE
 from motif_jax.labels.annotator import Question, make_annotator
 from motif_jax.support.errors import UserError
-from tests.end_to_end.annotate_datasets import expected, get_config, summary
-from tests.end_to_end.annotate_server.served import labels
+from tests.end_to_end.annotate_datasets import expected, labels, summary
+from tests.reward_fixtures import load_config
 from tests.tiny_judge import rule
 
 
@@ -40,8 +40,8 @@ def test_what_answers_cost(run, server, tmp_path, capsys):
 
 def test_a_hanging_server_keeps_no_list_from_its_end(server):
     server.met.clear()  # the one request that comes is held
-    config = get_config()
-    config.annotator, config.openai.base_url, config.openai.model = "openai", server.url, "judge"
+    values = {"annotator": "openai", "openai.base_url": server.url, "openai.model": "judge"}
+    config = load_config("annotate", "", values)
     annotator = make_annotator(config, SINGLE)
     annotator.start()
     stream = annotator.annotate([Question("0" * 32, ("a",), SINGLE)])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from motif_jax.datasets.verdicts import UNKNOWN
-from tests.end_to_end.annotate_datasets import expected
-from tests.end_to_end.annotate_server.served import labels, reply
+from tests.end_to_end.annotate_datasets import expected, labels
+from tests.end_to_end.annotate_server.served import reply
 from tests.tiny_judge import rule
 
 FILTERED = {

@@ -1,15 +1,9 @@
-"""What the server's replies and the labels of a dataset are made of."""
+"""What the server's replies are made of."""
 
 from __future__ import annotations
 
-import numpy as np
-
 NAME = "judge_msg_defaultgoal_default"
 KEY = "sk-a-secret-that-nobody-may-see"
-
-
-def labels(dataset, name=NAME):
-    return np.load(dataset / "preference" / f"{name}.npy")
 
 
 def reply(text, **more):
