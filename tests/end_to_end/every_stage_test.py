@@ -20,9 +20,9 @@ IMPORTED = ("jax", "flax.linen", "optax", "orbax.checkpoint", "nle", "pyarrow.pa
 # Started by their flags in a process of their own: by the fixture lexicon_url, and by report_test.py.
 ELSEWHERE = {"serve_annotator", "report"}
 # Scenarios of chaos.py alone: of stages that another one starts.
-REPEATED = {"study", "train_agent", "train_text_visdial", "train_agent_processes", "oni_serial"}
+REPEATED = {"study", "train_text_visdial", "train_agent_processes"}
 # Their course hangs on the times of their processes.
-TIMED = {"oni", "train_agent_nethack", "train_language_agent", "benchmark"}
+TIMED = {"oni", "train_agent_nethack", "benchmark"}
 _SMALL_BENCHMARK = [
     "--config.repeats=1", *(f"--config.options.{key}" for key in ("workers=1", "envs_per_worker=4", "rollout=8", "steps=40")),
 ]  # fmt: skip
@@ -33,7 +33,9 @@ OTHERS: dict[str, tuple[str, Callable[[Inputs], Sequence[str]], str]] = {
     "benchmark": (":actors", lambda at: _SMALL_BENCHMARK, "steps_per_second_by_the_clock"),
     "results": (":smoke", lambda at: ["--config.most_runs=0"], "tables.md"),
 }
+_EACH_UPDATE = ("--config.log_every_seconds=1e-6",)
 MORE_FLAGS = {
+    **dict.fromkeys(("train_agent", "oni_serial", "train_language_agent"), _EACH_UPDATE),
     "evaluate": ("--config.record_every=3",),
     "train_agent_nethack": ("--config.profile.start=2", "--config.profile.steps=3"),
     "visualize": ("--config.forms.gif=True", "--config.forms.stop=10"),
@@ -75,8 +77,9 @@ def check_recorded(name: str, printed: str, folder: Path, inputs: Inputs, record
         return
     names = {folder: "TRIAL", inputs.folder: "INPUTS", REPOSITORY: "REPOSITORY"}
     parts = recorded_outputs.of_folder(folder, names) | {"printed": recorded_outputs.replaced(printed, names)}
-    # A copy of an input, in which a training logged by the clock.
-    mine = {part: text for part, text in parts.items() if not part.startswith("learned_reward/")}
+    # A copy of an input, in which a training logged by the clock; published rows, of which half the columns are times.
+    timed = ("learned_reward/", "run/log.csv")
+    mine = {part: text for part, text in parts.items() if not part.startswith(timed)}
     recorded_outputs.compared(name, mine, record)
 
 
