@@ -45,6 +45,8 @@ REFUSED = [
     ("collect.py:smoke", "length=1000", "length=1000: must be at most environment.max_episode_steps=300"),
     ("collect.py:smoke", "environment.name=tests.toys:Corridor", "must be an environment that shows a text"),
     ("collect.py:smoke", "environment.name=Recall-v0 mixture.fighter=1", "fighter=1.0: must be 0: fighter plays NetHack, not Recall-v0"),
+    ("collect.py:smoke", "workers=10000000", "config.workers=10000000: "),
+    ("evaluate.py:smoke", "policy=random workers=10000000 episodes=10000000", "config.workers=10000000: "),
     ("collect.py:smoke", "policy=scripted scripted=tests.toys:Flyer", "must be a player that needs no device"),
     ("collect_text.py:wordle", "wordle.words=AT/list.txt", "no five-letter word"),
     ("collect_text.py:wordle", "wordle.num_words=300", "config.wordle.num_words=300: must be at most 236"),

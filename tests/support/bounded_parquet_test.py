@@ -16,26 +16,17 @@ from motif_jax.support.errors import UserError
 LONG = "a" * 2_000_000
 
 
-def repeated(text: str, count: int) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([text]))
-
-
-def write(path: Path, columns: dict[str, pa.Array]) -> Path:
-    pq.write_table(pa.table(columns), path, compression="zstd", store_schema=False)
+def test_texts_of_200_gb_are_refused_or_read_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text as often as this would take all memory as one batch."""
+    path = tmp_path / "a.parquet"
+    repeated = pa.DictionaryArray.from_arrays(pa.array(np.zeros(100_000, np.int32)), pa.array([LONG]))
+    pq.write_table(pa.table({"text": repeated}), path, compression="zstd", store_schema=False)
     assert path.stat().st_size < 20_000
-    return path
-
-
-def test_texts_of_200_gb_are_refused(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.parquet", {"text": repeated(LONG, 100_000)})
     with pytest.raises(UserError, match=r"what it holds takes [\d,]+ MiB of memory, [\d,]+ MiB are left$"):
         bounded_parquet.read(path, ["text"])
-
-
-def test_texts_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A text as often as this would take all memory as one batch."""
     monkeypatch.setattr(bounded_parquet, "_PIECE_BYTES", 5_000_000)
-    path = write(tmp_path / "a.parquet", {"text": repeated(LONG, 100_000)})
     first = next(bounded_parquet.batches(path, ["text"]))
     assert 0 < first.nbytes < 5_000_000
     assert next(corpus.read([path], "file")).text == LONG
@@ -46,16 +37,16 @@ def test_texts_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_group_of_more_values_than_the_memory_is_refused(tmp_path: Path, monkeypatch) -> None:
-    path = write(tmp_path / "a.parquet", {"text": pa.nulls(1_000_000, pa.string())})
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": pa.nulls(1_000_000, pa.string())}), path)
     monkeypatch.setattr(capacity, "available_memory", lambda: 1 << 20)
     with pytest.raises(UserError, match="group 0 of its rows takes 8 MiB of memory, 1 MiB are left"):
         next(corpus.read([path], "file"))
 
 
 def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
-    table = pa.table(
-        {"texts": [["a", "b"], [], ["a"]], "meta": ["x", "x", None], "sizes": [[1.0, None], None, [2.0]]}
-    )
+    texts, sizes = [["a", "b"], [], ["a"]], [[1.0, None], None, [2.0]]
+    table = pa.table({"texts": texts, "meta": ["x", "x", None], "sizes": sizes})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=2)
     found = bounded_parquet.read(tmp_path / "a.parquet", ["sizes", "texts", "meta"])
     assert found.column_names == ["sizes", "texts", "meta"]

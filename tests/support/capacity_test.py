@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-
 import pytest
 
 from motif_jax.support import capacity
 from motif_jax.support.errors import UserError
-from tests.reward_fixtures import load_config
-
-
-@pytest.mark.parametrize("stage", ["collect", "evaluate"])
-def test_workers_beyond_the_machine_are_refused(stage, tmp_path):
-    config = load_config(stage, "smoke")
-    config.workers = 10_000_000
-    if stage == "evaluate":
-        config.episodes = 10_000_000
-    with pytest.raises(UserError, match=r"config.workers=10000000: .*memory"):
-        importlib.import_module(f"motif_jax.stages.{stage}").check(config, tmp_path)
 
 
 def test_the_memory_of_workers_and_their_games_is_counted(monkeypatch):

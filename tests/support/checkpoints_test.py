@@ -105,16 +105,16 @@ def flip(path: Path) -> None:
     path.write_bytes(bytes(data))
 
 
-def two_steps(folder: Path) -> None:
+def two_steps(folder: Path) -> Path:
     with Checkpoints(folder, keep_best="return") as checkpoints:
         for step in (1, 2):
             items = {"params": PARAMS, "counters": {"steps": step}}
             checkpoints.save(step, items, {"return": step}, asynchronous=False)
+    return folder
 
 
 def test_damage_to_any_file_is_found(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    folder = tmp_path / "c"
-    two_steps(folder)
+    folder = two_steps(tmp_path / "c")
     files = [path for path in (folder / "2").rglob("*") if path.is_file()]
     assert len(files) > 15
     for path in files:
@@ -135,8 +135,7 @@ def test_damage_to_any_file_is_found(tmp_path: Path, capfd: pytest.CaptureFixtur
 
 
 def test_what_is_damaged_is_told_and_saved_anew(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    folder = tmp_path / "c"
-    two_steps(folder)
+    folder = two_steps(tmp_path / "c")
     flip(max((folder / "2").rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0))
     capfd.readouterr()
     with Checkpoints(folder, keep=1) as checkpoints:
@@ -167,8 +166,7 @@ def test_damaged_ones_never_push_out_what_is_intact(tmp_path: Path) -> None:
 
 
 def test_nothing_intact_is_an_error_with_the_remedy(tmp_path: Path) -> None:
-    folder = tmp_path / "c"
-    two_steps(folder)
+    folder = two_steps(tmp_path / "c")
     for step in (1, 2):
         (folder / str(step) / "params" / "_METADATA").unlink()
     with Checkpoints(folder) as checkpoints:
@@ -181,8 +179,7 @@ def test_a_kill_before_the_digests_leaves_none(tmp_path: Path, monkeypatch: pyte
     def killed(folder: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", str(folder))
 
-    folder = tmp_path / "c"
-    two_steps(folder)
+    folder = two_steps(tmp_path / "c")
     checkpoints = Checkpoints(folder)
     with monkeypatch.context() as patched:
         patched.setattr(digests, "seal", killed)
@@ -212,20 +209,18 @@ with Checkpoints(sys.argv[1], keep=3) as checkpoints:
 """
 
 
-def newest_name(folder: Path) -> int:
-    return max((int(path.name) for path in folder.glob("*") if path.name.isdigit()), default=0)
-
-
 @pytest.mark.slow
 def test_a_kill_at_any_moment_leaves_whole_checkpoints(tmp_path: Path) -> None:
     folder, newest = tmp_path / "c", 0
     for round_number in range(3):
         with subprocess.Popen([sys.executable, "-c", WRITER, str(folder)]) as writer:
+
+            def ready() -> bool:
+                names = [int(path.name) for path in folder.glob("[0-9]*") if path.name.isdigit()]
+                return writer.poll() is not None or max(names, default=0) >= newest + 3  # noqa: B023
+
             try:
-                wait_until(
-                    lambda: writer.poll() is not None or newest_name(folder) >= newest + 3,  # noqa: B023
-                    "three checkpoints", interval=0.05 + 0.013 * round_number,
-                )  # fmt: skip
+                wait_until(ready, "three checkpoints", interval=0.05 + 0.013 * round_number)
                 assert writer.poll() is None, "it writes on"
             finally:
                 writer.send_signal(signal.SIGKILL)

@@ -11,11 +11,7 @@ from tests.processes import REPOSITORY, with_sigint
 
 HEAD = """
 import os, signal, subprocess, sys, time
-from motif_jax.support.interruption import Interruption, deaf_processes, leave_at_interrupt
-
-def press():
-    os.kill(os.getpid(), signal.SIGINT)
-    time.sleep(0.1)
+from motif_jax.support.interruption import deaf_processes, leave_at_interrupt
 
 """
 
@@ -31,7 +27,11 @@ def run(folder: Path, body: str, ignored: bool = False) -> subprocess.CompletedP
 
 
 def test_nothing_is_interrupted_where_the_signal_is_ignored(tmp_path: Path) -> None:
-    done = run(tmp_path, "leave_at_interrupt(); press(); print('worked')", True)
+    done = run(
+        tmp_path,
+        "leave_at_interrupt(); os.kill(os.getpid(), signal.SIGINT); time.sleep(0.1); print('worked')",
+        True,
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "worked\n", "")
 
 

@@ -41,12 +41,9 @@ def test_what_was_refused_is_found_behind_other_errors(error: BaseException, wha
     assert what in (memory_limit.ran_out(_refused(error)) or "")
 
 
-@pytest.mark.parametrize(
-    "error",
-    [ValueError("memory"), OSError(errno.ENOSPC, "full"), RuntimeError("other"), ImportError("no module")],
-)
-def test_other_errors_are_none_of_it(error: BaseException) -> None:
-    assert memory_limit.ran_out(_refused(error)) is None
+def test_other_errors_are_none_of_it() -> None:
+    errors = ValueError("memory"), OSError(errno.ENOSPC, "full"), RuntimeError("other"), ImportError("no")
+    assert [memory_limit.ran_out(_refused(error)) for error in errors] == [None] * 4
 
 
 def test_the_line_names_what_can_be_made_smaller() -> None:
@@ -55,9 +52,8 @@ def test_the_line_names_what_can_be_made_smaller() -> None:
     assert "make config.batch_size=64 or config.rollout=32 smaller, or give it more" in line
     assert "seed" not in line
     assert "workers" not in line, "one cannot be made less"
-    assert "config.num_shards=1 larger, or give" in memory_limit.explained(
-        "3 GiB", ConfigDict({"num_shards": 1})
-    )
+    line = memory_limit.explained("3 GiB", ConfigDict({"num_shards": 1}))
+    assert "config.num_shards=1 larger, or give" in line
 
 
 def test_a_stage_without_memory_ends_with_that_line(
