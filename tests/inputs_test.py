@@ -13,15 +13,8 @@ from tests.stage_inputs import CONFIGS, Inputs, ready, variants
 
 
 @pytest.fixture(scope="module")
-def inputs(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Inputs:
-    return Inputs(tmp_path_factory.mktemp("inputs"), lambda: request.getfixturevalue("trained"))
-
-
-@pytest.fixture(autouse=True)
-def without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    import huggingface_hub.constants as constants
-
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
+    return Inputs(tmp_path_factory.mktemp("inputs"))
 
 
 def check(config: ConfigDict, workdir: Path) -> str | None:
@@ -53,11 +46,7 @@ WANTED = {
     ("train_text", "faithful"): "config.network.checkpoint",
     # They take a policy as it is.
     ("train_text", "ilql_utterance_faithful"): "config.initial.policy",
-    ("train_text", "ppo"): "config.initial.policy",
-    ("train_text", "psi"): "config.initial.policy",
-    ("train_text", "bcq"): "config.initial.policy",
-    ("train_text", "_g"): "config.initial.policy",
-    ("train_text", "g"): "config.initial.policy",
+    **{("train_text", part): "config.initial.policy" for part in ("ppo", "psi", "bcq", "_g", "g")},
     ("train_text", "dialogues"): "config.data=None",
 }
 
@@ -65,8 +54,9 @@ WANTED = {
 @pytest.mark.extra
 @pytest.mark.parametrize("name", [name for name in CONFIGS if name != "benchmark"])
 def test_every_variant_passes_its_check_or_names_what_it_wants(
-    name: str, inputs: Inputs, tmp_path: Path
+    name: str, inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     for variant in variants(name):
         said = check(ready(name, variant, inputs), tmp_path / "run")
         named = {part: words for (config, part), words in WANTED.items() if config == name}

@@ -15,14 +15,13 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+from motif_jax.support import run_folder
 from motif_jax.support.config import has
-from tests.reward_fixtures import REPOSITORY, load_config
+from tests.reward_fixtures import REPOSITORY, load_config, make_dataset, reward_config, train, write_labels
 
 LEVEL = "BabyAI-GoToLocal-v0"
 # Tokens of a prompt of BabyAI-Text, as the tiny model writes them.
 ROOM = 160
-
-
 CONFIGS = tuple(sorted(path.stem for path in (REPOSITORY / "configs").glob("*.py")))
 
 
@@ -42,21 +41,18 @@ def variants(name: str) -> tuple[str, ...]:
 class Inputs:
     """Files and folders that stages read, below `folder`."""
 
-    def __init__(self, folder: Path, make_reward: Callable[[], Path]) -> None:
-        """`make_reward` gives the folder of a trained reward."""
-        self.folder, self._make_reward = folder, make_reward
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
     @functools.cached_property
     def reward(self) -> Path:
         """A run of train_reward."""
-        return self._make_reward()
+        return train(self.folder / "reward", reward_config(self.dataset))
 
     @functools.cached_property
     def dataset(self) -> Path:
         """Pairs with two label files."""
-        from tests.reward_fixtures import make_dataset, write_labels
-
         folder = self.folder / "dataset"
         make_dataset(folder, pairs=60, glyphs=True)
         for name in ("lexicon_msg_defaultgoal", "llama70b_msg_defaultgoal_default"):
@@ -104,9 +100,7 @@ class Inputs:
         from tests import text_agents
 
         folder = text_agents.write(self.folder / "text_agent")
-        config = load_config("train_text", "smoke")
-        (folder / "config.json").write_text(json.dumps(config.to_dict()))
-        return folder
+        return _described(folder, load_config("train_text"))
 
     @functools.cached_property
     def dialogues(self) -> Path:
@@ -144,25 +138,18 @@ class Inputs:
     @functools.cached_property
     def language_agent(self) -> Path:
         """A run of train_language_agent with one checkpoint."""
-        config = load_config("train_language_agent", "smoke")
-        config.network.model, config.network.prompt_tokens = str(self.model), ROOM
-        return self._agent("language_agent", config)
+        values = {"network.model": str(self.model), "network.prompt_tokens": ROOM}
+        return self._agent("language_agent", load_config("train_language_agent", values=values))
 
     @functools.cached_property
     def oni(self) -> Path:
         """What is looked at of a run of oni.py before its reward is read."""
-        folder = self.folder / "oni"
-        folder.mkdir()
-        config = load_config("oni", "quickstart")
-        (folder / "config.json").write_text(json.dumps(_plain(config)))
-        return folder
+        return _described(self.folder / "oni", load_config("oni", "quickstart"))
 
     def _agent(self, name: str, config: ConfigDict) -> Path:
         from motif_jax.rl import agent_checkpoints, settings
 
-        folder = self.folder / name
-        folder.mkdir()
-        (folder / "config.json").write_text(json.dumps(_plain(config)))
+        folder = _described(self.folder / name, config)
         params = settings.make_network(settings.resolved(config)).init(jax.random.key(0))
         with agent_checkpoints.open_checkpoints(folder, 5) as checkpoints:
             metrics = {agent_checkpoints.BEST_METRIC: 1.0}
@@ -188,14 +175,19 @@ class Inputs:
         return path
 
 
-def _plain(config: ConfigDict) -> dict[str, Any]:
-    from motif_jax.support import run_folder
+def _described(folder: Path, config: ConfigDict) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
+    return folder
 
-    return run_folder.as_plain(config)
+
+def _plays(at: Inputs) -> dict[str, Any]:
+    # Of longer prompts it has no room for the first ones, which are tried.
+    room = {"network.prompt_tokens": ROOM, "environment.babyai_text.observations": 1}
+    return {"network.model": at.model, **room}
 
 
-Needs = Callable[[Inputs], Mapping[str, Any]]
-NEEDS: dict[str, Needs] = {
+NEEDS: dict[str, Callable[[Inputs], Mapping[str, Any]]] = {
     "annotate": lambda at: {"dataset_dir": at.dataset, "store_dir": at.folder / "store"},
     "results": lambda at: {"rows": "{workdir}/rows.jsonl", "page": ""},
     "check_reward": lambda at: {"reward.dir": at.oni},
@@ -228,14 +220,8 @@ NEEDS: dict[str, Needs] = {
     "report": lambda at: {"reward.dir": at.reward, "evaluations": str(at.evaluations[0])},
     "score_text": lambda at: {"model": at.model, "file": at.prompts},
     "train_agent": lambda at: {"reward.dir": at.reward},
-    "test_language_agent": lambda at: {
-        "policy": "zero_shot", "network.model": at.model, "network.prompt_tokens": ROOM, "environment.name": LEVEL,
-        "environment.babyai_text.observations": 1,  # of longer prompts it has no room for the first ones, which are tried
-    },
-    "train_language_agent": lambda at: {
-        "network.model": at.model, "network.prompt_tokens": ROOM,
-        "environment.babyai_text.observations": 1,  # of longer prompts it has no room for the first ones, which are tried
-    },
+    "test_language_agent": lambda at: {**_plays(at), "policy": "zero_shot", "environment.name": LEVEL},
+    "train_language_agent": lambda at: _plays(at),
     "train_language_agent:drrn": lambda at: {"network.tokenizer": at.model},
     "train_language_agent:drrn_faithful": lambda at: {"network.tokenizer": at.model},
     "train_reward": lambda at: {"dataset_dir": at.dataset, "annotator": "test"},

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import functools
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 from tests import reward_fixtures, stage_inputs
 from tests.reward_fixtures import make_dataset
 
-ONE = "--config.num_devices=1"
+ONE = "num_devices=1"
 RECALL = (
-    "--config.environment.name=Recall-v0", "--config.network.hidden_size=16", "--config.network.flat_sizes=(16,)",
-    "--config.log_every_seconds=0.2", "--config.save_every_steps=256", "--config.devices.learner=0",
-)  # fmt: skip
+    "environment.name=Recall-v0 network.hidden_size=16 network.flat_sizes=(16,) "
+    "log_every_seconds=0.2 save_every_steps=256 devices.learner=0"
+)
 
 
 class Inputs(stage_inputs.Inputs):
@@ -23,23 +22,16 @@ class Inputs(stage_inputs.Inputs):
 
     def __init__(self, folder: Path, launch: Callable[..., object] = reward_fixtures.launch) -> None:
         """`launch` runs a stage as `reward_fixtures.launch` does."""
-        super().__init__(folder, self._trained)
+        super().__init__(folder)
         self._launch = launch
 
-    def _trained(self) -> Path:
-        """A run of train_reward."""
-        folder = self.folder / "reward"
-        self._launch(
-            "train_reward", folder, f"--config.dataset_dir={self.dataset}", "--config.annotator=test", ONE
-        )
-        return folder
+    def _run(self, stage: str, name: str, given: str) -> Path:
+        self._launch(stage, self.folder / name, *(f"--config.{flag}" for flag in given.split()))
+        return self.folder / name
 
-    def copied(self, name: str, trial: Path) -> Path:
-        """An input that is written into, as a copy of the trial's own."""
-        place = trial / name
-        if not place.exists():
-            shutil.copytree(getattr(self, name), place)
-        return place
+    @functools.cached_property
+    def reward(self) -> Path:
+        return self._run("train_reward", "reward", f"dataset_dir={self.dataset} annotator=test {ONE}")
 
     @functools.cached_property
     def pairs(self) -> Path:
@@ -60,9 +52,7 @@ class Inputs(stage_inputs.Inputs):
     @functools.cached_property
     def learned_reward(self) -> Path:
         """A run of oni.py with a few labels."""
-        folder = self.folder / "learned_reward"
-        self._launch("oni", folder, *RECALL, "--config.serial=True", "--config.train_for_env_steps=512")
-        return folder
+        return self._run("oni", "learned_reward", f"{RECALL} serial=True train_for_env_steps=512")
 
     @functools.cached_property
     def torch_reward(self) -> Path:
@@ -90,15 +80,15 @@ class Inputs(stage_inputs.Inputs):
         return torch_files.write(self.folder / "model.pkl", tensors)
 
     @functools.cached_property
-    def visdial(self) -> dict[str, str]:
-        """Files of visual dialogues, by option."""
+    def visdial(self) -> str:
+        """The options of a task of visual dialogues: its files."""
         from motif_jax.language import byte_pairs
         from tests.envs.visdial import made_up
 
         folder = self.folder / "visdial"
         folder.mkdir()
         byte_pairs.save(folder, byte_pairs.train(made_up.ANSWERS, "gpt2", 300), "gpt2")
-        return {**made_up.write(folder, count=60), "tokenizer": str(folder)}
+        return json.dumps({**made_up.write(folder, count=60), "tokenizer": str(folder)})
 
     @functools.cached_property
     def dialogue_lines(self) -> Path:
