@@ -169,6 +169,8 @@ def run_data(folder: Path, hacking: bool = False) -> RunData:
             name: metric_files.Curve(np.arange(11.0), np.linspace(0, end, 11))
             for name, end in ((HOSTILE, 2.0), ("b", -1.0))
         },
+        language={"validation/perplexity": metric_files.Curve(np.arange(3.0), np.array([9.0, 4.0, 5.0]))},
+        text={"validation/loss": metric_files.Curve(np.arange(3.0), np.array([np.nan, 0.7, 0.6]))},
         commands=[
             ("agent", "python -m motif_jax.launch --config=configs/train_agent.py --config.title='<b>'")
         ],

@@ -10,6 +10,7 @@ from motif_jax.reports.comparison import RunScore, as_json, collect_scores, comp
 from motif_jax.reports.comparison_page import ComparisonData
 from motif_jax.support.errors import UserError
 from tests import made_up_runs
+from tests.recorded_outputs import compared
 
 
 def entries(methods=("a", "b"), runs=4, tasks=("t1", "t2")):
@@ -111,7 +112,7 @@ def test_the_same_games_tell_what_overlapping_intervals_do_not():
     assert scaled.over_games.value == pytest.approx(1.0)
 
 
-def test_one_run_has_no_interval():
+def test_one_run_has_no_interval(record):
     several = entries(("several",), runs=3)
     one = [RunScore("one", "t1", 5.0, {}), RunScore("one", "t2", 7.0, {})]
     result = compare(collect_scores([*one, *several], ""), resamples=50)
@@ -127,5 +128,6 @@ def test_one_run_has_no_interval():
     json.dumps(plain, allow_nan=False)
     assert {series.name: series.low is None for series in result.profiles} == {"one": True, "several": False}
     text = made_up_runs.comparison(ComparisonData("t", result, "return"))
+    compared("comparison_page", {"page": text, "json": json.dumps(plain)}, record)
     assert "nan" not in text[text.index("<main>") : text.index("</main>")].lower()
     assert "One run has no interval (n/a): one." in text

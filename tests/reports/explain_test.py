@@ -10,6 +10,7 @@ import pytest
 from motif_jax.reports import explain
 from motif_jax.reports.explain_data import ExplainedReward, Explanation
 from tests import browser
+from tests.recorded_outputs import compared
 
 HOSTILE = "</script><script>document.title='broken'</script><b>\"'&"
 MESSAGES = ["You see here a key.", HOSTILE, "", "It's solid stone.", "You kill the newt!"]
@@ -56,8 +57,9 @@ def test_all_messages_are_there_the_best_liked_first(one):
     assert explain.table_data(one, None)["line"] == {"column": 2, "paid": 4, "text": said}
 
 
-def test_hostile_text_stays_text(two):
+def test_hostile_text_stays_text(two, record):
     page = explain.render(two, "now")
+    compared("explain_page", {"page": page}, record)
     assert "<script>document.title" not in page
     assert f'<tbody><tr><td class="code">{html_parser.escape(HOSTILE)}</td>' in page
 

@@ -11,6 +11,7 @@ from motif_jax.reports import generalisation_section, page, probes
 from motif_jax.reports.run_data import RunData
 from motif_jax.support.errors import UserError
 from tests.made_up_runs import HOSTILE
+from tests.recorded_outputs import compared
 
 SPLIT, SURE = [0.5, 0.25, 0.25], [0.9, 0.05, 0.05]
 
@@ -30,7 +31,7 @@ def write(folder):
     (folder / probes.CLAUSES).write_text(json.dumps({"update": 2, "step": 200, "without": looks}) + "\n")
 
 
-def test_clauses_are_worth_what_the_policy_changes_without_them(tmp_path):
+def test_clauses_are_worth_what_the_policy_changes_without_them(tmp_path, record):
     write(tmp_path)
     found = probes.read(tmp_path)
     assert found.probabilities.shape == (3, 1, 3)
@@ -39,6 +40,7 @@ def test_clauses_are_worth_what_the_policy_changes_without_them(tmp_path):
     # Half of |.9 - .3| + |.05 - .65|.
     assert (most.change, most.difference) == pytest.approx((0.6, 0.6))
     shown = page.render("t", "", [probes.section(found)])
+    compared("probes_page", {"page": shown}, record)
     assert len(re.findall(r"<title>\w+ at step", shown)) == 9
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from motif_jax.reports import text_games_page
 from tests.made_up_runs import HOSTILE
+from tests.recorded_outputs import compared
 
 PLAN = {
     "environment": "wordle", "policy": HOSTILE, "seed": 3, "values": True,
@@ -38,7 +39,7 @@ def game(index: int, tokens: bool) -> dict[str, Any]:
     return row
 
 
-def test_guesses_have_their_colours_and_tokens_their_numbers() -> None:
+def test_guesses_have_their_colours_and_tokens_their_numbers(record: bool) -> None:
     text = text_games_page.text_of(game(0, tokens=True))
     letters = list(zip(text.pieces, text.kinds, strict=True))
     kinds = ["absent", "elsewhere", "absent", "absent", "here"]
@@ -51,6 +52,7 @@ def test_guesses_have_their_colours_and_tokens_their_numbers() -> None:
     assert list(zip(plain.pieces, plain.kinds, strict=True))[:5] == letters[:5]
     assert not plain.rows
     page = text_games_page.render([game(0, True), game(1, False)], PLAN)
+    compared("text_games_page", {"page": page}, record)
     assert HOSTILE not in page
     assert page.count("</script>") == page.count("<script")
     assert "without the policy&#x27;s logits" in page

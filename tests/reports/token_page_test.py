@@ -9,6 +9,7 @@ from motif_jax.reports import token_page
 from motif_jax.reports.token_page import TokenText
 from tests import browser
 from tests.made_up_runs import HOSTILE
+from tests.recorded_outputs import compared
 
 PIECES = [*"You| see| here| a| key|.\n".split("|"), HOSTILE, "", "x" * 200, " the", "</script>", "\u2028end"]
 
@@ -29,8 +30,9 @@ def texts() -> list[TokenText]:
     ]
 
 
-def test_what_texts_say_is_never_markup() -> None:
+def test_what_texts_say_is_never_markup(record: bool) -> None:
     page = token_page.render(texts(), f"Tokens of {HOSTILE}", HOSTILE)
+    compared("token_page", {"page": page}, record)
     assert HOSTILE not in page
     # The page's own scripts and data alone end scripts.
     assert page.count("</script>") == page.count("<script")
