@@ -22,15 +22,9 @@ class Vault(gymnasium.Env):
     def __init__(self, render_mode: str | None = None) -> None:
         self.render_mode = render_mode
         self.action_space = spaces.Discrete(3, start=1)
+        me = spaces.Dict(cell=spaces.Discrete(self.CELLS), speed=spaces.Box(-1.0, 1.0, (2,), np.float64))
         self.observation_space = spaces.Dict(
-            {
-                "me": spaces.Dict(
-                    {"cell": spaces.Discrete(self.CELLS), "speed": spaces.Box(-1.0, 1.0, (2,), np.float64)}
-                ),
-                "switches": spaces.MultiBinary(2),
-                "clock": spaces.MultiDiscrete([2, 3]),
-                "sound": spaces.Text(20),
-            }
+            clock=spaces.MultiDiscrete([2, 3]), me=me, sound=spaces.Text(20), switches=spaces.MultiBinary(2)
         )
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
@@ -66,29 +60,20 @@ class Vault(gymnasium.Env):
         }
 
 
-class Picture(gymnasium.Env):
-    """Shows in which half of a picture a light is; the action that says so pays 1."""
+class Chatter(gymnasium.Env):
+    """An observation without a field for the text, and a text that is longer than there is room for."""
 
-    observation_space = spaces.Box(0, 255, (20, 24, 3), np.uint8)
+    observation_space = spaces.Discrete(2)
     action_space = spaces.Discrete(2)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed)
-        return self._draw(), {}
+        return 0, {}
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        right = float(action == self._side)
-        return self._draw(), right, False, False, {}
-
-    def _draw(self) -> np.ndarray:
-        self._side = int(self.np_random.integers(2))
-        picture = np.zeros((20, 24, 3), np.uint8)
-        row, column = self.np_random.integers(0, (17, 9))
-        picture[row : row + 3, column + 12 * self._side :][:, :3] = 255
-        return picture
+        return 1, 0.0, False, False, {}
 
 
-class Mortal(Picture):
+class Mortal(Chatter):
     """Its process dies at the tenth step of an episode whose seed is even, or, where `MORTAL_RAISES` is set, it raises."""
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
@@ -104,20 +89,7 @@ class Mortal(Picture):
         return super().step(action)
 
 
-class Chatter(gymnasium.Env):
-    """An observation without a field for the text, and a text that is longer than there is room for."""
-
-    observation_space = spaces.Discrete(2)
-    action_space = spaces.Discrete(2)
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        return 0, {}
-
-    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        return 1, 0.0, False, False, {}
-
-
-for _kind in (Vault, Picture, Mortal, Chatter):
+for _kind in (Vault, Chatter, Mortal):
     gymnasium.register(f"Toy{_kind.__name__}-v0", entry_point=_kind, max_episode_steps=30)
 
 

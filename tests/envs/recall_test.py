@@ -1,51 +1,40 @@
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from motif_jax.envs import registry
-from motif_jax.envs.recall import BEST_RETURN, Recall
-from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, empty_observation
+from motif_jax.envs.recall import BEST_RETURN
+from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED
+from tests.envs.playing import started
 
 
-def play(env: Recall, seed: int, answer: int | None) -> tuple[list[Any], list[float], list[int]]:
-    out = empty_observation(env.spec)
-    env.reset(seed, out)
-    seen, rewards, ends = [{k: v.copy() for k, v in out.items()}], [], []
+def play(seed, wrong=0, **options):
+    """The cue, what is shown, rewards and ends, and the episode's numbers, where `wrong` is added to the cue as the answer."""
+    env, out = started("Recall-v0", seed, **options)
+    seen, steps = [{name: array.copy() for name, array in out.items()}], []
     cue = int(out["features"].argmax())
-    while not ends or ends[-1] == RUNNING:
-        reward, end = env.step(cue if answer is None else answer, out)
-        seen.append({k: v.copy() for k, v in out.items()})
-        rewards.append(reward)
-        ends.append(end)
-    return seen, rewards, ends
+    while not steps or steps[-1][1] == RUNNING:
+        steps.append(env.step((cue + wrong) % env.spec.num_actions, out))
+        seen.append({name: array.copy() for name, array in out.items()})
+    return cue, seen, steps, env.episode_info()
 
 
-def test_only_the_cue_named_at_the_question_is_rewarded() -> None:
-    env = registry.make("Recall-v0", cues=3, delay=2)
-    seen, rewards, ends = play(env, seed=5, answer=None)
-    assert rewards == [0.0, 0.0, 0.0, BEST_RETURN]
-    assert ends == [RUNNING, RUNNING, RUNNING, TERMINATED]
-    assert [int(o["sign_count"]) for o in seen] == [1, 1, 2, 1, 3]
-    assert env.episode_info() == {"return": 1.0, "length": 4.0, "success": 1.0}
-    cue = int(seen[0]["features"].argmax())
-    assert play(env, seed=5, answer=(cue + 1) % 3)[1] == [0.0] * 4
+def test_only_the_cue_named_at_the_question_is_rewarded():
+    _, seen, steps, info = play(5, cues=3, delay=2)
+    assert steps == [(0.0, RUNNING)] * 3 + [(BEST_RETURN, TERMINATED)]
+    assert [int(shown["sign_count"]) for shown in seen] == [1, 1, 2, 1, 3]
+    assert info == {"return": 1.0, "length": 4.0, "success": 1.0}
+    assert play(5, wrong=1, cues=3, delay=2)[2] == [(0.0, RUNNING)] * 3 + [(0.0, TERMINATED)]
 
 
-def test_the_question_shows_nothing_of_the_cue() -> None:
-    env = registry.make("Recall-v0", cues=4, delay=1)
+def test_the_question_shows_nothing_of_the_cue():
     asked = {}
     for seed in range(20):
-        seen, _, _ = play(env, seed, None)
-        cue = int(seen[0]["features"].argmax())
-        asked[cue] = [np.concatenate([o["features"], o["sign"]]) for o in seen[1:-1]]
+        cue, seen, _, _ = play(seed, cues=4, delay=1)
+        asked[cue] = [np.concatenate([shown["features"], shown["sign"]]) for shown in seen[1:-1]]
     assert set(asked) == {0, 1, 2, 3}
     for rows in asked.values():
         np.testing.assert_array_equal(rows, asked[0])
 
 
-def test_step_limit_truncates() -> None:
-    _, rewards, ends = play(registry.make("Recall-v0", delay=4, max_episode_steps=3), 0, None)
-    assert ends == [RUNNING, RUNNING, TRUNCATED]
-    assert rewards == [0.0, 0.0, 0.0]
+def test_step_limit_truncates():
+    assert play(0, delay=4, max_episode_steps=3)[2] == [(0.0, RUNNING)] * 2 + [(0.0, TRUNCATED)]

@@ -10,7 +10,8 @@ from motif_jax.envs.babyai_text.changes import PromptChange
 from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
-from tests.envs.babyai_text.environment_test import LOCAL, TRAIN, started
+from tests.envs.babyai_text.environment_test import LOCAL, TRAIN
+from tests.envs.playing import started
 
 PROMPT = "Goal of the agent: go to the red ball \n Observation 0: You see a grey key 1 step left, "
 CHANGED = {
@@ -40,26 +41,27 @@ def test_whole_words_are_replaced_in_both_languages():
 
 
 def test_an_environment_changes_the_prompt_alone():
-    plain, changed = (
-        started(LOCAL, 4, fields=("prompt",), change=name)[1] for name in ("", "no_meaning_words")
-    )
-    assert decoded(changed["prompt"]) == PromptChange("no_meaning_words")(decoded(plain["prompt"]))
+    name = "no_meaning_words"
+    plain, changed = (started(LOCAL, 4, fields=("prompt",), change=each)[1] for each in ("", name))
+    assert decoded(changed["prompt"]) == PromptChange(name)(decoded(plain["prompt"]))
     assert decoded(changed["prompt"]) != decoded(plain["prompt"])
     for field in ("text", "mission", "image"):
         np.testing.assert_array_equal(changed[field], plain[field])
 
 
 def test_what_is_exchanged_is_another_episodes_and_follows_the_same_actions(monkeypatch):
-    played = {}
-    for change in ("", *changes.EXCHANGED):
-        env, out = started(LOCAL, 4, fields=("prompt",), observations=1, change=change)
+    def play(seed, **options):
+        """What is said of the goal, what is seen in the prompt, and what in the text, of each step."""
+        env, out = started(LOCAL, seed, fields=("prompt",), observations=1, **options)
         lines = []
         for action in (None, 0, 2, 1):
             if action is not None:
                 env.step(action, out)
             _, goal, seen, _ = decoded(out["prompt"]).split("\n")
             lines.append((goal, seen, decoded(out["text"])))
-        played[change] = [list(column) for column in zip(*lines, strict=True)]
+        return list(zip(*lines, strict=True))
+
+    played = {change: play(4, change=change) for change in ("", *changes.EXCHANGED)}
     (goal, *_), seen, text = played[""]
     for change in changes.EXCHANGED:
         assert played[change][2] == text  # what is done is done in the episode
@@ -67,14 +69,7 @@ def test_what_is_exchanged_is_another_episodes_and_follows_the_same_actions(monk
         assert len(set(played[change][0])) == 1
     assert played[changes.OTHER_MISSION][1] == seen
     # The other episode is that of a seed of its own, in which the same is done.
-    env, out = started(LOCAL, seeds.derive(4, "exchanged", 0), fields=("prompt",), observations=1)
-    other = [decoded(out["prompt"])]
-    for action in (0, 2, 1):
-        env.step(action, out)
-        other.append(decoded(out["prompt"]))
-    assert [(goal, seen) for _, goal, seen, _ in (prompt.split("\n") for prompt in other)] == list(
-        zip(*played[changes.OTHER_EPISODE][:2], strict=True)
-    )
+    assert play(seeds.derive(4, "exchanged", 0))[:2] == played[changes.OTHER_EPISODE][:2]
     assert not set(played[changes.OTHER_EPISODE][1]) & set(seen)
     monkeypatch.setattr(exchange, "_TRIES", 3)
     with pytest.raises(UserError, match="every mission of the level is 'go to the red ball'"):
@@ -84,12 +79,10 @@ def test_what_is_exchanged_is_another_episodes_and_follows_the_same_actions(monk
 @pytest.mark.parametrize("name", [TRAIN, "BabyAI-GoToMedium-v0"])
 def test_a_level_has_as_many_distractors_as_asked_for(name):
     kinds = {"kind": "goto"} if name == TRAIN else {}
-    things = {count: objects(name, distractors=count, **kinds) for count in (2, 7)}
-    assert things[7] - things[2] == 5
-    assert objects(name, **kinds) == objects(name, distractors=8, **kinds)
 
+    def objects(**options):
+        _, out = started(name, 11, fields=("grid",), **kinds, **options)
+        return int((out["grid"][..., 0] > 4).sum())
 
-def objects(name, **options):
-    env, out = started(name, 11, fields=("grid",), **options)
-    env.close()
-    return int((out["grid"][..., 0] > 4).sum())
+    assert objects(distractors=7) - objects(distractors=2) == 5
+    assert objects() == objects(distractors=8)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 
@@ -10,22 +12,15 @@ from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import bot
 from motif_jax.envs.babyai_text.catalogue import ACTIONS, KINDS
 from motif_jax.envs.babyai_text.environment import PROMPT_BYTES, decoded
-from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, empty_observation
+from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED
 from motif_jax.support.errors import UserError
+from tests.envs.playing import started
 
 TRAIN = "BabyAI-MixedTrainLocal-v0"
 LOCAL = "BabyAI-GoToLocal-v0"
 
 
-def started(name, seed=0, **options):
-    env = registry.make(name, **options)
-    out = empty_observation(env.spec)
-    env.reset(seed, out)
-    return env, out
-
-
 def bot_plays(env, out):
-    """Rewards and ends of an episode in which the bot plays."""
     steps = [env.step(int(out["bot_action"]), out)]
     while steps[-1][1] == RUNNING:
         steps.append(env.step(int(out["bot_action"]), out))
@@ -48,10 +43,7 @@ def test_a_bot_that_fails_says_nothing_any_more(monkeypatch):
     env, out = started(LOCAL, 3, fields=("bot_action",))
     assert out["bot_action"] < len(ACTIONS)
 
-    def fails(*_):
-        raise AssertionError
-
-    monkeypatch.setattr(bot.BabyAIBot, "replan", fails)
+    monkeypatch.setattr(bot.BabyAIBot, "replan", Mock(side_effect=AssertionError))
     env.step(0, out)
     assert out["bot_action"] == bot.NO_ANSWER == 255
     monkeypatch.undo()
@@ -60,10 +52,10 @@ def test_a_bot_that_fails_says_nothing_any_more(monkeypatch):
 
 
 def test_limits_truncate_and_success_on_the_last_step_is_success():
-    needed = len(bot_plays(*started(LOCAL, 3, fields=("bot_action",))))
-    last = bot_plays(*started(LOCAL, 3, fields=("bot_action",), max_episode_steps=needed))[-1]
-    assert last[1] == TERMINATED
-    env, out = started(LOCAL, 3, fields=("bot_action",), max_episode_steps=needed - 1)
+    shown = {"fields": ("bot_action",)}
+    needed = len(bot_plays(*started(LOCAL, 3, **shown)))
+    assert bot_plays(*started(LOCAL, 3, **shown, max_episode_steps=needed))[-1][1] == TERMINATED
+    env, out = started(LOCAL, 3, **shown, max_episode_steps=needed - 1)
     assert bot_plays(env, out)[-1] == (0.0, TRUNCATED)
     assert env.episode_info()["success"] == 0
     env, out = started(LOCAL, 3)
@@ -92,12 +84,10 @@ def test_french_levels_speak_french_and_say_the_goal_in_french():
     assert decoded(out["mission"]).startswith("go to")
     assert "Tu " in decoded(out["text"])
     assert "But de l'agent: aller à " in decoded(out["prompt"])
-    mission = {}
-    for quirk in (False, True):
+    for quirk, goal in ((False, "ramasser"), (True, "aller")):
         options = {"language": "french", "kind": "pickup", "fields": ("prompt",)}
         _, out = started(TRAIN, 1, compat={"glam_french_goal": quirk}, **options)
-        mission[quirk] = decoded(out["prompt"]).split("But de l'agent: ")[1].split(" ")[0]
-    assert mission == {False: "ramasser", True: "aller"}
+        assert f"But de l'agent: {goal} " in decoded(out["prompt"])
 
 
 def test_actions_beyond_the_sixth_change_nothing():
@@ -123,8 +113,7 @@ def test_people_see_the_grid_and_what_the_agent_sees():
     lines = [bytes(line).decode() for line in frame.chars]
     assert lines[0] == "# " * 15
     assert sum(line.count("X") for line in lines) == 1  # the locked door
-    assert frame.cursor is not None
-    assert lines[frame.cursor[0]][frame.cursor[1]] in ">v<^"
+    assert chr(frame.chars[frame.cursor]) in ">v<^"
     _, out = started(TRAIN, 4, kind="goto", fields=drawer.fields)
     assert bytes(drawer.frame(out).chars[0]).decode().rstrip() == ("# " * 8).rstrip()
 
@@ -147,9 +136,8 @@ def test_bad_options_are_one_line(name, options, said):
 
 
 def test_a_prompt_has_room_for_as_many_observations_as_are_asked_for():
-    env, out = started(
-        "BabyAI-BossLevel-v0", 1, fields=("prompt",), observations=60, actions=("gå", *ACTIONS)
-    )
+    options = {"fields": ("prompt",), "observations": 60, "actions": ("gå", *ACTIONS)}
+    env, out = started("BabyAI-BossLevel-v0", 1, **options)
     lengths = [env.step(step % 2, out) and len(decoded(out["prompt"])) for step in range(60)]
     assert PROMPT_BYTES < max(lengths) < len(out["prompt"]) / 2
     assert "gå" in decoded(out["prompt"])
@@ -157,19 +145,16 @@ def test_a_prompt_has_room_for_as_many_observations_as_are_asked_for():
 
 
 def test_published_each_environment_of_a_run_keeps_its_kind():
-    """By its number in the run: made again, after its process died say, it keeps the same one."""
     published = {"glam_fixed_kind_per_env": True}
 
     def kinds_of(places, seeds=range(5)):
         group = registry.make_group(TRAIN, len(places), places, compat=published)
-        found = []
-        for column in range(len(places)):
-            kinds = set()
-            for seed in seeds:
-                group.start(column, seed)
-                kinds.add(group.episode_info(column)["kind"])
-            found.append(kinds)
-        return found
+
+        def kind(column, seed):
+            group.start(column, seed)
+            return group.episode_info(column)["kind"]
+
+        return [{kind(column, seed) for seed in seeds} for column in range(len(places))]
 
     places = place_numbers(1, 0, 8)
     kinds = kinds_of(places)

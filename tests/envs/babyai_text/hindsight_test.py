@@ -57,7 +57,7 @@ def test_a_long_way_is_cut_at_its_beginning() -> None:
 class Walk(TextEnvironment):
     """Shows given prompts, whatever is done."""
 
-    def __init__(self, prompts: list[str]) -> None:
+    def __init__(self, prompts):
         self._seen = [types.SimpleNamespace(prompt=prompt) for prompt in prompts]
 
     def reset(self, rng, start=None):

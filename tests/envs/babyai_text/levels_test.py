@@ -34,6 +34,10 @@ def cells(world: Any) -> list[tuple[Any, int, int]]:
     return [(thing, x, y) for y in rows for x in columns if (thing := world.grid.get(x, y)) is not None]
 
 
+def walls(world: Any) -> list[list[int]]:
+    return sorted([x, y] for thing, x, y in cells(world) if thing.type == "wall")
+
+
 def objects(world: Any) -> list[list[Any]]:
     """Type, colour, place, and the state of doors."""
     listed = []
@@ -42,6 +46,10 @@ def objects(world: Any) -> list[list[Any]]:
             state = [thing.encode()[2]] if thing.type == "door" else []
             listed.append([thing.type, thing.color, x, y, *state])
     return listed
+
+
+def carried(world: Any) -> list[str] | None:
+    return None if world.carrying is None else [world.carrying.type, world.carrying.color]
 
 
 def described(instruction: Any, strict: bool = False) -> dict[str, Any]:
@@ -62,33 +70,24 @@ def described(instruction: Any, strict: bool = False) -> dict[str, Any]:
 @pytest.mark.parametrize("group", MISSIONS, ids=lambda group: f"{group['level']}-{group['kind']}")
 def test_a_hundred_missions_from_their_seeds(group):
     world = level(group["level"], group["kind"])
-    assert [world.width, world.height] == group["grid_size"]
-    sizes = (world.room_size, world.num_rows, world.num_cols)
-    assert sizes == (group["room_size"], group["num_rows"], group["num_cols"])
+    sizes = ([world.width, world.height], world.room_size, world.num_rows, world.num_cols)
+    assert sizes == tuple(group[name] for name in ("grid_size", "room_size", "num_rows", "num_cols"))
     for wanted in group["missions"]:
         world.reset(seed=wanted["seed"])
-        assert world.mission == wanted["mission"]
-        assert described(world.instrs) == wanted["instr"]
+        assert (world.mission, described(world.instrs)) == (wanted["mission"], wanted["instr"])
         assert (pose(world), world.max_steps) == (wanted["agent"], wanted["max_steps"])
         assert objects(world) == wanted["objects"]
-    walls = sorted([x, y] for thing, x, y in cells(world) if thing.type == "wall")
-    assert walls == sorted(group["walls_of_last_mission"])
+    assert walls(world) == sorted(group["walls_of_last_mission"])
 
 
-def carried(world: Any) -> list[str] | None:
-    return None if world.carrying is None else [world.carrying.type, world.carrying.color]
-
-
-@pytest.mark.parametrize("number", range(len(EPISODES["episodes"])))
-def test_whole_episodes_from_their_seeds(number):
-    episode = EPISODES["episodes"][number]
+@pytest.mark.parametrize("episode", EPISODES["episodes"])
+def test_whole_episodes_from_their_seeds(episode):
     world = level(episode["level"], episode["kind"])
     world.reset(seed=episode["seed"])
     assert (world.mission, described(world.instrs, strict=True)) == (episode["mission"], episode["instr"])
     assert (world.max_steps, [world.width, world.height]) == (episode["max_steps"], episode["grid_size"])
     assert (pose(world), objects(world)) == (episode["agent"], episode["objects"])
-    walls = sorted([x, y] for thing, x, y in cells(world) if thing.type == "wall")
-    assert walls == sorted(episode["walls"])
+    assert walls(world) == sorted(episode["walls"])
     fields = EPISODES["step_fields"]
     assert fields == ["agent_x", "agent_y", "agent_dir", "carrying", "reward", "done"]
     for action, wanted in zip(episode["actions"], episode["steps"], strict=True):
@@ -98,12 +97,11 @@ def test_whole_episodes_from_their_seeds(number):
     assert objects(world) == episode["final_objects"]
 
 
-@pytest.mark.parametrize("number", range(len(WALK["episodes"])))
-def test_first_observations_and_what_follows_from_their_seeds(number):
+@pytest.mark.parametrize("episode", WALK["episodes"])
+def test_first_observations_and_what_follows_from_their_seeds(episode):
     names = "unseen empty wall floor door key ball box goal lava agent".split()
     assert list(OBJECTS) == names == list(WALK["object_index"])
     assert list(COLORS) == "red green blue purple yellow grey".split() == list(WALK["color_index"])
-    episode = WALK["episodes"][number]
     world = level(episode["level"], episode["kind"])
     observation, _ = world.reset(seed=episode["seed"])
     assert [world.width, world.height] == episode["grid_size"]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,18 +10,18 @@ from motif_jax.envs.babyai_text import probes
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.support.errors import UserError
 
-GOOD = {"name": "one", "goal": "go to the red ball", "observations": [["You see a red ball 1 step forward"]]}
-GOOD |= {"actions": []}
+SEEN = [["You see a red ball 1 step forward"]]
+GOOD = {"name": "one", "goal": "go to the red ball", "observations": SEEN, "actions": []}
 
 
-def test_ours_are_eleven_and_name_actions_that_there_are() -> None:
+def test_ours_are_eleven_and_name_actions_that_there_are():
     found = probes.read(probes.OWN)
     assert len({probe.name for probe in found}) == len(found) == 11
     assert {action for probe in found for action in probe.actions} <= set(ACTIONS)
     assert max(len(probe.observations) for probe in found) == 3
 
 
-def test_a_prompt_has_all_clauses_but_the_one_that_is_left_out() -> None:
+def test_a_prompt_has_all_clauses_but_the_one_that_is_left_out():
     for probe in probes.read(probes.OWN):
         whole = probe.prompt(ACTIONS, "english")
         assert probe.goal in whole
@@ -38,7 +36,7 @@ def test_a_prompt_has_all_clauses_but_the_one_that_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("content", "said"), [([], "holds no probes"), ([GOOD, {"name": "two"}], "probe 1 is invalid")]
 )
-def test_files_that_hold_none_are_told(tmp_path: Path, content: Any, said: str) -> None:
+def test_files_that_hold_none_are_told(tmp_path, content, said):
     path = tmp_path / "probes.json"
     path.write_text(json.dumps([GOOD]))
     assert probes.read(path)[0].name == "one"

@@ -31,20 +31,19 @@ def test_windows_of_the_published_collector():
     cases = [case for case in load_golden("glam_ppo.json")["rollouts"] if case["case"] == 0]
     windows = [Window(3) for _ in range(cases[0]["num_envs"])]
     episodes, steps = [0] * len(windows), [0] * len(windows)
-    for window, env in zip(windows, range(len(windows)), strict=True):
+    for env, window in enumerate(windows):
         window.start([f"o{env}.0.0"])
     for case in sorted(cases, key=lambda case: case["collect_call"]):
         for env, window in enumerate(windows):
             for t in range(case["steps"]):
                 wanted = case["window"][env * case["steps"] + t]
-                goal = f"m{env}e{episodes[env]}"
-                assert goal == wanted["goal"]
-                assert said(window.prompt(goal, ["x"])) == (wanted["observations"], wanted["actions"])
+                assert wanted["goal"] == f"m{env}e{episodes[env]}"
+                prompt = window.prompt(wanted["goal"], ["x"])
+                assert said(prompt) == (wanted["observations"], wanted["actions"])
                 action = f"a{int(case['actions'][t][env])}"
                 ended = bool(case["dones"][t][env])
-                episodes[env], steps[env] = (
-                    (episodes[env] + 1, 0) if ended else (episodes[env], steps[env] + 1)
-                )
+                episodes[env] += ended
+                steps[env] = 0 if ended else steps[env] + 1
                 clauses = [f"o{env}.{episodes[env]}.{steps[env]}"]
                 window.start(clauses) if ended else window.add(action, clauses)
 

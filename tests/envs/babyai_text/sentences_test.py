@@ -14,7 +14,6 @@ from tests.conftest import load_golden
 
 
 def test_every_observation_of_the_published_environment_and_hand_made_scenes():
-    """Whole episodes, and scenes of all that there is."""
     scenes = load_golden("glam_scenes.json")["scenes"]
     assert {scene["language"] for scene in scenes} == {"english", "french"}
     episodes = load_golden("glam_obs.json")["episodes"]
@@ -37,7 +36,5 @@ def test_the_scenes_are_seen_so_from_their_grids():
         held = scene["carrying"]
         world.carrying = held and WorldObj.decode(OBJECT_TO_IDX[held[0]], COLOR_TO_IDX[held[1]], 0)
         world.agent_pos, world.agent_dir = np.array(scene["agent_pos"]), scene["agent_dir"]
-        assert world.gen_obs()["image"].reshape(-1).tolist() == scene["image"], (
-            scene["index"],
-            scene["scene_kind"],
-        )
+        named = (scene["index"], scene["scene_kind"])
+        assert world.gen_obs()["image"].reshape(-1).tolist() == scene["image"], named

@@ -7,15 +7,15 @@ import collections
 import pytest
 
 from motif_jax.datasets.dialogues import parquet
-from motif_jax.envs import registry as environments
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.envs.babyai_text.prompts import Window
-from motif_jax.envs.spec import RUNNING, empty_observation
+from motif_jax.envs.spec import RUNNING
 from motif_jax.envs.text import registry
 from motif_jax.language import corpus
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
+from tests.envs.playing import started
 
 LEVEL = "BabyAI-GoToLocal-v0"
 
@@ -26,9 +26,7 @@ def task(**options):
 
 def seen(seed, actions, **options):
     """The fields of each observation on the way, as texts, and how it ended."""
-    world = environments.make(LEVEL, **options)
-    out, end = empty_observation(world.spec), RUNNING
-    world.reset(seed, out)
+    world, out = started(LEVEL, seed, **options)
     shown = [name for name in ("prompt", "text", "mission") if name in out]
     found = [{name: decoded(out[name]) for name in shown}]
     for action in actions:
@@ -42,27 +40,18 @@ def games():
     return task().stream("games", "random")(seeds.rng(5), 3, 0)
 
 
-def endless(seed, actions):
-    """What an agent that forgets nothing reads on the way."""
-    (first, *rest), end = seen(seed, actions)
-    window = Window(1000)
-    window.start(first["text"].split("\n"))
-    found = [window.prompt(first["mission"], ACTIONS)]
-    for action, now in zip(actions, rest, strict=True):
-        window.add(action, [clause for clause in now["text"].split("\n") if clause])
-        found.append(window.prompt(first["mission"], ACTIONS))
-    assert end != RUNNING
-    return found
-
-
 def test_a_game_laid_end_to_end_is_what_an_agent_with_an_endless_window_reads(games):
     for game in games:
         actions = [text for text, reward in zip(game.texts, game.rewards, strict=True) if reward is not None]
-        found = endless(game.meta["seed"], actions)
-        for number, prompt in enumerate(found[:-1]):
-            assert "".join(game.texts[: 2 * number + 1]) == prompt
+        (first, *rest), end = seen(game.meta["seed"], actions)
+        assert end != RUNNING
+        window = Window(1000)
+        window.start(first["text"].split("\n"))
+        for number, (action, now) in enumerate(zip(actions, rest, strict=True)):
+            assert "".join(game.texts[: 2 * number + 1]) == window.prompt(first["mission"], ACTIONS)
+            window.add(action, [clause for clause in now["text"].split("\n") if clause])
         # Behind the end no action is asked for.
-        assert found[-1].startswith("".join(game.texts))
+        assert window.prompt(first["mission"], ACTIONS).startswith("".join(game.texts))
         assert not game.texts[-1].endswith(": ")
 
 
@@ -76,16 +65,15 @@ def test_a_step_is_a_prompt_an_action_and_what_came_of_it(games, tmp_path):
     for game, steps in zip(games, of_groups.values(), strict=True):
         actions = [step.texts[1] for step in steps]
         shown, _ = seen(game.meta["seed"], actions, fields=("prompt",), observations=observations)
-        found = [now["prompt"] for now in shown]
         for number, step in enumerate(steps):
-            assert step.texts[0] == found[number]
+            assert step.texts[0] == shown[number]["prompt"]
             if step.rewards[1] > 0:
                 assert step.terminal
                 assert step.texts[2] == " \n The goal is reached."
                 continue
             head, clauses = step.texts[2].split(": ", 1)
             assert head == f" \n Observation {min(number + 1, observations)}"
-            assert clauses in found[number + 1]
+            assert clauses in shown[number + 1]["prompt"]
         assert [step.terminal for step in steps[:-1]] == [False] * (len(steps) - 1)
         assert steps[-1].terminal == game.terminal
         assert sum(step.rewards[1] for step in steps) == game.total

@@ -8,11 +8,11 @@ import pytest
 
 from motif_jax.actors import worker_process
 from motif_jax.datasets.pairs import chunks
-from motif_jax.envs import registry
-from motif_jax.envs.spec import EngineError, empty_observation
+from motif_jax.envs.spec import EngineError
 from motif_jax.rollouts import sampling
 from motif_jax.rollouts.policies import RandomPolicy
 from motif_jax.rollouts.sampling import EpisodeJob, SamplingPlan
+from tests.envs.playing import started
 
 
 def test_an_episode_whose_environment_dies_is_left_out(tmp_path, monkeypatch):
@@ -29,9 +29,7 @@ def test_an_episode_whose_environment_dies_is_left_out(tmp_path, monkeypatch):
 
 def test_an_error_of_the_environment_is_one_of_its_engine(monkeypatch):
     monkeypatch.setenv("MORTAL_RAISES", "1")
-    environment = registry.make("gym:ToyMortal-v0", modules="tests.gym_toys")
-    out = empty_observation(environment.spec)
-    environment.reset(4, out)
+    environment, out = started("gym:ToyMortal-v0", 4, modules="tests.gym_toys")
     for _ in range(9):
         environment.step(1, out)
     with pytest.raises(EngineError, match="fails at step 9 with action 1") as told:

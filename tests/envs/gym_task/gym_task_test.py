@@ -11,17 +11,13 @@ from motif_jax.envs import registry
 from motif_jax.envs.gym_task import captions
 from motif_jax.envs.gym_task.environment import _spec_of as registry_of_specs
 from motif_jax.envs.gym_task.spaces import UnsupportedSpaceError, leaves
-from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, empty_observation
+from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec
 from motif_jax.support import entry_points
 from motif_jax.support.errors import UserError
+from tests.envs.playing import started
 
 TOYS = {"modules": "tests.gym_toys"}
 VAULT = "gym:ToyVault-v0"
-
-
-def made(name, **options):
-    environment = registry.make(name, **options)
-    return environment, empty_observation(environment.spec)
 
 
 def text(out):
@@ -29,7 +25,8 @@ def text(out):
 
 
 def test_nested_spaces_are_fields_by_name():
-    spec = registry.spec(VAULT, **TOYS, text="info:said", text_bytes=32)
+    environment, out = started(VAULT, 7, **TOYS, text="info:said", text_bytes=32)
+    spec = environment.spec
     assert spec.observation == {
         "me.cell": ArraySpec((5,), "uint8"),
         "me.speed": ArraySpec((2,), "float32"),
@@ -40,8 +37,6 @@ def test_nested_spaces_are_fields_by_name():
         "caption_count": ArraySpec((), "int32"),
     }
     assert (spec.num_actions, spec.text_field, spec.count_field) == (3, "caption", "caption_count")
-    environment, out = made(VAULT, **TOYS, text="info:said", text_bytes=32)
-    environment.reset(7, out)
     cell = int(out["me.cell"].argmax())
     said = []
     for _ in range(cell):
@@ -91,12 +86,10 @@ def test_boxes_keep_what_they_hold():
 
 def test_truncation_is_no_termination():
     for limit, steps in (({}, 30), ({"max_episode_steps": 6}, 6)):  # it was registered with 30
-        environment, out = made(VAULT, **TOYS, **limit)
-        environment.reset(1, out)
+        environment, out = started(VAULT, 1, **TOYS, **limit)
         ended = [environment.step(2, out) for _ in range(steps)]
         assert ended == [(0.0, RUNNING)] * (steps - 1) + [(0.0, TRUNCATED)]
-    environment, out = made(VAULT, **TOYS)
-    environment.reset(1, out)
+    environment, out = started(VAULT, 1, **TOYS)
     ended = [environment.step(action, out) for action in [0] * 3 + [1] * 4][-1]
     assert ended == (1.0, TERMINATED)
     assert environment.episode_info() == {
@@ -105,7 +98,7 @@ def test_truncation_is_no_termination():
 
 
 def test_the_seed_of_an_episode_is_that_of_its_reset():
-    environment, out = made("gym:CartPole-v1")
+    environment, out = started("gym:CartPole-v1")
     own = gymnasium.make("CartPole-v1")
     for seed in (3, 2**62):
         environment.reset(seed, out)
@@ -113,18 +106,15 @@ def test_the_seed_of_an_episode_is_that_of_its_reset():
 
 
 def test_texts_of_functions_and_classes_and_what_is_cut():
-    environment, out = made("gym:ToyChatter-v0", **TOYS, text="tests.gym_toys:praise", text_bytes=20)
+    environment, out = started("gym:ToyChatter-v0", **TOYS, text="tests.gym_toys:praise", text_bytes=20)
     assert environment.spec.modules[1:] == ("tests.gym_toys",) * 2, "of the game and of its texts"
-    environment.reset(0, out)
     assert text(out) == ""
     for _ in range(2):
         environment.step(1, out)
     assert text(out) == "action 1 " + "é" * 11
     assert environment.episode_info()["captions_cut"] == 2
-    one, out = made("gym:ToyChatter-v0", **TOYS, text="tests.gym_toys:Counting")
-    other, out_of_other = made("gym:ToyChatter-v0", **TOYS, text="tests.gym_toys:Counting")
-    for environment, row in ((one, out), (other, out_of_other)):
-        environment.reset(0, row)
+    one, out = started("gym:ToyChatter-v0", **TOYS, text="tests.gym_toys:Counting")
+    _, out_of_other = started("gym:ToyChatter-v0", **TOYS, text="tests.gym_toys:Counting")
     one.step(0, out)
     assert (text(out), text(out_of_other)) == ("step 1", "step 0"), "each has its own"
 
@@ -151,8 +141,7 @@ def test_texts_are_latin_1_up_to_their_first_zero(monkeypatch):
 def test_a_text_of_the_observation_is_not_shown_twice():
     spec = registry.spec(VAULT, **TOYS, text="obs:sound")
     assert "sound" not in spec.observation
-    environment, out = made("gym:MiniGrid-DoorKey-5x5-v0", modules="minigrid", text="obs:mission")
-    environment.reset(0, out)
+    environment, out = started("gym:MiniGrid-DoorKey-5x5-v0", modules="minigrid", text="obs:mission")
     assert text(out) == "use the key to open the door and then get to the goal"
     assert environment.spec.image_fields == ("image",)
     assert environment.spec.action_names[2] == "forward"

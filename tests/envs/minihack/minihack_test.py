@@ -9,15 +9,15 @@ from pathlib import Path
 import gymnasium
 import pytest
 
-from motif_jax.envs import registry
 from motif_jax.envs.minihack import descriptions, multi_room
 from motif_jax.envs.minihack.levels import LEVELS
 from motif_jax.envs.nethack.buffers import Buffers
 from motif_jax.envs.nethack.level_engine import LevelEngine
-from motif_jax.envs.spec import EngineError, empty_observation
+from motif_jax.envs.spec import EngineError
 from motif_jax.support import tempdirs
 from tests.conftest import GOLDEN
 from tests.envs.minihack import published
+from tests.envs.playing import started
 
 EPISODES = json.loads((GOLDEN / "minihack.json").read_text(encoding="utf-8"))
 
@@ -47,14 +47,9 @@ def test_every_level_compiles_and_starts():
 def test_rooms_in_a_row_are_drawn_from_the_seed():
     level = multi_room.describe(3, rooms=2, room_size=4, doors="locked", monsters=1)
     rows = ["||||", "|..|", "|..|", "||+||", " |..|", " |..|", " ||||"]
-    lines = (
-        "STAIR:(42, 4),down",
-        "BRANCH:(40,2,40,2),(39,1,39,1)",
-        "DOOR:locked,(41, 3)",
-        "WALLIFY",
-        descriptions.ANYONE,
-    )
-    assert level == descriptions.maze("\n".join(f"{' ' * 39}{row:37}" for row in rows), *lines)
+    lines = ("STAIR:(42, 4),down", "BRANCH:(40,2,40,2),(39,1,39,1)", "DOOR:locked,(41, 3)", "WALLIFY")
+    map_ = "\n".join(f"{' ' * 39}{row:37}" for row in rows)
+    assert level == descriptions.maze(map_, *lines, descriptions.ANYONE)
     lava = multi_room.describe(3, rooms=2, room_size=4, doors="locked", wall="L", monsters=1)
     assert lava == level.replace("|", "L")
 
@@ -63,10 +58,7 @@ def test_the_step_limit_is_the_levels_or_a_shorter_one():
     def length(**options):
         env = gymnasium.make("motif_jax/MiniHack-Room-5x5-v0", **options)
         env.reset(seed=1)
-        for step in range(1, 1000):
-            if env.step(0)[3]:
-                return step
-        return None
+        return next(step for step in range(1, 1000) if env.step(0)[3])
 
     assert length() == 100
     assert length(max_episode_steps=10) == 10
@@ -83,18 +75,15 @@ def test_what_the_compiler_refuses_is_one_line_and_the_old_level_stays():
 
 
 def test_games_leave_no_descriptors_and_no_files():
-    env = registry.make("MiniHack-MultiRoom-N2-v0")
-    out = empty_observation(env.spec)
+    env, out = started("MiniHack-MultiRoom-N2-v0")
     folder = env._game._levels.folder
-    assert tempdirs.hold(folder.parent) is None, (
-        "it goes with the process, or with the next one after a SIGKILL"
-    )
+    # It goes with the process, or with the next one after a SIGKILL.
+    assert tempdirs.hold(folder.parent) is None
 
     def left():
         opened = [os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
         return [name for name in opened if str(folder) in name], sorted(folder.iterdir())
 
-    env.reset(0, out)
     before = left()
     for seed in range(1, 10):
         env.reset(seed, out)

@@ -11,11 +11,11 @@ import json
 
 import numpy as np
 
-from motif_jax.envs import registry
 from motif_jax.envs.nethack.game import game_seeds
-from motif_jax.envs.spec import RUNNING, empty_observation
+from motif_jax.envs.spec import RUNNING
 from motif_jax.support import seeds
 from tests.conftest import GOLDEN
+from tests.envs.playing import started
 
 FIELDS = ("glyphs", "tty_chars", "tty_colors")
 SHOWN = (*FIELDS, "blstats", "message")
@@ -29,9 +29,7 @@ def digest_of(observation) -> bytes:
 
 def play_ours(name, seed, keys):
     """The episode of `seed` with `keys`: what the golden file has of it."""
-    env = registry.make(name, fields=FIELDS)
-    out = empty_observation(env.spec)
-    env.reset(seed, out)
+    env, out = started(name, seed, fields=FIELDS)
     seen, rewards, end = [digest_of(out)], [], RUNNING
     for key in keys:
         assert end == RUNNING

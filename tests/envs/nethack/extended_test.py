@@ -27,13 +27,11 @@ PUBLISHED = {"oni_extended_steps": True}
 def test_published_rules(case):
     waiting: list[bool] = []
     steps = [(step["action_index"], step["frames"]) for step in case["steps"]]
-    results = play(
-        case["env"],
-        case["prev"],
-        steps,
-        compat=PUBLISHED,
-        after=lambda game: waiting.append(game._skill_waits),
-    )
+
+    def note(game):
+        waiting.append(game._skill_waits)
+
+    results = play(case["env"], case["prev"], steps, compat=PUBLISHED, after=note)
     if any("error" in result for result in case["result"]):
         # Bytes that are no UTF-8 end the published game; here it continues.
         ((_, end, keys, message, _),) = results
@@ -49,32 +47,26 @@ def test_published_rules(case):
     check_published(case, ("dlvl", "gold", "xlvl", "scout", "kills"))
 
 
-def test_specs_have_28_named_actions():
-    for name in EXTENDED_TASKS:
-        spec = registry.spec(name)
-        assert spec.action_names[23:] == ("cast", "drink", "pray", "pick up", "pay")
-        assert spec.action_keys == EXTENDED_KEYS
+@pytest.mark.parametrize("name", EXTENDED_TASKS)
+def test_specs_have_28_named_actions(name):
+    spec = registry.spec(name)
+    assert spec.action_names[23:] == ("cast", "drink", "pray", "pick up", "pay")
+    assert spec.action_keys == EXTENDED_KEYS
 
 
-CHOOSE, WAITS = (
-    {"msg": "Choose which spell to cast"},
-    {"msg": f"{SKILL}  Shall I remove your armour?", "yn": 1},
-)
+CHOOSE = {"msg": "Choose which spell to cast"}
+WAITS = {"msg": f"{SKILL}  Shall I remove your armour?", "yn": 1}
+TOLD = {"msg": SKILL, "time": 2}
 
 
 @pytest.mark.parametrize(
     ("action", "frames", "keys", "published"),
     [
-        (CAST, [CHOOSE, {"msg": SKILL, "time": 2}], [90, 97, *ENHANCE], [90, 97]),
-        (
-            CAST,
-            [CHOOSE, {"msg": SKILL, "time": 2, "more": 1}, {"time": 2}],
-            [90, 97, 32, *ENHANCE],
-            [90, 97, 32],
-        ),
+        (CAST, [CHOOSE, TOLD], [90, 97, *ENHANCE], [90, 97]),
+        (CAST, [CHOOSE, {**TOLD, "more": 1}, {"time": 2}], [90, 97, 32, *ENHANCE], [90, 97, 32]),
+        # An escaped question leaves a prompt for the next step.
         (NORTH, [WAITS, {"msg": "You stop.", "more": 1}, {"time": 2}], [107, 27, 32], [107, 27]),
     ],
-    ids=["of a cast", "on the prompt after a cast", "an escaped question leaves a prompt for the next step"],
 )
 def test_a_skill_message_and_prompts(action, frames, keys, published):
     for compat, expected in ((None, keys), (PUBLISHED, published)):
@@ -97,12 +89,7 @@ def test_improving_a_skill_on_the_stairs(compat, paid, end, message):
 @pytest.mark.parametrize(("compat", "enhances"), [(None, True), (PUBLISHED, False)])
 def test_a_skill_message_under_the_kept_sentence_of_the_stairs(compat, enhances):
     down = {"msg": "You descend the stairs.", "time": 2, "dlevel": 2}
-    frames = [
-        {**down, "more": 1},
-        {**down, "msg": SKILL},
-        {**down, "msg": "Pick a skill"},
-        {**down, "msg": ""},
-    ]
+    frames = [{**down, "more": 1}, *({**down, "msg": said} for said in (SKILL, "Pick a skill", ""))]
     ((reward, _, keys, *_),) = play(STAIRCASE, {}, [(DOWN, frames)], compat=compat)
     assert reward == 50.0
     assert keys[:4] == ([62, 32, *ENHANCE] if enhances else [62, 32, 241, 121][: len(keys[:4])])

@@ -63,14 +63,18 @@ class FakeEngine:
         pass
 
 
+def on(engine, name="NetHackScore-v1", **options):
+    """An environment at the start of an episode, and what it shows."""
+    env = NetHackEnvironment(name, engine=engine, **options)
+    out = empty_observation(env.spec)
+    env.reset(0, out)
+    return env, out
+
+
 def play(env_name, prev, steps, *, start_steps=0, compat=None, max_steps=5000, after=None):
     """Plays (action, frames) on a fake engine; a list of (reward, end, keys, message, info), one a step."""
     engine = FakeEngine(prev)
-    env = NetHackEnvironment(
-        env_name, max_episode_steps=max_steps - start_steps, compat=compat, engine=engine
-    )
-    out = empty_observation(env.spec)
-    env.reset(0, out)
+    env, out = on(engine, env_name, max_episode_steps=max_steps - start_steps, compat=compat)
     results = []
     for action, frames in steps:
         engine.frames = list(frames)

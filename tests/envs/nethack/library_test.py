@@ -24,21 +24,16 @@ pytestmark = pytest.mark.skipif(
 
 def test_episodes_of_several_kept_games_are_those_of_libraries_that_are_loaded_anew():
     """Left in the middle, ended by death, and quit, in turns: no game finds anything of another."""
-    games = [
-        Game("NetHackScore-v1", NetHackEngine(shared_code=kept), 400, {})
-        for kept in (True, True, True, False)
-    ]
-    *kept, fresh = games
+    engines = [NetHackEngine(shared_code=kept) for kept in (True, True, True, False)]
+    *kept, fresh = games = [Game("NetHackScore-v1", engine, 400, {}) for engine in engines]
     ends = set()
 
     def play(game, seed, steps):
-        rng, digest = np.random.default_rng(seed), hashlib.blake2b()
+        rng, digest, shown = np.random.default_rng(seed), hashlib.blake2b(), game.buffers
         for action in rng.choice([*range(8), 19, 20, 21], steps).tolist():
             reward, end = game.advance(action)
-            digest.update(
-                repr((reward, end)).encode() + game.buffers.now.memory + game.buffers.message_memory
-            )
-            digest.update(game.buffers.tty_chars.tobytes() + game.buffers.tty_colors.tobytes())
+            digest.update(repr((reward, end)).encode() + shown.now.memory + shown.message_memory)
+            digest.update(shown.tty_chars.tobytes() + shown.tty_colors.tobytes())
             yield digest.digest()
             if end:
                 ends.add(game.info()["end"])
@@ -62,9 +57,7 @@ def code_inodes():
     """Inodes of the files that executable pages of the engine come from."""
     with open("/proc/self/maps", encoding="utf-8") as maps:
         lines = [line.split(None, 5) for line in maps]
-    return [
-        int(fields[4]) for fields in lines if len(fields) == 6 and "x" in fields[1] and "nethack" in fields[5]
-    ]
+    return [int(of[4]) for of in lines if len(of) == 6 and "x" in of[1] and "nethack" in of[5]]
 
 
 @pytest.mark.slow

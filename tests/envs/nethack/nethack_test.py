@@ -15,6 +15,7 @@ from motif_jax.envs.nethack.game import game_seeds
 from motif_jax.envs.nethack.tasks import PLAIN_TASKS, TASKS
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, empty_observation
 from motif_jax.support.errors import UserError
+from tests.envs.playing import started
 
 FIELDS = ("glyphs", "tty_chars", "tty_colors")
 
@@ -24,7 +25,6 @@ def actions_of(seed, count):
 
 
 def digest_of_play(env, seed, count):
-    """A hash over all observations, rewards and ends of `count` steps from `seed`, episodes following on."""
     out = empty_observation(env.spec)
     digest = hashlib.blake2b()
     env.reset(seed, out)
@@ -73,8 +73,7 @@ def test_agrees_with_the_gymnasium_class_of_the_engine(env):
     reference = gymnasium.make(
         "NetHackScore-v0", observation_keys=keys, fix_moon_phase=True, max_episode_steps=100_000
     ).unwrapped
-    ours = registry.make("NetHackScore-v1", fields=FIELDS, max_episode_steps=100_000)
-    out = empty_observation(ours.spec)
+    ours, out = started("NetHackScore-v1", fields=FIELDS, max_episode_steps=100_000)
     steps = 0
     for seed in (5, 6):
         reference.seed(*game_seeds(seed), reseed=False)
@@ -110,8 +109,7 @@ def test_truncation_shows_the_game_as_it_stood(env):
 
 
 def test_death_is_a_termination():
-    env = registry.make("NetHackScore-v1")
-    out = empty_observation(env.spec)
+    env, out = started("NetHackScore-v1")
     for seed in range(4):
         env.reset(seed, out)
         total, end, actions = 0.0, RUNNING, iter(actions_of(seed, 5001))
@@ -156,11 +154,8 @@ def test_registry_and_specs():
     spec = registry.spec("NetHackScore-v1", fields=("glyphs",))
     assert (spec.num_actions, spec.observation["glyphs"].shape) == (23, (21, 79))
     assert (spec.text_field, spec.count_field) == ("message", "message_count")
-    for options, said in (
-        ({"fields": ("inventory",)}, "fields"),
-        ({"max_episode_steps": 0}, "max_episode_steps"),
-    ):
-        with pytest.raises(UserError, match=said):
-            registry.spec("NetHackScore-v1", **options)
+    for name, value in (("fields", ("inventory",)), ("max_episode_steps", 0)):
+        with pytest.raises(UserError, match=name):
+            registry.spec("NetHackScore-v1", **{name: value})
     with pytest.raises(UserError, match="NetHackScore-v1"):
         registry.check("NetHackScore-v0")

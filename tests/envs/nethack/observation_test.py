@@ -7,44 +7,29 @@ import pytest
 
 from motif_jax.envs import registry
 from motif_jax.envs.nethack import tiles
-from motif_jax.envs.nethack.environment import NetHackEnvironment
 from motif_jax.envs.nethack.renderer import NetHackRenderer
 from motif_jax.envs.nethack.status import BLSTATS_CLIP, BLSTATS_SCALE, X, Y
-from motif_jax.envs.spec import empty_observation
 from motif_jax.networks.status import scale_status
-from tests.envs.nethack.fake_engine import FakeEngine
+from tests.envs.nethack.fake_engine import FakeEngine, on
 
 
-@pytest.fixture(scope="module")
-def table():
-    return tiles.load_tiles()
-
-
-def observe(tty_chars, tty_colors, x, y, compat=None):
-    """The observation of a screen with the hero on map column x, row y."""
-    engine = FakeEngine({"x": int(x), "y": int(y)})
-    engine.buffers.tty_chars[:] = tty_chars
-    engine.buffers.tty_colors[:] = tty_colors
-    env = NetHackEnvironment("NetHackScore-v1", compat=compat, engine=engine)
-    out = {name: np.full_like(array, 0x55) for name, array in empty_observation(env.spec).items()}
-    env.reset(0, out)
-    return out
-
-
-def picture(table, out):
-    """uint8 [3, 72, 72] from the window's characters and colours."""
-    cells = table[out["window_chars"], out["window_colors"]]  # [12, 12, 6, 6, 3]
-    return cells.transpose(4, 0, 2, 1, 3).reshape(3, 72, 72)
-
-
-def test_published_pictures(golden, table):
+def test_published_pictures(golden):
     data = golden("render_and_vector.npz")
+    table = tiles.load_tiles()
     np.testing.assert_array_equal(table, data["char_cache"])
     real = zip(data["tty_chars"], data["tty_colors"], data["blstats"][:, :2], data["obs"], strict=True)
     edge = zip(data["syn_tty_chars"], data["syn_tty_colors"], data["syn_xy"], data["syn_obs"], strict=True)
+    engine = FakeEngine({})
+    env, out = on(engine, compat={"crop_row_offset": True})
     for chars, colors, (x, y), expected in (*real, *edge):
-        out = observe(chars, colors, x, y, {"crop_row_offset": True})
-        np.testing.assert_array_equal(picture(table, out), expected)
+        engine.first = {"x": int(x), "y": int(y)}
+        engine.buffers.tty_chars[:] = chars
+        engine.buffers.tty_colors[:] = colors
+        for array in out.values():
+            array[...] = 0x55
+        env.reset(0, out)
+        cells = table[out["window_chars"], out["window_colors"]]  # [12, 12, 6, 6, 3]
+        np.testing.assert_array_equal(cells.transpose(4, 0, 2, 1, 3).reshape(3, 72, 72), expected)
 
 
 @pytest.mark.parametrize("compat", [None, {"crop_row_offset": True}])
@@ -55,8 +40,7 @@ def test_every_place_on_the_map(compat):
     around = [np.pad(array.view(np.uint8), 16) for array in (chars, colors)]
     shift = 0 if compat else 1
     engine = FakeEngine({})
-    env = NetHackEnvironment("NetHackScore-v1", compat=compat, engine=engine)
-    out = empty_observation(env.spec)
+    env, out = on(engine, compat=compat)
     for y in range(21):
         for x in range(79):
             engine.first = {"x": x, "y": y}

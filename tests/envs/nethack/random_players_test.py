@@ -9,10 +9,7 @@ from motif_jax.envs import registry
 from motif_jax.envs.nethack.actions import EXTENDED_KEYS, action_names
 from motif_jax.envs.nethack.random_players import GROUPS, HABITS, Habit
 
-SPECS = {
-    count: registry.spec(name)
-    for count, name in ((23, "NetHackScore-v1"), (28, "NetHackScoreExtendedActions-v1"))
-}
+SPECS = {23: registry.spec("NetHackScore-v1"), 28: registry.spec("NetHackScoreExtendedActions-v1")}
 
 
 def taken(habit, seed, count, actions=23):

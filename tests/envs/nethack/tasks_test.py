@@ -8,12 +8,11 @@ import pytest
 
 from motif_jax.envs.nethack.actions import TASK_KEYS
 from motif_jax.envs.nethack.buffers import BLANK_GLYPH
-from motif_jax.envs.nethack.environment import NetHackEnvironment
 from motif_jax.envs.nethack.game import END_LIMIT
 from motif_jax.envs.nethack.tasks import HALLUCINATION, ORACLE_GLYPH, TASKS
-from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, empty_observation
+from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED
 from tests.conftest import load_golden
-from tests.envs.nethack.fake_engine import FakeEngine, check_published, play
+from tests.envs.nethack.fake_engine import FakeEngine, check_published, on, play
 
 GOLDEN = load_golden("task_rules.json")
 STAIRS = "You descend the stairs."
@@ -86,8 +85,7 @@ def test_step_limit_is_a_truncation(task, compat, end):
 
 def test_continual_pays_again_in_the_next_episode():
     engine = FakeEngine({})
-    env = NetHackEnvironment("NetHackStaircaseContinual-v1", engine=engine)
-    out = empty_observation(env.spec)
+    env, out = on(engine, "NetHackStaircaseContinual-v1")
     for _ in range(2):
         env.reset(0, out)
         for time, reward in ((2, 50.0), (3, 0.0)):
@@ -114,10 +112,7 @@ def test_scout_counts_the_latest_view_of_each_level():
 
 
 def test_message_count_off():
-    engine = FakeEngine({"msg": "a"})
-    env = NetHackEnvironment("NetHackScore-v1", engine=engine, compat={"message_count_off": True})
-    out = empty_observation(env.spec)
-    env.reset(0, out)
+    env, out = on(FakeEngine({"msg": "a"}), compat={"message_count_off": True})
     env.step(1, out)
     assert out["message_count"] == 1
 
@@ -126,8 +121,7 @@ def test_message_counts_are_the_golden_ones():
     numbers = load_golden("reward_norm.npz")
     episodes, expected = (json.loads(str(numbers[name])) for name in ("msg_episodes", "msg_counts"))
     engine = FakeEngine({})
-    env = NetHackEnvironment("NetHackScore-v1", engine=engine)
-    out = empty_observation(env.spec)
+    env, out = on(engine)
     for messages, counts in zip(episodes, expected, strict=True):
         engine.first = {"msg": messages[0]}
         env.reset(0, out)
