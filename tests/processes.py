@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import random
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import termios
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
@@ -80,6 +83,11 @@ def still_there(pids: set[int]) -> set[int]:
     Orphans' zombies are the first process's to take away, which in a container may be one that takes nobody's.
     """
     return {pid for pid, entry in process_table().items() if pid in pids and entry != (1, "Z")}
+
+
+def unread(pipe: int) -> int:
+    """Bytes that lie in a pipe or a socket."""
+    return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
 
 
 def shared_memory() -> set[str]:

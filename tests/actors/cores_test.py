@@ -8,7 +8,7 @@ import pytest
 from motif_jax.actors import cores
 from motif_jax.actors.cores import Cores
 from motif_jax.actors.pool import ActorPool
-from tests.actors.pool_test import config, wait_for_groups
+from tests.actors.pool_test import config, play
 
 
 def test_trainings_side_by_side_keep_to_different_cores(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,6 +33,6 @@ def test_actors_keep_to_the_cores_that_they_are_given() -> None:
     core = min(os.sched_getaffinity(0))
     with ActorPool(config(cores=[core, core])) as pool:
         pool.start()
-        wait_for_groups(pool, 4)
+        play(pool, lambda: min(pool.next_episode()) > 0)
         assert {frozenset(os.sched_getaffinity(pid)) for pid in pool.pids()} == {frozenset({core})}
         assert os.sched_getaffinity(0) >= {core}

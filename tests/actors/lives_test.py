@@ -6,14 +6,16 @@ import contextlib
 import errno
 import os
 import signal
+import tempfile
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from multiprocessing import forkserver
+from multiprocessing import forkserver, util
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -123,10 +125,7 @@ def test_actors_that_cannot_be_forked_end_the_run(monkeypatch: pytest.MonkeyPatc
         pool.start()
         play(pool, lambda: len(pool.episodes()) > 0)
 
-        def fails(process: BaseProcess) -> None:
-            raise EOFError("unexpected EOF")
-
-        monkeypatch.setattr(BaseProcess, "start", fails)
+        monkeypatch.setattr(BaseProcess, "start", Mock(side_effect=EOFError("unexpected EOF")))
         monkeypatch.setattr(actor_process, "_PAUSE_SECONDS", 0.0)
         os.kill(pool.pids()[0], signal.SIGKILL)
         with pytest.raises(RuntimeError, match=r"no actor process can be started: EOFError"):
@@ -204,19 +203,6 @@ def test_a_worker_that_does_not_answer_is_taken_for_dead(
     assert "it did not answer for 2 seconds" in capfd.readouterr().err
 
 
-def test_workers_that_nobody_reads_are_not_taken_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inference compiles while the actors start, which may take long."""
-    ahead = clock_ahead(monkeypatch)
-    with ActorPool(config(workers=1, start_timeout_seconds=240.0)) as pool:
-        pool.start()
-        wait_until(lambda: all(process.is_up for process in pool._processes), "all are up")
-        ahead[0] = 1000.0
-        clock = pool._clock
-        wait_until(lambda: pool._clock > clock + 1000.5, "some looks after that")
-        play(pool, lambda: len(pool.episodes()) > 0)
-        assert pool.restarts == 0
-
-
 def test_an_actor_that_cannot_work_ends_the_run_with_its_traceback(tmp_path: Path) -> None:
     with ActorPool(fragile("broken", tmp_path / "broken", max_failures=2)) as pool:
         pool.start()
@@ -267,33 +253,33 @@ def test_no_room_for_the_folder_of_an_actor_ends_the_run_at_once(
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_no_server_for_start_method_fork_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(descriptors: list[int]) -> None:
-        raise OSError("AF_UNIX path too long")
-
-    monkeypatch.setattr(forkserver, "connect_to_new_process", fails)
-    said = r"start_method=fork: no server of processes .* too long"
-    with ActorPool(config(workers=1, start_method="fork")) as pool, pytest.raises(UserError, match=said):
-        pool.start()
-
-
-def test_temporary_files_where_nothing_can_be_locked_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unlocked(process: int) -> Path:
-        raise UserError("lies on a file system without locks")
-
-    monkeypatch.setattr(tempdirs, "_process_folder", unlocked)
-    with ActorPool(config(workers=1)) as pool, pytest.raises(UserError, match="without locks"):
-        pool.start()
+def test_no_server_or_no_locks_for_temporary_files_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    long, unlocked = OSError("AF_UNIX path too long"), UserError("lies on a file system without locks")
+    for module, name, error, said in (
+        (forkserver, "connect_to_new_process", long, r"start_method=fork: no server of .* too long"),
+        (tempdirs, "_process_folder", unlocked, "without locks"),
+    ):
+        monkeypatch.setattr(module, name, Mock(side_effect=error))
+        with ActorPool(config(workers=1, start_method="fork")) as pool, pytest.raises(UserError, match=said):
+            pool.start()
 
 
-def test_files_of_a_killed_engine_are_removed(temporary: Path) -> None:
+def test_files_of_a_killed_engine_are_removed_and_those_that_are_dismissed_remove_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tempdirs.own_folders():
+        util.get_temp_dir()  # that of this process lies elsewhere
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(pool_module, "_CLOSE_SECONDS", 240.0)  # none is killed that only comes late
     game = {"env": "NetHackScore-v1", "options": {"max_episode_steps": 10}}
     with ActorPool(config(workers=1, groups_per_worker=1, **game)) as pool:
         pool.start()
         play(pool, lambda: len(pool.episodes()) > 0)
-        files = set(temporary.glob("*/*/*"))
+        files = set(tmp_path.glob("*/*/*"))
         os.kill(pool.pids()[0], signal.SIGKILL)
         play(pool, lambda: pool.restarts == 1 and len(pool.episodes()) > 0)
         assert files
         assert not any(path.exists() for path in files)
-    assert list(temporary.iterdir()) == []
+        assert list(tmp_path.iterdir())
+        monkeypatch.setattr(tempdirs, "remove_abandoned", lambda: None)
+    assert list(tmp_path.iterdir()) == []

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
+import dataclasses
 import json
 import os
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
-import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,12 +21,13 @@ from motif_jax.actors.pool import ActorPool
 from motif_jax.actors.rollouts import ActorsConfig, Rollouts
 from motif_jax.support import tempdirs
 from tests.actors.lives_test import clock_ahead
-from tests.actors.pool_test import act, drive
+from tests.actors.pool_test import act, config, drive
 from tests.processes import (
     REPOSITORY,
     descendants,
     process_table,
     still_there,
+    unread,
     unused_shared_memory,
     wait_until,
 )
@@ -56,15 +55,10 @@ while True:
 """
 
 
-def config(**changes: object) -> dict[str, object]:
-    values = {"env": "Recall-v0", "options": {"delay": 2}, "seed": 3, "workers": 2, "envs_per_group": 3}
-    return {**values, "rollout": 5, **changes}
-
-
 @contextmanager
-def playing(orders: dict[str, object], **environment: str) -> Iterator[subprocess.Popen[str]]:
+def playing(orders: ActorsConfig, **environment: str) -> Iterator[subprocess.Popen[str]]:
     parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, json.dumps(orders)],
+        [sys.executable, "-c", PARENT, json.dumps(dataclasses.asdict(orders))],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -90,9 +84,8 @@ def asked(parent: subprocess.Popen[str]) -> dict[str, object]:
 def test_workers_whose_answers_lie_unread_are_not_taken_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     """Inference is busy: it compiles, or a large update keeps the device."""
     ahead = clock_ahead(monkeypatch)
-    actors = ActorsConfig(**config(timeout_seconds=240.0, workers=1))  # type: ignore[arg-type]
     # Without a word to the thread in `ready`: then nothing but answers lies in the pipe.
-    with ActorPool(actors) as pool:
+    with ActorPool(config(timeout_seconds=240.0, workers=1)) as pool:
         pool.start()
         drive(pool, lambda: len(pool.episodes()) > 0, lambda slot: Rollouts.release(pool, slot))
         while not (ready := pool.ready(0.2)):
@@ -106,11 +99,6 @@ def test_workers_whose_answers_lie_unread_are_not_taken_for_dead(monkeypatch: py
         clock = pool._clock
         wait_until(lambda: pool._clock > clock + 0.5, "some more")
         assert pool.restarts == 0
-
-
-def unread(pipe: int) -> int:
-    """Bytes that lie in a pipe."""
-    return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
 
 
 def test_signals_to_the_group_of_processes_are_the_parents_alone() -> None:
@@ -177,17 +165,3 @@ def test_the_next_run_removes_what_a_kill_of_all_processes_leaves(
     monkeypatch.setattr(tempfile, "tempdir", str(short))
     tempdirs.remove_abandoned()
     assert list(short.iterdir()) == []
-
-
-def test_a_pool_that_is_closed_dismisses_its_workers(
-    temporary: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They remove their own files."""
-    # None is killed that only comes late.
-    monkeypatch.setattr("motif_jax.actors.pool._CLOSE_SECONDS", 240.0)
-    with ActorPool(ActorsConfig(**config(workers=1))) as pool:  # type: ignore[arg-type]
-        pool.start()
-        while not pool.ready(0.2):
-            pass
-        assert len(list(temporary.iterdir())) == 2
-    assert list(temporary.iterdir()) == []

@@ -124,15 +124,6 @@ def test_a_start_ends_when_it_is_asked_to(kind: type[ActorPool] | type[InlineAct
     assert not still_there(pids)
 
 
-def wait_for_groups(pool: ActorPool, count: int) -> list[Ready]:
-    """Returns when so many groups wait for actions."""
-    ready, deadline = [], time.monotonic() + 240
-    while len(ready) < count:
-        assert time.monotonic() < deadline
-        ready += pool.ready(0.2)
-    return ready
-
-
 def test_actors_map_no_jax() -> None:
     with ActorPool(config(workers=1)) as pool:
         pool.start()
@@ -153,16 +144,6 @@ def test_every_slot_is_written_wholly_and_the_rows_go_on_from_slot_to_slot() -> 
             for one, following in itertools.pairwise(slots_of_group):
                 for name in ("features", "sign", "sign_count", "first", "last", "episode"):
                     np.testing.assert_array_equal(one[name][-1], following[name][0])
-
-
-def test_an_unwritten_row_is_seen() -> None:
-    with InlineActors(config(workers=1)) as actors:
-        actors.start()
-        for _ in range(ROLLOUT):
-            ready = actors.ready(0)
-            act(actors, ready)
-        actors.slots.behaviour_log_prob[ready[0].slot, 2].view(np.uint8)[...] = MAGIC
-        assert unwritten(actors.slots, ready[0].slot) == ["behaviour_log_prob"]
 
 
 def test_final_observation_has_a_row_of_its_own() -> None:

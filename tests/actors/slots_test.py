@@ -20,26 +20,19 @@ def stuck(per_group: int, workers: int, slots: int, columns: int, order: random.
 
     As `Rollouts` and `Batcher` do it: a full slot is handed on at once; it is free when all its columns are in batches.
     """
-    groups = workers * GROUPS
-    free, waiting, columns_waiting = [slots] * groups, deque[list[int]](), 0
+    free, waiting = [slots] * workers * GROUPS, deque[int | None]()
     for _ in range(50):
-        while columns_waiting < columns:
-            able = [group for group in range(groups) if free[group]]
+        while len(waiting) < columns:
+            able = [group for group, count in enumerate(free) if count]
             if not able:
                 return True
             # Some orders let one group run far ahead, others keep them abreast.
             group = order.choice(able) if order.random() < 0.5 else able[0]
             free[group] -= 1
-            waiting.append([group, per_group])
-            columns_waiting += per_group
-        columns_waiting -= columns
-        missing = columns
-        while missing:
-            taken = min(waiting[0][1], missing)
-            waiting[0][1] -= taken
-            missing -= taken
-            if not waiting[0][1]:
-                free[waiting.popleft()[0]] += 1
+            waiting.extend([None] * (per_group - 1) + [group])  # with the last column the slot is free
+        for _ in range(columns):
+            if (group := waiting.popleft()) is not None:
+                free[group] += 1
     return False
 
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
-import struct
-import termios
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -15,22 +12,18 @@ import pytest
 from motif_jax.actors.worker_process import WorkerProcess
 from motif_jax.envs.spec import EngineError
 from motif_jax.support.errors import UserError
-from tests.processes import wait_until
+from tests.processes import unread, wait_until
 
 
 class Toy:
-    """Answers at length, or fails as it is asked to."""
+    """Raises the error that it is sent, else answers at length."""
 
     def __init__(self, setup: dict[str, Any]) -> None:
-        self._errors = {
-            "engine": EngineError("it hangs"),
-            "user": UserError("no room"),
-            "bug": KeyError("oh"),
-        }
+        pass
 
-    def answer(self, request: Any) -> bytes:
-        if request in self._errors:
-            raise self._errors[request]
+    def answer(self, request: Exception | None) -> bytes:
+        if request is not None:
+            raise request
         return b"more than a pipe holds" * (1 << 18)
 
     def close(self) -> None:
@@ -38,15 +31,19 @@ class Toy:
 
 
 @pytest.mark.parametrize(
-    ("request_", "error", "said"),
-    [("engine", EOFError, None), ("user", UserError, "no room"), ("bug", RuntimeError, "KeyError: 'oh'")],
+    ("failure", "told", "said"),
+    [
+        (EngineError("it hangs"), EOFError, None),
+        (UserError("no room"), UserError, "no room"),
+        (KeyError("oh"), RuntimeError, "KeyError: 'oh'"),
+    ],
 )
 def test_a_broken_engine_is_a_death_and_another_error_is_told(
-    request_: str, error: Any, said: str | None
+    failure: Exception, told: type[Exception], said: str | None
 ) -> None:
     worker = WorkerProcess(Toy, {})
-    worker.send(request_)
-    with pytest.raises(error, match=said):
+    worker.send(failure)
+    with pytest.raises(told, match=said):
         worker.receive()
     worker.close()
 
@@ -64,11 +61,7 @@ def test_an_answer_that_a_kill_has_cut_off_is_a_death() -> None:
     worker = WorkerProcess(Toy, {})
     worker.send(None)
 
-    def unread() -> int:
-        (count,) = struct.unpack("i", fcntl.ioctl(worker.connection.fileno(), termios.FIONREAD, bytes(4)))
-        return count
-
-    wait_until(lambda: unread() > 1_000, "a part of the answer")
+    wait_until(lambda: unread(worker.connection.fileno()) > 1_000, "a part of the answer")
     worker.process.kill()
     worker.process.join()
     with pytest.raises(EOFError):

@@ -136,16 +136,14 @@ def test_an_interrupted_host_of_several_leaves_at_once_with_one_line() -> None:
 @pytest.mark.extra
 def test_a_host_that_meets_nobody_ends_in_time_with_one_line(tmp_path: Path) -> None:
     programs: list[Program] = []
-    with socket.create_server(("localhost", 0)) as taken, ended(programs):
-        # The first host, another one, and a first one at whose port somebody listens.
-        for index, port in ((0, free_port()), (1, free_port()), (0, taken.getsockname()[1])):
-            log = tmp_path / f"log_{len(programs)}"
-            flags = [f"--config.hosts.coordinator=localhost:{port}", f"--config.hosts.index={index}"]
+    with ended(programs):
+        for index in range(2):
+            flags = [f"--config.hosts.coordinator=localhost:{free_port()}", f"--config.hosts.index={index}"]
             flags += ["--config.hosts.count=2", "--config.hosts.connect_timeout_seconds=1.5"]
+            log = tmp_path / f"log_{index}"
             programs.append(launch(tmp_path / "run", "train_agent.py:recall", *flags, log=log))
-        assert [program.wait() for program in programs] == [2, 2, 2]
-    late = "error: host {}: the 2 hosts of the run did not all meet at localhost:"
-    taken_port = f"error: config.hosts.coordinator=localhost:{port}: port {port} cannot be used here"
-    for program, line in zip(programs, (late.format(0), late.format(1), taken_port), strict=True):
-        assert program.text().startswith(line)
+        assert [program.wait() for program in programs] == [2, 2]
+    for index, program in enumerate(programs):
+        said = f"error: host {index}: the 2 hosts of the run did not all meet at localhost:"
+        assert program.text().startswith(said)
     assert not (tmp_path / "run").exists()
