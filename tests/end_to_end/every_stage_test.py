@@ -17,8 +17,8 @@ from tests.reward_fixtures import environment, load_config
 
 # What most stages import. Each command runs in a fork of one process that has imported it.
 IMPORTED = ("jax", "flax.linen", "optax", "orbax.checkpoint", "nle", "pyarrow.parquet", "gymnasium")
-# Started by their flags in a process of their own: by the fixture lexicon_url, and by report_test.py.
-ELSEWHERE = {"serve_annotator", "report"}
+# Started by its flags in a process of its own: by the fixture lexicon_url.
+ELSEWHERE = {"serve_annotator"}
 # Scenarios of chaos.py alone: of stages that another one starts.
 REPEATED = {"study", "train_text_visdial", "train_agent_processes"}
 # Their course hangs on the times of their processes.
@@ -31,8 +31,16 @@ OTHERS: dict[str, tuple[str, Callable[[Inputs], Sequence[str]], str]] = {
     "export_text_agent": ("", lambda at: [f"--config.agent={at.text_agent}"], "config.json"),
     "export_language_agent": ("", lambda at: [f"--config.agent={at.language_agent}"], "config.json"),
     "benchmark": (":actors", lambda at: _SMALL_BENCHMARK, "steps_per_second_by_the_clock"),
+    "report": (
+        ":smoke",
+        lambda at: [
+            f"--config.dataset_dir={at.dataset}", f"--config.reward.dir={at.reward}", f"--config.evaluations={at.evaluations[0]}",
+            f"--config.yardsticks={at.evaluations[1]}",
+        ],
+        "report.html",
+    ),
     "results": (":smoke", lambda at: ["--config.most_runs=0"], "tables.md"),
-}
+}  # fmt: skip
 _EACH_UPDATE = ("--config.log_every_seconds=1e-6",)
 MORE_FLAGS = {
     **dict.fromkeys(("train_agent", "oni_serial", "train_language_agent"), _EACH_UPDATE),
