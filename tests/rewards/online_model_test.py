@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import runpy
 from pathlib import Path
 from typing import Any
 
@@ -19,65 +18,52 @@ from motif_jax.reports.messages import MessageTally
 from motif_jax.reports.page import render
 from motif_jax.rewards.reward_function import as_rows
 from motif_jax.rollouts import evaluation_setup
-from motif_jax.stages import check_reward, explain_reward, exports, imports, report
+from motif_jax.stages import check_reward, explain_reward, exports, report
 from motif_jax.support import metric_files
 from motif_jax.support.errors import UserError
 from tests.made_up_runs import evaluation_rows, write_evaluation
-from tests.reward_fixtures import load_config
+from tests.reward_fixtures import load_config, run_config, run_stage
 from tests.rl import oni_runs
 from tests.rl.oni_runs import oni_config, train
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 TEXTS = [*(f"the cue is {cue}" for cue in range(4)), "which cue?", "", "never met"]
-SMALL = {
-    "reward__encoder": "lt_cnn_small",
-    "reward__training__batch_size": 8,
-    "reward__training__learning_rate": 1e-2,
-}
+TRAINING = {"batch_size": 8, "learning_rate": 1e-2}
+SEVERAL = {**TRAINING, "members": 2, "deviations": 0.5}
 KINDS: dict[str, dict[str, Any]] = {
-    "retrieval": {"reward__value": "probability"},
-    "classification": {
-        **SMALL,
-        "reward__classifier__threshold": 0.3,
-        "reward__training__members": 2,
-        "reward__training__deviations": 0.5,
-    },
-    "ranking": SMALL,
+    "retrieval": {"value": "probability"},
+    "classification": {"encoder": "lt_cnn_small", "classifier": {"threshold": 0.3}, "training": SEVERAL},
+    "ranking": {"encoder": "lt_cnn_small", "training": TRAINING},
 }
 
 
 def agrees(run: Path, told: learned_reward.LabelLogReport) -> None:
     """check_reward names the texts of which the reward says something else than the annotator, and ends with an error."""
-    config, workdir = load_config("check_reward", ""), run.parent / f"{run.name}-check"
-    config.reward.dir, config.evaluation = str(run), str(run.parent / f"{run.name}-games")
+    workdir, played = run.parent / f"{run.name}-check", run.parent / f"{run.name}-games"
+    config = load_config("check_reward", "", {"reward.dir": str(run), "evaluation": str(played)})
     games = evaluation_rows(3, 0.0, 1)
     for row in games:
         row["messages"] = messages.pack([MessageTally("the cue is 8", 4), MessageTally("the cue is 9", 2)])
-    write_evaluation(Path(config.evaluation), "agent", games)
-    check_reward.check(config, workdir)
-    check_reward.run(config, workdir)
+    write_evaluation(played, "agent", games)
+    run_config(config, workdir)
     found = json.loads((workdir / check_reward.SUMMARY).read_text())
-    wrong = {text.text for text in learned_reward.disagreements(told)}
-    assert set(found["met_often"]["against"]) == wrong
-    assert found["met_often"]["messages"] == len(TEXTS) - 1
-    assert found["met_often"]["share"]["value"] == pytest.approx(1 - len(wrong) / (len(TEXTS) - 1))
+    wrong, often = {text.text for text in learned_reward.disagreements(told)}, found["met_often"]
+    assert (set(often["against"]), often["messages"]) == (wrong, len(TEXTS) - 1)
+    assert often["share"]["value"] == pytest.approx(1 - len(wrong) / (len(TEXTS) - 1))
     assert found["never_labelled"]["messages"] == 2
     if told.kind == "retrieval":  # what has no label is not a yes
         assert found["never_labelled"]["against"] == ["the cue is 8"]
     config.minimum, config.least_met = 0.5, 10**6
-    with pytest.raises(
-        UserError, match=r"config\.minimum=0\.5: the reward agrees with its annotator on none"
-    ):
+    said = r"config\.minimum=0\.5: the reward agrees with its annotator on none"
+    with pytest.raises(UserError, match=said):
         check_reward.run(config, workdir)
 
 
 def goes_through_a_file(run: Path, first: int, spec: Any) -> None:
     """Of each checkpoint a file pays what the run folder pays, in Python and as the reward of another training."""
     for step in (None, first):
-        config, workdir = load_config("export_reward", ""), run.parent / f"{run.name}-file-{step}"
-        config.reward.dir, config.reward.step = str(run), step
-        exports.check(config, workdir)
-        exports.run(config, workdir)
+        workdir = run.parent / f"{run.name}-file-{step}"
+        run_stage("export_reward", workdir, "", **{"reward.dir": str(run), "reward.step": step})
         file = workdir / exports.REWARD
         assert "learned while the agent played" in (workdir / exports.CARD).read_text()
         there, here = rewards.load(run, step), rewards.load(file)
@@ -93,12 +79,9 @@ def goes_through_a_file(run: Path, first: int, spec: Any) -> None:
         assert "quantile" not in other.description
         other.start()
         np.testing.assert_array_equal(other.lookup(as_rows(TEXTS)[0]).values, there.intrinsic(TEXTS))
-    config = load_config("import_reward", "")
-    config.file = str(file)
     with pytest.raises(UserError, match=r"one that was learned online is used as the file"):
-        imports.run(config, workdir / "imported")
-    damaged = file.read_bytes().replace(b"taken", b"token")
-    file.write_bytes(damaged)
+        run_stage("import_reward", workdir / "imported", "", file=str(file))
+    file.write_bytes(file.read_bytes().replace(b"taken", b"token"))
     with pytest.raises(UserError, match="is damaged"):
         rewards.load(file)
 
@@ -111,7 +94,9 @@ def test_it_pays_what_it_paid_and_rates_its_agent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     oni_runs.answer(monkeypatch)
-    run = train(tmp_path, oni_config(kind, save_every_steps=200, **KINDS[kind]))
+    config = oni_config(kind, save_every_steps=200).unlock()
+    config.reward.update(KINDS[kind])
+    run = train(tmp_path, config.lock())
     assert run.system is not None
     assert run.system.reward is not None
     spec, rows = registry.spec("Recall-v0"), as_rows(TEXTS)[0]
@@ -149,29 +134,24 @@ def test_it_pays_what_it_paid_and_rates_its_agent(
         }
     if kind == "classification":
         probability = loaded.raw([text.text for text in told.texts])
-        wrong = {
-            text.text
-            for text, p in zip(told.texts, probability, strict=True)
-            if text.label and (p > 0.3) != (text.label == "yes")
-        }
-        assert {text.text for text in learned_reward.disagreements(told)} == wrong
+        each = zip(told.texts, probability, strict=True)
+        wrong = [text for text, p in each if text.label and (p > 0.3) != (text.label == "yes")]
+        assert {text.text for text in learned_reward.disagreements(told)} == {text.text for text in wrong}
     # All that was paid, by the text's count in its episode: what the episodes say and what those that continue have so far.
     returns = metric_files.read_episodes(tmp_path)["intrinsic_return"].y.sum()
     assert sum(text.earned for text in told.texts) >= returns > 0 or kind == "ranking"
     section_ = learned_reward.section(told, metric_files.read_metrics(tmp_path))
     assert section_ is not None
-    shown = render("a run", "", [section_])
-    assert "which cue?" in shown
-    assert 'id="learned-earned"' in shown
+    page_ = render("a run", "", [section_])
+    for part in ("which cue?", 'id="learned-earned"'):
+        assert part in page_
     assert learned_reward.section(None, {}) is None
 
     if kind != "ranking":
         agrees(tmp_path, told)
     # Without a dataset it is explained by the messages that the run has met.
-    config, page = load_config("explain_reward", ""), tmp_path.parent / f"{tmp_path.name}-explained"
-    config.reward.dir, config.text = str(tmp_path), "the cue is 2"
-    explain_reward.check(config, page)
-    explain_reward.run(config, page)
+    page = tmp_path.parent / f"{tmp_path.name}-explained"
+    run_stage("explain_reward", page, "", **{"reward.dir": str(tmp_path), "text": "the cue is 2"})
     found = json.loads((page / "summary.json").read_text())
     assert found["messages"] == len(TEXTS) - 1
     assert found["steps"] == sum(loaded.trained.met.values()) > 0  # type: ignore[attr-defined]
@@ -181,9 +161,7 @@ def test_it_pays_what_it_paid_and_rates_its_agent(
         table = {row["message"]: float(row["paid"]) for row in csv.DictReader(file)}
     np.testing.assert_allclose([table[text] for text in TEXTS[:-1]], paid[:-1], rtol=1e-6)
 
-    path = Path(__file__).parents[2] / "configs" / "evaluate.py"
-    config = runpy.run_path(str(path))["get_config"]("smoke")
-    config.policy, config.agent.dir = "agent", str(tmp_path)
+    config = load_config("evaluate", "smoke", {"policy": "agent", "agent.dir": str(tmp_path)})
     who = evaluation_setup.open_setup(config)
     assert who.rater is not None
     assert who.reward is not None

@@ -24,10 +24,12 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory):
-    """An agent run with checkpoints 100 (the best), 200 and 300."""
+    """An agent run with checkpoints 100 (the best), 200 and 300, and the parameters of each and as training begins."""
     folder, returns = tmp_path_factory.mktemp("agent"), {100: 0.9, 200: 0.1, 300: 0.5}
     network = untrained.write(folder, "recall", {"environment.recall.delay": 20}, returns)
-    return folder, network, {step: untrained.state_of(network, step).params for step in returns}
+    key = settings.random_key(agent_policy.read_config(folder).seed, "learner")
+    params = {step: untrained.state_of(network, step).params for step in returns}
+    return folder, network, {0: make_state(network, optax.sgd(0.1), key).params, **params}
 
 
 def test_parameters_that_are_not_finite_are_not_evaluated(agent, tmp_path):
@@ -44,7 +46,7 @@ def test_parameters_that_are_not_finite_are_not_evaluated(agent, tmp_path):
     assert agent_policy.load(tmp_path, "100")[1] == 100
 
 
-@pytest.mark.parametrize(("which", "step"), [("latest", 300), ("best", 100), ("200", 200)])
+@pytest.mark.parametrize(("which", "step"), [("latest", 300), ("best", 100), ("200", 200), ("0", 0)])
 def test_it_is_the_checkpoint_that_was_asked_for(agent, which, step):
     folder, network, params = agent
     policy, loaded = agent_policy.load(folder, which)
@@ -61,21 +63,6 @@ def test_it_is_the_checkpoint_that_was_asked_for(agent, which, step):
     expected = jax.jit(network.apply)(params[step], rows, state, first[None])
     np.testing.assert_array_equal(logits, expected[0][0])
     np.testing.assert_array_equal(values, expected[1][0])
-
-
-def test_step_0_is_the_agent_as_its_training_begins(agent, tmp_path):
-    """The parameters of the state that the same config makes, whatever was saved since."""
-    folder, network, _ = agent
-    config = agent_policy.read_config(folder)
-    fresh = make_state(network, optax.sgd(0.1), settings.random_key(config.seed, "learner")).params
-    policy, step = agent_policy.load(folder, "0")
-    assert step == 0
-    observation = {
-        name: np.zeros((2, *field.shape), field.dtype) for name, field in network.spec.observation.items()
-    }
-    first, state = np.ones(2, bool), network.initial_state(2)
-    expected = agent_policy.AgentPolicy("", network, fresh).act(observation, first, state)
-    np.testing.assert_array_equal(policy.act(observation, first, state)[0], expected[0])
 
 
 def test_a_setup_names_its_checkpoint_and_keeps_a_pinned_one(agent):
@@ -107,7 +94,7 @@ def test_a_setup_names_its_checkpoint_and_keeps_a_pinned_one(agent):
 def test_a_setup_that_cannot_be_opened_is_refused(agent):
     config = load_config("evaluate")
     config.policy, config.agent.dir, config.agent.checkpoint = "agent", str(agent[0]), "150"
-    with pytest.raises(UserError, match="has no checkpoint 150"):
+    with pytest.raises(UserError, match=r"has no checkpoint 150: it has \[100, 200, 300\]"):
         check(config)
     check(config, PinnedVersions(checkpoint=200))
     config.agent.checkpoint, config.environment.name = "latest", "NetHackScore-v1"
@@ -118,14 +105,8 @@ def test_a_setup_that_cannot_be_opened_is_refused(agent):
     check(config)
 
 
-def test_what_cannot_be_loaded_is_told(agent, tmp_path):
-    folder = agent[0]
-    with pytest.raises(UserError, match=r"has no checkpoint 150: it has \[100, 200, 300\]"):
-        agent_policy.load(folder, "150")
+def test_what_cannot_be_loaded_is_told(tmp_path):
     with pytest.raises(UserError, match="is not a run folder"):
-        agent_policy.load(tmp_path)
-    (tmp_path / "config.json").write_text('{"stage": "collect"}')
-    with pytest.raises(UserError, match="is a run of collect, not of train_agent"):
         agent_policy.load(tmp_path)
     cut = {"stage": "train_agent", "network": {}, "environment": {"name": "Recall-v0"}}
     (tmp_path / "config.json").write_text(json.dumps(cut))
@@ -136,10 +117,9 @@ def test_what_cannot_be_loaded_is_told(agent, tmp_path):
 def test_an_agent_plays_only_where_its_actions_are(tmp_path):
     config = load_config("train_agent", "smoke")
     (tmp_path / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
-    line = "plays NetHackScore-v1 with 23 actions, NetHackOracleExtendedActions-v1 has 28"
-    with pytest.raises(UserError, match=line):
-        agent_policy.load(tmp_path, environment="NetHackOracleExtendedActions-v1")
-    evaluation = load_config("evaluate")
-    evaluation.policy, evaluation.environment.name = str(tmp_path), "NetHackScoreExtendedActions-v1"
+    other = "NetHackOracleExtendedActions-v1"
+    with pytest.raises(UserError, match=f"plays NetHackScore-v1 with 23 actions, {other} has 28"):
+        agent_policy.load(tmp_path, environment=other)
+    played = {"policy": str(tmp_path), "environment.name": "NetHackScoreExtendedActions-v1"}
     with pytest.raises(UserError, match=r"same fields and actions: .* was trained on NetHackScore-v1"):
-        check(evaluation)
+        check(load_config("evaluate", "smoke", played))

@@ -20,10 +20,5 @@ def recall_config(**changes: Any) -> ConfigDict:
 
 def changed(config: ConfigDict, **changes: Any) -> ConfigDict:
     """The config, locked, with other values of dotted keys, '__' for the dots."""
-    for key, value in changes.items():
-        *path, name = key.split("__")
-        section = config
-        for part in path:
-            section = section[part]
-        section[name] = value
+    config.update_from_flattened_dict({key.replace("__", "."): value for key, value in changes.items()})
     return config.lock()

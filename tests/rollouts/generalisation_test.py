@@ -46,11 +46,9 @@ def test_an_agent_takes_every_published_test_once_in_its_place():
 def test_where_another_number_holds_in_training_that_number_is_not_tested():
     base = PlayedLevel("BabyAI-GoToLocal-v0", {"distractors": 4, "actions": ("a", "b", "c")})
     found = names(base, BOTH)
-    assert "distractors_4" not in found
-    assert "distractors_8" in found
-    assert "actions_3" not in found
-    assert "actions_6" in found
-    assert "action_names" not in found  # six names for three actions
+    # Six names of actions are too many for three.
+    wanted = {"distractors_4", "distractors_8", "actions_3", "actions_6", "action_names"}
+    assert wanted & set(found) == {"distractors_8", "actions_6"}
     assert "french" not in names(PlayedLevel("BabyAI-GoToFrench-v0", {}), BOTH)
     assert "distractors_8" in names(PlayedLevel("BabyAI-GoToLocal-v0", {"distractors": 0}), BOTH)
     own = chosen(("action_names",), base, BOTH, ("left", "right", "on"))[1]

@@ -15,8 +15,8 @@ from tests.reward_fixtures import load_config
 CORRIDOR = "tests.toys:Corridor"
 
 
-def configured(stage="evaluate", **changes):
-    return load_config(stage, "smoke", {"environment.name": CORRIDOR, **changes})
+def configured(**changes):
+    return load_config("evaluate", "smoke", {"environment.name": CORRIDOR, **changes})
 
 
 def test_a_folder_with_a_colon_is_a_run_folder(tmp_path, monkeypatch):
@@ -35,12 +35,12 @@ def test_an_agent_plays_in_a_task_that_shows_the_same_with_its_options(tmp_path)
     config = load_config("train_agent", "recall")
     config.environment.name, config.environment.max_episode_steps = "tests.toys:HorizonCorridor", 12
     (tmp_path / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
-    other = {
-        "environment.name": "tests.toys:OtherHorizonCorridor",
-        "agent.dir": str(tmp_path),
-        "environment.max_episode_steps": None,
-    }
-    assert evaluation_setup.check(configured(**other)).spec.observation["tokens"].shape == (12,)
+    other, own = (
+        "tests.toys:OtherHorizonCorridor",
+        {"agent.dir": str(tmp_path), "environment.max_episode_steps": None},
+    )
+    found = evaluation_setup.check(configured(**own, **{"environment.name": other}))
+    assert found.spec.observation["tokens"].shape == (12,)
     with pytest.raises(UserError, match=r"config.environment.name='Recall-v0': must be tests.toys:Horizon"):
-        evaluation_setup.check(configured(**{**other, "environment.name": "Recall-v0"}))
-    assert registry.spec(other["environment.name"]).observation["tokens"].shape == (30,)
+        evaluation_setup.check(configured(**own, **{"environment.name": "Recall-v0"}))
+    assert registry.spec(other).observation["tokens"].shape == (30,)

@@ -43,16 +43,9 @@ def test_agents_play_where_there_are_no_switches(tmp_path, monkeypatch):
     monkeypatch.setattr(agent_policy, "read_config", lambda folder: None)
     monkeypatch.setattr(agent_policy, "environment_of", lambda config: (CORRIDOR, {}))
     monkeypatch.setattr(agent_policy, "load", lambda *arguments: (policy, 7))
-    played = agents.play(
-        agents.CollectingAgent(str(tmp_path), 7),
-        CORRIDOR,
-        {"max_episode_steps": 9},
-        [0, 1],
-        [3, 4],
-        lambda episode: tmp_path / f"{episode}.npy",
-        PlaySettings(workers=1, lanes=2),
-        stop=types.SimpleNamespace(requested=False),
-    )
+    agent, how = agents.CollectingAgent(str(tmp_path), 7), PlaySettings(workers=1, lanes=2)
+    task = CORRIDOR, {"max_episode_steps": 9}, [0, 1], [3, 4], lambda episode: tmp_path / f"{episode}.npy"
+    played = agents.play(agent, *task, how, stop=types.SimpleNamespace(requested=False))
     assert sorted(played) == [0, 1]
     assert set(np.load(tmp_path / "0.npy").tolist()) <= {0, 1, 2}
 
@@ -96,18 +89,14 @@ SILENT = {"environment.name": "tests.toys:Silent", "length": 1, "drop_equal_capt
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("limit", "changes", "said"),
+    ("limit", "most", "changes", "said"),
     [
-        ("_MOST_EMPTY", {}, r"config\.length=10: none of \d games was that long; give a smaller"),
-        (
-            "_MOST_EQUAL",
-            SILENT,
-            r"config\.drop_equal_captions=True: leaves out every pair, since all \d+ sub-",
-        ),
+        ("_MOST_EMPTY", 2, {}, r"length=10: none of \d games was that long; give a smaller"),
+        ("_MOST_EQUAL", 100, SILENT, r"drop_equal_captions=True: leaves out every pair, since all \d+ sub-"),
     ],
 )
-def test_games_that_give_no_pair_are_said_in_one_line(tmp_path, monkeypatch, limit, changes, said):
-    monkeypatch.setattr(collection, limit, 2 if limit == "_MOST_EMPTY" else 100)
+def test_games_that_give_no_pair_are_said_in_one_line(tmp_path, monkeypatch, limit, most, changes, said):
+    monkeypatch.setattr(collection, limit, most)
     for _ in range(2):  # the same command plays one more and says it again
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=rf"config\.{said}"):
             collect.run(_of_games(**changes), tmp_path / "dataset")

@@ -37,9 +37,8 @@ def made(design: Design, seed: int = 0) -> tuple[AgentDecoder, Any]:
     network = TextAgentNetwork(LanguageModel(CONFIG), design)
     params = network.init(jax.random.key(seed))
     other = network.init(jax.random.key(seed + 1))
-    for part in ("target_heads",):
-        if part in params:
-            params[part] = other[part]
+    if "target_heads" in params:
+        params["target_heads"] = other["target_heads"]
     if "target" in params["trunks"]:
         params["trunks"]["target"] = other["trunks"]["target"]
     return AgentDecoder(network), params

@@ -35,9 +35,7 @@ def write(
     network = make_agent_network(config.network, registry.spec(name, **options))
     with agent_checkpoints.open_checkpoints(folder, 5) as checkpoints:
         for step, score in (returns or {100: 0.9}).items():
-            items, metrics = (
-                agent_checkpoints.items_of_learner(state_of(network, step)),
-                {"episode/return": score},
-            )
-            agent_checkpoints.save(checkpoints, step, items, {"steps": step}, metrics, asynchronous=False)
+            items = agent_checkpoints.items_of_learner(state_of(network, step))
+            told = {"steps": step}, {"episode/return": score}
+            agent_checkpoints.save(checkpoints, step, items, *told, asynchronous=False)
     return network
