@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,6 +39,10 @@ def dialogue_text(dialogue: Dialogue) -> str:
     return "".join(parts) + "</eod>" * dialogue.terminal
 
 
+def below(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {key.removeprefix(prefix): x for key, x in arrays.items() if key.startswith(prefix)}
+
+
 class Case(NamedTuple):
     name: str
     kind: str
@@ -52,10 +58,7 @@ class Case(NamedTuple):
         return self.kind == "PerUtteranceIQL"
 
     def group(self, name: str) -> dict[str, np.ndarray]:
-        """The arrays below `name`, float32 ones as they are."""
-        return {
-            key.removeprefix(f"{name}/"): x for key, x in self.arrays.items() if key.startswith(f"{name}/")
-        }
+        return below(f"{name}/", self.arrays)
 
 
 @functools.cache
@@ -65,7 +68,7 @@ def cases() -> list[Case]:
         arrays = dict(np.load(GOLDEN / numbers))
         for case in json.loads((GOLDEN / told).read_text())["cases"]:
             prefix = case["prefix"]
-            own = {key.removeprefix(prefix): x for key, x in arrays.items() if key.startswith(prefix)}
+            own = below(prefix, arrays)
             texts = case.get("texts") or [each["text"] for each in case["datapoints"]]
             kind = case.get("kind", "PerTokenIQL")
             values = (kind, case["config"], case["options"], case["loss"], case.get("n"), texts, own)
@@ -76,25 +79,13 @@ def cases() -> list[Case]:
 
 def item_of(text: str, reward: float, paid: np.ndarray | None = None) -> TokenItem:
     """The item of a game as it is written, -1 a guess; or what its actions' tokens are `paid` in all."""
-    terminal = text.endswith("</eod>")
-    body = text.removesuffix("</eod>")
-    state_first = body.startswith("<s>")
-    body = body.removeprefix("<s>" if state_first else "<a>")
-    texts, rewards = [], []
-    while body:
-        ends = {end: body.find(end) for end in ("</a>", "</s>") if end in body}
-        end = min(ends, key=lambda each: ends[each])
-        said, _, body = body.partition(end)
-        texts.append(said)
-        rewards.append(-1.0 if end == "</a>" else None)
-    dialogue = Dialogue(tuple(texts), tuple(rewards), terminal)
+    found = re.findall(r"(?:^<[as]>)?(.*?)</([as])>", text)
+    rewards = [-1.0 if end == "a" else None for _, end in found]
     if paid is not None:
-        ends = (
-            np.cumsum([len(said) + 1 for said, each in zip(texts, rewards, strict=True) if each is not None])
-            - 1
-        )
+        ends = np.cumsum([len(said) + 1 for said, end in found if end == "a"]) - 1
         given = iter([float(paid[end]) - reward if end < len(paid) else -1.0 for end in ends])
-        dialogue = dialogue._replace(rewards=tuple(None if each is None else next(given) for each in rewards))
+        rewards = [None if each is None else next(given) for each in rewards]
+    dialogue = Dialogue(tuple(said for said, _ in found), tuple(rewards), text.endswith("</eod>"))
     return tokenise(dialogue, WordleTokenizer(), constant(reward))
 
 

@@ -18,7 +18,7 @@ from tests.refusals import refusal
 from tests.reward_fixtures import load_config, make_dataset
 
 # A config, its flags, and words of its line. AT is a folder that holds a dataset, texts, a list of words, a game, a reward, as `wrong`
-# a run of train_reward, and as `ilql` an agent of text.
+# a run of train_reward, as `model` and `talker` language models, and as `ilql` an agent of text.
 CART = "environment.name=gym:CartPole-v1"
 NO_TEXT = (
     "config.environment.text='': must be module:function, info:KEY or obs:KEY, for gym:CartPole-v1 shows no"
@@ -33,6 +33,9 @@ NO_WEIGHTS = " ".join(
 )
 AGENT = "agent=AT/ilql"
 VLLM = "dataset_dir=AT annotator=vllm vllm.model=some/model"
+TALK = "network.model=AT/model network.prompt_tokens=160"
+DRRN = "network.tokenizer=AT/model"
+PROMPTS = "model=AT/model file=AT/texts/texts.txt"
 REDDIT = "task=reddit policy=friendly"
 NAMES = "config.policy='nobody': must be random, bot, zero_shot, the folder"
 OUTSIDE = "tests.rl.outside_parts"
@@ -86,6 +89,27 @@ REFUSED = [
     ("collect.py:smoke", NO_WEIGHTS, "config.mixture='all 0': must be at least one weight above 0"),
     ("replay.py", "recordings=AT/wrong agent.dir=AT/wrong", "is not a recording of an episode"),
     ("train_language_agent.py:smoke", "network.model=AT/none", "config.network.model="),
+    ("train_language_agent.py:smoke", "seed=1", "config.network.model='': must be a folder"),
+    ("train_language_agent.py:smoke", f"{TALK} network.head_widths=()", "config.network.head_widths=()"),
+    ("train_language_agent.py:smoke", "network.model=AT/model network.prompt_tokens=300", "prompt_tokens=300: prompt and action must fit the 256 positions"),
+    ("train_language_agent.py:smoke", f"{TALK} compat.glam_raw_logit_score=True compat.glam_scaled_probability_score=True", "compat.glam_raw_logit_score=True: must be False"),
+    ("train_language_agent.py:smoke", f"{TALK} compat.glam_raw_logit_score=True network.score=scaled_probability", "compat.glam_raw_logit_score"),
+    ("train_language_agent.py:smoke", f"{TALK} lora.patterns=*/nothing", "pattern '*/nothing' matches no linear layer"),
+    ("train_language_agent.py:smoke", f"{TALK} lora.patterns=*/query lora.base=nf4", "base='nf4': needs layers of a multiple of 64 inputs"),
+    ("train_language_agent.py:smoke", f"{TALK} lora.patterns=*/query network.pretrained=False", "config.network.pretrained=False"),
+    ("train_language_agent.py:smoke", f"{TALK} lora.base=int8", "config.lora.base='int8': must be 'float32' without config.lora.patterns"),
+    ("train_language_agent.py:drrn", "network.tokenizer=nowhere", "config.network.tokenizer='nowhere'"),
+    ("train_language_agent.py:drrn", f"{DRRN} algorithm.name=ppo", "config.algorithm.name='ppo'"),
+    ("train_language_agent.py:drrn", f"{DRRN} algorithm.replay_draw=999", "algorithm.replay_draw=999: must be at most config.batch_size=128"),
+    ("train_language_agent.py:drrn", f"{DRRN} algorithm.replay_steps=3", "algorithm.replay_steps=3: must be at least config.batch_size=128"),
+    ("score_text.py", "model=AT/model", "config.file must name a file of prompts"),
+    ("generate_text.py", f"{PROMPTS} stops=a||b", "config.stops="),
+    ("generate_text.py", f"{PROMPTS} most=300", "256 positions"),
+    ("generate_text.py", f"{PROMPTS} sampling.top_p=0.0", "config.sampling.top_p=0"),
+    ("generate_text.py", f"{PROMPTS} beams=True sampling.greedy=False", "greedy=False: must be True with config.beams"),
+    ("generate_text.py", f"{PROMPTS} beams=True sampling.temperature=0.5", "temperature=0.5: must be 1.0 with config.beams"),
+    ("generate_text.py", f"{PROMPTS} sampling.top_k=3", "top_k=3: must be 0 with config.beams or config.sampling.greedy"),
+    ("generate_text.py", f"{PROMPTS} count=3", "config.count=3: must be 1 with config.sampling.greedy"),
     ("explain_reward.py", f"{REWARD} reward.quantile=0.53", "must be one of 0.05"),
     ("explain_reward.py", f"{REWARD} text=\u2603", "not latin-1"),
     ("explain_reward.py", "reward.dir=AT/agent", "holds a run of train_agent, not of train_reward"),
@@ -99,6 +123,9 @@ REFUSED = [
     ("train_reward.py:smoke", f"{PAIRS} batch_size=65537", "batch_size=65537: must be at most 65,536: a batch has no use for more than the 12"),
     ("train_reward.py:smoke", f"{PAIRS} num_devices=3", "config.batch_size=32: must be a multiple of 3: 1 micro-batches on each of 3"),
     ("pretrain_language_model.py:smoke", f"{TEXTS} model.architecture=llama model.width=6 model.heads=2", "and each of an even width"),
+    ("pretrain_language_model.py:smoke", f"{TEXTS} model.width=15 model.heads=4", "config.model.width=15: must be a multiple of the 4 heads"),
+    ("pretrain_language_model.py:smoke", f"{TEXTS} model.architecture=llama model.width=16 model.heads=4 model.key_value_heads=3", "model.key_value_heads=3: must be a divisor of the 4 heads"),
+    ("pretrain_language_model.py:smoke", f"{TEXTS} model.width=16 model.heads=4 model.key_value_heads=2", "must be a divisor of the 4 heads, and for other models"),
     ("pretrain_language_model.py:smoke", f"{TEXTS} sharding.fsdp=2", "sharding={'fsdp': 2, 'tensor': 1}: must be sizes whose product"),
     ("pretrain_language_model.py:smoke", f"{TEXTS} model.architecture=t5 packing=items tokenizer.vocab_size=400", "config.objective=prefix"),
     ("pretrain_language_model.py:smoke", f"{TEXTS} lora.patterns=*/q_proj", "'*/q_proj' matches no linear layer"),
@@ -127,6 +154,12 @@ REFUSED = [
     ("train_text.py:wordle_ilql_utterance", "initial.value=AT/ilql num_devices=1", "ilql: was trained by ilql, and has heads of another kind"),
     ("evaluate_text.py:wordle", f"{AGENT} decode.max_tokens=95", "config.decode.max_tokens=95: must be at most 94, the model has 96 positions"),
     ("evaluate_text.py:wordle", "agent=AT/model", "tokenizer.json must have the delimiters of dialogues as tokens, and lacks <"),
+    ("evaluate_text.py:wordle", f"{AGENT} decode.width=2", "config.decode.kind"),
+    ("evaluate_text.py:wordle", f"{AGENT} decode.kind=beam decode.batches=2", "config.decode.batches"),
+    ("evaluate_text.py:wordle", f"{AGENT} decode.advantage_form=sign decode.advantage_weight=1.5", "config.decode.advantage_weight"),
+    ("evaluate_text.py:wordle", f"{AGENT} decode.logits=False decode.advantages=False", "config.decode.logits"),
+    ("evaluate_text.py:wordle", f"{AGENT} decode.top_p=0.0", "config.decode.top_p"),
+    ("evaluate_text.py:wordle", f"{AGENT} decode.kind=beam decode.width=36", "config.decode.width=36: must be at most 35"),
     ("evaluate_text.py:wordle", f"{AGENT} options=[]", "config.options"),
     ("evaluate_text.py:wordle", f'{AGENT} options={{"words":3}}', "config.wordle.words=3: must be a text"),
     ("evaluate_text.py:wordle", f"{AGENT} task=chess", "config.task"),

@@ -10,6 +10,7 @@ import pytest
 
 from motif_jax import agents, schema, sections, text_agents
 from motif_jax.datasets.dialogues.dialogue import Dialogue
+from motif_jax.language.decoding import Decoding
 from motif_jax.language.text_agent import Design
 from motif_jax.rollouts import text_setup
 from motif_jax.support.errors import UserError
@@ -56,20 +57,21 @@ def test_values_are_those_of_each_token_and_candidates_are_ranked_by_them(run: P
 
 def test_what_cannot_be_is_one_line(run: Path, tmp_path: Path) -> None:
     agent = text_agents.load(run)
-    with pytest.raises(UserError, match="dialogue 0 does not fit the agent's tokens"):
-        agent.say([("CRANE", True)])
-    with pytest.raises(UserError, match="is not a dialogue: a list of messages"):
-        agent.say("crane")
-    with pytest.raises(UserError, match="not an utterance"):
-        agent.say([{"role": "narrator", "content": "x"}])
-    with pytest.raises(UserError, match="not an utterance"):
-        agent.say([("crane", "no")])
-    with pytest.raises(UserError, match=r"decode: has no max_token; its keys are .*max_tokens"):
-        text_agents.load(run, decode={"max_token": 3})
-    with pytest.raises(UserError, match=r"decode: .*temperature"):
-        text_agents.load(run, decode={"temperature": "hot"})
-    with pytest.raises(UserError, match=r"config\.decode\.kind='?nucleus'?"):
-        text_agents.load(run, decode={"kind": "nucleus"})
+    for dialogue, said in (
+        ([("CRANE", True)], "dialogue 0 does not fit the agent's tokens"),
+        ("crane", "is not a dialogue: a list of messages"),
+        ([{"role": "narrator", "content": "x"}], "not an utterance"),
+        ([("crane", "no")], "not an utterance"),
+    ):
+        with pytest.raises(UserError, match=said):
+            agent.say(dialogue)
+    for decode, said in (
+        ({"max_token": 3}, r"decode: has no max_token; its keys are .*max_tokens"),
+        ({"temperature": "hot"}, r"decode: .*temperature"),
+        ({"kind": "nucleus"}, r"config\.decode\.kind='?nucleus'?"),
+    ):
+        with pytest.raises(UserError, match=said):
+            text_agents.load(run, decode=decode)
     with pytest.raises(UserError, match='candidates="crane": must be a list of texts'):
         agent.rank([], "crane")
     plain = text_agents.load(tiny.write(tmp_path / "bc", Design(q="none", v=False), "bc"))
@@ -82,16 +84,17 @@ def test_what_cannot_be_is_one_line(run: Path, tmp_path: Path) -> None:
 def test_actions_are_as_long_as_those_of_the_data_and_methods_decode_as_published(tmp_path: Path) -> None:
     decode = schema.section(sections.DECODE)
 
-    def about(method: str, **settings: int) -> dict:
-        return {"method": method, "settings": settings, "folder": "runs/x"}
+    def found(method: str, **settings: int) -> Decoding:
+        about = {"method": method, "settings": settings, "folder": "runs/x"}
+        return text_setup.decoding_of(decode, about)
 
-    assert text_setup.decoding_of(decode, about("ilql", longest_action=17)).max_tokens == 17
-    assert text_setup.decoding_of(decode, about("chai", longest_action=17)).kind == "rerank"
-    assert text_setup.decoding_of(decode, about("ilql_utterance", longest_action=17)).width == 4
+    assert found("ilql", longest_action=17).max_tokens == 17
+    assert found("chai", longest_action=17).kind == "rerank"
+    assert found("ilql_utterance", longest_action=17).width == 4
     decode.kind = "greedy"
-    assert text_setup.decoding_of(decode, about("ilql_utterance", longest_action=17)).width == 1
+    assert found("ilql_utterance", longest_action=17).width == 1
     with pytest.raises(UserError, match=r"decode\.max_tokens=None: runs/x does not say how long"):
-        text_setup.decoding_of(decode, about("ilql"))
+        found("ilql")
     path = tiny.write(tmp_path / "run") / "agent" / agent_folder.FILE
     written = agent_folder.describe(tmp_path / "run", "agent")
     assert written["settings"]["longest_action"] == 6

@@ -70,27 +70,18 @@ def test_a_text_has_the_log_probabilities_and_entropies_of_its_logits(loaded: An
 
 
 @pytest.mark.slow
-def test_a_cache_gives_what_the_whole_text_gives(loaded: Any) -> None:
-    """Also for texts that grow by turns of different length."""
+def test_texts_that_grow_by_turns_of_different_length_have_the_states_of_the_whole_text(loaded: Any) -> None:
     model, params = loaded("llama")
     prefill, extend = jax.jit(model.prefill), jax.jit(model.extend)
-    whole, _ = prefill(params, TOKENS, VALID)
     _, prompt = prefill(params, TOKENS[:, :5], VALID[:, :5])
-    cache, parts = model.start(recipes.BATCH, 1, 8), []
-    for start, stop in ((5, 7), (7, 8), (8, 10)):
-        states, cache = extend(params, prompt, TOKENS[:, None, start:stop], VALID[:, None, start:stop], cache)
-        parts.append(states.after[:, 0])
-    np.testing.assert_allclose(jnp.concatenate(parts, axis=1), whole.after[:, 5:], rtol=2e-4, atol=2e-5)
-
-    # Padding inside a text's own slots, where one row has said less than another, changes nothing.
-    more = jnp.array([[7, 8], [9, 0], [11, 12]])[:, None]
-    good = jnp.array([[True, True], [True, False], [True, True]])[:, None]
-    _, cache = extend(params, prompt, more, good, model.start(recipes.BATCH, 1, 8))
-    last, _ = extend(params, prompt, jnp.full((3, 1, 1), 13), jnp.ones((3, 1, 1), bool), cache)
-    alone = jnp.concatenate([TOKENS[1:2, :5], jnp.array([[9, 13]])], axis=1)
-    seen = jnp.concatenate([VALID[1:2, :5], jnp.ones((1, 2), bool)], axis=1)
-    expected, _ = prefill(params, alone, seen)
-    np.testing.assert_allclose(last.after[1, 0, 0], expected.after[0, -1], rtol=2e-4, atol=2e-5)
+    turns, cache = np.array([[7, 8, 13], [9, 0, 13], [11, 12, 13]]), model.start(recipes.BATCH, 1, 8)
+    for part in (turns[:, None, :2], turns[:, None, 2:]):
+        states, cache = extend(params, prompt, jnp.asarray(part), jnp.asarray(part > 0), cache)
+    for row, said in enumerate(turns):
+        text = np.concatenate([TOKENS[row, :5], said[said > 0]])[None]
+        seen = np.concatenate([VALID[row, :5], said[said > 0] > 0])[None]
+        expected, _ = prefill(params, text, seen)
+        np.testing.assert_allclose(states.after[row, 0, 0], expected.after[0, -1], rtol=2e-4, atol=2e-5)
 
 
 @pytest.mark.slow

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tokenizers import Tokenizer, decoders, pre_tokenizers, trainers
+from tokenizers.models import BPE
 
 from motif_jax.language import weights
 from motif_jax.language.model import LanguageModel
 from tests.language import recipes
 
+TEXT = ["go to the red ball", "go forward", "turn left", "turn right", "pick up the key", "the door is open"]
 REFERENCES = Path(__file__).parent / "references"
 NAMES = tuple(recipes.CONFIGS)
 DECODERS = tuple(name for name in NAMES if name != "roberta")
@@ -40,3 +43,14 @@ def write(folder: Path, name: str) -> Path:
 def load(folder: Path) -> tuple[LanguageModel, Any]:
     settings = weights.read_config(folder)
     return LanguageModel(settings), weights.load(folder, settings)
+
+
+def tokenizer(size: int = 60) -> str:
+    """A tokenizer of byte pairs, in the place of a checkpoint's own."""
+    backend = Tokenizer(BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    special = ["<pad>", "<s>", "</s>"]
+    trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=special, show_progress=False)
+    backend.train_from_iterator(TEXT, trainer)
+    return backend.to_str()

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer as Backend
-from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from motif_jax import language
 from motif_jax.language import text_files
@@ -18,38 +16,19 @@ from motif_jax.language.sampling import Sampling
 from motif_jax.language.text_files import AnswerFile, read_questions
 from motif_jax.language.tokens import Tokenizer, bucket, padded
 from motif_jax.support.errors import UserError
-from tests.language import models as checkpoints
+from tests.language.models import TEXT
 from tests.processes import REPOSITORY
 
-TEXT = ["go to the red ball", "go forward", "turn left", "turn right", "pick up the key", "the door is open"]
 ACTIONS = ["turn left", "turn right", "go forward"]
 
 
-def train(folder: Path, size: int = 60) -> None:
-    """A tokenizer of byte pairs, in the place of a checkpoint's own."""
-    backend = Backend(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    special = ["<pad>", "<s>", "</s>"]
-    trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=special, show_progress=False)
-    backend.train_from_iterator(TEXT, trainer)
-    backend.save(str(folder / "tokenizer.json"))
-
-
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = checkpoints.write(tmp_path_factory.mktemp("model") / "gpt2", "gpt2")
-    train(folder)
-    return folder
+def model(worded: Path) -> language.TextModel:
+    return language.load(worded, batch=4)
 
 
-@pytest.fixture(scope="module")
-def model(folder: Path) -> language.TextModel:
-    return language.load(folder, batch=4)
-
-
-def test_tokens_go_to_text_and_back(folder: Path) -> None:
-    tokenizer = Tokenizer.read(folder)
+def test_tokens_go_to_text_and_back(worded: Path) -> None:
+    tokenizer = Tokenizer.read(worded)
     rows = tokenizer.encode(TEXT)
     assert [tokenizer.decode(row) for row in rows] == TEXT
     assert "".join(tokenizer.pieces(rows[0])) == TEXT[0]
@@ -83,7 +62,7 @@ def test_scores_do_not_depend_on_what_is_scored_beside(model: language.TextModel
 
 
 @pytest.mark.slow
-def test_texts_are_written_from_a_seed(folder: Path, model: language.TextModel) -> None:
+def test_texts_are_written_from_a_seed(worded: Path, model: language.TextModel) -> None:
     greedy = model.generate(TEXT, most=5)
     assert greedy == [model.generate([text], most=5)[0] for text in TEXT]
 
@@ -92,7 +71,7 @@ def test_texts_are_written_from_a_seed(folder: Path, model: language.TextModel) 
 
     drawn = draw(model, 1)
     assert [len(texts) for texts in drawn] == [3, 3]
-    assert drawn == draw(language.load(folder, batch=2), 1), "of any batch"
+    assert drawn == draw(language.load(worded, batch=2), 1), "of any batch"
     assert drawn != draw(model, 2)
 
 
@@ -122,9 +101,9 @@ def test_a_text_is_looked_at_token_by_token(model: language.TextModel) -> None:
 
 
 @pytest.mark.parametrize("part", ["weights", "config.json", "tokenizer.json"])
-def test_answers_of_two_models_are_not_mixed(folder: Path, tmp_path: Path, part: str) -> None:
+def test_answers_of_two_models_are_not_mixed(worded: Path, tmp_path: Path, part: str) -> None:
     """The model's folder holds another one by the time that a run continues; one from before it was written down continues."""
-    model, run = shutil.copytree(folder, tmp_path / "model"), tmp_path / "run"
+    model, run = shutil.copytree(worded, tmp_path / "model"), tmp_path / "run"
     run.mkdir()
     for _ in range(2):
         text_files.pin(run, model, "small")
@@ -140,7 +119,7 @@ def test_answers_of_two_models_are_not_mixed(folder: Path, tmp_path: Path, part:
 
 
 @pytest.mark.parametrize("content", ["", '{"prompt": 3}\n', "{\n", '{"prompt": "a", "candidates": []}\n'])
-def test_a_file_without_prompts_is_told_in_one_line(folder: Path, tmp_path: Path, content: str) -> None:
+def test_a_file_without_prompts_is_told_in_one_line(tmp_path: Path, content: str) -> None:
     path = tmp_path / "prompts.jsonl"
     path.write_text(content)
     with pytest.raises(UserError, match=r"prompts\.jsonl"):
@@ -170,12 +149,12 @@ def test_answers_go_on_behind_the_last_whole_batch(tmp_path: Path) -> None:
 
 
 @pytest.mark.extra
-def test_the_examples_of_the_docs_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_of_the_docs_run(worded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (REPOSITORY / "docs" / "language.md").read_text(encoding="utf-8")
     examples = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     assert len(examples) >= 3
     assert all("model" in example or "look" in example for example in examples)
     scope: dict[str, Any] = {}
     for example in examples:
-        exec(example.replace('"FOLDER"', repr(str(folder))), scope)
+        exec(example.replace('"FOLDER"', repr(str(worded))), scope)
     assert scope["page"].startswith("<!DOCTYPE html>")

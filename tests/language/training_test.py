@@ -30,8 +30,7 @@ def made(name: str) -> tuple[LanguageModel, Any]:
     """A model of one layer, with weights large enough that all of them matter."""
     model = LanguageModel(config.parse(ONE_LAYER[name]))
     shapes = jax.eval_shape(model.init, jax.random.key(0))
-    draws = np.random.default_rng(0)
-    normal = draws.standard_normal
+    normal = np.random.default_rng(0).standard_normal
     return model, jax.tree.map(lambda leaf: (0.25 * normal(leaf.shape)).astype(np.float32), shapes)
 
 
@@ -141,22 +140,21 @@ def test_an_addition_with_zero_b_is_the_base_exactly_and_merging_changes_nothing
             return sums_of(model)(frozen, None, batch, key)
 
     run = jax.jit(functools.partial(training.gradient_sums, sums))
-    base = jax.jit(lambda params, rows: sums_of(model)(params, None, rows, None))
-    rows_one = jax.tree.map(lambda leaf: leaf[0], rows)
+    of_all = jax.jit(functools.partial(training.gradient_sums, sums_of(model)))
     gradient, found = run(additions, params, rows)
-    np.testing.assert_array_equal(found.loss, base(params, rows_one).loss)
+    base = of_all(params, None, rows)[1].loss
+    np.testing.assert_array_equal(found.loss, base)
     # A moves only when B has, and every layer's B has a gradient.
     assert all(not part["a"].any() and part["b"].any() for part in gradient.values())
     noise = functools.partial(jax.random.normal, jax.random.key(2))
     moved = jax.tree.map(lambda leaf: leaf + 0.1 * noise(leaf.shape), additions)
     gradient, found = run(moved, params, rows)
-    together = lora.merged(params, moved, SPEC)
-    np.testing.assert_allclose(found.loss, base(together, rows_one).loss, rtol=1e-5)
-    assert abs(float(found.loss) - float(base(params, rows_one).loss)) > 1e-3
+    whole_gradient, expected = of_all(lora.merged(params, moved, SPEC), None, rows)
+    np.testing.assert_allclose(found.loss, expected.loss, rtol=1e-5)
+    assert abs(float(found.loss - base)) > 1e-3
     # By the chain rule from the whole kernel's gradient.
-    of_all = jax.jit(functools.partial(training.gradient_sums, sums_of(model)))
     name = "decoder/block_0/feed_forward/down"
-    kernel = of_all(together, None, rows)[0]["decoder"]["block_0"]["feed_forward"]["down"]["kernel"]
+    kernel = whole_gradient["decoder"]["block_0"]["feed_forward"]["down"]["kernel"]
     assert_close(gradient[name]["b"], SPEC.scale * moved[name]["a"].T @ kernel, 1e-4)
 
 
@@ -165,9 +163,7 @@ def test_patterns_choose_layers_and_one_without_a_match_is_named() -> None:
     additions = lora.init(jax.random.key(0), params, SPEC)
     assert len(additions) == 1 + 3
     assert {"decoder/block_0/attention/query", "decoder/block_0/feed_forward/down"} <= set(additions)
-    with pytest.raises(
-        UserError, match=r"'\*/q_proj' matches no linear layer; there are .*\*/attention/query"
-    ):
+    with pytest.raises(UserError, match=r"'\*/q_proj' matches no linear layer"):
         lora.init(jax.random.key(0), params, lora.Spec(("*/attention/key", "*/q_proj")))
     with pytest.raises(UserError, match="rank of 0"):
         lora.Spec(("*",), rank=0)
@@ -179,14 +175,11 @@ def test_codes_are_the_nearest_and_decode_to_what_the_layers_compute_with(kind: 
     encoded = quantised.encode(kernel, kind)
     decoded = np.asarray(quantised.decode(encoded))
     assert sum(part.nbytes for part in encoded.values()) <= kernel.nbytes * (0.3 if kind == "int8" else 0.19)
-    block = {"int8": 128, "nf4": 64}[kind]
+    block, gap = {"int8": (128, 0.5 / 127), "nf4": (64, (1 - 0.6961928) / 2)}[kind]
     largest = np.abs(kernel.reshape(-1, block, 6)).max(axis=1).repeat(block, axis=0)
-    gaps = {"int8": 0.5 / 127, "nf4": (1 - 0.6961928) / 2}[kind]
-    assert (np.abs(decoded - kernel) <= gaps * largest * 1.001).all()
-    # What was decoded is a fixed point.
-    np.testing.assert_allclose(
-        quantised.decode(quantised.encode(decoded, kind)), decoded, rtol=1e-6, atol=1e-7
-    )
+    assert (np.abs(decoded - kernel) <= gap * largest * 1.001).all()
+    again = quantised.decode(quantised.encode(decoded, kind))
+    np.testing.assert_allclose(again, decoded, rtol=1e-6, atol=1e-7)
     assert not np.asarray(quantised.decode(quantised.encode(np.zeros((64, 2)), kind))).any()
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
 from motif_jax.language import config, weights
-from motif_jax.language.model import LanguageModel
 from motif_jax.support.errors import UserError
 from tests.language import models
 from tests.language.models import NAMES
@@ -37,14 +35,6 @@ def test_what_is_saved_has_the_tensors_that_were_read(
         np.testing.assert_array_equal(found[key], value)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_fresh_model_has_the_parameters_of_the_table(name: str) -> None:
-    settings = config.parse(models.recipes.CONFIGS[name])
-    params = jax.eval_shape(LanguageModel(settings).init, jax.random.key(0))
-    paths = {tuple(part.key for part in path) for path, _ in jax.tree_util.tree_flatten_with_path(params)[0]}
-    assert paths == {entry.path for entry in weights.entries(settings)}
-
-
 def test_names_without_the_models_prefix_are_found(tmp_path: Path) -> None:
     folder = models.write(tmp_path, "gpt2")
     tensors = load_file(folder / weights.SINGLE)
@@ -58,9 +48,7 @@ def test_tensors_and_shards_that_are_missing_or_do_not_fit_are_named(tmp_path: P
     tensors = load_file(folder / weights.SINGLE)
     wider = {**models.recipes.CONFIGS["llama"], "intermediate_size": 40}
     (folder / config.FILE).write_text(json.dumps(wider))
-    with pytest.raises(
-        UserError, match=r"is \[24, 16\], which does not fit config.json: \[16, 40\] expected"
-    ):
+    with pytest.raises(UserError, match=r"is \[24, 16\], which does not fit .*: \[16, 40\]"):
         models.load(folder)
     (folder / config.FILE).write_text(json.dumps(models.recipes.CONFIGS["llama"]))
     del tensors["model.layers.1.mlp.down_proj.weight"]

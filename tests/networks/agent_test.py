@@ -42,14 +42,16 @@ LARGE = [
 ]
 
 
+def golden_observation(numbers: Any, prefix: str = "") -> dict[str, np.ndarray]:
+    return observation_of(*(numbers[prefix + key] for key in ("image", "blstats_features", "message")))
+
+
 def features_of(network: agent.AgentNetwork, params: Any, observation: dict[str, Any]) -> np.ndarray:
     """The encoder's output for rows [N, ...]."""
-
-    def encode(module: Any, fields: Any) -> Any:
-        return module.actor.encoder(fields)
-
-    apply = jax.jit(lambda params, fields: network.module.apply({"params": params}, fields, method=encode))
-    return np.asarray(apply(params, observation))
+    apply = jax.jit(network.module.apply, static_argnames="method")
+    return np.asarray(
+        apply({"params": params}, observation, method=lambda module, x: module.actor.encoder(x))
+    )
 
 
 @pytest.mark.slow
@@ -57,26 +59,23 @@ def test_one_step_is_the_golden_one(golden: Any) -> None:
     numbers = golden("actor_critic_step.npz")
     network = nethack_network(first_convolution="table")
     params = recipe_params(network, golden("weight_shapes.json")["actor_critic"])
-    observation = observation_of(numbers["image"], numbers["blstats_features"], numbers["message"])
+    observation = golden_observation(numbers)
     encoded = features_of(network, params, observation)
     np.testing.assert_allclose(encoded, numbers["encoder_output"], rtol=1e-5, atol=1e-5)
     rows = {name: x[None] for name, x in observation.items()}
     first = np.zeros((1, 8), bool)
     # Prepared parameters look the first convolution up; bare ones draw so few pictures.
-    apply = jax.jit(network.apply)
     for given in (params, jax.jit(network.prepare)(params)):
-        logits, value, state = apply(given, rows, numbers["state_in"], first)
+        logits, value, state = jax.jit(network.apply)(given, rows, numbers["state_in"], first)
         for found, key in ((logits[0], "logits"), (value[0], "value"), (state, "state_out")):
             np.testing.assert_allclose(found, numbers[key], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["lstm", "no_rnn", *LARGE])
 def test_variants_are_the_golden_ones(golden: Any, name: str) -> None:
-    numbers = golden("core_variants.npz")
-    network, params = variant(golden, name)
+    numbers, (network, params) = golden("core_variants.npz"), variant(golden, name)
     state_in = golden_state(numbers, name, network, "step")
-    fields = [numbers[f"step/{key}"] for key in ("image", "blstats_features", "message")]
-    observation = observation_of(*fields)
+    observation = golden_observation(numbers, "step/")
     # The residual network's recipe weights grow activations to 100 and more.
     loose, tolerance = (3e-4, 1e-4) if name == "resnet_impala" else (1e-5, 1e-5)
     encoded = features_of(network, params, observation)
@@ -99,12 +98,9 @@ def test_variants_are_the_golden_ones(golden: Any, name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["lstm", "no_rnn", *LARGE])
 def test_sequences_reset_between_episodes(golden: Any, name: str) -> None:
-    numbers = golden("core_variants.npz")
-    network, params = variant(golden, name)
-    fields = [numbers[f"sequence/{key}"] for key in ("image", "blstats_features", "message")]
-    observation = {key: time_major(x) for key, x in observation_of(*fields).items()}
-    dones = time_major(numbers["sequence/dones"]) > 0
-    first = np.concatenate([np.zeros((1, 4), bool), dones[:-1]])
+    numbers, (network, params) = golden("core_variants.npz"), variant(golden, name)
+    observation = jax.tree.map(time_major, golden_observation(numbers, "sequence/"))
+    first = np.pad(time_major(numbers["sequence/dones"]) > 0, ((1, 0), (0, 0)))[:-1]
     state = golden_state(numbers, name, network, "sequence")
     logits, value, final = jax.jit(network.apply)(params, observation, state, first)
     tolerance = 1e-4 if name == "resnet_impala" else 1e-5
@@ -130,11 +126,6 @@ def golden_state(numbers: Any, name: str, network: agent.AgentNetwork, kind: str
     return numbers[key][:, : network.state_size]
 
 
-def test_there_are_as_many_parameters_as_published() -> None:
-    shapes = jax.eval_shape(nethack_network().init, jax.random.key(0))
-    assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == 2_795_640
-
-
 @pytest.mark.slow
 def test_parameters_start_as_published() -> None:
     network = nethack_network()
@@ -156,8 +147,7 @@ def test_layout_goes_both_ways_and_names_what_does_not_fit() -> None:
     network = nethack_network(separate_critic=True, hidden_size=8, core_layers=2)
     params = random_params(network, 1)
     tensors = layout.to_torch(params)
-    assert "actor/gru2_input/weight" in tensors
-    assert "critic/image_fc/bias" in tensors
+    assert {"actor/gru2_input/weight", "critic/image_fc/bias"} <= set(tensors)
     jax.tree.map(np.testing.assert_array_equal, layout.from_torch(tensors, params), params)
     with pytest.raises(ValueError, match="value_head/bias has shape"):
         layout.from_torch({**tensors, "value_head/bias": np.zeros(2)}, params)
@@ -191,10 +181,8 @@ def test_separate_networks_share_nothing() -> None:
 )
 def test_the_first_convolution_may_be_looked_up(image_encoder: str) -> None:
     """Also without prepared tables, in a batch so large that the table pays."""
-    table, plain = (
-        nethack_network(image_encoder=image_encoder, first_convolution=way, **SMALL)
-        for way in ("table", "picture")
-    )
+    make = functools.partial(nethack_network, image_encoder=image_encoder, **SMALL)
+    table, plain = (make(first_convolution=way) for way in ("table", "picture"))
     params = random_params(table)
     few, many = network_input(37), network_input(300)
 
@@ -220,31 +208,27 @@ def test_the_first_convolution_may_be_looked_up(image_encoder: str) -> None:
 
 def network_input(batch: int) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(3)
-    return {
-        name: rng.integers(0, 16 if "colors" in name else 256, (1, batch, *field.shape)).astype(field.dtype)
-        for name, field in NETHACK_SPEC.observation.items()
-    }
+    fields = NETHACK_SPEC.observation.items()
+    most = {name: 16 if "colors" in name else 256 for name, _ in fields}
+    return {name: rng.integers(0, most[name], (1, batch, *of.shape)).astype(of.dtype) for name, of in fields}
 
 
 def test_the_tile_under_the_hero_is_the_one_that_lay_there_before() -> None:
     rows = 8
-    observation = {
-        "window_chars": np.full((rows, 1, 12, 12), ord("."), np.uint8),
-        "blstats": np.zeros((rows, 1, 27), np.int32),
-    }
-    observation["window_chars"][:, 0, 6, 6] = ord("@")
-    observation["window_chars"][1, 0, 6, 7] = ord(">")
-    observation["blstats"][:, 0, status.X] = [10, 10, 11, 11, 12, 12, 13, 40]
-    observation["blstats"][4:, 0, status.DUNGEON_LEVEL] = 1
-    first = np.zeros((rows, 1), bool)
-    first[[0, 6]] = True
+    chars, numbers = np.full((rows, 1, 12, 12), ord("."), np.uint8), np.zeros((rows, 1, 27), np.int32)
+    chars[:, 0, 6, 6] = ord("@")
+    chars[1, 0, 6, 7] = ord(">")
+    numbers[:, 0, status.X] = [10, 10, 11, 11, 12, 12, 13, 40]
+    numbers[4:, 0, status.DUNGEON_LEVEL] = 1
+    first = np.isin(np.arange(rows), [0, 6])[:, None]
+    observation = {"window_chars": chars, "blstats": numbers}
     tiles, final = underfoot.track(observation, jnp.zeros((1, underfoot.MEMORY_SIZE)), first)
     # An episode, a step, east onto the stairs, a step there, another level, a step there, an episode, a run out of the window.
     assert tiles[:, 0].tolist() == [0, 0, ord(">"), ord(">"), 0, 0, 0, 0]
     memory = jnp.ones((1, underfoot.MEMORY_SIZE))
     for t in range(rows):
-        row = {name: x[t : t + 1] for name, x in observation.items()}
-        tile, memory = underfoot.track(row, memory, first[t : t + 1])
+        row, new = jax.tree.map(lambda x, t=t: x[t : t + 1], (observation, first))
+        tile, memory = underfoot.track(row, memory, new)
         assert tile[0, 0] == tiles[t, 0]
     np.testing.assert_array_equal(memory, final)
     network = nethack_network(encoder="tiles_underfoot", **SMALL)
@@ -260,30 +244,21 @@ def test_the_tile_under_the_hero_is_the_one_that_lay_there_before() -> None:
 
 
 def test_beginnings_of_messages_have_hashes_of_their_own() -> None:
-    texts = (
-        b"You kill the newt!",
-        b"You kill the jackal!",
-        b"You miss the newt.",
-        b"oYu kill the newt!",
-        b"",
-    )
+    texts = b"You kill the newt!|You kill the jackal!|You miss the newt.|oYu kill the newt!|".split(b"|")
     rows = [np.frombuffer(text.ljust(256, b"\0"), np.uint8) for text in texts]
     hashes = tile_embedding.hash_beginnings(jnp.asarray(rows))
-    for i in range(len(tile_embedding.BEGINNINGS)):
-        column = np.asarray(hashes[:, i])
+    for i, column in enumerate(np.asarray(hashes).T):
         assert np.all(column // tile_embedding.BUCKETS == i)
         # The first eight bytes of the first two are the same.
         assert len(set(column.tolist())) == (4 if i == 0 else 5)
 
 
-@pytest.mark.parametrize(
-    ("encoder", "fields"),
-    [
-        ("nethack", "window_chars, window_colors, blstats, message"),
-        ("tiles_underfoot", "window_chars, window_colors, blstats, message"),
+def test_an_encoder_names_the_fields_that_an_environment_lacks() -> None:
+    pictures = "window_chars, window_colors, blstats, message"
+    for encoder, fields in (
+        ("nethack", pictures),
+        ("tiles_underfoot", pictures),
         ("film", "image, instruction"),
-    ],
-)
-def test_an_encoder_names_the_fields_that_an_environment_lacks(encoder: str, fields: str) -> None:
-    with pytest.raises(UserError, match=f"encoder='{encoder}' needs the fields {fields}, which"):
-        agent.make_agent_network(agent_config(encoder=encoder).network, FLAT_SPEC)
+    ):
+        with pytest.raises(UserError, match=f"encoder='{encoder}' needs the fields {fields}, which"):
+            agent.make_agent_network(agent_config(encoder=encoder).network, FLAT_SPEC)

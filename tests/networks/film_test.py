@@ -24,40 +24,33 @@ ROWS, WIDTH = 6, 4
 EPSILON = 1e-5
 
 
-def spec():
-    return registry.spec(LEVEL, fields=("instruction",))
-
-
 @functools.cache
 def network(of_batch=False):
     settings = resources.config("train_agent", "symbolic").network
     settings.image_features = settings.message_features = settings.hidden_size = WIDTH
     settings.head_sizes = (3,)
-    return make_agent_network(settings, spec(), of_batch)
+    return make_agent_network(settings, registry.spec(LEVEL, fields=("instruction",)), of_batch)
 
 
 def seen(count=ROWS, seed=0):
     """Views and instructions of so many games, [1, count, ...]."""
     env = registry.make(LEVEL, fields=("instruction",))
-    out = empty_observation(env.spec)
-    rows = []
-    for game in range(count):
-        env.reset(seed + game, out)
-        rows.append({name: out[name].copy() for name in film.FIELDS})
+    rows = [empty_observation(env.spec) for _ in range(count)]
+    for game, row in enumerate(rows):
+        env.reset(seed + game, row)
     return {name: np.stack([row[name] for row in rows])[None] for name in film.FIELDS}
 
 
 @functools.cache
 def params():
     """Of unlike numbers everywhere, batch norms too."""
-    rng = np.random.default_rng(0)
-    shapes = jax.eval_shape(network().init, jax.random.key(0))
-    found = jax.tree.map(lambda x: jnp.asarray(rng.standard_normal(x.shape) * 0.7, jnp.float32), shapes)
+    rng, shapes = np.random.default_rng(0), jax.eval_shape(network().init, jax.random.key(0))
 
-    def positive(path, x):
+    def drawn(path, leaf):
+        x = jnp.asarray(rng.standard_normal(leaf.shape) * 0.7, jnp.float32)
         return jnp.abs(x) + 0.5 if path[-1].key in ("variance", "scale") else x
 
-    return jax.tree_util.tree_map_with_path(positive, found)
+    return jax.tree_util.tree_map_with_path(drawn, shapes)
 
 
 def run(made, tree, observation):
@@ -67,7 +60,6 @@ def run(made, tree, observation):
 
 
 def normed(x, layer):
-    layer = {name: np.asarray(value, np.float64) for name, value in layer.items()}
     return (x - layer["mean"]) / np.sqrt(layer["variance"] + EPSILON) * layer["scale"] + layer["bias"]
 
 
@@ -92,52 +84,48 @@ def by_hand(tree, observation):
     encoder, core = tree["actor"]["encoder"], tree["actor"]["core"]
     x = observation[film.IMAGE][0].astype(np.float64)
     instruction = np.stack([read(row, encoder["instruction"]) for row in observation[film.INSTRUCTION][0]])
-    x = pooled(relu(normed(convolution(x, encoder["conv1"]), encoder["norm1"])))
-    x = pooled(relu(normed(convolution(x, encoder["conv2"]), encoder["norm2"])))
+    for n in "12":
+        x = pooled(relu(normed(convolution(x, encoder[f"conv{n}"]), encoder[f"norm{n}"])))
     for name in ("film1", "film2"):
         y = relu(normed(convolution(x, encoder[f"{name}_conv1"]), encoder[f"{name}_norm1"]))
         y = convolution(y, encoder[f"{name}_conv2"])
-        weight, bias = (
-            linear(instruction, encoder[f"{name}_{part}"])[:, None, None] for part in ("weight", "bias")
-        )
-        x = relu(normed(y * weight + bias, encoder[f"{name}_norm2"]))
+        weight, bias = (linear(instruction, encoder[f"{name}_{part}"]) for part in ("weight", "bias"))
+        y = y * weight[:, None, None] + bias[:, None, None]
+        x = relu(normed(y, encoder[f"{name}_norm2"]))
     x = relu(pooled(x)).reshape(len(x), -1)
-    x, _ = lstm(x, np.zeros((len(x), WIDTH)), np.zeros((len(x), WIDTH)), core)
-    logits, value = (
-        linear(np.tanh(linear(x, tree[f"{name}_fc1"])), tree[f"{name}_head"]) for name in ("policy", "value")
-    )
-    return logits, value[:, 0]
+    x, _ = lstm(x, *np.zeros((2, len(x), WIDTH)), core)
+    inside = {name: np.tanh(linear(x, tree[f"{name}_fc1"])) for name in ("policy", "value")}
+    return linear(inside["policy"], tree["policy_head"]), linear(inside["value"], tree["value_head"])[:, 0]
 
 
 @pytest.mark.slow
-def test_it_is_what_plain_numpy_makes_of_it():
+def test_it_is_what_plain_numpy_makes_of_it_whether_instructions_are_cropped_or_not():
     observation = seen()
-    logits, value, _ = run(network(), params(), observation)
-    wanted_logits, wanted_value = by_hand(jax.device_get(params()), observation)
-    np.testing.assert_allclose(logits[0], wanted_logits, rtol=1e-3, atol=1e-4)
-    np.testing.assert_allclose(value[0], wanted_value, rtol=1e-3, atol=1e-4)
-    assert np.ptp(wanted_logits, axis=0).min() > 1e-3
+    less = network().cropped(observation)
+    assert less[film.INSTRUCTION].shape[-1] < instructions.LENGTH
+    wanted = by_hand(jax.device_get(params()), observation)
+    for shown in (observation, less):
+        for found, expected in zip(run(network(), params(), shown), wanted, strict=False):
+            np.testing.assert_allclose(found[0], expected, rtol=1e-3, atol=1e-4)
+    assert np.ptp(wanted[0], axis=0).min() > 1e-3
 
 
 @pytest.mark.slow
 def test_a_row_does_not_depend_on_those_beside_it_unless_as_published():
-    observation = seen()
-    half = {name: x[:, :3] for name, x in observation.items()}
-    alone = run(network(), params(), half)[0]
-    np.testing.assert_allclose(run(network(), params(), observation)[0][:, :3], alone, rtol=1e-4, atol=1e-5)
-    published = network(of_batch=True)
-    both = run(published, params(), observation)[0][:, :3]
-    assert np.abs(both - run(published, params(), half)[0]).max() > 1e-3
     # Of rows of several steps each step has statistics of its own.
-    steps = {name: np.concatenate([x[:, :3], x[:, 3:]]) for name, x in observation.items()}
-    found, alone = run(published, params(), steps)[0][0], run(published, params(), half)[0][0]
-    np.testing.assert_allclose(found, alone, rtol=1e-4, atol=1e-5)
+    steps = {name: x.reshape(2, 3, *x.shape[2:]) for name, x in seen().items()}
+    for made, equal in ((network(), True), (network(of_batch=True), False)):
+        both, half = (
+            run(made, params(), shown)[0] for shown in (seen(), jax.tree.map(lambda x: x[:1], steps))
+        )
+        assert np.allclose(both[:, :3], half, rtol=1e-4, atol=1e-5) == equal
+        np.testing.assert_allclose(run(made, params(), steps)[0][:1], half, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow
 def test_the_first_look_takes_what_is_seen_and_later_ones_a_tenth():
     """Then a batch normalised by what was seen of it is one normalised by itself."""
-    observation = {name: jnp.asarray(x) for name, x in seen().items()}
+    observation, others = (jax.tree.map(jnp.asarray, seen(seed=seed)) for seed in (0, 100))
     fresh = network().init(jax.random.key(0))
     track = jax.jit(functools.partial(tracked, network()))
     once = track(fresh, observation)
@@ -145,7 +133,6 @@ def test_the_first_look_takes_what_is_seen_and_later_ones_a_tenth():
     np.testing.assert_allclose(run(network(), once, observation)[0], published, rtol=1e-3, atol=1e-4)
     norm = once["actor"]["encoder"]["norm1"]
     assert norm["count"] == 1
-    others = {name: jnp.asarray(x) for name, x in seen(seed=100).items()}
     later = {"mean": norm["mean"] + 1.0, "variance": norm["variance"] * 2}
     moved = film.seen({**norm, "count": jnp.float32(50.0)}, later)
     np.testing.assert_allclose(moved["mean"], norm["mean"] + 0.1, rtol=1e-5, atol=1e-6)
@@ -164,19 +151,10 @@ def test_the_first_look_takes_what_is_seen_and_later_ones_a_tenth():
 
 @pytest.mark.slow
 def test_statistics_have_no_gradient():
-    observation = seen()
-    gradients = jax.jit(jax.grad(lambda tree: run(network(), tree, observation)[0].sum()))(params())
+    gradients = jax.jit(jax.grad(lambda tree: run(network(), tree, seen())[0].sum()))(params())
     for path, leaf in jax.tree_util.tree_leaves_with_path(gradients):
         if path[-1].key in ("mean", "variance", "count"):
             assert not np.any(leaf)
-
-
-def test_instructions_are_cropped_and_mean_the_same():
-    observation = seen()
-    less = network().cropped(observation)
-    assert less[film.INSTRUCTION].shape[-1] < instructions.LENGTH
-    found, whole = (run(network(), params(), each)[0] for each in (less, observation))
-    np.testing.assert_allclose(found, whole, rtol=1e-5, atol=1e-6)
 
 
 def test_words_have_numbers_of_their_own():
