@@ -154,7 +154,9 @@ class Program:
         return self.log.read_text(errors="replace")
 
 
-def launch(workdir: Path, config: str, *flags: str, log: Path, **environment: str) -> Program:
+def launch(
+    workdir: Path, config: str, *flags: str, log: Path, typed: str | Path = os.devnull, **environment: str
+) -> Program:
     """Starts `python -m motif_jax.launch` on the CPU with the device count of the flags."""
     arguments = [
         sys.executable,
@@ -166,7 +168,7 @@ def launch(workdir: Path, config: str, *flags: str, log: Path, **environment: st
     ]
     # The tests' own four devices are not meant for the program, and its small networks take longer to compile than to run.
     own = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1", **QUICKLY}
-    return Program(arguments, log, {**own, **environment})
+    return Program(arguments, log, {**own, **environment}, typed)
 
 
 def launch_hosts(

@@ -14,7 +14,7 @@ from tests.force.scenarios import SCENARIOS, Inputs
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
-    return chaos.open_inputs(tmp_path_factory.mktemp("chaos") / "inputs")
+    return Inputs(tmp_path_factory.mktemp("chaos") / "inputs")
 
 
 @pytest.mark.extra

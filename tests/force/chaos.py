@@ -37,8 +37,6 @@ LINES = "chaos.jsonl"
 # Kills of a trial, before it is left alone.
 _KILLS = 6
 
-Line = Mapping[str, Any]
-
 
 def _calm(name: str, folder: Path, inputs: Inputs, cache: Path) -> Calm:
     """The undisturbed run of a scenario, which is made where it is not there yet."""
@@ -81,7 +79,7 @@ def attack(
     return line
 
 
-def tables(lines: Sequence[Line]) -> str:
+def tables(lines: Sequence[Mapping[str, Any]]) -> str:
     """A line for each force; where undisturbed runs differed there was no trial."""
     trials = [line for line in lines if "tracebacks" in line]
     found = []
@@ -95,12 +93,6 @@ def tables(lines: Sequence[Line]) -> str:
     return "\n".join(found)
 
 
-def open_inputs(folder: Path) -> Inputs:
-    """Inputs of all scenarios below `folder`, made again."""
-    shutil.rmtree(folder, ignore_errors=True)
-    return Inputs(folder)
-
-
 def _turns(names: Sequence[str], until: float) -> Iterator[str]:
     """The scenarios in turn, until the time is over; each once at least."""
     for place in itertools.count():
@@ -112,45 +104,33 @@ def _turns(names: Sequence[str], until: float) -> Iterator[str]:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Runs stages under force.")
     parser.add_argument(
-        "minutes",
-        nargs="?",
-        type=float,
-        default=15.0,
-        help="15 by default; every stage has one trial at least",
+        "minutes", nargs="?", type=float, default=15.0, help="15; a stage has one trial at least"
     )
     parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"all by default: {', '.join(SCENARIOS)}")
     parser.add_argument("--folder", type=Path, default=Path("runs/chaos"), help="where everything lies")
     parser.add_argument("--force", choices=tuple(FORCES), default="kill")
     parser.add_argument(
-        "--seed",
-        type=int,
-        default=None,
-        help="of who is hit and when; what it does at that moment hangs on the machine",
+        "--seed", type=int, help="of who is hit and when; what it does then hangs on the machine"
     )
-    return parser.parse_args()
-
-
-def _refusal(given: argparse.Namespace) -> str | None:
+    given = parser.parse_args()
     unknown = [name for name in given.stages if name not in SCENARIOS]
     if unknown or not 0 < given.minutes < float("inf"):
         what = f"no scenario {', '.join(unknown)}" if unknown else f"MINUTES={given.minutes}: must be above 0"
-        return f"{what}; scenarios are {', '.join(SCENARIOS)}"
+        parser.error(f"{what}; scenarios are {', '.join(SCENARIOS)}")
     if given.force == "disk" and os.geteuid() != 0:
-        return "--force=disk: only root can mount a small disk"
-    return None
+        parser.error("--force=disk: only root can mount a small disk")
+    return given
 
 
 def main() -> int:
     """The program."""
     given = _arguments()
-    if refusal := _refusal(given):
-        print(f"error: {refusal}", file=sys.stderr)
-        return 2
     folder, rng = given.folder.absolute(), random.Random(given.seed)
     folder.mkdir(parents=True, exist_ok=True)
     for known in folder.glob("*.undisturbed.json"):
-        known.unlink()  # of another state of the code
-    inputs, lines = open_inputs(folder / "inputs"), []
+        known.unlink()
+    shutil.rmtree(folder / "inputs", ignore_errors=True)  # of another state of the code, as what follows
+    inputs, lines = Inputs(folder / "inputs"), []
     for name in _turns(given.stages or list(SCENARIOS), time.monotonic() + 60 * given.minutes):
         line = attack(name, folder, inputs, rng, given.force)
         lines.append(line)

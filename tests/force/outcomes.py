@@ -11,19 +11,17 @@ from typing import Any, NamedTuple
 
 
 class Compared(NamedTuple):
-    """What must be the same whatever was done to a run.
+    """What must be the same whatever was done to a run, in words, and what gives it from a finished run folder and the trial's own.
 
-    Attributes:
-      what: in words.
-      of: of a finished run folder and the trial's own folder, JSON-able; AssertionError where something is wrong in itself.
+    It can be written as JSON; AssertionError where something is wrong in itself.
     """
 
     what: str
     of: Callable[[Path, Path], Any]
 
 
-def _digest(path: Path) -> str:
-    return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def files(*patterns: str) -> Compared:
@@ -31,7 +29,9 @@ def files(*patterns: str) -> Compared:
 
     def outcome(workdir: Path, trial: Path) -> dict[str, str]:
         found = {
-            str(path.relative_to(workdir)): _digest(path) for name in patterns for path in workdir.glob(name)
+            str(path.relative_to(workdir)): _digest(path.read_bytes())
+            for name in patterns
+            for path in workdir.glob(name)
         }
         assert found, f"{workdir} holds none of {patterns}"
         return found
@@ -59,7 +59,7 @@ def params(*patterns: str) -> Compared:
             for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
         }
         found = {"params": digests.of_tensors(str(step), named)}
-        return {**found, **more.of(workdir, trial)} if patterns else found
+        return found | more.of(workdir, trial) if patterns else found
 
     return Compared(f"parameters, {more.what}" if patterns else "parameters", outcome)
 
@@ -143,9 +143,7 @@ def first_lines(name: str, most: int) -> Compared:
 
     def outcome(workdir: Path, trial: Path) -> Any:
         found = rows_of(workdir / name)
-        assert [row["game"] for row in found] == [*range(len(found))], (
-            "a game is missing, or stands there twice"
-        )
+        assert [row["game"] for row in found] == [*range(len(found))], "a game is missing or twice"
         return found[:most]
 
     return Compared(f"each line of `{name}`", outcome)
@@ -162,7 +160,7 @@ def page(name: str, *patterns: str) -> Compared:
     def outcome(workdir: Path, trial: Path) -> Any:
         text = (workdir / name).read_text(encoding="utf-8")
         plain = _TIMES.sub("", text).replace(str(trial), "")
-        found = {"page": hashlib.blake2b(plain.encode(), digest_size=16).hexdigest()}
-        return {**found, **more.of(workdir, trial)} if patterns else found
+        found = {"page": _digest(plain.encode())}
+        return found | more.of(workdir, trial)
 
-    return Compared(f"`{name}` but for its times" + f", {more.what}" * bool(patterns), outcome)
+    return Compared(f"`{name}` but for its times" + f", {more.what}", outcome)

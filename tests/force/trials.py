@@ -8,7 +8,6 @@ import json
 import os
 import random
 import signal
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -17,7 +16,6 @@ from typing import Any, NamedTuple
 
 from tests import processes
 from tests.force.scenarios import SCENARIOS, Inputs
-from tests.reward_fixtures import environment
 
 MARK = "MOTIF_JAX_CHAOS"
 _GONE_SECONDS = 90.0
@@ -34,13 +32,7 @@ _STAGING, _SAVING = ".staging", ".saving"
 
 
 class Calm(NamedTuple):
-    """An undisturbed run.
-
-    Attributes:
-      outcome: what must come out.
-      seconds: how long it took.
-      ready: after how many seconds it had written its first file.
-    """
+    """An undisturbed run: what came out, how long it took, and after how many seconds it had written its first file."""
 
     outcome: Any
     seconds: float
@@ -69,11 +61,9 @@ class Trial:
 
     def start(self) -> processes.Program:
         """The command, from the beginning or from where it stands."""
-        command = [
-            sys.executable, "-m", "motif_jax.launch", f"--config=configs/{self.scenario.config}", f"--workdir={self.workdir}",
-            *self.flags,
-        ]  # fmt: skip
-        return processes.Program(command, self.log, {**environment(), **self.environment}, self._typed)
+        return processes.launch(
+            self.workdir, self.scenario.config, *self.flags, log=self.log, typed=self._typed, **self.environment
+        )
 
     def run(self) -> tuple[int, str]:
         """Lets it end; the exit code, and what it said."""
@@ -93,15 +83,13 @@ class Trial:
     def calm(self) -> Calm:
         """Lets it run to its end."""
         before, start = self._written(), time.monotonic()
-        program, ready = self.start(), None
+        program = self.start()
         with processes.ended([program]):
-            while program.process.poll() is None:
-                assert time.monotonic() < start + _RUN_SECONDS, "it does not end"
-                if ready is None and self._written() != before:
-                    ready = time.monotonic() - start
-                time.sleep(0.02)
+            self._await(program, lambda: self._written() != before, _RUN_SECONDS)
+            ready = time.monotonic() - start
+            code = self._end_of(program)
         took = time.monotonic() - start
-        return Calm(self._outcome_of(program.process.returncode), took, took if ready is None else ready)
+        return Calm(self._outcome_of(code), took, ready)
 
     def finish(self) -> Any:
         """Lets it run to its end; returns the outcome."""
@@ -113,15 +101,9 @@ class Trial:
         return json.loads(json.dumps(self.scenario.compared.of(self.workdir, self.folder)))
 
     def disturb(self, rng: random.Random, calm: Calm, share: float) -> dict[str, Any]:
-        """Starts it and kills one of its processes; waits for the end of the program.
+        """Starts it and kills one of its processes: what was hit (None: it had ended before), and the program's exit code.
 
-        Args:
-          rng: of whom it hits, and when.
-          calm: an undisturbed run of it.
-          share: of its work, as much as is probably not done yet; 0: it hits when the first file is written.
-
-        Returns:
-          What was hit (None: it had ended before), and the exit code.
+        `share`: of its work, as much as is probably not done yet; 0: it hits when the first file is written.
         """
         written, half_written = self._written(), self._half_written()
         work = max(0.3, 1.05 * calm.seconds - calm.ready) * share
@@ -147,10 +129,11 @@ class Trial:
                 os.kill(hit, signal.SIGKILL)
             code = self._end_of(program)
             seen = {program.pid, *others}
-        gone = comes(
-            lambda: not processes.still_there(seen) and not processes.processes_with(MARK, self.mark)
+        processes.wait_until(
+            lambda: not processes.still_there(seen) and not processes.processes_with(MARK, self.mark),
+            f"the end of the processes of {what}",
+            _GONE_SECONDS,
         )
-        assert gone, f"processes outlive {what}: {processes.processes_with(MARK, self.mark)}"
         return {"hit": what, "code": code}
 
     @staticmethod
@@ -181,7 +164,15 @@ class Trial:
     def left(self) -> list[str]:
         """What is there that should not be, after the end."""
         # Python's tracker of resources ends when it has seen that the others have.
-        comes(lambda: not processes.processes_with(MARK, self.mark))
+        with contextlib.suppress(AssertionError):
+            processes.wait_until(
+                lambda: (
+                    not processes.processes_with(MARK, self.mark)
+                    and processes.unused_shared_memory() <= self.memory
+                ),
+                "the end of all",
+                _GONE_SECONDS,
+            )
         found = [f"process {pid}" for pid in processes.processes_with(MARK, self.mark)]
         found += [f"temporary {name}" for name in os.listdir(self.temporary)]
         found += [f"file {path.relative_to(self.folder)}" for path in _unfinished(self.folder)]
@@ -192,9 +183,7 @@ class Trial:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     found.append(f"lock {lock.name}")
-        if not comes(lambda: processes.unused_shared_memory() <= self.memory):
-            found += [f"memory {name}" for name in processes.unused_shared_memory() - self.memory]
-        return found
+        return found + [f"memory {name}" for name in processes.unused_shared_memory() - self.memory]
 
     def tracebacks(self) -> int:
         """How often the log has one."""
@@ -209,13 +198,3 @@ def _unfinished(folder: Path) -> Iterator[Path]:
             built = name.endswith((".tmp", ".part")) or "orbax-checkpoint-tmp" in name or name == "assembled"
             if built or name.startswith(".removed-") or place.name == _SAVING:
                 yield place / name
-
-
-def comes(condition: Callable[[], object], seconds: float = _GONE_SECONDS) -> bool:
-    """Whether `condition` holds before the time is over."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
