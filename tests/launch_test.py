@@ -12,60 +12,69 @@ from pathlib import Path
 import pytest
 
 from motif_jax import launch as launch_module
-from motif_jax.launch import _parse_flags
 from motif_jax.support.interruption import INTERRUPTED
 from tests.commands import Commands, commands
-from tests.processes import with_sigint
+from tests.processes import REPOSITORY, with_sigint
 from tests.reward_fixtures import load_config
 
-TOO_LONG = "a/" * 3000
+MINE = """
+from ml_collections import ConfigDict
+def get_config(variant=None):
+    return ConfigDict({"stage": "report", "numbers": [1, 2], "section": {"of-two": 3, "below": {"last": 4}}, "some": (1, 2)})
+"""
 
 
 @pytest.fixture(scope="module")
 def quick() -> Iterator[Commands]:
     """Command lines without the start of a process each, which takes longest; others here start one as people do."""
-    with commands(Path(__file__).parents[1]) as started:
+    with commands(REPOSITORY) as started:
         yield started
 
 
-def launch(repository: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "motif_jax.launch", *arguments],
-        cwd=repository, capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
+# AT is a folder with config files: `mine.py`, and two that are none. A section's literal would be taken as it is: its other keys
+# gone, unknown ones and other types let in.
+MISTAKES = [
+    ("--config=configs/none.py", ["configs/none.py", "no file"]),
+    ("--config=collect", ["did you mean --config=configs/collect.py?"]),
+    ("--config=configs/collect.py:none", ["'none'", "smoke"]),
+    ("--config=configs/collect.py --config.sed=1", ["config.sed", "config.seed"]),
+    ("--config=configs/collect.py --config.seed=one", ["config.seed", "one"]),
+    ("--config=configs/collect.py --sed=1", ["--sed"]),
+    ("--config=configs/collect.py", ["--workdir is missing"]),
+    ("--config=configs/benchmark.py:none", ["config.name='none'", "reward"]),
+    ("--config=README.md", ["--config=README.md", "get_config"]),
+    ("--config=configs/collect.py --config.seed=None", ["--config.seed=None", "needs a value"]),
+    ("--config=configs/train_agent.py --config.stage evaluate", ["config.stage=evaluate", "train_agent"]),
+    (f"--config={'a/' * 3000}", ["no file"]),
+    ("--config=AT/broken.py --print_config", ["broken.py"]),
+    ("--config=AT/plain.py --print_config", ["plain.py"]),
+    ("--config=AT/mine.py --config.section={'of-twoo':7}", ["--config.section={'of-twoo':7}: section is a section: give its keys, such as --config.section.below.last;"]),
+    ("--config=AT/mine.py --config.section {}", ["--config.section: section is a section"]),
+    ("--config=AT/mine.py --config.section=None", ["--config.section=None: section is a section"]),
+    ("--config=AT/mine.py --config.some[0]=5", ["--config.some[0]=5: a part of a value cannot be given: give all of it, as --config.some=(1, 2)"]),
+    ("--config=AT/mine.py --config.numbers[2]=5", ["there is no [2] in numbers"]),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ([], ["--config is missing"]),
-        (["--config=configs/none.py"], ["configs/none.py", "no file"]),
-        (["--config=collect"], ["did you mean --config=configs/collect.py?"]),
-        (["--config=configs/collect.py:none"], ["'none'", "smoke"]),
-        (["--config=configs/collect.py", "--config.sed=1"], ["config.sed", "config.seed"]),
-        (["--config=configs/collect.py", "--config.seed=one"], ["config.seed", "one"]),
-        (["--config=configs/collect.py", "--sed=1"], ["--sed"]),
-        (["--config=configs/collect.py"], ["--workdir is missing"]),
-        (["--config=configs/benchmark.py:none"], ["config.name='none'", "reward"]),
-        (["--config=README.md"], ["--config=README.md", "get_config"]),
-        (["--config=configs/collect.py", "--config.seed=None"], ["--config.seed=None", "needs a value"]),
-        (
-            ["--config=configs/train_agent.py", "--config.stage", "evaluate"],
-            ["config.stage=evaluate", "train_agent"],
-        ),
-        ([f"--config={TOO_LONG}"], ["no file"]),
-    ],
-)
-def test_a_mistake_is_one_line(
-    repository: Path, quick: Commands, arguments: list[str], words: list[str]
-) -> None:
-    done = quick.launch(repository, *arguments) if arguments else launch(repository)
+def assert_one_line(done: subprocess.CompletedProcess[str], words: list[str]) -> None:
     assert done.returncode == 2
-    lines = done.stderr.strip().splitlines()
-    assert len(lines) == 1
-    assert lines[0].startswith("error: ")
-    for word in words:
-        assert word in lines[0]
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("error: ")
+    assert [word for word in words if word not in line] == []
+
+
+@pytest.mark.parametrize(("given", "words"), MISTAKES)
+def test_a_mistake_is_one_line(quick: Commands, tmp_path: Path, given: str, words: list[str]) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "broken.py").write_text("def get_config(:")
+    (tmp_path / "plain.py").write_text("def get_config(variant=None): return {}")
+    assert_one_line(quick.launch(REPOSITORY, *given.replace("AT", str(tmp_path)).split()), words)
+
+
+def test_a_command_without_a_config_is_one_line() -> None:
+    command = [sys.executable, "-m", "motif_jax.launch"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=240, check=False)
+    assert_one_line(done, ["--config is missing"])
 
 
 def test_a_config_file_that_cannot_be_read_is_one_line(
@@ -81,82 +90,41 @@ def test_a_config_file_that_cannot_be_read_is_one_line(
     assert capsys.readouterr().err.endswith("/mine.py'\n")
 
 
-MINE = """
-from ml_collections import ConfigDict
-def get_config(variant=None):
-    return ConfigDict({"stage": "report", "numbers": [1, 2], "section": {"of-two": 3, "below": {"last": 4}}, "some": (1, 2)})
-"""
-
-
-@pytest.mark.parametrize(
-    ("flags", "line"),
-    [(["--config.section={'of-twoo': 7}"], "--config.section={'of-twoo': 7}: section is a section: give its keys, such as --config.section.below.last;"), (["--config.section", "{}"], "--config.section: section is a section"), (["--config.section=None"], "--config.section=None: section is a section"), (["--config.some[0]=5"], "--config.some[0]=5: a part of a value cannot be given: give all of it, as --config.some=(1, 2)"), (["--config.numbers[2]=5"], "there is no [2] in numbers")],
-)  # fmt: skip
-def test_a_flag_of_a_whole_section_or_a_part_of_a_value_is_one_line(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    flags: list[str],
-    line: str,
-) -> None:
-    """A section's literal would be taken as it is: its other keys gone, unknown ones and other types let in."""
-    (tmp_path / "mine.py").write_text(MINE)
-    monkeypatch.setattr(sys, "argv", sys.argv)  # which the parsing sets
-    with pytest.raises(SystemExit) as ended:
-        _parse_flags(["launch", f"--config={tmp_path / 'mine.py'}", *flags])
-    assert ended.value.code == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert said.startswith("error: ")
-    assert line in said
-
-
-def test_help_names_stages_and_endings(repository: Path) -> None:
-    done = launch(repository, "--help")
+def test_help_names_stages_and_endings(quick: Commands) -> None:
+    done = quick.launch(REPOSITORY, "--help")
     assert done.returncode == 0
     for word in ("train_agent", "train_reward", "annotate", "--workdir", "75", "130"):
         assert word in done.stdout
 
 
-def interrupted(repository: Path, *arguments: str) -> subprocess.Popen[str]:
+def interrupted(*arguments: str) -> subprocess.Popen[str]:
     """The entry point as a terminal starts it."""
     command = with_sigint(signal.SIG_DFL, "-m", "motif_jax.launch", *arguments)
     return subprocess.Popen(
-        command, cwd=repository, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
 
 
-def test_ctrl_c_before_the_stage_is_one_line(repository: Path, tmp_path: Path) -> None:
+def test_ctrl_c_before_the_stage_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("import os, signal, time; os.kill(os.getpid(), 2); time.sleep(60)")
-    process = interrupted(repository, f"--config={tmp_path / 'mine.py'}")
+    process = interrupted(f"--config={tmp_path / 'mine.py'}")
     assert process.communicate(timeout=240) == ("", f"{INTERRUPTED}\n")
     assert process.returncode == 130
 
 
 @pytest.mark.slow
-def test_ctrl_c_in_a_stage_is_one_line(repository: Path, tmp_path: Path) -> None:
+def test_ctrl_c_in_a_stage_is_one_line(tmp_path: Path) -> None:
     """Here in `report`, when it reads a file that never comes; nothing is left half-written."""
     (tmp_path / "reward").mkdir()
     (tmp_path / "reward/config.json").write_text(load_config("train_reward").to_json())
     os.mkfifo(tmp_path / "reward/val_metrics.csv")
     flags = [f"--workdir={tmp_path / 'report'}", f"--config.reward.dir={tmp_path / 'reward'}"]
-    process = interrupted(repository, "--config=configs/report.py:smoke", *flags)
+    process = interrupted("--config=configs/report.py:smoke", *flags)
     with open(tmp_path / "reward/val_metrics.csv", "w"):  # returns when the stage reads
         process.send_signal(signal.SIGINT)
         assert process.communicate(timeout=240) == ("", f"{INTERRUPTED}\n")
     assert process.returncode == 130
     assert not (tmp_path / "report").exists()
-
-
-@pytest.mark.parametrize("text", ["def get_config(:", "def get_config(variant=None): return {}"])
-def test_a_config_file_that_is_none_is_one_line(
-    repository: Path, quick: Commands, tmp_path: Path, text: str
-) -> None:
-    (tmp_path / "mine.py").write_text(text)
-    done = quick.launch(repository, f"--config={tmp_path / 'mine.py'}", "--print_config")
-    assert done.returncode == 2
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert "mine.py" in done.stderr
 
 
 @pytest.mark.parametrize("stage", ["train_agent", "evaluate"])
@@ -170,9 +138,9 @@ def test_a_config_file_that_is_none_is_one_line(
     ],
 )
 def test_none_takes_a_value_away_and_the_last_flag_of_a_key_decides(
-    repository: Path, quick: Commands, stage: str, flags: str, shown: str
+    quick: Commands, stage: str, flags: str, shown: str
 ) -> None:
-    done = quick.launch(repository, f"--config=configs/{stage}.py", *flags.split(), "--print_config")
+    done = quick.launch(REPOSITORY, f"--config=configs/{stage}.py", *flags.split(), "--print_config")
     assert done.returncode == 0, done.stderr
     assert f"--config.{shown}" in done.stdout.splitlines()
 
@@ -194,11 +162,11 @@ def test_config_files_that_come_with_the_package_are_found_from_any_folder(
     )
 
 
-def test_the_entry_point_is_light(repository: Path) -> None:
+def test_the_entry_point_is_light() -> None:
     """Spawned workers import it again: it must not bring jax, flax, nle or a plotting library."""
     heavy = "jax flax orbax nle matplotlib torch pandas pyarrow"
     code = f"import sys, motif_jax.launch; print([m for m in '{heavy}'.split() if m in sys.modules])"
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"

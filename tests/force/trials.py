@@ -62,7 +62,12 @@ class Trial:
     def start(self) -> processes.Program:
         """The command, from the beginning or from where it stands."""
         return processes.launch(
-            self.workdir, self.scenario.config, *self.flags, log=self.log, typed=self._typed, **self.environment
+            self.workdir,
+            self.scenario.config,
+            *self.flags,
+            log=self.log,
+            typed=self._typed,
+            **self.environment,
         )
 
     def run(self) -> tuple[int, str]:
