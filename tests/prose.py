@@ -7,57 +7,32 @@ import functools
 import re
 from pathlib import Path
 
+from markdown_it import MarkdownIt
+
 REPOSITORY = Path(__file__).parent.parent
 GLOSSARY = REPOSITORY / "docs" / "glossary.md"
 LONGEST, MEAN = 35, 20
 
-_BLOCKS = re.compile(
-    r"^ *```.*?^ *```"  # fenced code
-    r"|<!-- (?P<name>[a-z_]+)\b[^>]*-->.*?<!-- (?:/(?P=name)|(?P=name): end) -->"  # tables that a program writes
+_LEFT_OUT = re.compile(
+    r"<!-- (?P<name>[a-z_]+)\b[^>]*-->.*?<!-- (?:/(?P=name)|(?P=name): end) -->"  # tables that a program writes
     r"|^\$\$.*?^\$\$"
     r"|<!--.*?-->",
     flags=re.MULTILINE | re.DOTALL,
 )
-_LIST = re.compile(r"^\s*(?:[*+-]|\d+\.) ")
-_CODE = re.compile(r"`[^`]*`(?:(?:, | and | or |, and |/| )`[^`]*`)*")
+_CODES = re.compile(r"CODE(?:(?:, | and | or |, and |/| )CODE)*")
 _NO_END = re.compile(r"\b(et al|e\.g|i\.e|vs|etc|cf|Fig|Sec|No|App)\.$")
 
 
 def paragraphs(text: str) -> list[str]:
-    """Running text of a Markdown page: paragraphs, list items and table cells, without code and link targets."""
-    found: list[str] = []
-    current: list[str] = []
-    fresh = True  # an indented line here begins a block of code
-
-    def end() -> None:
-        if current:
-            found.append(" ".join(current))
-            current.clear()
-
-    for line in _BLOCKS.sub("\n", text).splitlines():
-        if not line.strip():
-            end()
-            fresh = True
-        elif line.startswith("    ") and not current and fresh and not _LIST.match(line):
-            continue
-        elif line.lstrip().startswith("|"):
-            end()
-            found.extend(cell for cell in line.strip().strip("|").split("|") if not set(cell) <= set(" -:"))
-        else:
-            if _LIST.match(line) or line.startswith("#"):
-                end()
-            current.append(re.sub(r"^[#>\s]+", "", _LIST.sub("", line)).strip())
-            fresh = False
-            if line.startswith("#"):
-                end()
-    end()
-    return [_plain(paragraph) for paragraph in found]
-
-
-def _plain(paragraph: str) -> str:
-    paragraph = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", paragraph)
-    paragraph = re.sub(r"<[^>]+>|\*\*", "", paragraph)
-    return _CODE.sub("CODE", paragraph)
+    """Running text of a Markdown page: paragraphs, headings, list items and table cells, with CODE for stretches of code."""
+    blocks = MarkdownIt("commonmark").enable("table").parse(_LEFT_OUT.sub("\n", text))
+    said = {"code_inline": "CODE", "softbreak": " ", "hardbreak": " ", "html_inline": ""}
+    found = [
+        "".join(said.get(part.type, part.content) for part in block.children or ())
+        for block in blocks
+        if block.type == "inline"
+    ]
+    return [_CODES.sub("CODE", paragraph) for paragraph in found]
 
 
 def sentences(text: str) -> list[str]:
@@ -78,12 +53,10 @@ def length(sentence: str) -> int:
     return sum(bool(re.search(r"[A-Za-z]", word)) for word in sentence.split())
 
 
-def measure(text: str) -> tuple[int, float, str]:
-    """Returns how many sentences of three words or more a page has, their mean length, and the longest one."""
-    said = [sentence for sentence in sentences(text) if length(sentence) >= 3]
-    if not said:
-        return 0, 0.0, ""
-    return len(said), sum(map(length, said)) / len(said), max(said, key=length)
+def measure(text: str) -> tuple[float, str]:
+    """The mean length of a page's sentences of three words or more, and the longest one."""
+    said = [sentence for sentence in sentences(text) if length(sentence) >= 3] or [""]
+    return sum(map(length, said)) / len(said), max(said, key=length)
 
 
 @functools.cache
@@ -121,7 +94,3 @@ def messages(source: str) -> list[tuple[int, str]]:
             ]
             found.append((node.lineno, "".join(parts)))
     return found
-
-
-def pages() -> list[Path]:
-    return [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
