@@ -43,7 +43,7 @@ def test_gymnasium_has_nothing_to_complain_of():
 def test_one_seed_determines_all_following_episodes():
     def play():
         env = gymnasium.make("motif_jax/NetHackScore-v1", max_episode_steps=None)
-        seen = [env.reset(seed=5)[0], env.reset()[0], env.reset()[0], env.reset(seed=5)[0]]
+        seen = [env.reset(seed=seed)[0] for seed in (5, None, None, 5)]
         env.close()
         return [b"".join(array.tobytes() for array in observation.values()) for observation in seen]
 
@@ -53,14 +53,11 @@ def test_one_seed_determines_all_following_episodes():
     assert len(set(first)) == 3
 
 
-def _play(env, action=0, seed=1):
+def _play(env):
     """Plays one action until the episode ends; returns (steps, terminated, truncated, info)."""
-    env.reset(seed=seed)
-    for step in range(1, 10_000):
-        _, _, terminated, truncated, info = env.step(action)
-        if terminated or truncated:
-            return step, terminated, truncated, info
-    raise AssertionError("the episode does not end")
+    env.reset(seed=1)
+    steps = ((step, *env.step(0)[2:]) for step in range(1, 10_000))
+    return next(step for step in steps if step[1] or step[2])
 
 
 def test_the_limit_of_gymnasium_make_is_the_environments():
@@ -76,13 +73,10 @@ def test_the_limit_of_gymnasium_make_is_the_environments():
 
 
 def test_an_episode_that_is_over_on_its_last_step_has_one_end():
-    def end(steps):
+    # 300 is above the environment's own 100.
+    for steps, end in ((300, (202, True, False)), (202, (202, True, False)), (50, (50, False, True))):
         env = gymnasium.make("motif_jax/Recall-v0", delay=200, max_episode_steps=steps)
-        return _play(env)[:3]
-
-    assert end(300) == (202, True, False)  # above the environment's own 100
-    assert end(202) == (202, True, False)
-    assert end(50) == (50, False, True)
+        assert _play(env)[:3] == end
     envs = gymnasium.make_vec("motif_jax/Recall-v0", 2, vectorization_mode="sync", max_episode_steps=2)
     envs.reset(seed=0)
     assert [envs.step([0, 0])[3].tolist() for _ in range(2)] == [[False, False], [True, True]]

@@ -1,9 +1,14 @@
-"""Environments at the start of an episode."""
+"""What tests of environments and of text tasks begin with."""
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
+
 from motif_jax.envs import registry
 from motif_jax.envs.spec import empty_observation
+from motif_jax.envs.text import registry as tasks
+from motif_jax.support.errors import UserError
 
 
 def started(name, seed=0, **options):
@@ -12,3 +17,17 @@ def started(name, seed=0, **options):
     out = empty_observation(env.spec)
     env.reset(seed, out)
     return env, out
+
+
+def recorded(name, options):
+    """All recorded dialogues of a text task."""
+    task = tasks.make(name, options)
+    return list(task.stream("recorded", "")(np.random.default_rng(0), task.count("recorded"), 0))
+
+
+def refused(name, options, kind="recorded", policy="recorded"):
+    """The line with which a text task is refused."""
+    with pytest.raises(UserError) as error:
+        tasks.make(name, options).check(kind, policy)
+    assert "\n" not in str(error.value)
+    return str(error.value)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import csv
+import functools
 import json
 
-import numpy as np
 import pytest
 
-from motif_jax.envs.reddit.task import Reddit
-from motif_jax.envs.text import registry
-from motif_jax.support.errors import UserError
+from tests.envs import playing
+
+recorded, refused = (functools.partial(part, "reddit") for part in (playing.recorded, playing.refused))
 
 ROWS = [
     # comment, score, parent; the first two in the file of liked ones
@@ -45,17 +45,5 @@ def judged(tmp_path, options):
     return {**options, "scores": "", "store": str(tmp_path / "store")}
 
 
-def recorded(options):
-    task = Reddit(options)
-    return list(task.stream("recorded", "")(np.random.default_rng(0), task.count("recorded"), 0))
-
-
 def returns(options):
     return [dialogue.total for dialogue in recorded(options)]
-
-
-def refused(options, kind="recorded", policy="recorded"):
-    with pytest.raises(UserError) as error:
-        registry.make("reddit", options).check(kind, policy)
-    assert "\n" not in str(error.value)
-    return str(error.value)

@@ -27,18 +27,16 @@ def test_toxicity_by_the_lexicon(tmp_path, judged):
 @pytest.mark.slow
 def test_scores_that_lack_some_are_completed(tmp_path, options):
     """The collection's file holds both, and nothing that is known is asked: the lexicon would have thanks pay 0."""
-    (tmp_path / "scores.json").write_text(json.dumps({"thanks a lot": 2, "elsewhere": 1}))
+    known = {"thanks a lot": 2, "elsewhere": 1}
+    (tmp_path / "scores.json").write_text(json.dumps(known))
     liked = Reddit({**options, "reward": "upvote_model", "upvote_run": "run"})
     assert liked.texts_to_score("recorded") == ("same words", "you idiot", "that is boring")
-    config = load_config("collect_text", "reddit")
-    own = {"folder": options["folder"], "scores": options["scores"], "cutoff": -9.0}
-    config.reddit.update({**own, "store": str(tmp_path / "store")})
-    config.workers = 1
+    config = load_config("collect_text", "reddit", {"workers": 1, "reddit.cutoff": -9.0})
+    config.reddit.update(folder=options["folder"], scores=options["scores"], store=str(tmp_path / "store"))
     run = tmp_path / "run"
     collect_text.check(config, run)
     assert not (tmp_path / "store").exists(), "the check asks nobody"
     collect_text.run(config, run)
-    known = {"thanks a lot": 2, "elsewhere": 1}
     found = {"judge": "toxicity", "scores": {**known, "same words": 0, "you idiot": 2, "that is boring": 1}}
     assert json.loads((run / "scores.json").read_text()) == found
     assert parquet.read(run / "dialogues.parquet").returns().tolist() == [0, -5, 0]

@@ -15,22 +15,14 @@ ANSWERS = ["yes", "No", "a red one", "I don't know", "now and then", "it is", "y
 
 def write(folder, count=DIALOGUES):
     """The options of a task that reads so many dialogues."""
-    dialogues = [
-        {
-            "caption": f"picture {number}",
-            "dialog": [{"question": f"what {turn}", "answer": answer} for turn, answer in enumerate(ANSWERS)],
-        }
-        for number in range(count)
-    ]
+    turns = [{"question": f"what {turn}", "answer": answer} for turn, answer in enumerate(ANSWERS)]
+    dialogues = [{"caption": f"picture {number}", "dialog": turns} for number in range(count)]
     (folder / "d.json").write_text(json.dumps(dialogues))
     (folder / "r.json").write_text(json.dumps([CACHE[number % DIALOGUES] for number in range(count)]))
     with h5py.File(folder / "f.h5", "w") as file:
         file["images_train"] = np.arange(4.0 * count).reshape(count, 4)
-    return {
-        "data": str(folder / "d.json"),
-        "features": str(folder / "f.h5"),
-        "reward_cache": str(folder / "r.json"),
-    }
+    files = {"data": "d.json", "features": "f.h5", "reward_cache": "r.json"}
+    return {key: str(folder / name) for key, name in files.items()}
 
 
 class Scripted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 
 import h5py
@@ -9,14 +10,15 @@ import numpy as np
 import pytest
 
 from motif_jax.datasets.dialogues import parquet
-from motif_jax.envs.text import registry
-from motif_jax.envs.text.contract import interact
+from motif_jax.envs.text.contract import FunctionPolicy, interact
 from motif_jax.envs.visdial.data import Scene
 from motif_jax.envs.visdial.environment import VisDialEnvironment
 from motif_jax.envs.visdial.rules import Rules
 from motif_jax.envs.visdial.task import VisDial
-from motif_jax.support.errors import UserError
+from tests.envs import playing
 from tests.envs.visdial import made_up
+
+recorded, refused = (functools.partial(part, "visdial") for part in (playing.recorded, playing.refused))
 
 
 @pytest.fixture
@@ -24,13 +26,8 @@ def files(tmp_path):
     return made_up.write(tmp_path)
 
 
-def dialogues(options):
-    task = VisDial(options)
-    return list(task.stream("recorded", "")(np.random.default_rng(0), task.count("recorded"), 0))
-
-
 def test_a_dialogue_ends_where_enough_is_known(files):
-    found = dialogues(files)
+    found = recorded(files)
     assert [len(dialogue.texts) for dialogue in found] == [7, 21, 21]
     assert found[0].texts[:3] == ("picture 0", "what 0?", "yes")
     assert found[0].rewards == (None, -1.0, None, -1.0, None, 0.0, None)
@@ -44,21 +41,19 @@ def test_a_dialogue_ends_where_enough_is_known(files):
     [("none", 0), ("hard", 4), ("soft", 6), ("conservative", 6)],
 )
 def test_answers_of_yes_and_no_cost(files, kind, count):
-    found = dialogues({**files, "yes_no": kind, "yes_no_reward": -2.0})
+    found = recorded({**files, "yes_no": kind, "yes_no_reward": -2.0})
     assert found[1].total == -10 - 2 * count
     assert Rules(yes_no=kind, yes_no_reward=-2.0).rewards(0.0, ["Yes"], [1.0]) == [-2.0 * (kind != "none")]
 
 
 def test_ten_turns_are_paid_their_progress(files):
-    found = dialogues({**files, "mode": "10_stop", "reward_scale": 10.0, "reward_shift": -1.0})
+    found = recorded({**files, "mode": "10_stop", "reward_scale": 10.0, "reward_shift": -1.0})
     assert [len(dialogue.texts) for dialogue in found] == [21] * 3
-    assert [reward for reward in found[0].rewards if reward is not None] == pytest.approx(
-        [0, 0, 1, *[-1] * 7]
-    )
+    assert found[0].rewards[1::2] == pytest.approx([0, 0, 1, *[-1] * 7])
 
 
 def test_an_agent_that_stops_has_every_prefix(files):
-    found = dialogues({**files, "mode": "agent_stops"})
+    found = recorded({**files, "mode": "agent_stops"})
     assert len(found) == 3 * 11
     assert [len(dialogue.texts) for dialogue in found[:11]] == [2 * turn + 2 for turn in range(10)] + [21]
     assert all(dialogue.texts[-1] == "<stop>" and dialogue.rewards[-1] == 0 for dialogue in found[:10])
@@ -67,18 +62,13 @@ def test_an_agent_that_stops_has_every_prefix(files):
 
 @pytest.mark.parametrize("rules", [{"mode": "env_stops", "yes_no": "hard"}, {"mode": "10_stop"}], ids=str)
 def test_playing_pays_as_the_record_does(files, rules):
-    """The other side says and values what is recorded; so the episode is the recorded dialogue."""
     task = VisDial({**files, **rules})
     for row in range(made_up.DIALOGUES):
         other = made_up.Scripted(made_up.CACHE[row][1:])
         environment = VisDialEnvironment([task.scenes[row]], task.features, other, task.rules)
-
-        class Reader:
-            def act(self, observation, rng):
-                return f"what {len(observation.talk.answers)}?"
-
-        episode = interact(environment, Reader(), np.random.default_rng(0))
-        assert episode.observation.to_sequence() == dialogues({**files, **rules})[row]
+        reader = FunctionPolicy(lambda seen, _: f"what {len(seen.talk.answers)}?")
+        episode = interact(environment, reader, np.random.default_rng(0))
+        assert episode.observation.to_sequence() == recorded({**files, **rules})[row]
         history, caption, features = other.heard[1]
         assert [turn["speaker"] for turn in history] == ["question", "answer", "question"]
         assert caption == f"picture {row}"
@@ -101,17 +91,11 @@ def test_an_agent_says_stop_and_starts_in_the_middle(files):
 
 
 def test_numbered_texts_as_visdial_publishes_them(tmp_path, files):
-    content = {
-        "data": {
-            "questions": ["is it", "what"],
-            "answers": ["no", "a dog"],
-            "dialogs": [{"caption": "c", "dialog": [{"question": 1, "answer": 0}]}],
-        }
-    }
-    (tmp_path / "n.json").write_text(json.dumps(content))
-    assert VisDial({**files, "reward_cache": "", "data": str(tmp_path / "n.json")}).scenes == [
-        Scene("c", ("what?",), ("no",), None, None, 0)
-    ]
+    numbered = {"caption": "c", "dialog": [{"question": 1, "answer": 0}]}
+    data = {"questions": ["is it", "what"], "answers": ["no", "a dog"], "dialogs": [numbered]}
+    (tmp_path / "n.json").write_text(json.dumps({"data": data}))
+    (scene,) = VisDial({**files, "reward_cache": "", "data": str(tmp_path / "n.json")}).scenes
+    assert scene == Scene("c", ("what?",), ("no",), None, None, 0)
 
 
 def test_a_reward_cache_holds_what_the_other_side_says(tmp_path, files):
@@ -129,13 +113,6 @@ def test_a_reward_cache_holds_what_the_other_side_says(tmp_path, files):
     start = task.environment().reset(np.random.default_rng(0))
     assert task.policy(" remote").act(start, np.random.default_rng(0)) == "question 0?"
     assert (task.failures(), VisDial(files).failures(), task.at_a_time("games")) == (0, 0, 8)
-
-
-def refused(options, kind="recorded", policy="remote"):
-    with pytest.raises(UserError) as error:
-        registry.make("visdial", options).check(kind, policy)
-    assert "\n" not in str(error.value)
-    return str(error.value)
 
 
 def test_files_that_do_not_fit_each_other(tmp_path, files):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
@@ -47,17 +45,15 @@ def test_games_of_tweets_are_drawn_from_those_that_are_chosen(prepared, tmp_path
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"num_words": 237}, "num_words=237: must be at most 236, the words of the list"),
         ({"tweets": "nowhere.csv"}, "tweets='nowhere.csv': must be an existing file"),
         ({"guesses": "nowhere"}, "guesses='nowhere': must be one of wordle_official_200"),
         ({"top_p": 0.01}, "top_p=0.01: must be larger: this leaves no game"),
-        ({"indexes": "{}"}, "indexes="),
+        ({"indexes": "rows.json"}, "indexes="),
     ],
 )
-def test_options_that_are_refused(prepared, tmp_path, options, said):
-    if "indexes" in options:
-        (tmp_path / "rows.json").write_text(json.dumps([40]))
-        options = {"indexes": str(tmp_path / "rows.json")}
+def test_options_that_are_refused(prepared, tmp_path, monkeypatch, options, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.json").write_text("[40]")
 
     def drawn():
         task = Wordle({**prepared[0], **options})

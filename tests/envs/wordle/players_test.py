@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -18,10 +20,10 @@ from motif_jax.support.errors import UserError
 WORDS = read_words("words", "wordle_official_200")[:60]
 
 
-def played(policy, count=300, words=WORDS, seed=0):
+def played(policy, count, words=WORDS):
     plan = parse(policy)
     table = WordTable(words, plan.lists)
-    return play(Boards(table, count), plan.player(table), np.random.default_rng(seed))
+    return play(Boards(table, count), plan.player(table), np.random.default_rng(0))
 
 
 def positions(boards):
@@ -45,11 +47,10 @@ def test_fitting_and_random_words():
 def test_start_words(tmp_path):
     (tmp_path / "start.txt").write_text(f"{WORDS[3]}\n{WORDS[9]}\nzzzzz\n")
     boards = played(f"start('{tmp_path}/start.txt')", 100)
-    starts = {3, 9}
     for _, _, guess, fits in positions(boards):
-        still = {word for word in starts if fits[word]}
+        still = {word for word in (3, 9) if fits[word]}
         assert guess in still if still else fits[guess]
-    assert {int(guess) for guess in boards.guesses[:, 0]} == starts
+    assert set(boards.guesses[:, 0]) == {3, 9}
 
 
 def test_the_expert_takes_the_most_telling_word():
@@ -82,7 +83,7 @@ def test_means_are_the_published_ones():
     for size, means in published.items():
         for policy, mean in zip(("random", "fitting", "optimal"), means, strict=True):
             scores = returns(played(policy, 2000, words[:size]))
-            assert abs(scores.mean() - mean) < 0.12, (size, policy)
+            assert scores.mean() == pytest.approx(mean, abs=0.12)
 
 
 def test_monte_carlo_finds_what_pays():
@@ -124,18 +125,14 @@ def test_boards_play_by_the_environments_rules():
     ],
 )
 def test_bad_policies_are_told(policy, why):
-    with pytest.raises(UserError, match=r"^config\.policy=.*") as told:
+    with pytest.raises(UserError, match=rf"^config\.policy=.*{re.escape(why)}"):
         parse(policy)
-    assert why in str(told.value)
 
 
 def test_a_list_holds_words_of_five_letters(tmp_path):
     (tmp_path / "words.txt").write_text("crane\nlong-one\nslate\ncrane\nCRANE\nshort\n")
     assert read_words("words", str(tmp_path / "words.txt")) == ("crane", "slate", "short")
     assert read_words("words", str(tmp_path / "words.txt"), 1) == ("crane",)
-    (tmp_path / "none.txt").write_text("four\n")
-    with pytest.raises(UserError, match=r"config\.words=.*none\.txt: no five-letter word"):
-        read_words("words", str(tmp_path / "none.txt"))
 
 
 def test_policies_of_one_game():
