@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -12,8 +14,10 @@ from motif_jax.envs import registry
 from motif_jax.rewards import BatchMessages, IntrinsicReward, Values
 from motif_jax.rl.batcher import ActorSource, Batch, Batcher, Finished
 from motif_jax.rl.reward_lookup import IntrinsicReturn, ReturnSums, RewardLookup
+from tests.rl.runs import column
 
 ROLLOUT, ENVS = 5, 3
+SPEC = registry.spec("Recall-v0", delay=2)
 
 
 class Marks:
@@ -30,14 +34,7 @@ def make_sources(count: int) -> list[ActorSource]:
     sources = []
     for number in range(count):
         config = ActorsConfig(
-            env="Recall-v0",
-            options={"delay": 2},
-            seed=1,
-            workers=1,
-            envs_per_group=ENVS,
-            rollout=ROLLOUT,
-            slots_per_group=4,
-            first_env=number * 2 * ENVS,
+            "Recall-v0", {"delay": 2}, 1, 1, ENVS, ROLLOUT, slots_per_group=4, first_env=number * 2 * ENVS
         )
         actors = InlineActors(config)
         actors.start()
@@ -45,7 +42,10 @@ def make_sources(count: int) -> list[ActorSource]:
     return sources
 
 
-def run(sources: list[ActorSource], batcher: Batcher, batches: int) -> tuple[list[Batch], list[Finished]]:
+def run(
+    sources: list[ActorSource], columns: int, batches: int, *given: Any
+) -> tuple[list[Batch], list[Finished]]:
+    batcher = Batcher(SPEC, sources, columns, Meters(), *given)
     finished: list[Finished] = []
     for number, source in enumerate(sources):
         source.actors.on_finished = lambda slot, n=number: finished.append(Finished(n, slot))
@@ -86,15 +86,14 @@ class Sums(IntrinsicReward):
 
 
 def paid(reward: IntrinsicReward, first: int = 0) -> RewardLookup:
-    return RewardLookup(registry.spec("Recall-v0", delay=2), reward, 3.0, Meters(), first)
+    return RewardLookup(SPEC, reward, 3.0, Meters(), first)
 
 
 @pytest.mark.parametrize(("columns", "count"), [(8, 1), (2, 1), (4, 2)])
 def test_batches_hold_the_columns_of_the_slots_in_order(columns: int, count: int) -> None:
     sources = make_sources(count)
-    spec, heard = registry.spec("Recall-v0", delay=2), []
-    batcher = Batcher(spec, sources, columns, Meters(), paid(Sums(), 7), lambda *batch: heard.append(batch))
-    batches, order = run(sources, batcher, 6)
+    heard: list[Any] = []
+    batches, order = run(sources, columns, 6, paid(Sums(), 7), lambda *batch: heard.append(batch))
     states = np.concatenate([np.asarray(b.trajectories.initial_state)[:, 0] for b in batches])
     expected = [1000.0 * f.source + f.slot * ENVS + c for f in order for c in range(ENVS)]
     np.testing.assert_array_equal(states, expected[: len(states)])
@@ -111,8 +110,7 @@ def test_batches_hold_the_columns_of_the_slots_in_order(columns: int, count: int
 def test_batches_are_copies_and_slots_come_back() -> None:
     sources = make_sources(1)
     slots = sources[0].actors.slots
-    batcher = Batcher(registry.spec("Recall-v0", delay=2), sources, 4, Meters())
-    batches, order = run(sources, batcher, 12)
+    batches, order = run(sources, 4, 12)
     assert len(order) > slots.layout.num_slots, "more rollouts than slots: they were used again"
     for leaf in [*batches[0].trajectories.observation.values(), batches[0].trajectories.reward]:
         assert not any(
@@ -124,9 +122,7 @@ def test_batches_are_copies_and_slots_come_back() -> None:
 
 def test_intrinsic_returns_are_those_of_whole_episodes() -> None:
     """Recall with two blank steps: signs 'the cue is n', '', '', 'which cue?' are rewarded, the final '' is not."""
-    sources = make_sources(1)
-    batcher = Batcher(registry.spec("Recall-v0", delay=2), sources, 4, Meters(), paid(Sums()))
-    batches, _ = run(sources, batcher, 30)
+    batches, _ = run(make_sources(1), 4, 30, paid(Sums()))
     returns = [value for batch in batches for value in batch.intrinsic_returns]
     assert {(r.env, r.episode) for r in returns} >= {(env, n) for env in range(6) for n in range(4)}
     asked = sum(b"which cue?")
@@ -136,9 +132,8 @@ def test_intrinsic_returns_are_those_of_whole_episodes() -> None:
 
 
 def test_a_reward_hears_what_was_met_and_a_batch_knows_its_version() -> None:
-    reward, sources = Sums(), make_sources(1)
-    batcher = Batcher(registry.spec("Recall-v0", delay=2), sources, 4, Meters(), paid(reward, 7))
-    batches, _ = run(sources, batcher, 5)
+    reward = Sums()
+    batches, _ = run(make_sources(1), 4, 5, paid(reward, 7))
     assert [batch.reward_version for batch in batches] == list(range(len(batches)))
     assert [met.number for met in reward.met] == list(range(7, 7 + len(batches)))
     for batch, met in zip(batches, reward.met, strict=True):
@@ -154,21 +149,11 @@ def test_a_reward_hears_what_was_met_and_a_batch_knows_its_version() -> None:
 
 def test_return_of_an_episode_that_was_lost_is_not_mixed_with_the_next() -> None:
     sums = ReturnSums(0.0)
-    length = 3
-
-    def batch(terminated: list[int], last: list[int]) -> trajectory.TrajectoryBatch:
-        column = np.zeros((length, 1), np.float32)
-        return trajectory.TrajectoryBatch(
-            observation={}, first=None, last=np.array([*last, 0], bool)[:, None], action=None,
-            behaviour_log_prob=None, behaviour_value=None, parameter_version=None, reward=column,
-            intrinsic_reward=column + 1.0, terminated=np.array(terminated, bool)[:, None],
-            truncated=column.astype(bool), initial_state=None,
-        )  # fmt: skip
-
-    envs = np.array([7])
-    assert sums.add(batch([0, 0, 0], [0, 0, 0]), None, envs, np.array([[0], [0], [0]])) == []
-    # The actor died: episode 0 is not heard of again.
-    found = sums.add(batch([0, 1, 0], [0, 0, 1]), None, envs, np.array([[1], [1], [1]]))
-    assert found == [IntrinsicReturn(7, 1, 2.0)]
-    found = sums.add(batch([0, 0, 1], [0, 0, 0]), None, envs, np.array([[2], [2], [2]]))
-    assert found == [IntrinsicReturn(7, 2, 3.0)]
+    # The actor dies behind the first batch: episode 0 is not heard of again.
+    for number, terminated, last, found in (
+        (0, [0, 0, 0], [0, 0, 0], []),
+        (1, [0, 1, 0], [0, 0, 1], [IntrinsicReturn(7, 1, 2.0)]),
+        (2, [0, 0, 1], [0, 0, 0], [IntrinsicReturn(7, 2, 3.0)]),
+    ):
+        batch = column([0, 0, 0], last, terminated, intrinsic=1.0)
+        assert sums.add(batch, None, np.array([7]), np.full((3, 1), number)) == found

@@ -13,85 +13,57 @@ import pytest
 from ml_collections import ConfigDict
 
 from motif_jax.rl import agent_checkpoints
-from motif_jax.support import resources
 from motif_jax.support.metrics import read_metrics
 from tests.language import talkers
+from tests.reward_fixtures import load_config
 from tests.rl import oni_runs, runs
 from tests.rollouts.agent_runs import recall_config
+from tests.stage_inputs import LEVEL
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
-
-
-STEPS = {
-    "recall": (450, 700),
-    "babyai": (180, 256),
-    "symbolic": (150, 256),
-    "drrn": (150, 220),
-}
 
 
 def recall(tmp_path: Path) -> ConfigDict:
     """A recurrent agent off policy: batches are cut out of the middle of rollouts."""
     del tmp_path
     return recall_config(
-        serial=True,
-        batch_size=80,
-        algorithm__epochs=1,
-        actors__warmup_steps=3,
-        environment__recall__delay=9,
-        optimizer__schedule="constant",
-        save_every_steps=250,
-    )
+        serial=True, batch_size=80, algorithm__epochs=1, actors__warmup_steps=3, environment__recall__delay=9,
+        optimizer__schedule="constant", save_every_steps=250,
+    )  # fmt: skip
 
 
 def babyai(tmp_path: Path) -> ConfigDict:
     """A language model on policy."""
-    config = resources.config("train_language_agent", "smoke")
-    config.network.model = str(talkers.write(tmp_path / "model"))
-    config.network.prompt_tokens = 160
-    config.compile_cache = ""
-    config.devices.learner = "0"
-    config.optimizer.learning_rate = 1e-3
-    config.algorithm.epochs = 1
-    config.probes.prompts = ""
-    config.save_every_steps = 100
-    return config
+    values = {
+        "network.model": str(talkers.write(tmp_path / "model")), "network.prompt_tokens": 160,
+        "algorithm.epochs": 1, "optimizer.learning_rate": 1e-3, "probes.prompts": "", "save_every_steps": 100,
+    }  # fmt: skip
+    return load_config("train_language_agent", "smoke", values)
 
 
 def symbolic(tmp_path: Path) -> ConfigDict:
     """Codes and words, with a memory and with statistics of what was seen."""
     del tmp_path
-    config = resources.config("train_agent", "symbolic")
-    config.environment.name = "BabyAI-GoToLocal-v0"
-    network = config.network
-    network.image_features = network.message_features = network.hidden_size = 4
-    config.rollout, config.batch_size, config.actors.envs_per_worker = 16, 64, 4
-    config.algorithm.minibatch_size = config.algorithm.microbatch_size = 32
-    config.algorithm.recurrence, config.algorithm.epochs = 8, 1
-    config.compile_cache = ""
-    config.devices.learner = "0"
-    config.save_every_steps = 70
-    return config
+    values = {
+        "environment.name": LEVEL, "rollout": 16, "batch_size": 64, "actors.envs_per_worker": 4,
+        "network.image_features": 4, "network.message_features": 4, "network.hidden_size": 4,
+        "algorithm.minibatch_size": 32, "algorithm.microbatch_size": 32, "algorithm.recurrence": 8,
+        "algorithm.epochs": 1, "save_every_steps": 70,
+    }  # fmt: skip
+    return load_config("train_agent", "symbolic", values)
 
 
 def drrn(tmp_path: Path) -> ConfigDict:
     """What was played before is drawn from; each environment keeps its kind of task."""
-    config = resources.config("train_language_agent", "drrn")
-    config.environment.name = "BabyAI-MixedTrainLocal-v0"
-    config.compat.glam_fixed_kind_per_env = True
-    config.environment.babyai_text.observations = 1
-    config.environment.max_episode_steps = 30
-    config.network.tokenizer = str(talkers.write(tmp_path / "model"))
-    config.network.embedding = config.network.hidden_size = 4
-    config.network.prompt_tokens = 240
-    config.batch_size, config.actors.envs_per_worker, config.tests = 16, 4, ""
-    config.algorithm.replay_steps, config.algorithm.replay_draw = 100, 8
-    config.optimizer.learning_rate = 1e-2
-    config.compile_cache = ""
-    config.devices.learner = "0"
-    config.keep_checkpoints = 3
-    config.save_every_steps = 50
-    return config
+    values = {
+        "environment.name": "BabyAI-MixedTrainLocal-v0", "environment.max_episode_steps": 30, "tests": "",
+        "environment.babyai_text.observations": 1, "compat.glam_fixed_kind_per_env": True,
+        "network.tokenizer": str(talkers.write(tmp_path / "model")), "network.prompt_tokens": 240,
+        "network.embedding": 4, "network.hidden_size": 4, "batch_size": 16, "actors.envs_per_worker": 4,
+        "algorithm.replay_steps": 100, "algorithm.replay_draw": 8, "optimizer.learning_rate": 1e-2,
+        "keep_checkpoints": 3, "save_every_steps": 50,
+    }  # fmt: skip
+    return load_config("train_language_agent", "drrn", values)
 
 
 def train(config: ConfigDict, workdir: Path, steps: int, saves: bool = False) -> Any:
@@ -99,36 +71,35 @@ def train(config: ConfigDict, workdir: Path, steps: int, saves: bool = False) ->
     config = config.copy_and_resolve_references()
     with config.unlocked():
         config.train_for_env_steps = steps
+        config.compile_cache, config.devices.learner = "", "0"
         config.log_every_seconds = 1e-9  # a row for each update
         if not saves:
             config.save_every_steps = 1_000_000
     training = runs.train(workdir, config)
     assert training.system is not None
     state = training.system.learner.state
-    leaves = [
-        np.asarray(jax.random.key_data(x) if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else x)
-        for x in jax.tree.leaves(state)
-    ]
-    return leaves, runs.episodes(workdir)
+    keyless = state._replace(key=jax.random.key_data(state.key))
+    return jax.device_get(keyless), runs.episodes(workdir)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "make",
+    ("make", "half", "whole"),
     [
-        recall,
-        *(pytest.param(made, marks=pytest.mark.extra) for made in (babyai, symbolic, drrn)),
+        (recall, 450, 700),
+        pytest.param(babyai, 180, 256, marks=pytest.mark.extra),
+        pytest.param(symbolic, 150, 256, marks=pytest.mark.extra),
+        pytest.param(drrn, 150, 220, marks=pytest.mark.extra),
     ],
 )
-def test_it_ends_with_the_same_bits_and_the_same_episodes(tmp_path: Path, make: Any) -> None:
+def test_it_ends_with_the_same_bits_and_the_same_episodes(
+    tmp_path: Path, make: Any, half: int, whole: int
+) -> None:
     config = make(tmp_path)
-    half, whole = STEPS[make.__name__]
     straight, episodes = train(config, tmp_path / "straight", whole)
     train(config, tmp_path / "parts", half, saves=True)
     # A bit of the newest checkpoint is another: the one before it is gone on from.
-    newest = max(
-        (tmp_path / "parts" / agent_checkpoints.FOLDER).glob("[0-9]*"), key=lambda path: int(path.name)
-    )
+    newest = tmp_path / "parts" / agent_checkpoints.FOLDER / str(runs.steps_of(tmp_path / "parts")[-1])
     file = max((path for path in newest.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
@@ -138,8 +109,7 @@ def test_it_ends_with_the_same_bits_and_the_same_episodes(tmp_path: Path, make: 
     assert len(episodes) > 2
     if config.compat.get("glam_fixed_kind_per_env"):
         assert all(len({row["kind"] for row in episodes if row["env"] == env}) <= 1 for env in range(4))
-    for one, other in zip(straight, parts, strict=True):
-        np.testing.assert_array_equal(one, other)
+    jax.tree.map(np.testing.assert_array_equal, straight, parts)
     if config.get("published_files"):
         once, twice = (published_rows(tmp_path / name) for name in ("straight", "parts"))
         assert once == twice

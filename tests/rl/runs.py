@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from ml_collections import ConfigDict
 
+from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.rl import agent_checkpoints, settings
 from motif_jax.rl.training import AgentTraining
 from motif_jax.stages import train_agent
@@ -15,6 +18,23 @@ from motif_jax.support import run_folder
 from motif_jax.support.checkpoint_items import ANY, JSON
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.interruption import Interruption
+
+
+def column(
+    action: Sequence[int], last: Sequence[int], terminated: Sequence[int], intrinsic: float = 0.0
+) -> TrajectoryBatch:
+    """A batch of one environment, as far as collectors read it."""
+
+    def rows(values: Sequence[int], dtype: Any) -> np.ndarray:
+        return np.array(values, dtype)[:, None]
+
+    empty = np.zeros((len(action), 1), bool)
+    return TrajectoryBatch(
+        observation={}, first=empty, last=rows([*last, 0], bool), action=rows(action, np.int32),
+        behaviour_log_prob=empty, behaviour_value=empty, parameter_version=empty, reward=empty,
+        intrinsic_reward=empty + np.float32(intrinsic), terminated=rows(terminated, bool), truncated=empty,
+        initial_state=None,
+    )  # fmt: skip
 
 
 def prepared(folder: Path, config: ConfigDict) -> AgentTraining:

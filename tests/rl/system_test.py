@@ -53,20 +53,26 @@ def test_what_is_frozen_lies_once_where_somebody_acts(tmp_path: Path, acting: st
 
 
 @pytest.mark.slow
-def test_with_popart_values_are_played_in_units_of_reward() -> None:
-    config = recall_config(serial=True, batch_size=48, algorithm__value_normalisation="popart")
-    system = System(settings.resolved(config))
-    statistics = ValueStatistics(*map(jnp.float32, (20, 409, 1)))
-    state = system.learner.state._replace(value_statistics=statistics)
-    system.learner.state = system.parallel.replicate(state)
-    system.learner._publish()
+@pytest.mark.parametrize(("mean", "deviation"), [(0, 1), (20, 3)])
+def test_behaviour_is_what_the_learner_recomputes(mean: int, deviation: int) -> None:
+    """One pass over a rollout gives its log-probabilities, and its values in units of reward."""
+    normalisation = {"algorithm__value_normalisation": "popart"} if mean else {}
+    system = System(settings.resolved(recall_config(serial=True, batch_size=48, **normalisation)))
+    state = system.learner.state
+    if mean:
+        moments = ValueStatistics(*map(jnp.float32, (mean, mean**2 + deviation**2, 1)))
+        system.learner.state = system.parallel.replicate(state._replace(value_statistics=moments))
+        system.learner._publish()
     with BatchStream(system) as stream:
-        batch = stream.get()
+        batch = [stream.get() for _ in range(3)][-1]
     assert batch is not None
     rows = jax.tree.map(lambda x: np.asarray(x)[0], batch.trajectories)
     given = rows.observation, rows.initial_state, rows.first
-    value = system.network.apply(jax.device_get(state.params), *given)[1][:-1]
-    np.testing.assert_allclose(rows.behaviour_value, value * 3 + 20, rtol=1e-5, atol=1e-5)
+    logits, value, _ = system.network.apply(jax.device_get(state.params), *given)
+    log_prob = np.take_along_axis(jax.nn.log_softmax(logits[:-1]), rows.action[..., None], -1)[..., 0]
+    np.testing.assert_allclose(log_prob, rows.behaviour_log_prob, atol=1e-5)
+    np.testing.assert_allclose(rows.behaviour_value, value[:-1] * deviation + mean, rtol=1e-5, atol=1e-5)
+    assert np.abs(rows.initial_state).max() > 0.01
 
 
 @pytest.mark.slow

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,15 +16,13 @@ from motif_jax.actors.pool import ActorPool
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.devices.services import ServiceFailedError
 from motif_jax.rl import settings
-from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.inference import bucket_sizes, choose
 from motif_jax.rl.publishing import Publisher
 from motif_jax.rl.settings import make_network
-from motif_jax.rl.system import System
 from motif_jax.rl.training import AgentTraining, Agreement
 from motif_jax.support.interruption import Interruption
 from motif_jax.support.metrics import read_metrics
-from tests.processes import wait_until
+from tests.processes import process_table, wait_until
 from tests.rl.runs import episodes, steps_of, train
 from tests.rollouts.agent_runs import recall_config
 
@@ -31,8 +31,7 @@ pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 @pytest.mark.slow
 def test_processes_train_resume_and_keep_counting(tmp_path: Path) -> None:
-    config = recall_config(save_every_steps=500, keep_checkpoints=2)
-    train(tmp_path, config)
+    train(tmp_path, recall_config(save_every_steps=500, keep_checkpoints=2))
     first = steps_of(tmp_path)
     assert first[-1] >= 2_000
     assert len(first) in (2, 3), "the two newest, and the best where it is another"
@@ -53,82 +52,52 @@ def test_processes_train_resume_and_keep_counting(tmp_path: Path) -> None:
     assert steps_of(tmp_path)[-1] == last
 
 
-def run_in_thread(run: AgentTraining, stop: Interruption) -> tuple[threading.Thread, list[BaseException]]:
-    errors: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            run.run(stop)
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    return thread, errors
-
-
-def the_group_is_owed_an_answer(pool: ActorPool, stopped_at: float) -> bool:
-    """All that the first actor had written by then has been read, and its group was told to continue."""
-    commanded_at = pool._commanded_at[0]
-    return commanded_at is not None and pool._all_read_at > max(stopped_at, commanded_at)
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[tuple[AgentTraining, Future[bool]]]:
+    """A run that has begun, in a thread of its own; it is stopped in the end."""
+    config = recall_config(train_for_env_steps=10**9, log_every_seconds=0.2)
+    run, stop = AgentTraining(settings.resolved(config), tmp_path), Interruption()
+    with ThreadPoolExecutor(1) as threads:
+        future = threads.submit(run.run, stop)
+        wait_until(lambda: run.clock.steps > 500, "a start", interval=0.05)
+        yield run, future
+        stop.requested = True
 
 
 @pytest.mark.slow
-def test_training_goes_on_when_an_actor_is_killed(tmp_path: Path) -> None:
-    config = recall_config(train_for_env_steps=10**9, log_every_seconds=0.2)
-    run, stop = AgentTraining(settings.resolved(config), tmp_path), Interruption()
-    thread, errors = run_in_thread(run, stop)
-    wait_until(lambda: run.clock.steps > 500, "a start", interval=0.05)
-    pool = run.system.sources[0].actors
+def test_training_goes_on_when_an_actor_is_killed(running: Any, tmp_path: Path) -> None:
+    run, future = running
+    pool: ActorPool = run.system.sources[0].actors
+
+    def wait_for(condition: Callable[[], bool]) -> None:
+        wait_until(condition, "what comes next", interval=0.05)
+
     # Stopped first: killed at any moment, a group could be one that waits for a slot, and would have none to drop.
     actor = pool.pids()[0]
     os.kill(actor, signal.SIGSTOP)
-    wait_until(
-        lambda: Path(f"/proc/{actor}/stat").read_text().rpartition(")")[2].split()[0] == "T",
-        "what comes next",
-        interval=0.05,
-    )
+    wait_for(lambda: process_table()[actor][1] == "T")
     stopped_at = pool._clock
-    wait_until(lambda: the_group_is_owed_an_answer(pool, stopped_at), "what comes next", interval=0.05)
+
+    def is_owed_an_answer() -> bool:
+        """All that the actor had written by then has been read, and its group was told to continue."""
+        commanded_at = pool._commanded_at[0]
+        return commanded_at is not None and pool._all_read_at > max(stopped_at, commanded_at)
+
+    wait_for(is_owed_an_answer)
     os.kill(actor, signal.SIGKILL)
-    wait_until(lambda: pool.restarts == 1 and pool.dropped_slots == 1, "what comes next", interval=0.05)
+    wait_for(lambda: pool.restarts == 1 and pool.dropped_slots == 1)
     steps = run.clock.steps
-    wait_until(lambda: run.clock.steps > steps + 2_000, "what comes next", interval=0.05)
-    stop.requested = True
-    thread.join(240)
-    assert not errors
-    assert list(read_metrics(tmp_path))[-1]["actors/dropped_slots"] == 1
+    wait_for(lambda: run.clock.steps > steps + 2_000)
+    wait_for(lambda: list(read_metrics(tmp_path))[-1]["actors/dropped_slots"] == 1)
+    assert future.running()
 
 
 @pytest.mark.slow
-def test_a_failing_part_ends_the_run_with_its_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = AgentTraining(settings.resolved(recall_config(train_for_env_steps=10**9)), tmp_path)
-    thread, errors = run_in_thread(run, Interruption())
-    wait_until(lambda: run.clock.steps > 200, "a start", interval=0.05)
+def test_a_failing_part_ends_the_run_with_its_cause(running: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, future = running
     monkeypatch.setattr(run.system.batcher, "_assemble", lambda parts: 1 / 0)
-    thread.join(240)
-    assert not thread.is_alive()
-    assert isinstance(errors[0], ServiceFailedError)
-    assert "batcher thread failed: division by zero" in str(errors[0])
-
-
-@pytest.mark.slow
-def test_behaviour_is_what_the_learner_recomputes(tmp_path: Path) -> None:
-    """Log-probabilities, values and recurrent states of inference agree with one pass over the whole rollout."""
-    config = recall_config(serial=True)
-    system = System(settings.resolved(config))
-    stream = BatchStream(system)
-    with stream:
-        for _ in range(3):
-            batch = stream.get()
-            assert batch is not None
-    rows = jax.tree.map(lambda x: np.asarray(x)[0], batch.trajectories)
-    params = jax.device_get(system.learner.state.params)
-    logits, value, _ = system.network.apply(params, rows.observation, rows.initial_state, rows.first)
-    log_prob = np.take_along_axis(jax.nn.log_softmax(logits[:-1]), rows.action[..., None], -1)[..., 0]
-    np.testing.assert_allclose(log_prob, rows.behaviour_log_prob, atol=1e-5)
-    np.testing.assert_allclose(value[:-1], rows.behaviour_value, atol=1e-5)
-    assert np.abs(rows.initial_state).max() > 0.01
+    with pytest.raises(ServiceFailedError, match="batcher thread failed: division by zero"):
+        future.result(240)
 
 
 def test_published_parameters_survive_the_learners_next_update() -> None:
@@ -146,12 +115,11 @@ def test_published_parameters_survive_the_learners_next_update() -> None:
 def test_draws_depend_on_key_and_counter_alone() -> None:
     network = make_network(recall_config())
     params = network.init(jax.random.PRNGKey(0))
-    table = network.initial_state(5)
+    table, first, envs = network.initial_state(5), jnp.ones(4, jnp.uint8), jnp.arange(4)
     observation = {n: jnp.zeros((4, *f.shape), f.dtype) for n, f in network.spec.observation.items()}
 
     def draw(counter: int, seed: int = 0) -> np.ndarray:
-        key, first = jax.random.PRNGKey(seed), jnp.ones(4, jnp.uint8)
-        envs = jnp.arange(4)
+        key = jax.random.PRNGKey(seed)
         return np.concatenate(
             [choose(network, params, table, envs, observation, first, key, jnp.int32(counter + i))[0].action
              for i in range(8)]
@@ -163,9 +131,7 @@ def test_draws_depend_on_key_and_counter_alone() -> None:
 
 
 def test_bucket_sizes_end_with_all_groups() -> None:
-    assert bucket_sizes(1) == [1]
-    assert bucket_sizes(2) == [1, 2]
-    assert bucket_sizes(48) == [1, 2, 4, 8, 16, 32, 48]
+    assert [bucket_sizes(n) for n in (1, 2, 48)] == [[1], [1, 2], [1, 2, 4, 8, 16, 32, 48]]
 
 
 @pytest.mark.parametrize("alone", [True, False])
