@@ -111,11 +111,11 @@ def check_look(driver: Any, picture: Path, width: int, dark: bool, contrast: flo
 
 # The lowest contrast (WCAG 2.1) of visible text against the first opaque background behind it, and which text it is.
 _CONTRAST = """
-const parse = (c) => (c.match(/[\\d.]+/g) || []).map(Number);
+const parse = (c) => { const n = (c.match(/[\\d.]+/g) || []).map(Number); return c.startsWith("color(") ? n.map((v, i) => i < 3 ? v * 255 : v) : n; };
 const light = ([r, g, b]) => { const f = (v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; };
   return 0.2126 * f(r) + 0.7152 * f(g) + 0.0722 * f(b); };
 let worst = { ratio: 99 };
-for (const e of document.querySelectorAll("p,td,th button,h1,h2,h3,a,figcaption,summary,.tile div,.legend span,svg text,small,label,.controls button,.scale span,.moments span,#screen span")) {
+for (const e of document.querySelectorAll("p,td,th button,h1,h2,h3,a,figcaption,summary,.tile div,.legend span,svg text,small,label,.controls button,.scale span,.moments span,#screen span,.token")) {
   if (!e.textContent.trim() || !e.getClientRects().length) continue;
   const style = getComputedStyle(e);
   const ink = parse(e instanceof SVGElement ? style.fill : style.color);

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from motif_jax.reports import (
-    comparison_page,
     evaluation_files,
     measures,
     messages,
@@ -17,7 +16,6 @@ from motif_jax.reports import (
     recorded_games,
     run_report,
 )
-from motif_jax.reports.comparison_page import ComparisonData
 from motif_jax.reports.messages import MessageTally
 from motif_jax.reports.run_data import LikedMessage, RunData
 from motif_jax.support import metric_files
@@ -26,7 +24,7 @@ from motif_jax.support import metric_files
 HOSTILE = "<script>document.title='owned'</script> & <b>bold</b> \"quoted\" 'single'"
 
 
-def evaluation_rows(count: int, shift: float, seed: int, reward: bool = True) -> list[dict]:
+def evaluation_rows(count: int, shift: float, seed: int) -> list[dict]:
     generator = np.random.default_rng(seed)
     rows = []
     for index in range(count):
@@ -39,9 +37,8 @@ def evaluation_rows(count: int, shift: float, seed: int, reward: bool = True) ->
             "actions": evaluation_files.encode_actions(generator.integers(0, 23, length)),
             "session": 0, "session_seconds": 0.1 * (index + 1),
         }  # fmt: skip
-        if reward:
-            row["intrinsic_return"] = float(generator.gamma(3, 2) + shift / 5)
-            row["intrinsic_return_uncounted"] = row["intrinsic_return"] * 9
+        row["intrinsic_return"] = float(generator.gamma(3, 2) + shift / 5)
+        row["intrinsic_return_uncounted"] = row["intrinsic_return"] * 9
         row["messages"] = messages.pack(
             [
                 MessageTally("You see here a key.", 3, 1, 1.2, 1.5),
@@ -186,8 +183,3 @@ def run_page(data: RunData, written: str = "now") -> str:
 def run_texts(data: RunData) -> dict[str, str]:
     """The tables of a run as files, as the report stage writes them."""
     return page.texts(data.title, run_report.lines(data), run_report.sections(data), "report")
-
-
-def comparison(data: ComparisonData) -> str:
-    """The page of a comparison, as the compare stage writes it."""
-    return page.render(data.title, "motif_jax, written now", comparison_page.sections(data))

@@ -23,20 +23,6 @@ def opened(tmp_path_factory):
         yield driver, data, folder
 
 
-def test_messages_that_paid_and_commands_are_there(opened):
-    driver, data, _ = opened
-    body = driver.find_element("tag name", "body").text
-    for said in (
-        "Steps under hallucination: agent: 0 %, random: 0 %.",
-        "reward by message over its training",
-    ):
-        assert said in body
-    counts = {t.text: t.count for t in data.seen["agent"] if t.total}
-    for text, _, _, count, *_ in browser.rows(driver, "paid-0"):
-        assert int(count) == counts[text]
-    assert browser.rows(driver, "commands") == [["agent", data.commands[0][1]]]
-
-
 def test_best_and_worst_recorded_games_of_the_training(opened):
     driver, data, folder = opened
     shown = browser.rows(driver, "training-games-table")

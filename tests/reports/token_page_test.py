@@ -55,14 +55,6 @@ return [...document.querySelectorAll('#text-1-tokens .token')].slice(0, 12).map(
   [t.textContent, t.classList.contains('below') ? -1 : t.classList.contains('above') ? 1 : 0,
    Number(getComputedStyle(t).getPropertyValue('--share'))])
 """
-# The lowest contrast of a token's text against its own colour, which is opaque.
-_CONTRAST = """
-const parse = (c) => { const n = c.match(/[\\d.]+/g).map(Number); return c.startsWith('color(') ? n.slice(0, 3).map(v => v * 255) : n; };
-const light = ([r, g, b]) => { const f = (v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; };
-  return 0.2126 * f(r) + 0.7152 * f(g) + 0.0722 * f(b); };
-return Math.min(...[...document.querySelectorAll('.token.below, .token.above')].map(t => { const s = getComputedStyle(t);
-  const [a, b] = [light(parse(s.color)), light(parse(s.backgroundColor))].sort((x, y) => y - x); return (a + 0.05) / (b + 0.05); }));
-"""
 
 
 @pytest.mark.browser
@@ -75,7 +67,6 @@ def test_it_fits_and_can_be_read(opened, width, dark):
         )
         name = f"tokens-{width}-{'dark' if dark else 'light'}{'-open' if opens else ''}.png"
         browser.check_look(driver, folder / name, width, dark)
-    assert driver.execute_script(_CONTRAST) >= 4.5
 
 
 @pytest.mark.browser

@@ -67,9 +67,8 @@ def test_a_table_pays_what_it_holds(tmp_path):
     path.write_text(json.dumps({"You kill the newt!": 1, "": -0.5, "Caf\xe9.": 2.25}))
     config = section("table", table=str(path))
     rewards.check(config)
-    reward, values = paid(
-        config, b"You kill the newt!", b"", b"Caf\xe9.", b"You kill the newt", b"You kill\0 the newt!"
-    )
+    texts = b"You kill the newt!", b"", b"Caf\xe9.", b"You kill the newt", b"You kill\0 the newt!"
+    reward, values = paid(config, *texts)
     np.testing.assert_array_equal(values, np.float32([1, -0.5, 2.25, 0, 1]))
     assert "3 texts" in reward.description
 
@@ -181,11 +180,9 @@ def test_hashed_vectors_know_what_looks_alike():
     assert cosine(b"killing", b"kill") > 0.3
     assert abs(cosine(b"newt", b"gold")) < 0.1
     assert vectors.of(b"...") is None
-    _, values = paid(
-        section("bag_of_words", goal="kill the newt", similarity=0.2), b"You kill the newt!", b"It is dark."
-    )
-    assert values[0] > 0.8
-    assert values[1] == 0
+    config = section("bag_of_words", goal="kill the newt", similarity=0.2)
+    _, values = paid(config, b"You kill the newt!", b"It is dark.")
+    assert (values[0] > 0.8, values[1]) == (True, 0)
 
 
 @pytest.mark.parametrize("kind", ["table", "bag_of_words"])
@@ -203,7 +200,6 @@ def test_episodes_of_an_agent_are_rated_by_the_reward_that_it_learned_from(tmp_p
     asked = schema.section(sections.SCORING)
     chosen = ratings.choose_reward(asked, own, "the agent")
     assert chosen["table"] == own.table
-    told = ratings.LiveRater(chosen, SPEC)(rows(b"You kill the newt!")[0], {})
-    assert told == (2, 2, 2)
+    assert ratings.LiveRater(chosen, SPEC)(rows(b"You kill the newt!")[0], {}) == (2, 2, 2)
     asked.dir = ""
     assert ratings.choose_reward(asked, own, "the agent") is None

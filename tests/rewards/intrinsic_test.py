@@ -9,6 +9,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from motif_jax import rewards
+from motif_jax.envs import registry
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.rewards.motif import MotifReward
 from motif_jax.rewards.reward_model import read_run
@@ -57,9 +58,7 @@ def test_lookup_normalises_and_thresholds_with_the_evaluations_own_statistics(tr
 
 def test_two_decimals_round_the_threshold(trained):
     model = read_run(trained)
-    exact, rounded = (
-        model.normalisation(True, 0.3, two_decimals).threshold for two_decimals in (False, True)
-    )
+    exact, rounded = (model.normalisation(True, 0.3, rounds).threshold for rounds in (False, True))
     assert exact == model.statistics["quantiles"][5]
     assert rounded == float(f"{exact:.2f}") != exact
     assert model.normalisation(True, 0.3).threshold == exact
@@ -82,15 +81,8 @@ def test_load_takes_texts_and_integers_of_any_kind_and_nothing_else(trained):
     reward, text, codes = rewards.load(trained), "Hi there", list(b"Hi there")
     one, empty, array = reward(text), reward(""), np.array(codes)
     assert one != empty
-    for same in (
-        text,
-        text.encode(),
-        f"{text}\0\0",
-        array,
-        jnp.array(codes),
-        bytearray(codes),
-        np.array(text),
-    ):
+    several = (text, text.encode(), f"{text}\0\0", array, jnp.array(codes), bytearray(codes), np.array(text))
+    for same in several:
         found = reward(same)
         assert (found.shape, found) == ((), one)
     for several in ([array], array[None], jnp.array([codes], jnp.int16), np.array([text])):
@@ -131,12 +123,7 @@ def test_rewards_of_whole_observations_run_in_the_step(tmp_path):
     folder = train(tmp_path / "reward", reward_config(tmp_path / "dataset", **network))
     config = section(folder)
     assert MotifReward.required_fields(config) == ("message", "blstats", "glyphs")
-    fields = {
-        "message": ArraySpec((256,), "uint8"),
-        "blstats": ArraySpec((27,), "int32"),
-        "glyphs": ArraySpec((21, 79), "int16"),
-    }
-    reward = rewards.load_intrinsic(config, EnvironmentSpec(fields, 3, "message"))
+    reward = rewards.load_intrinsic(config, registry.spec("NetHackScore-v1", fields=("glyphs",)))
     assert reward.in_step is not None
     rng = np.random.default_rng(0)
     observation = {

@@ -25,7 +25,7 @@ from motif_jax.rewards.safetensors_file import (
 from motif_jax.stages import imports
 from motif_jax.support import digests, import_origin
 from motif_jax.support.errors import UserError
-from tests.reward_fixtures import load_config
+from tests.reward_fixtures import load_config, run_config
 
 ARCHITECTURE = RewardArchitecture(message="lt_cnn_small", hidden_dim=8)
 
@@ -35,15 +35,14 @@ def fresh(seed):
     return jax.tree.map(np.asarray, jax.jit(RewardNetwork(ARCHITECTURE).init)(jax.random.key(seed)))
 
 
-def make_reward(folder, seed=0, **values):
-    network, params = RewardNetwork(ARCHITECTURE), fresh(seed)
-    parts = {
-        "statistics": statistics_of(0.5, 2.0, np.linspace(-1, 1, 19).tolist()),
-        "config": {"stage": "train_reward", "compat": {"glyph_crop_centre": False}},
-        "curve": [{"epoch": 0, "validation/loss": math.nan, "calibration": []}, {"epoch": 1, "train/loss": 0.5}],
-        **values,
-    }  # fmt: skip
-    return RewardModel(folder, 3, network, params, 1, parts["statistics"], parts["config"], parts["curve"])
+def make_reward(folder, seed=0, mean=0.5):
+    network, statistics = (
+        RewardNetwork(ARCHITECTURE),
+        statistics_of(mean, 2.0, np.linspace(-1, 1, 19).tolist()),
+    )
+    config = {"stage": "train_reward", "compat": {"glyph_crop_centre": False}}
+    curve = [{"epoch": 0, "validation/loss": math.nan, "calibration": []}, {"epoch": 1, "train/loss": 0.5}]
+    return RewardModel(folder, 3, network, fresh(seed), 1, statistics, config, curve)
 
 
 @pytest.fixture
@@ -85,9 +84,8 @@ def test_a_file_that_does_not_say_what_training_knew_is_named(file):
 
 
 def test_a_reward_that_diverged_is_not_exported(tmp_path):
-    statistics = statistics_of(math.nan, 1.0, None)
     with pytest.raises(UserError, match="statistics of the reward must be finite numbers"):
-        write_safetensors(make_reward(tmp_path, statistics=statistics), tmp_path / "x.safetensors")
+        write_safetensors(make_reward(tmp_path, mean=math.nan), tmp_path / "x.safetensors")
     assert not (tmp_path / "x.safetensors").exists()
 
 
@@ -109,13 +107,9 @@ def test_a_flipped_bit_anywhere_is_one_error(file, tmp_path):
         rewards.load(file)
 
 
-def with_header(file, header):
-    file.write_bytes(digests.safetensors_of("reward", header, {"a": np.zeros(2, "f")}))
-
-
 @pytest.mark.parametrize("text", ["{", "[]", "[" * 100_000])
 def test_a_header_that_is_no_json_object_is_one_error(file, text):
-    with_header(file, text)
+    file.write_bytes(digests.safetensors_of("reward", text, {"a": np.zeros(2, "f")}))
     with pytest.raises(UserError, match="header"):
         read_safetensors(file)
 
@@ -141,9 +135,7 @@ def test_a_header_with_parts_missing_or_wrong_is_one_error(file, key, value, wor
 
 
 def importing(file):
-    config = load_config("import_reward", "")
-    config.file = str(file)
-    return config
+    return load_config("import_reward", "", {"file": str(file)})
 
 
 @pytest.mark.slow
@@ -163,8 +155,7 @@ def test_an_import_is_a_run_folder_made_once_unless_it_was_killed(tmp_path, file
     assert not import_origin.has_checkpoints(workdir)
     write_safetensors(make_reward(tmp_path, seed=1), file)
     for _ in range(2):
-        imports.check(importing(file), workdir)
-        imports.run(importing(file), workdir)
+        run_config(importing(file), workdir)
     assert "holds this import of" in capsys.readouterr().out
     assert not list(workdir.rglob("*tmp*"))
     assert {"config.json", "versions.json", "import.json"} <= {path.name for path in workdir.iterdir()}
