@@ -8,18 +8,21 @@ import pytest
 from motif_jax.datasets.verdicts import UNKNOWN
 from motif_jax.labels import captions, shards
 from motif_jax.labels.questions import QuestionHasher, caption_questions
-from tests.end_to_end.annotate_datasets import encode
+
+
+def encode(messages):
+    data = b"".join(text.encode("latin-1").ljust(256, b"\0") for text in messages)
+    return np.frombuffer(data, np.uint8).reshape(-1, 256)
 
 
 def test_grouping_golden(golden):
     for case in golden("caption_grouping.json")["pairs"]:
         for side, name in enumerate(("seq_1", "seq_2")):
-            encoded = np.array([encode(text) for text in case[name]])
+            encoded = encode(case[name])
             decoded = [captions.decode_message(row) for row in encoded]
             assert decoded == case["decoded"][side]
-            lines, starts = captions.group_messages(decoded)
-            assert lines == case["condensed"][side]
-            assert starts == case["first_step_index"][side]
+            grouped = case["condensed"][side], case["first_step_index"][side]
+            assert captions.group_messages(decoded) == grouped
             assert captions.caption(encoded) == case["joined"][side]
         listed = caption_questions([tuple(case["joined"])], 1, QuestionHasher({}), "given")
         assert len(listed.questions) == case["prompted"]
@@ -31,15 +34,15 @@ def test_grouping_golden(golden):
 def test_status_golden(golden):
     status = golden("caption_grouping.json")["blstats_caption"]
     for rows, texts in zip(status["blstats"], status["text"], strict=True):
-        assert [captions.status_line(np.array(row)) for row in rows] == texts
-        assert [captions.status_line(np.array(row, float)[:26]) for row in rows] == texts
+        for given in (np.array(rows), np.array(rows, float)[:, :26]):
+            assert list(map(captions.status_line, given)) == texts
 
 
 @pytest.mark.parametrize("length", [1, 3])
 def test_pairs_have_the_captions_of_their_sub_sequences(length):
     rng = np.random.default_rng(0)
     drawn = rng.choice(["", "a", "b", "a"], 100 * length)
-    messages = np.array([encode(text) for text in drawn]).reshape(50, 2, length, 256)
+    messages = encode(drawn.tolist()).reshape(50, 2, length, 256)
     blstats = rng.integers(0, 6, (50, 2, length, 27))
     for status in (None, blstats):
         got = list(captions.pair_captions(messages, status, block=7))
