@@ -15,12 +15,8 @@ from tests.reward_fixtures import load_config
 
 @pytest.fixture
 def folder(tmp_path):
-    data = {
-        "message": np.zeros((4, 2, 2, 256), np.uint8),
-        "rewards": np.array(
-            [[[1, 1], [0, 3]], [[5, 0], [0, 4]], [[1, 2], [2, 1]], [[-1, 0], [0, -2]]], np.float32
-        ),
-    }
+    rewards = [[[1, 1], [0, 3]], [[5, 0], [0, 4]], [[1, 2], [2, 1]], [[-1, 0], [0, -2]]]
+    data = {"message": np.zeros((4, 2, 2, 256), np.uint8), "rewards": np.array(rewards, np.float32)}
     write_pairs(tmp_path / "set", data, {"score": np.array([[1, 2], [2, 1], [7, 7], [0, -1]])})
     return tmp_path / "set"
 
@@ -32,9 +28,7 @@ def labels(config, folder, num=4):
 
 
 def config_of(name, folder, seed=0):
-    config = load_config("annotate", "")
-    config.update({"annotator": name, "seed": seed, "dataset_dir": str(folder)})
-    return config
+    return load_config("annotate", "", {"annotator": name, "seed": seed, "dataset_dir": str(folder)})
 
 
 @pytest.mark.parametrize("name", ["score", "return"])
@@ -43,9 +37,8 @@ def test_the_larger_number_is_preferred(folder, name):
 
 
 def test_random_is_fair_and_repeatable(folder):
-    first = labels(config_of("random", folder, seed=1), folder, 4000)
-    assert first == labels(config_of("random", folder, seed=1), folder, 4000)
-    assert first != labels(config_of("random", folder, seed=2), folder, 4000)
+    first, again, other = (labels(config_of("random", folder, seed), folder, 4000) for seed in (1, 1, 2))
+    assert first == again != other
     assert set(first) == {FIRST, SECOND}
     assert 0.45 < np.mean(first) < 0.55
     annotator = make_annotator(config_of("random", folder), dataset=PairsDataset.open(folder))
@@ -59,8 +52,7 @@ def test_random_is_fair_and_repeatable(folder):
     [("return", "rewards", "data/rewards.npy"), ("score", "info/score", "info/score.npy")],
 )
 def test_an_array_without_numbers_or_that_is_missing_is_named(folder, name, need, file):
-    """The published layout has no digest that would tell a damaged file."""
-    (folder / "dataset.json").unlink()
+    (folder / "dataset.json").unlink()  # which has a digest that would tell a damaged file
     array = np.load(folder / file).astype(np.float32)
     array.reshape(4, -1)[2, -1] = np.nan
     np.save(folder / file, array)

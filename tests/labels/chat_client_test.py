@@ -48,7 +48,6 @@ def sent(data):
 
 
 def answer(body, status="200 OK", length=None):
-    """Answers so, and closes the connection."""
     head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body) if length is None else length}\r\nX-Told: 3\r\nConnection: close\r\n\r\n"
     return sent(head.encode() + body)
 
@@ -89,10 +88,9 @@ def test_a_request_as_it_is_sent(listen):
     server, request = listen(), {"model": "m", "messages": [{"role": "user", "content": "Ünter — 話"}]}
     assert complete(f"http://{server.address}/v1/", request=request) == {"choices": []}
     first, headers, body = server.requests[0]
-    assert first == "POST /v1/chat/completions HTTP/1.1"
+    assert (first, body) == ("POST /v1/chat/completions HTTP/1.1", request)
     assert (headers["authorization"], headers["content-type"]) == ("Bearer sk-1", "application/json")
     assert headers["accept-encoding"] == "identity", "an unpacked reply may have any size"
-    assert body == request
 
 
 def test_a_user_in_the_address_is_sent_in_place_of_the_key(listen):
@@ -106,9 +104,8 @@ def test_the_environments_proxy_is_asked_unless_no_proxy_names_the_server(listen
     monkeypatch.setenv("http_proxy", f"http://{proxy.address}")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     assert complete("http://judge.invalid:8000/v1") == {"choices": []}
-    first, headers, _ = proxy.requests[0]
-    assert first == "POST http://judge.invalid:8000/v1/chat/completions HTTP/1.1"
-    assert headers["host"] == "judge.invalid:8000"
+    line = "POST http://judge.invalid:8000/v1/chat/completions HTTP/1.1"
+    assert (proxy.requests[0][0], proxy.requests[0][1]["host"]) == (line, "judge.invalid:8000")
     complete(f"http://{server.address}/v1")
     assert len(proxy.requests) == len(server.requests) == 1
 
@@ -127,8 +124,7 @@ def test_no_key_follows_to_another_address(listen):
     server = listen(answer(b"", f"308 Permanent Redirect\r\nLocation: {there}"))
     with pytest.raises(StatusError) as caught:
         complete(f"http://{server.address}/v1")
-    assert caught.value.headers["location"] == there
-    assert other.requests == []
+    assert (caught.value.headers["location"], other.requests) == (there, [])
 
 
 def test_a_proxy_that_refuses_is_named_without_its_password(listen, monkeypatch):

@@ -33,7 +33,6 @@ def test_goals_are_those_of_manifests_and_of_published_names(votes, tmp_path):
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"annotator": {"goal": "stairs"}}))
     assert ensembles.read_votes(tmp_path, "random", votes[2].labels).goal == "stairs"
-    assert ensembles.tables(votes).count("goal gold\n") == 1
 
 
 def test_probabilities_are_the_files_where_there_is_one(votes, tmp_path):
@@ -67,9 +66,11 @@ def test_agreement_of_each_two(votes):
     assert [row["equal"] for row in rows] == pytest.approx([3 / 4, 1 / 3, 2 / 3])
     nobody = ensembles.Votes("nobody", "gold", np.full(5, 3, np.int8), votes[0].probabilities)
     assert np.isnan(ensembles.agreement([votes[0], nobody])[0]["equal"])
-    shown = [line.split() for line in ensembles.tables(votes).splitlines()]
-    assert ["lexicon_msg_gold", "2", "1", "1", "1"] in shown
-    assert [*list(LABELS)[1:], "3", "66.7%", "0.400"] in shown
+    shown = ensembles.tables(votes)
+    assert shown.count("goal gold\n") == 1
+    agreed = [*list(LABELS)[1:], "3", "66.7%", "0.400"]
+    lines = [line.split() for line in shown.splitlines()]
+    assert all(row in lines for row in (["lexicon_msg_gold", "2", "1", "1", "1"], agreed))
 
 
 @pytest.mark.parametrize("restart", [False, True])

@@ -30,20 +30,16 @@ def test_average_of_both_orders(given, reverse, label):
 
 def test_cohen_kappa_by_hand():
     # 20 yes/yes, 5 yes/no, 10 no/yes, 15 no/no: 0.7 seen, 0.5 by chance.
-    assert L.cohen_kappa(np.array([[20, 5], [10, 15]])) == pytest.approx(0.4)
-    assert L.cohen_kappa(np.diag([3, 4, 5])) == pytest.approx(1)
-    assert math.isnan(L.cohen_kappa(np.zeros((3, 3))))
-    assert math.isnan(L.cohen_kappa(np.diag([7, 0, 0])))
+    tables = np.array([[20, 5], [10, 15]]), np.diag([3, 4, 5]), np.zeros((3, 3)), np.diag([7, 0, 0])
+    assert list(map(L.cohen_kappa, tables)) == pytest.approx([0.4, 1, NAN, NAN], nan_ok=True)
 
 
 def test_confusion_leaves_unknown_out():
     table = L.confusion(np.array([0, 1, 2, 3, 0]), np.array([0, 2, 3, 1, 1]))
-    assert table.sum() == 3
-    assert table[0, 0] == table[1, 2] == table[0, 1] == 1
+    assert table.tolist() == [[1, 1, 0], [0, 0, 1], [0, 0, 0]]
 
 
 def test_position_bias():
-    given = np.array([0, 0, 1, 2, 0, 3])
-    reverse = np.array([1, 0, 0, 2, 0, 1])
+    given, reverse = np.array([[0, 0, 1, 2, 0, 3], [1, 0, 0, 2, 0, 1]])
     assert L.position_bias(given, reverse) == {"pairs": 5, "consistent": 3 / 5, "first_share": 6 / 8}
     assert all(map(math.isnan, list(L.position_bias(given[:0], reverse[:0]).values())[1:]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -18,8 +19,6 @@ from motif_jax.labels.annotator import Question
 from motif_jax.labels.captions import decode_message
 from motif_jax.labels.lexicon import LexiconAnnotator, LexiconJudge, load_lexicon, preference, sentences
 from motif_jax.support.errors import UserError
-
-GOALS = ("zeroknowledge", "defaultgoal", "combat", "gold", "stairs")
 
 # Messages of the game and what they are about; the places where patterns could easily be confused.
 TOLD = {
@@ -70,14 +69,13 @@ def lexicon():
 
 
 def test_messages_tell_their_event(lexicon):
-    wrong = {text: (found, event) for text, event in TOLD.items() if (found := lexicon.event(text)) != event}
-    assert not wrong
+    assert {text: lexicon.event(text) for text in TOLD} == TOLD
 
 
-@pytest.mark.parametrize("goal", GOALS)
-def test_common_sense(lexicon, goal):
-    worth = LexiconJudge(lexicon, goal).worth
-    assert worth("You die...") < worth("The jackal bites!") < worth("") <= worth("The door opens.")
+def test_common_sense(lexicon):
+    for goal in ("zeroknowledge", "defaultgoal", "combat", "gold", "stairs"):
+        worth = LexiconJudge(lexicon, goal).worth
+        assert worth("You die...") < worth("The jackal bites!") < worth("") <= worth("The door opens.")
 
 
 # What each narrow goal is about; everything else is worth no more than silence, so that only this pays an agent.
@@ -110,21 +108,19 @@ def test_the_time_of_a_caption_grows_with_its_length(piece):
 
 def test_a_caption_is_worth_the_sum_of_its_different_sentences(lexicon):
     worth = LexiconJudge(lexicon, "defaultgoal").worth
-    both = worth("You kill the newt!  It's a wall.")
-    assert both == worth("You kill the newt!") + worth("It's a wall.")
-    assert worth("You kill the newt!  It's a wall.\nYou kill the newt! (x4)") == both
+    sum_of_both = worth("You kill the newt!") + worth("It's a wall.")
+    for end in ("", "\nYou kill the newt! (x4)"):
+        assert worth(f"You kill the newt!  It's a wall.{end}") == sum_of_both
 
 
 def test_labels_are_an_order(lexicon):
-    """Symmetric, equal for equal captions, probabilities that agree with the label."""
     judge = LexiconJudge(lexicon, "defaultgoal")
-    swap = {FIRST: SECOND, SECOND: FIRST, TIE: TIE}
     for first, second in itertools.combinations(TOLD, 2):
         answer, reverse = judge.answer(first, second), judge.answer(second, first)
-        assert reverse.label == swap[answer.label]
+        assert reverse.label == {FIRST: SECOND, SECOND: FIRST, TIE: TIE}[answer.label]
         one, two, tie = answer.probabilities
         assert reverse.probabilities == pytest.approx((two, one, tie))
-        assert sum(answer.probabilities) == pytest.approx(1.0)
+        assert one + two + tie == pytest.approx(1.0)
         assert np.argmax(answer.probabilities) == answer.label
     assert judge.answer("You die...", "You die...").label == TIE
 
@@ -170,9 +166,6 @@ def test_own_lexicon(tmp_path):
     assert set(annotator().identity) == {"annotator", "goal", "lexicon", "lexicon_digest"}
     # A store never takes an answer of one form for one of another.
     assert annotator(SINGLE).identity != annotator().identity
-    config.goal = "combat"
-    with pytest.raises(UserError, match=r"config.goal=combat: must be one of win"):
-        annotator()
 
 
 EVENT = small()["events"][0]
@@ -195,10 +188,8 @@ EVENT = small()["events"][0]
 def test_wrong_lexicons_are_told_in_one_line(tmp_path, tree, needle):
     path = tmp_path / "bad.yaml"
     path.write_bytes(tree if isinstance(tree, bytes) else yaml.safe_dump(tree).encode())
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UserError, match=rf"bad\.yaml.*{re.escape(needle)}"):
         load_lexicon(path)
-    assert needle in str(caught.value)
-    assert "bad.yaml" in str(caught.value)
 
 
 def test_most_of_what_the_game_really_says_is_known(lexicon):

@@ -9,19 +9,17 @@ import pytest
 from motif_jax.labels.queue import PublishedQueue, QuestionQueue
 
 
-def names(taken):
-    return [pending.items[0] for pending in taken]
+def names(queue, count, now=0.0):
+    return [pending.items[0] for pending in queue.take(count, now)]
 
 
 def test_the_most_frequent_question_comes_first_and_the_newer_one_among_equals():
     queue = QuestionQueue(10)
     for name, count in [("a", 3), ("b", 1), ("c", 3), ("b", 1), ("d", 5)]:
         queue.enqueue((name,), count)
-    assert len(queue) == 4
-    assert names(queue.take(2, 0.0)) == ["d", "c"]
+    assert (len(queue), names(queue, 2)) == (4, ["d", "c"])
     queue.enqueue(("b",), 2)
-    assert names(queue.take(9, 0.0)) == ["b", "a"]
-    assert queue.take(1, 0.0) == []
+    assert (names(queue, 9), names(queue, 1)) == (["b", "a"], [])
 
 
 def test_newest_and_uncertain_order():
@@ -29,8 +27,7 @@ def test_newest_and_uncertain_order():
     for name, count, score in [("a", 9, 0.1), ("b", 1, 0.9), ("c", 2, 0.1), ("a", 1, 0.2)]:
         newest.enqueue((name,), count, score)
         uncertain.enqueue((name,), count, score)
-    assert names(newest.take(9, 0.0)) == ["a", "c", "b"]
-    assert names(uncertain.take(9, 0.0)) == ["b", "a", "c"]
+    assert (names(newest, 9), names(uncertain, 9)) == (["a", "c", "b"], ["b", "a", "c"])
 
 
 @pytest.mark.parametrize("order", ["frequent", "newest", "uncertain"])
@@ -38,12 +35,12 @@ def test_a_full_queue_drops_what_would_be_asked_last(order):
     rng = random.Random(order)
     queue, free = QuestionQueue(20, order), QuestionQueue(10_000, order)
     for step in range(300):
-        item, count, score = (f"{step}",), rng.randint(1, 9), rng.random()
-        queue.enqueue(item, count, score)
-        free.enqueue(item, count, score)
+        count, score = rng.randint(1, 9), rng.random()
+        for one in (queue, free):
+            one.enqueue((f"{step}",), count, score)
     queue.shrink()
     assert (len(queue), queue.dropped) == (20, 280)
-    assert names(queue.take(20, 0.0)) == names(free.take(20, 0.0))
+    assert names(queue, 20) == names(free, 20)
 
 
 def test_a_question_that_failed_waits_longer_each_time_and_holds_up_no_other():
@@ -58,17 +55,14 @@ def test_a_question_that_failed_waits_longer_each_time_and_holds_up_no_other():
         queue.give_back(*queue.take(1, now + 0.9 * pause))
         assert len(queue) == 2
         now += pause
-    assert names(queue.take(2, now)) == ["poison", "other"]
-    assert poison.count == 400
+    assert (names(queue, 2, now), poison.count) == (["poison", "other"], 400)
 
 
 def test_the_published_queue_asks_entries_newest_first_in_whole_batches():
     queue = PublishedQueue(100, batch=4)
     for name, count in [("a", 2), ("b", 1), ("a", 2), ("c", 1)]:
         queue.enqueue((name,), count)
-    assert queue.take(3, 0.0) == []
-    assert names(queue.take(4, 0.0)) == ["c", "a", "a", "b"]
-    assert names(queue.take(4, 0.0)) == ["a", "a"]
+    assert [names(queue, count) for count in (3, 4, 4)] == [[], ["c", "a", "a", "b"], ["a", "a"]]
 
 
 def test_the_published_queue_is_bounded_here_and_loses_the_oldest():
@@ -77,4 +71,4 @@ def test_the_published_queue_is_bounded_here_and_loses_the_oldest():
         queue.enqueue((f"{number}",), 1)
         queue.shrink()
     assert queue.dropped + len(queue) == 100
-    assert names(queue.take(8, 0.0)) == [f"{number}" for number in range(99, 91, -1)]
+    assert names(queue, 8) == [f"{number}" for number in range(99, 91, -1)]

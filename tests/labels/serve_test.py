@@ -56,8 +56,8 @@ def test_a_prompt_file_of_ones_own_is_understood(tmp_path):
     turns = prompt.conversation(GOLD)
     for asked in (turns, prompt.retried(turns, "Hm.")):
         status, body = judge.reply({"model": "lexicon", "messages": asked})
-        assert status == 200
-        assert body["choices"][0]["message"]["content"] == prompt.answer.answers[YES]
+        said = body["choices"][0]["message"]["content"]
+        assert (status, said) == (200, prompt.answer.answers[YES])
 
 
 def test_a_goal_that_the_annotator_does_not_know_is_told_to_who_asks(tmp_path):

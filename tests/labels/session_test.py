@@ -130,11 +130,9 @@ def test_a_shard_has_one_writer_and_its_manifest_all_versions(tmp_path):
         annotation.open_shard(0, 2, {"versions": {"vllm": version}}).close()
     manifest = shards.read_manifest(annotation.shard_path(0, 2, "json"))
     assert manifest == {"versions": {"vllm": "1"}, "later_versions": [{"vllm": "2"}]}
-    assert annotation.discard(1, 2) == 2, "of another process, which keeps them"
-    assert list(annotation.manifests()) == [(0, 2)]
-    assert annotation.discard(0, 3) == 2
-    assert not annotation.manifests()
-    assert annotation.known_labels() == 0
+    left = annotation.discard(1, 2), list(annotation.manifests())
+    assert left == (2, [(0, 2)]), "of another process, which keeps them"
+    assert (annotation.discard(0, 3), list(annotation.manifests()), annotation.known_labels()) == (2, [], 0)
 
 
 def test_merge_of_both_orders_and_of_ties():
@@ -143,8 +141,7 @@ def test_merge_of_both_orders_and_of_ties():
     once = caption_questions(pairs, 4, hasher, "once")
     by_captions = {("a", "b"): FIRST, ("b", "a"): SECOND, ("a", "c"): TIE, ("c", "a"): TIE}
     merged = shards.merge(once, [StoredAnswer(by_captions[q.items]) for q in once.questions])
-    assert merged.labels.tolist() == [FIRST, SECOND, TIE, TIE]
-    assert merged.position_bias is None
+    assert (merged.labels.tolist(), merged.position_bias) == ([FIRST, SECOND, TIE, TIE], None)
     both = caption_questions(pairs, 4, hasher, "both")
     soft = {("a", "b"): (0.7, 0.2, 0.1), ("b", "a"): (0.5, 0.4, 0.1), ("c", "a"): (0.1, 0.8, 0.1)}
     found = [soft.get(q.items) for q in both.questions]
@@ -152,5 +149,4 @@ def test_merge_of_both_orders_and_of_ties():
     expected = [[0.55, 0.35, 0.1], [0.35, 0.55, 0.1], [0, 0, 1], [0.8, 0.1, 0.1]]
     np.testing.assert_allclose(merged.probabilities, expected, atol=1e-6)
     assert merged.labels.tolist() == [FIRST, SECOND, TIE, FIRST]
-    assert merged.position_bias["pairs"] == 2
-    assert merged.position_bias["first_share"] == 1
+    assert (merged.position_bias["pairs"], merged.position_bias["first_share"]) == (2, 1)

@@ -64,13 +64,8 @@ def test_what_is_no_answer_of_the_form_is_a_bug_of_the_annotator(form, answer):
         StoredAnswer.of(Question(KEYS[0], form=form), answer)
 
 
-@pytest.fixture
-def index(tmp_path):
-    return AnswerStore(tmp_path, refresh_seconds=0.0)
-
-
-def test_get_finds_what_find_does_and_what_is_appended_later(index, tmp_path):
-    store = AnswerStore(tmp_path)
+def test_get_finds_what_find_does_and_what_is_appended_later(tmp_path):
+    index, store = AnswerStore(tmp_path, refresh_seconds=0.0), AnswerStore(tmp_path)
     assert index.get(key(0)) is None
     store.add([(key(0), StoredAnswer(1, (0.25, 0.75)), {"tokens": [5, 6, 0]})])
     assert index.get(key(0)) == StoredAnswer(1, (0.25, 0.75))
@@ -84,7 +79,8 @@ def test_get_finds_what_find_does_and_what_is_appended_later(index, tmp_path):
     assert {k: found for k in wanted if (found := index.get(k))} == store.find(wanted)
 
 
-def test_torn_and_damaged_lines_cost_one_answer_each(index, tmp_path):
+def test_torn_and_damaged_lines_cost_one_answer_each(tmp_path):
+    index = AnswerStore(tmp_path, refresh_seconds=0.0)
     whole = [encode_line(key(n), {"label": 0}) for n in range(4)]
     damaged = whole[1].replace(b'"label":0', b'"label":1')
     path = tmp_path / "host-0000.jsonl"

@@ -16,7 +16,7 @@ from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 from tests import torch_files
 from tests.language import talkers
-from tests.reward_fixtures import load_config
+from tests.reward_fixtures import load_config, run_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 HEADS = {"0": (16, 8), "2": (16, 16), "4": (1, 16)}
@@ -28,12 +28,9 @@ def model(tmp_path_factory) -> Path:
 
 
 def config(model: Path, file: Path):
-    config = load_config("import_torch", "glam")
-    config.file = str(file)
-    agent = config.agent
-    agent.environment.name = "BabyAI-GoToLocal-v0"
-    agent.network.model, agent.network.prompt_tokens, agent.network.head_widths = str(model), 160, (16, 16)
-    return config
+    network = {"agent.network.model": str(model), "agent.network.prompt_tokens": 160}
+    given = {"file": str(file), "agent.environment.name": "BabyAI-GoToLocal-v0", **network}
+    return load_config("import_torch", "glam", given | {"agent.network.head_widths": (16, 16)})
 
 
 def checkpoint(path: Path, model: Path, heads: bool = True, drop: str = "") -> dict[str, np.ndarray]:
@@ -56,8 +53,7 @@ def checkpoint(path: Path, model: Path, heads: bool = True, drop: str = "") -> d
 def test_a_checkpoint_becomes_an_agent(model, tmp_path, trained):
     written = checkpoint(tmp_path / "model.checkpoint", model, heads=trained)
     chosen, workdir = config(model, tmp_path / "model.checkpoint"), tmp_path / "run"
-    import_torch.check(chosen, workdir)
-    import_torch.run(chosen, workdir)
+    run_config(chosen, workdir)
     network = import_torch.network_of(chosen.agent)
     with Checkpoints(workdir / "checkpoints", read_only=True) as checkpoints:
         params = agent_checkpoints.restore_params(checkpoints, None, network)

@@ -18,7 +18,7 @@ from motif_jax.stages import import_torch
 from motif_jax.support.errors import UserError
 from tests import torch_files
 from tests.golden_numbers import recipe_tensors
-from tests.reward_fixtures import load_config
+from tests.reward_fixtures import load_config, run_config
 from tests.torch_files import tensor
 
 LABELS = {"You kill the newt!": 1, "": 0, "It's a wall.": 0, "Kaboom": 1}
@@ -97,7 +97,7 @@ def unnamed(arrays):
 def test_an_agent_of_28_actions_plays_and_is_rated_by_its_own_reward(golden, foreign, tmp_path, kind):
     config = load_config("import_torch", "oni")
     network = import_torch.network_of(config.agent)
-    params = jax.tree.map(lambda leaf: np.asarray(leaf), network.init(jax.random.key(3)))
+    params = jax.tree.map(np.asarray, network.init(jax.random.key(3)))
     named = layout.to_torch(params)
     model = unnamed({name: named[name] for name in sorted(named, key=torch_import._agent_order)})
     content = {"model": model, "env_steps": 777, "llm_message_rewards": LABELS}
@@ -107,16 +107,11 @@ def test_an_agent_of_28_actions_plays_and_is_rated_by_its_own_reward(golden, for
         content["reward_model"] = unnamed(recipe_tensors(golden("oni/oni_classifier_shapes.json")))
         content["reward_model_dataset"] = foreign(data=list(LABELS.items()))
     config.file = str(torch_files.write(tmp_path / "checkpoint.pth", content))
-    workdir = tmp_path / "run"
-    import_torch.check(config, workdir)
-    import_torch.run(config, workdir)
+    workdir = run_config(config, tmp_path / "run")
     policy, step = agent_policy.load(workdir)
     assert step == 777
-    for ours, theirs in zip(jax.tree.leaves(policy.params), jax.tree.leaves(params), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-    evaluation = load_config("evaluate", "smoke")
-    evaluation.policy = str(workdir)
-    who = evaluation_setup.open_setup(evaluation)
+    jax.tree.map(np.testing.assert_array_equal, policy.params, params)
+    who = evaluation_setup.open_setup(load_config("evaluate", "smoke", {"policy": str(workdir)}))
     assert who.environment == "NetHackScoreExtendedActions-v1"
     if kind == "none":
         assert who.reward is None

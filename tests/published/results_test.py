@@ -39,8 +39,7 @@ NESTINGS = {
     ("name", "protocol"), [*((name, 4) for name in NESTINGS), ("matrix", 0), ("matrix", 5)]
 )
 def test_every_nesting_gives_the_same_curves(tmp_path, name, protocol):
-    results = read_published(save(tmp_path, {"NetHackScore": {"motif": NESTINGS[name]}}, protocol))
-    (result,) = results
+    (result,) = read_published(save(tmp_path, {"NetHackScore": {"motif": NESTINGS[name]}}, protocol))
     assert (result.task, result.method, len(result.seeds)) == ("NetHackScore", "motif", 3)
     for curve, y in zip(result.seeds, SEEDS, strict=True):
         np.testing.assert_array_equal(curve.x, STEPS)
@@ -57,9 +56,7 @@ def test_two_seeds_are_not_mistaken_for_steps_and_returns(tmp_path, two):
 def test_numpy_scalars_and_names_are_read(tmp_path):
     value = {"a": np.float64(1.5), "b": [np.int64(3)], "c": "text", "d": (True, None), "e": np.array(["x"])}
     read = pickles.read_file(save(tmp_path, value), 1 << 20, pickles.PickleReader(pickles.ARRAYS))
-    assert read["a"] == 1.5
-    assert read["b"] == [3]
-    assert read["d"] == (True, None)
+    assert (read["a"], read["b"], read["d"]) == (1.5, [3], (True, None))
 
 
 class Runs:
@@ -105,10 +102,7 @@ def test_allowed_names_cannot_be_bent(tmp_path):
     [
         ([1, 2], "a dictionary with tasks as keys is expected, found list"),
         ({"t": [1]}, r"\['t'\] should be a dictionary with methods"),
-        (
-            {"t": {"m": ([1, 2, 3], [1, 2])}},
-            r"\['t'\]\['m'\]: steps and returns do not fit .*: \[3\] steps, \[2\]",
-        ),
+        ({"t": {"m": ([1, 2, 3], [1, 2])}}, r"\['m'\]: steps and returns do not fit .*: \[3\] steps, \[2\]"),
         ({"t": {"m": {"foo": [1]}}}, r"\['t'\]\['m'\]:"),
         ({"t": {"m": [1.0, 2.0, 3.0]}}, "expected lists of time steps"),
     ],

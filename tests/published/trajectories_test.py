@@ -28,17 +28,17 @@ def test_actions_of_several_environments_are_taken_step_by_step(tmp_path):
 def test_objects_are_refused_and_other_things_named(tmp_path):
     texts, actions = trajectories.paths(tmp_path, "trajectories", 1)
     np.save(actions, np.array([1]))
-    with pytest.raises(UserError, match=r"prompts_1.npy does not exist"):
-        trajectories.read(tmp_path, "trajectories", 1)
+
+    def refused(said):
+        with pytest.raises(UserError, match=said):
+            trajectories.read(tmp_path, "trajectories", 1)
+
+    refused(r"prompts_1.npy does not exist")
     np.save(texts, np.array([None, "a"], object), allow_pickle=True)
-    with pytest.raises(UserError, match=r"prompts_1.npy holds Python objects"):
-        trajectories.read(tmp_path, "trajectories", 1)
+    refused(r"prompts_1.npy holds Python objects")
     texts.write_bytes(b"no array")
-    with pytest.raises(UserError, match=r"prompts_1.npy (is not an array|holds)"):
-        trajectories.read(tmp_path, "trajectories", 1)
+    refused(r"prompts_1.npy (is not an array|holds)")
     np.save(texts, np.array(["a", "b"]))
-    with pytest.raises(UserError, match=r"has 2 prompts, .*actions_1.npy 1 actions"):
-        trajectories.read(tmp_path, "trajectories", 1)
+    refused(r"has 2 prompts, .*actions_1.npy 1 actions")
     np.save(actions, np.array([0.5, 1]))
-    with pytest.raises(UserError, match="holds float64, not numbers of actions"):
-        trajectories.read(tmp_path, "trajectories", 1)
+    refused("holds float64, not numbers of actions")

@@ -42,7 +42,7 @@ def published(monkeypatch):
     for kind in (CharKnowledge, CharState, WordleState):
         kind.__module__, kind.__qualname__ = module.__name__, kind.__name__
         setattr(module, kind.__name__, kind)
-    monkeypatch.setitem(sys.modules, "wordle", types.ModuleType("wordle"))
+    monkeypatch.setitem(sys.modules, "wordle", module)
     monkeypatch.setitem(sys.modules, module.__name__, module)
 
     def state(known):
@@ -108,15 +108,15 @@ class Harm:
         return (pytest.fail, ("a pickle was run",))
 
 
-@pytest.mark.parametrize("content", [b"", b"no pickle", pickle.dumps([1]), pickle.dumps(Harm())])
-def test_files_that_are_something_else(tmp_path, content):
+OTHER_LIST = pickle.dumps({"state_actions": [], "vocab_path": "mine.txt"})
+NO_GAMES = r"g\.pkl is not a pickle of published Wordle games"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [*((content, NO_GAMES) for content in (b"", b"no pickle", pickle.dumps([1]), pickle.dumps(Harm()))), (OTHER_LIST, "'mine'")],
+)  # fmt: skip
+def test_files_that_are_something_else(tmp_path, content, said):
     (tmp_path / "g.pkl").write_bytes(content)
-    with pytest.raises(UserError, match=r"g\.pkl is not a pickle of published Wordle games"):
-        read_games(tmp_path / "g.pkl")
-
-
-def test_a_list_that_is_not_here(tmp_path):
-    data = {"state_actions": [], "vocab_path": "mine.txt"}
-    (tmp_path / "g.pkl").write_bytes(pickle.dumps(data))
-    with pytest.raises(UserError, match="'mine'"):
+    with pytest.raises(UserError, match=said):
         read_games(tmp_path / "g.pkl")
