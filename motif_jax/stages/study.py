@@ -71,7 +71,8 @@ def check(config: ConfigDict, workdir: Path) -> None:
             checks.require(name in allowed, key, name, f"of {', '.join(sorted(allowed))}")
     for key in ("training", "evaluation"):
         checks.require(bool(config[key].strip()), key, config[key], "a config file and its flags")
-    checks.require_key(config, "rows", bool(config.rows), "a file of lines, one a run")
+    good = bool(config.rows) and not _rows(config, workdir).is_dir()
+    checks.require_key(config, "rows", good, "a file of lines, one a run")
     if config.page:
         study.check_page(Path(config.page))
     study.read_rows(_rows(config, workdir))
