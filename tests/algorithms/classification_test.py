@@ -46,7 +46,6 @@ def test_forward_and_thresholds_equal_golden(network: MessageClassifier, golden:
     np.testing.assert_allclose(network.logits(params, messages), g["shifted/logits"], **CLOSE)
     shifted = np.asarray(network.probability(params, messages)) > 0.5
     np.testing.assert_array_equal(shifted, g["shifted/prediction_at_0.5"])
-    assert 0 < shifted.mean() < 1
 
 
 @pytest.mark.slow

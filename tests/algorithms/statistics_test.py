@@ -37,8 +37,8 @@ def test_a_single_number_has_no_variance():
     moments = RunningMoments()
     moments.update(np.array([3.0]))
     total = 1 + 1e-4
-    assert moments.mean == pytest.approx(3 / total)
-    assert moments.variance == pytest.approx((1e-4 + 9 * 1e-4 / total) / total)
+    expected = 3 / total, (1e-4 + 9 * 1e-4 / total) / total
+    assert (moments.mean, moments.variance) == pytest.approx(expected)
 
 
 def test_earlier_numbers_may_count_less():

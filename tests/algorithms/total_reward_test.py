@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from motif_jax.algorithms.total_reward import discount_by_count, scale_reward, total_reward
 
-CASES = (
-    ("final_total", "final_llm_after_norm_threshold", 0.1, 0.1, 3),
-    ("final_total_ext0p1_llm0p1_beta3", "final_llm_after_norm_threshold", 0.1, 0.1, 3),
-    ("final_total_B_ext10_llm0p5_beta1", "final_B_llm", 10.0, 0.5, 1),
-    ("final_total_C_no_norm", "final_C_llm_no_norm", 0.1, 0.1, 3),
+
+@pytest.mark.parametrize(
+    ("name", "intrinsic", "coefficients", "exponent"),
+    [
+        ("final_total", "final_llm_after_norm_threshold", (0.1, 0.1), 3),
+        ("final_total_ext0p1_llm0p1_beta3", "final_llm_after_norm_threshold", (0.1, 0.1), 3),
+        ("final_total_B_ext10_llm0p5_beta1", "final_B_llm", (10.0, 0.5), 1),
+        ("final_total_C_no_norm", "final_C_llm_no_norm", (0.1, 0.1), 3),
+    ],
 )
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_total_is_the_golden_one(golden: Any, case: tuple[Any, ...]) -> None:
+def test_total_is_the_golden_one(golden, name, intrinsic, coefficients, exponent):
     n = golden("reward_norm.npz")
-    name, intrinsic, extrinsic_coefficient, intrinsic_coefficient, exponent = case
     discounted = discount_by_count(n[intrinsic], n["final_count"], exponent)
-    total = total_reward(n["final_env_reward"], discounted, extrinsic_coefficient, intrinsic_coefficient)
+    total = total_reward(n["final_env_reward"], discounted, *coefficients)
     np.testing.assert_allclose(total, n[name], rtol=1e-5, atol=1e-6)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import functools
 import math
 import os
-from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -17,50 +18,35 @@ import pytest
 
 from motif_jax.algorithms import chai
 from motif_jax.algorithms.chai import Candidates
-from motif_jax.algorithms.implicit_q import ImplicitQSettings
 from motif_jax.envs.wordle.tokens import WordleTokenizer
-from motif_jax.language import init_model
-from motif_jax.language.init_model import Sizes
-from motif_jax.language.model import LanguageModel
-from motif_jax.language.text_agent import Design, TextAgentNetwork
+from motif_jax.language.text_agent import Design
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import never
 from motif_jax.trainers.candidate_batches import CandidateBatches, Proposer
 from motif_jax.trainers.candidate_cache import CachedCandidates, CandidateCache
-from motif_jax.trainers.dialogue_batches import ItemLayout
-from motif_jax.trainers.text_methods import RULES
-from motif_jax.trainers.text_objective import Objective, Weights
+from motif_jax.trainers.text_objective import Objective
 from tests.golden_ilql import item_of
 from tests.reward_fixtures import load_config
-from tests.trainers.text_objective_test import parameters
+from tests.trainers.text_objective_test import GAMMA, TEXTS, batch_of, objective_of, parameters
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
-TEXTS = ("<a>abc</a><g><b></s>de</a>", "<a>fa</a><b></s></eod>", "<s><y></s>ab</a></eod>")
-GAMMA, WIDTH, COUNT, PAD = 0.9, 8, 3, WordleTokenizer.delimiters.pad
+WIDTH, COUNT, PAD = 8, 3, WordleTokenizer.delimiters.pad
 
 
 @pytest.fixture(scope="module")
 def objective() -> Objective:
-    marks = WordleTokenizer.delimiters
-    tokens = {"start": marks.state_start, "pad": PAD, "end": marks.action_end}
-    config = init_model.make("gpt2", Sizes(WIDTH, 1, 2, max_length=48), WordleTokenizer.size, tokens)
     design = Design("mean", v=False, separate_policy=False, separate_target=False)
-    return Objective(
-        TextAgentNetwork(LanguageModel(config), design),
-        RULES["chai"],
-        ImplicitQSettings(GAMMA),
-        Weights(v=0.0, policy=0.0, conservative=0.1),
-    )
+    weights = {"v": 0.0, "policy": 0.0, "conservative": 0.1}
+    return objective_of("chai", design=design, weights=weights)
 
 
 @pytest.fixture(scope="module")
 def batch() -> Any:
-    plain = ItemLayout(PAD, True).batch([item_of(text, 0.0) for text in TEXTS], 12, 8, 2)
     draws = np.random.default_rng(0)
     means = draws.normal(size=(3, 3, COUNT, WIDTH)).astype(np.float32)
     logs = -draws.random((3, 3, COUNT)).astype(np.float32) * 5
-    return plain._replace(candidates=Candidates(means, logs, np.arange(3, dtype=np.uint32)))
+    return batch_of(True)._replace(candidates=Candidates(means, logs, np.arange(3, dtype=np.uint32)))
 
 
 def head(layers: Any, x: np.ndarray) -> np.ndarray:
@@ -73,7 +59,7 @@ def head(layers: Any, x: np.ndarray) -> np.ndarray:
 def test_the_loss_is_the_published_one(objective: Objective, batch: Any, published: bool) -> None:
     """A dialogue and an utterance at a time. The first dialogue is unfinished: its last state has candidates too, as published none."""
     objective = dataclasses.replace(objective, chai_scores=published, zero_behind=published)
-    learned, frozen, part = parameters(dataclasses.replace(objective), batch)
+    learned, frozen, part = parameters(objective, batch)
     frozen = {"trunks": learned.pop("trunks"), "target": {"heads": frozen["target"]["heads"]}}
     terms = objective.terms({**learned, "trunks": {}}, frozen, part, None)
     model, trunk = objective.agent.model, frozen["trunks"]["values"]
@@ -82,49 +68,39 @@ def test_the_loss_is_the_published_one(objective: Objective, batch: Any, publish
     assert (np.abs(noise) < 1).all()
     assert noise.std() > 0.5
     of_states, logs, _ = (np.asarray(leaf, np.float64) for leaf in batch.candidates)
+    density = -math.log(2 * WIDTH) if published else -WIDTH * math.log(2)
+    targets, heads = ([tree["heads"][name] for name in ("q1", "q2")] for tree in (frozen["target"], learned))
     q_loss = cql = 0.0
     said = 0
     for row, text in enumerate(TEXTS):
-        item = item_of(text, 0.0)
-        ends = list(item.utterance_action_indices)
+        ends = list(item_of(text, 0.0).utterance_action_indices)
         for k, end in enumerate(ends):
-            mean = states[row, : end + 1].mean(axis=0)
-            last = k == len(ends) - 1
-            following = max(
-                min(head(frozen["target"]["heads"][name], of_states[row, k + 1, n]) for name in ("q1", "q2"))
-                for n in range(COUNT)
-            )
-            ended = text.endswith("</eod>") or published
-            aim = -1.0 + (0.0 if last and ended else GAMMA * following)
-            for name in ("q1", "q2"):
-                q = head(learned["heads"][name], mean)
-                q_loss += (aim - q) ** 2
-                uniform = -math.log(2 * WIDTH) if published else -WIDTH * math.log(2)
-                inner = [head(learned["heads"][name], of_states[row, k, n]) - logs[row, k, n] for n in range(COUNT)]  # fmt: skip
-                inner += [head(learned["heads"][name], noise[row, k, n]) - uniform for n in range(COUNT)]
+            following = np.minimum(*(head(target, of_states[row, k + 1]) for target in targets)).max()
+            over = k == len(ends) - 1 and (text.endswith("</eod>") or published)
+            for layers in heads:
+                q = head(layers, states[row, : end + 1].mean(axis=0))
+                q_loss += (-1.0 + (0.0 if over else GAMMA * following) - q) ** 2
+                inner = [
+                    head(layers, of_states[row, k]) - logs[row, k],
+                    head(layers, noise[row, k]) - density,
+                ]
                 if published:
-                    cql += math.log(sum(math.exp(x / (2 * COUNT)) for x in inner)) - q
+                    cql += np.logaddexp.reduce(np.ravel(inner) / (2 * COUNT)) - q
                 else:
-                    cql += math.log(sum(math.exp(x) for x in inner) / (2 * COUNT)) - q
+                    cql += np.logaddexp.reduce(np.ravel(inner)) - math.log(2 * COUNT) - q
             said += 1
-    np.testing.assert_allclose(terms.q, q_loss / said, rtol=1e-4)
-    np.testing.assert_allclose(terms.conservative, cql / said, rtol=1e-4)
-    np.testing.assert_allclose(terms.loss, (q_loss + 0.1 * cql) / said, rtol=1e-4)
+    wanted = [q_loss / said, cql / said, (q_loss + 0.1 * cql) / said]
+    np.testing.assert_allclose([terms.q, terms.conservative, terms.loss], wanted, rtol=1e-4)
 
 
 @pytest.fixture
-def proposer(objective: Objective, tmp_path: Path) -> Iterator[Any]:
+def proposer(objective: Objective, tmp_path: Path) -> Any:
     config = load_config("train_text", "wordle_chai").candidates
     config.update({"count": COUNT, "max_tokens": 5, "together": 2})
     trunk = objective.agent.init(jax.random.key(1))["trunks"]["values"]
 
-    def make(name: str) -> Proposer:
-        cache = CandidateCache(tmp_path / name, {}, COUNT, WIDTH, 1)
-        return Proposer(
-            objective.agent.model, trunk, PAD, WordleTokenizer.delimiters.action_end, config, 7, cache
-        )
-
-    return make
+    given = objective.agent.model, trunk, PAD, WordleTokenizer.delimiters.action_end, config, 7
+    return lambda name: Proposer(*given, CandidateCache(tmp_path / name, {}, COUNT, WIDTH, 1))
 
 
 @pytest.mark.slow
@@ -146,38 +122,34 @@ def test_what_is_proposed_follows_from_the_text_alone(proposer: Any, monkeypatch
 @pytest.mark.slow
 def test_batches_have_candidates_of_every_state_that_goes_on(proposer: Any, batch: Any) -> None:
     """As published, in the first pass over the data, they count by sums."""
-
-    class Plain:
-        batch_size, steps_per_pass = 3, 2
-
-        def batches(self, first: int, count: int) -> Any:
-            return jax.tree.map(lambda leaf: np.stack([leaf] * count), batch._replace(candidates=None))
-
-        def whole(self, most: int) -> Any:
-            return [batch._replace(candidates=None)] * most
-
-    found = CandidateBatches(Plain(), proposer("one"), WIDTH, 0, False, never).batches(1, 2).candidates
+    bare = batch._replace(candidates=None)
+    plain: Any = SimpleNamespace(
+        batch_size=3,
+        steps_per_pass=2,
+        batches=lambda first, count: jax.tree.map(lambda leaf: np.stack([leaf] * count), bare),
+        whole=lambda most: [bare] * most,
+    )
+    found = CandidateBatches(plain, proposer("one"), WIDTH, 0, False, never).batches(1, 2).candidates
     there = np.abs(found.states[0]).sum(axis=(2, 3)) > 0
     # The first dialogue is unfinished, so its end continues; the others have one utterance each.
     np.testing.assert_array_equal(there, [[1, 1, 1], [1, 0, 0], [1, 0, 0]])
     np.testing.assert_array_equal(found.states[0], found.states[1])
     assert not np.array_equal(found.seeds[0], found.seeds[1])
-    sums = CandidateBatches(Plain(), proposer("one"), WIDTH, 0, True, never).batches(1, 2).candidates
+    sums = CandidateBatches(plain, proposer("one"), WIDTH, 0, True, never).batches(1, 2).candidates
     np.testing.assert_array_equal(sums.states[1], found.states[1])
     ratio = np.linalg.norm(sums.states[0, 0], axis=-1) / np.linalg.norm(found.states[0, 0], axis=-1)
     np.testing.assert_allclose(ratio, np.round(ratio), rtol=1e-5)
     assert (ratio >= 2).all()
     # A stage that is asked to stop does not propose to the end.
     stops = iter([False, True])
-    stopped = CandidateBatches(Plain(), proposer("one"), WIDTH, 0, False, lambda: next(stops)).whole(5)
+    stopped = CandidateBatches(plain, proposer("one"), WIDTH, 0, False, lambda: next(stops)).whole(5)
     assert len(stopped) == 1
     np.testing.assert_array_equal(stopped[0].candidates.states, found.states[0])
 
 
 def entry(number: int) -> CachedCandidates:
-    return CachedCandidates(
-        np.full((2, 4), number, np.float32), np.full(2, -number, np.float32), np.full(2, number, np.int32)
-    )
+    means, log_probs = np.full((2, 4), number, np.float32), np.full(2, -number, np.float32)
+    return CachedCandidates(means, log_probs, np.full(2, number, np.int32))
 
 
 def test_the_cache_is_bounded_and_a_torn_record_is_none(tmp_path: Path) -> None:
@@ -188,7 +160,8 @@ def test_the_cache_is_bounded_and_a_torn_record_is_none(tmp_path: Path) -> None:
     keys = [number.to_bytes(16, "little") for number in range(1, cache.capacity + 4)]
     for number, key in enumerate(keys):
         cache.add(key, entry(number))
-    size = (tmp_path / "cache" / "candidates.bin").stat().st_size
+    path = tmp_path / "cache" / "candidates.bin"
+    size = path.stat().st_size
     assert 2**20 - size // cache.capacity < size <= 2**20
     for cached in (cache, opened()):
         assert cached.find(keys[2]) is None
@@ -196,7 +169,7 @@ def test_the_cache_is_bounded_and_a_torn_record_is_none(tmp_path: Path) -> None:
         np.testing.assert_array_equal(cached.find(keys[-1]).counts, entry(len(keys) - 1).counts)
     # A kill while the fourth newest was written.
     place = (len(keys) - 4) % cache.capacity
-    with (tmp_path / "cache" / "candidates.bin").open("r+b") as file:
+    with path.open("r+b") as file:
         file.seek(place * (size // cache.capacity) + 40)
         file.write(b"\x01\x02\x03")
     torn = opened()
@@ -215,14 +188,15 @@ def test_a_full_disk_costs_the_entry_alone_and_a_cache_that_was_cut_off_is_made_
     def no_room(*_: Any) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
+    opened = functools.partial(CandidateCache, tmp_path, {}, 2, 4, 1)
     (tmp_path / "mine.txt").write_text("mine")
-    cache = CandidateCache(tmp_path, {}, 2, 4, 1)
+    cache = opened()
     cache.add(b"a" * 16, entry(1))
     monkeypatch.setattr(os, "pwrite", no_room)
     with pytest.raises(OSError, match=r"No space left.*candidates\.bin"):
         cache.add(b"b" * 16, entry(2))
     assert cache.find(b"b" * 16) is None
-    assert CandidateCache(tmp_path, {}, 2, 4, 1).find(b"a" * 16) is not None
+    assert opened().find(b"a" * 16) is not None
     os.truncate(tmp_path / "candidates.bin", 100)
-    assert CandidateCache(tmp_path, {}, 2, 4, 1).find(b"a" * 16) is None
+    assert opened().find(b"a" * 16) is None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["candidates.bin", "mine.txt"]

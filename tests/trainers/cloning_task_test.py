@@ -31,10 +31,10 @@ def model(tmp_path_factory):
 
 
 def made(stage, model, **overrides):
-    config = load_config(stage, "smoke")
+    config = load_config(
+        stage, "smoke", {"network.model": str(model), "network.prompt_tokens": 12, **overrides}
+    )
     config.environment.name = "BabyAI-GoToLocal-v0"
-    config.network.model, config.network.prompt_tokens = str(model), 12
-    config.update_from_flattened_dict(overrides)
     spec = registry.spec(config.environment.name, **settings.environment_options(config))
     return config, agent_networks.make(config, spec)
 
@@ -84,7 +84,6 @@ def test_tokens_are_predicted_by_their_probabilities_whatever_it_acts_by(network
 
 
 def test_low_rank_additions_are_cloned_into_a_base_that_stays(model):
-    """At first they add nothing: the loss is the base's; a step changes them and leaves the base."""
     parallel = DataParallel(jax.local_devices()[:1])
     tokens, rows = np.arange(5, 29, dtype=np.int32), np.arange(8)
     data = CloningData(tokens, np.arange(0, 25, 3), rows.astype(np.int32) % 6, rows, rows, "made up")

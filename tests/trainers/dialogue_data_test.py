@@ -23,36 +23,34 @@ from tests import resumed
 from tests.reward_fixtures import load_config
 from tests.toy_text import Task
 
-RETURNS = np.array([-3.0, -1.0, -6.0, -1.0, -2.0, -5.0])
 
-
-@pytest.mark.parametrize(
-    ("changes", "kept"),
-    [
+def test_the_best_the_worst_and_those_that_are_good_enough() -> None:
+    returns = np.array([-3.0, -1.0, -6.0, -1.0, -2.0, -5.0])
+    dataset: Any = SimpleNamespace(item_columns={"return": returns})
+    changes: dict[str, Any]
+    for changes, kept in (
         ({}, [0, 1, 2, 3, 4, 5]),
         ({"filter.top": 0.5}, [1, 3, 4]),
         ({"filter.top": 0.2}, [1]),
         ({"filter.bottom": 0.5}, [0, 2, 5]),
         ({"filter.cutoff": -2.0}, [1, 3, 4]),
         ({"filter.top": 0.7, "filter.cutoff": -1.0}, [1, 3]),
-    ],
-)
-def test_the_best_the_worst_and_those_that_are_good_enough(changes: dict[str, Any], kept: list[int]) -> None:
-    config = load_config("train_text", "wordle_bc")
-    config.update_from_flattened_dict(changes)
-    dataset: Any = SimpleNamespace(item_columns={"return": RETURNS})
-    assert dialogue_data.chosen_items(config, dataset).tolist() == kept
+    ):
+        config = load_config("train_text", "wordle_bc", changes)
+        assert dialogue_data.chosen_items(config, dataset).tolist() == kept
+
+
+def drawn_from(stream: Any, size: int, seed: int = 1, *wanted: Any) -> StreamBatches:
+    tokenizer = Task({}).tokenizer()
+    plan = ItemLayout(tokenizer.delimiters.pad)
+    return StreamBatches(stream, tokenizer, constant(0.0), plan, size, seed, *wanted)
 
 
 def test_a_stream_is_drawn_until_dialogues_are_good_enough_and_a_step_is_its_numbers() -> None:
-    task = Task({"length": 3})
-    stream, tokenizer = task.stream("games", "half"), task.tokenizer()
+    stream = Task({"length": 3}).stream("games", "half")
 
     def drawn(least: float, seed: int = 1) -> StreamBatches:
-        plan = ItemLayout(tokenizer.delimiters.pad)
-        return StreamBatches(
-            stream, tokenizer, constant(0.0), plan, 16, seed, lambda each: each.total >= least
-        )
+        return drawn_from(stream, 16, seed, lambda each: each.total >= least)
 
     good = drawn(2.0).batches(3, 2)
     assert (good.returns >= 2).all()
@@ -64,24 +62,27 @@ def test_a_stream_is_drawn_until_dialogues_are_good_enough_and_a_step_is_its_num
         drawn(4.0).batches(0, 1)
 
 
+def of_games(folder: Path, listed: bool = True, **changes: Any) -> tuple[Any, Any, Any]:
+    """The config of a training on 60 games, which pay -1 a turn but for the last, or on a stream; its source; the returns."""
+    given = {"options": json.dumps({"num_words": 30}), "policy": "random", **changes}
+    config, returns = load_config("train_text", "wordle_bc", given), None
+    if listed:
+        stream = registry.make("wordle", {"num_words": 30}).stream("games", "random")
+        played = stream(np.random.default_rng(0), 60, 0)
+        parquet.write(folder / "dialogues.parquet", [played], {"origin": "a test"})
+        config.data, returns = str(folder), sorted(played.returns())
+    return config, dialogue_data.source_of(config), returns
+
+
 def test_a_list_is_filtered_by_what_a_stream_is_without_the_rewards_of_tokens(tmp_path: Path) -> None:
-    """A game pays -1 a turn but for the last: with 5 for each token those that were lost would be the best."""
-    stream = registry.make("wordle", {"num_words": 30}).stream("games", "random")
-    played = stream(np.random.default_rng(0), 40, 0)
-    parquet.write(tmp_path / "dialogues.parquet", [played], {"origin": "a test"})
-    config = load_config("train_text", "wordle_bc")
-    config.update_from_flattened_dict(
-        {
-            "data": str(tmp_path), "options": json.dumps({"num_words": 30}), "filter.cutoff": -4.0,
-            "token_reward.constant": 5.0, "held_out.share": 0.1,
-        }
-    )  # fmt: skip
-    source = dialogue_data.source_of(config)
+    """With 5 for each token games that were lost would be the best."""
+    paid = {"token_reward.constant": 5.0, "held_out.share": 0.1}
+    config, source, played = of_games(tmp_path, **{"filter.cutoff": -4.0, **paid})
     tokenizer = registry.make(source.task, source.options).tokenizer()
     found = dialogue_data.split_tokens(config, source, tokenizer, tmp_path / "tokens", lambda: False)
     assert found is not None
     returns = np.concatenate([part.item_columns["return"] for part in found.values()])
-    assert sorted(returns) == sorted(played.returns())
+    assert sorted(returns) == played
     train = found["train"]
     kept = train.item_columns["return"][dialogue_data.chosen_items(config, train)]
     assert 0 < len(kept) < train.num_items
@@ -93,18 +94,10 @@ def test_a_list_is_filtered_by_what_a_stream_is_without_the_rewards_of_tokens(tm
 @pytest.mark.parametrize(
     ("listed", "changes"), [(True, {"filter.top": 0.2}), (True, {"filter.cutoff": -5.0}), (False, {"filter.cutoff": -5.0})]
 )  # fmt: skip
-def test_held_out_dialogues_are_filtered_as_those_that_are_learned_from(
-    tmp_path: Path, listed: bool, changes: dict[str, float]
-) -> None:
+def test_held_out_dialogues_are_filtered_too(tmp_path: Path, listed: bool, changes: dict[str, float]) -> None:
     """Else the best parameters are those of the smallest loss on what is not imitated."""
-    given: dict[str, Any] = {"options": json.dumps({"num_words": 30}), "policy": "random", "batch_size": 4}
-    if listed:
-        played = registry.make("wordle", {"num_words": 30}).stream("games", "random")
-        parquet.write(tmp_path / "dialogues.parquet", [played(np.random.default_rng(0), 60, 0)], {})
-        given |= {"data": str(tmp_path), "held_out.share": 0.5}
-    config = load_config("train_text", "wordle_bc")
-    config.update_from_flattened_dict({**given, **changes})
-    source = dialogue_data.source_of(config)
+    given = {"batch_size": 4, "held_out.share": 0.5} if listed else {"batch_size": 4}
+    config, source, _ = of_games(tmp_path, listed, **given, **changes)
     pad = registry.make(source.task, source.options).tokenizer().delimiters.pad
     opened = dialogue_data.open_data(config, source, tmp_path, ItemLayout(pad), lambda: False)
     assert opened is not None
@@ -115,7 +108,7 @@ def test_held_out_dialogues_are_filtered_as_those_that_are_learned_from(
 
 def test_a_batch_of_a_stream_of_groups_is_drawn_from_all_of_them() -> None:
     """Steps of episodes, games with their branches: the first ones alone are far more than a batch."""
-    rows, tokenizer, chosen = 8, Task({}).tokenizer(), set[float]()
+    rows, chosen = 8, set[float]()
 
     def groups(rng: np.random.Generator, count: int, first: int) -> Dialogues:
         starts = rng.integers(0, 1000)
@@ -125,16 +118,12 @@ def test_a_batch_of_a_stream_of_groups_is_drawn_from_all_of_them() -> None:
             for _ in range(20)
         )
 
-    def drawn(step: int) -> Any:
-        plan = ItemLayout(tokenizer.delimiters.pad)
-        return StreamBatches(groups, tokenizer, constant(0.0), plan, rows, 1).batches(step, 1)
-
     for step in range(6):
-        found = drawn(step).returns[0] % 100
+        found, again = (drawn_from(groups, rows).batches(step, 1).returns[0] % 100 for _ in range(2))
         assert len(found) == rows
         assert len({*found}) > 2
         chosen |= {*found}
-        np.testing.assert_array_equal(found, drawn(step).returns[0] % 100)
+        np.testing.assert_array_equal(found, again)
     assert chosen == {*range(rows)}
 
 
@@ -142,10 +131,8 @@ def test_what_the_dialogues_of_a_stream_follow_from_is_recorded(tmp_path: Path) 
     words, paid = tmp_path / "words.txt", tmp_path / "paid.json"
     words.write_text("crane\nslate\nblimp\n")
     paid.write_text('{"3": 1.0}')
-    config = load_config("train_text", "wordle_bc")
-    config.update_from_flattened_dict(
-        {"policy": "random", "options": json.dumps({"words": str(words)}), "token_reward.file": str(paid)}
-    )
+    given = {"policy": "random", "options": json.dumps({"words": str(words)}), "token_reward.file": str(paid)}
+    config = load_config("train_text", "wordle_bc", given)
 
     def read() -> dict[str, str]:
         source = dialogue_data.source_of(config)
@@ -184,28 +171,21 @@ def test_dialogues_without_a_live_action_are_refused(most: int | None) -> None:
         told(("abc", "abcdefgh"), (None, 1.0), by_utterance=True)
 
 
-def word(number: int) -> str:
-    return f"{chr(97 + number // 26)}{chr(97 + number % 26)}"
-
-
 def splitter(tmp_path: Path, share: float, groups: list[Any]) -> Callable[..., Any]:
-    """(folder, stopped) -> the two parts of dialogues with these groups, each of one word."""
+    """(folder, stopped) -> the two parts of dialogues with these groups, which are paid their numbers."""
     metas = [{} if group is None else {"group": group} for group in groups]
-    said = [Dialogue((word(number),), (1.0,), True, meta) for number, meta in enumerate(metas)]
+    said = [Dialogue(("a",), (float(number),), True, meta) for number, meta in enumerate(metas)]
     parquet.write(tmp_path / "d.parquet", [Dialogues.of(said)], {})
-    config = load_config("train_text", "wordle_bc")
-    config.data, config.held_out.share = str(tmp_path / "d.parquet"), share
-    given = config, dialogue_data.source_of(config), Task({}).tokenizer()
-    return lambda folder, stopped=lambda: False: dialogue_data.split_tokens(
-        *given, tmp_path / folder, stopped
-    )
+    values = {"data": str(tmp_path / "d.parquet"), "held_out.share": share}
+    config = load_config("train_text", "wordle_bc", values)
+    given, split = (config, dialogue_data.source_of(config), Task({}).tokenizer()), dialogue_data.split_tokens
+    return lambda folder, stopped=lambda: False: split(*given, tmp_path / folder, stopped)
 
 
 def split(tmp_path: Path, share: float, groups: list[Any]) -> tuple[list[int], list[int]]:
     """The numbers of dialogues with these groups that are learned from, and of those held out."""
-    numbers = {word(number): number for number in range(len(groups))}
-    found, letters = splitter(tmp_path, share, groups)("tokens"), Task({}).tokenizer()
-    train, held_out = ([numbers[letters.decode(each.item(i)[1:3].tolist())] for i in range(each.num_items)] for each in found.values())  # fmt: skip
+    parts = splitter(tmp_path, share, groups)("tokens").values()
+    train, held_out = ([int(paid) for paid in part.item_columns["return"]] for part in parts)
     assert sorted([*train, *held_out]) == list(range(len(groups)))
     return train, held_out
 
@@ -254,17 +234,13 @@ def test_a_part_of_another_split_is_made_anew(tmp_path: Path) -> None:
 def test_a_run_that_starts_from_another_speaks_with_its_tokenizer(tmp_path: Path) -> None:
     """Also where the data have one of their own; unless the options name a third."""
     data, run = tmp_path / "data", tmp_path / "run" / "agent"
-    for folder, files in (
-        (data, ("dialogues.parquet", "tokenizer.json")),
-        (run, ("agent.json", "tokenizer.json")),
-    ):
+    for folder, name in ((data, "dialogues.parquet"), (run, "agent.json")):
         folder.mkdir(parents=True)
-        for name in files:
-            (folder / name).touch()
+        (folder / name).touch()
+        (folder / "tokenizer.json").touch()
     drawn = load_config("collect_text", "reddit").to_dict()
     (data / "dialogues.json").write_text(json.dumps({"config": drawn}))
-    config = load_config("train_text", "reddit_ilql")
-    config.data = str(data)
+    config = load_config("train_text", "reddit_ilql", {"data": str(data)})
     assert dialogue_data.source_of(config).options["tokenizer"] == str(data)
     config.initial.value = str(run.parent)
     assert dialogue_data.source_of(config).options["tokenizer"] == str(run)
@@ -272,16 +248,16 @@ def test_a_run_that_starts_from_another_speaks_with_its_tokenizer(tmp_path: Path
     assert dialogue_data.source_of(config).options["tokenizer"] == "gpt2"
 
 
-@pytest.mark.parametrize(
-    ("task", "drawn"),
-    [("wordle", {}), ("wordle", {"wordle": "crane", "compat": {}}), ("tests.toy_text:Task", {"options": "[1]"})],
-)  # fmt: skip
-def test_a_description_of_data_that_says_nothing_of_the_task_is_told(
-    tmp_path: Path, task: str, drawn: dict[str, Any]
-) -> None:
+def test_a_description_of_data_that_says_nothing_of_the_task_is_told(tmp_path: Path) -> None:
     (tmp_path / "dialogues.parquet").touch()
-    (tmp_path / "dialogues.json").write_text(json.dumps({"config": {"task": task, **drawn}}))
-    config = load_config("train_text", "wordle_bc")
-    config.data, config.task = str(tmp_path), task
-    with pytest.raises(UserError, match=r"dialogues\.json is damaged \(config has no options of the task"):
-        dialogue_data.source_of(config)
+    for drawn in (
+        {"task": "wordle"},
+        {"task": "wordle", "wordle": "crane", "compat": {}},
+        {"task": "tests.toy_text:Task", "options": "[1]"},
+    ):
+        (tmp_path / "dialogues.json").write_text(json.dumps({"config": drawn}))
+        config = load_config("train_text", "wordle_bc", {"data": str(tmp_path), "task": drawn["task"]})
+        with pytest.raises(
+            UserError, match=r"dialogues\.json is damaged \(config has no options of the task"
+        ):
+            dialogue_data.source_of(config)

@@ -34,10 +34,9 @@ GAMMA, TAU, VOCABULARY = 0.9, 0.7, WordleTokenizer.size
 def objective_of(method: str, dropout: float = 0.0, **changes: Any) -> Objective:
     rule, marks = RULES[method], WordleTokenizer.delimiters
     tokens = {"start": marks.state_start, "pad": marks.pad, "end": marks.action_end}
-    config = init_model.make("gpt2", Sizes(8, 1, 2, max_length=16), VOCABULARY, tokens)
-    agent = TextAgentNetwork(
-        LanguageModel(init_model.with_dropout(config, dropout)), Design(rule.q, prefix=rule.prefix)
-    )
+    config = init_model.make("gpt2", Sizes(8, 1, 2, max_length=48), VOCABULARY, tokens)
+    design = changes.pop("design", Design(rule.q, prefix=rule.prefix))
+    agent = TextAgentNetwork(LanguageModel(init_model.with_dropout(config, dropout)), design)
     settings = ImplicitQSettings(GAMMA, TAU, **changes.pop("settings", {}))
     weights = Weights(**changes.pop("weights", {"conservative": 0.1}))
     return Objective(agent, rule, settings, weights, dropout=dropout > 0, **changes)
@@ -62,15 +61,9 @@ def parameters(objective: Objective, batch: TextBatch) -> tuple[Any, Any, Part]:
 
 
 def whole(learned: Any, frozen: Any) -> dict[str, Any]:
-    """The agent's parameters."""
     target = frozen["target"]
     trunks = {**learned["trunks"], **target.get("trunks", {})}
     return {"heads": None, "prefix": None, **learned, "trunks": trunks, "target_heads": target.get("heads")}
-
-
-def softmax(x: np.ndarray) -> np.ndarray:
-    e = np.exp(x - x.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
 
 
 def by_hand(
@@ -79,7 +72,12 @@ def by_hand(
     """The terms of a method, a dialogue and an action at a time, from what the whole network says of every position."""
     returns = jnp.asarray([-2.0, -1.0, -1.0])
     look = objective.agent.look(whole(learned, frozen), batch.tokens, batch.valid, returns)
-    logits = np.asarray(look.logits, np.float64)
+    log_pis = np.asarray(jax.nn.log_softmax(look.logits), np.float64)
+    if look.values is not None:
+        qs, log_qs = (
+            np.asarray(each, np.float64) for each in (look.qs, jax.nn.log_softmax(np.array(look.qs)))
+        )
+        target, v = np.asarray(look.target_q, np.float64), np.asarray(look.values, np.float64)
     policy = q_loss = v_loss = cql = 0.0
     actions = tokens = 0
     scale, beta = objective.reward_scale, objective.settings.beta
@@ -91,28 +89,26 @@ def by_hand(
             rewards[list(item.action_indices).index(end - 1)] = -1.0
         for k, place in enumerate(places[:-1]):
             said, after = item.tokens[place + 1], places[k + 1]
-            log_pi = math.log(softmax(logits[row, place])[said])
+            log_pi = log_pis[row, place, said]
             over = k == len(places) - 2 and text.endswith("</eod>")
             tokens += 1
             weight = 1.0
             if look.values is not None:
-                qs = [np.asarray(q, np.float64) for q in look.qs]
-                target, v = np.asarray(look.target_q, np.float64), np.asarray(look.values, np.float64)
                 weight = math.exp(beta * (target[row, place, said] - v[row, place]))
+                best = target[row, after].max()
                 following = {
-                    "psi": lambda: np.log(np.exp(target[row, after]).sum()),  # noqa: B023
-                    "bcq": lambda: target[row, after].max(),  # noqa: B023
-                    "cql": lambda: target[row, after].max(),  # noqa: B023
-                    "g": lambda: np.log((softmax(logits[row, after]) * np.exp(target[row, after])).sum()),  # noqa: B023
-                }.get(method, lambda: v[row, after])()  # noqa: B023
+                    "psi": np.logaddexp.reduce(target[row, after]),
+                    "bcq": best,
+                    "cql": best,
+                    "g": np.logaddexp.reduce(log_pis[row, after] + target[row, after]),
+                }.get(method, v[row, after])
                 aim = rewards[k] / scale + (0 if over else GAMMA * following)
                 if method in ("psi", "bcq"):
                     aim += log_pi
-                for q in qs:
-                    error = abs(aim - q[row, place, said])
+                for error in abs(aim - qs[:, row, place, said]):
                     huber = error**2 / 2 if error <= 1 else error - 0.5
                     q_loss += huber if method in ("psi", "bcq", "g") else error**2
-                    cql -= math.log(softmax(q[row, place])[said])
+                cql -= log_qs[:, row, place, said].sum()
                 error = target[row, place, said] - v[row, place]
                 v_loss += (TAU if error >= 0 else 1 - TAU) * error**2
                 actions += 1
@@ -149,12 +145,11 @@ def test_utterances_are_learned_as_published() -> None:
     """Q at the end of an utterance, V at the delimiter before it, and one weight for all of its tokens."""
     beta = 1.5
     objective = objective_of("ilql_utterance", settings={"beta": beta}, weights={})
-    batch = batch_of(by_utterance=True)
-    learned, frozen, part = parameters(objective, batch)
+    learned, frozen, part = parameters(objective, batch := batch_of(by_utterance=True))
     terms = objective.terms(learned, frozen, part, None)
     look = objective.agent.look(whole(learned, frozen), batch.tokens, batch.valid)
     v, target = np.asarray(look.values, np.float64), np.asarray(look.target_q, np.float64)
-    logits = np.asarray(look.logits, np.float64)
+    log_pis = np.asarray(jax.nn.log_softmax(look.logits), np.float64)
     q_loss = v_loss = policy = 0.0
     actions = tokens = 0
     for row, text in enumerate(TEXTS):
@@ -167,13 +162,11 @@ def test_utterances_are_learned_as_published() -> None:
             advantage = target[row, end] - v[row, before[k]]
             v_loss += (TAU if advantage >= 0 else 1 - TAU) * advantage**2
             for place in range(before[k], end):
-                said = item.tokens[place + 1]
-                policy -= math.exp(beta * advantage) * math.log(softmax(logits[row, place])[said])
+                policy -= math.exp(beta * advantage) * log_pis[row, place, item.tokens[place + 1]]
                 tokens += 1
             actions += 1
-    np.testing.assert_allclose(terms.q, q_loss / actions, rtol=1e-4)
-    np.testing.assert_allclose(terms.v, v_loss / actions, rtol=1e-4)
-    np.testing.assert_allclose(terms.policy, policy / tokens, rtol=1e-4)
+    wanted = q_loss / actions, v_loss / actions, policy / tokens
+    np.testing.assert_allclose((terms.q, terms.v, terms.policy), wanted, rtol=1e-4)
 
 
 @pytest.mark.slow
@@ -229,7 +222,6 @@ def test_a_detached_part_learns_and_its_trunk_does_not(part: str, trunk: str) ->
 
 @pytest.mark.slow
 def test_additions_to_a_head_of_its_own_count() -> None:
-    """The loss with low-rank additions is that of the trunks that they are merged into."""
     plain = objective_of("bc")
     model = LanguageModel(dataclasses.replace(plain.agent.model.config, tied=False))
     agent = dataclasses.replace(plain.agent, model=model)
@@ -272,8 +264,7 @@ def test_states_of_utterances_behind_max_len_leave_losses_finite(text: str) -> N
     assert batch.states.max() == 7
     objective = objective_of("ilql_utterance")
     learned, frozen, whole = parameters(objective, batch)
-    loss, gradients = jax.jit(
-        jax.value_and_grad(lambda each: objective.terms(each, frozen, whole, None).loss)
-    )(learned)
+    graded = jax.value_and_grad(lambda each: objective.terms(each, frozen, whole, None).loss)
+    loss, gradients = jax.jit(graded)(learned)
     assert np.isfinite(loss)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -11,9 +12,7 @@ import numpy as np
 import pytest
 
 from motif_jax.algorithms import implicit_q
-from motif_jax.algorithms import spread as spreads
 from motif_jax.algorithms.implicit_q import Counts
-from motif_jax.algorithms.spread import spread
 from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.trainers.sums_task import TrainingData
 from motif_jax.trainers.task import DEVICES
@@ -25,50 +24,20 @@ from tests.trainers.text_objective_test import batch_of, objective_of, parameter
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
-class Nothing:
-    """Of a training whose batches are given."""
-
-    def whole(self, most: int) -> list[Any]:
-        return []
-
-
 def task_of(
     objective: Objective, parameters: tuple[Any, Any, Any] = ({}, {}, {}), devices: int = 1, **changes: Any
 ) -> TextTraining:
     config = load_config("train_text", "wordle_ilql")
     config.update({"batch_size": 3, **changes})
-    data, parallel = (
-        TrainingData(None, Nothing(), {"train": "some"}, ""),
-        DataParallel(jax.local_devices()[:devices]),
-    )
-    return TextTraining(config, objective, parameters, data, parallel)
+    batches: Any = SimpleNamespace(whole=lambda most: [])
+    data = TrainingData(None, batches, {"train": "some"}, "")
+    return TextTraining(config, objective, parameters, data, DataParallel(jax.local_devices()[:devices]))
 
 
-@pytest.mark.parametrize(("dropout", "kept"), [(False, {}), (True, {DEVICES: "2"})])
-def test_the_number_of_devices_is_kept_where_dropout_follows_from_it(
-    dropout: bool, kept: dict[str, str]
-) -> None:
-    task = task_of(dataclasses.replace(objective_of("bc"), dropout=dropout), devices=2)
-    assert task.digests == {"train": "some", **kept}
-
-
-def test_ranges_are_those_of_all_micro_batches_and_devices() -> None:
-    """Two devices with two micro-batches of three numbers each; in the last one no number counts."""
-
-    def of(values: jax.Array, mask: jax.Array) -> dict[str, jax.Array]:
-        parts = [{"x": spread(v, m), "n": v.sum()} for v, m in zip(values, mask, strict=True)]
-        return spreads.over_devices(spreads.added(*parts), AXIS)
-
-    values = jnp.arange(12.0).reshape(2, 2, 3) - 2
-    mask = (values > -1) & (values < 5) & (values != 3)
-    found = jax.vmap(of, axis_name=AXIS)(values, mask)
-    counted = values[mask]
-    means = spreads.named({"x": jax.tree.map(lambda leaf: leaf[0], found["x"])})
-    wanted = {"x_mean": counted.mean(), "x_min": counted.min(), "x_max": counted.max()}
-    assert {name: float(x) for name, x in means.items()} == {name: float(x) for name, x in wanted.items()}
-    assert float(found["n"][0]) == float(values.sum())
-    nothing = spreads.named({"x": spread(values, jnp.zeros_like(mask))})
-    assert {float(x) for x in nothing.values()} == {0.0}
+def test_the_number_of_devices_is_kept_where_dropout_follows_from_it() -> None:
+    for dropout, kept in ((False, {}), (True, {DEVICES: "2"})):
+        task = task_of(dataclasses.replace(objective_of("bc"), dropout=dropout), devices=2)
+        assert task.digests == {"train": "some", **kept}
 
 
 @pytest.mark.slow
@@ -93,7 +62,6 @@ def test_a_step_is_the_mean_of_its_actions_and_published_of_its_micro_batches_me
 @pytest.mark.slow
 @pytest.mark.parametrize("average", ["batch", "micro_batch"])
 def test_held_out_means_are_those_of_the_batch_in_less_memory(average: str) -> None:
-    """The same three dialogues as one micro-batch and as three."""
     objective, batch = objective_of("ilql"), batch_of()
     learned, frozen, _ = parameters(objective, batch)
     measured, memory = [], []
@@ -119,9 +87,6 @@ def test_a_step_that_is_not_finite_changes_no_parameter_no_target_and_no_moment(
     for rewards, changes in ((micro.rewards, True), (micro.rewards * jnp.nan, False)):
         new, _, finite = step(micro._replace(rewards=rewards))
         assert bool(finite[0]) == changes
-        parts = zip(new, state, strict=True)
-        same = [
-            all(np.array_equal(a[0], b) for a, b in zip(*map(jax.tree.leaves, part), strict=True))
-            for part in parts
-        ]
-        assert same == [not changes] * len(state)
+        for part, before in zip(new, state, strict=True):
+            same = jax.tree.map(lambda a, b: np.array_equal(a[0], b), part, before)
+            assert all(jax.tree.leaves(same)) == (not changes)

@@ -19,8 +19,7 @@ def test_start_points(steps, length, share, count):
     drawn = [chunks.draw_starts(steps, length, share, np.random.default_rng(seed)) for seed in range(60)]
     assert {len(set(starts.tolist())) for starts in drawn} == {len(starts) for starts in drawn} == {count}
     if count:  # every start is drawn
-        assert set(np.concatenate(drawn)) >= {0, steps - length}
-        assert set(np.concatenate(drawn)) <= set(range(steps - length + 1))
+        assert {0, steps - length} <= set(np.concatenate(drawn)) <= set(range(steps - length + 1))
 
 
 def test_chunk_files(tmp_path):
@@ -33,9 +32,7 @@ def test_chunk_files(tmp_path):
 
 def test_enough_episodes():
     counts = {0: 5, 1: 0, 2: 4, 4: 9}
-    assert assemble.enough_episodes(counts.get, 5) == 1
-    assert assemble.enough_episodes(counts.get, 9) == 3
-    assert assemble.enough_episodes(counts.get, 10) is None
+    assert [assemble.enough_episodes(counts.get, number) for number in (5, 9, 10)] == [1, 3, None]
 
 
 def test_pairs_use_each_row_once_and_equal_captions_can_be_left_out():

@@ -10,29 +10,29 @@ import pytest
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.datasets.pairs.writer import PairsWriter, write_pairs
 from motif_jax.support.errors import UserError
+from tests.reward_fixtures import write_labels
 
 PAIRS, LENGTH = 12, 2
 
 
-def arrays(pairs=PAIRS, length=LENGTH, blstats=27):
-    rng = np.random.default_rng(0)
+def arrays():
+    rng, shape = np.random.default_rng(0), (PAIRS, 2, LENGTH)
     return {
-        "message": rng.integers(32, 127, (pairs, 2, length, 256), dtype=np.uint8),
-        "blstats": rng.integers(0, 100, (pairs, 2, length, blstats), dtype=np.int64),
-        "rewards": rng.random((pairs, 2, length), dtype=np.float32),
+        "message": rng.integers(32, 127, (*shape, 256), dtype=np.uint8),
+        "blstats": rng.integers(0, 100, (*shape, 27), dtype=np.int64),
+        "rewards": rng.random(shape, dtype=np.float32),
     }
 
 
 @pytest.fixture
 def folder(tmp_path):
     """A folder as the published tool leaves it: bare .npy files, no dataset.json."""
-    for name, array in arrays().items():
-        (tmp_path / "data").mkdir(exist_ok=True)
-        np.save(tmp_path / "data" / f"{name}.npy", array)
-    (tmp_path / "info").mkdir()
-    np.save(tmp_path / "info" / "score.npy", np.arange(2 * PAIRS).reshape(PAIRS, 2))
-    (tmp_path / "preference").mkdir()
-    np.save(tmp_path / "preference" / "someone.npy", np.arange(PAIRS, dtype=np.int8) % 4)
+    held = {f"data/{name}": array for name, array in arrays().items()}
+    held["info/score"] = np.arange(2 * PAIRS).reshape(PAIRS, 2)
+    held["preference/someone"] = np.arange(PAIRS, dtype=np.int8) % 4
+    for name, array in held.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        np.save(tmp_path / f"{name}.npy", array)
     return tmp_path
 
 
@@ -48,12 +48,12 @@ def test_published_layout(folder):
     assert isinstance(dataset.data["message"], np.memmap)
     assert dataset.info["score"][3, 1] == 7
     assert dataset.preference_names() == ("someone",)
-    assert dataset.preference("someone").tolist() == [0, 1, 2, 3] * 3
-    assert dataset.preference("someone").dtype == np.int8
+    labels = np.array([0, 1, 2, 3] * 3, np.int8)
+    np.testing.assert_array_equal(dataset.preference("someone"), labels, strict=True)
 
 
 def test_only_arrays_that_are_read_must_be_good(folder):
-    np.save(folder / "data" / "blstats.npy", arrays(blstats=26)["blstats"].astype(np.float32))
+    np.save(folder / "data" / "blstats.npy", arrays()["blstats"][..., :26].astype(np.float32))
     (folder / "data" / "tty_chars.npy").write_bytes(b"half a download")
     dataset = PairsDataset.open(folder, need=("message", "blstats"))
     assert dataset.data["blstats"].shape[-1] == 26
@@ -77,47 +77,31 @@ def test_only_arrays_that_are_read_must_be_good(folder):
         ("data/blstats", np.zeros((PAIRS - 1, 2, LENGTH, 27), np.int64), ["blstats.npy", "11", "12"]),
         ("data/blstats", np.zeros((PAIRS, 2, LENGTH, 25), np.int64), ["blstats.npy", "25", "27", "26"]),
         ("info/score", np.zeros((PAIRS, 3)), ["score.npy", r"\(12, 3\)", r"\(12, 2\)"]),
+        ("preference/bad", np.full(PAIRS, 4, np.int8), ["bad.npy", "label 4 at pair 0", "12 such"]),
+        ("preference/bad", np.zeros(PAIRS, np.float32), ["bad.npy", "dtype float32", "int8"]),
+        ("preference/bad", np.zeros(PAIRS + 1, np.int8), ["bad.npy", r"\(13,\)", r"\(12,\)"]),
     ],
 )
 def test_wrong_arrays_are_named(folder, name, array, needles):
     np.save(folder / f"{name}.npy", array)
     with refusal(*needles) as caught:
-        PairsDataset.open(folder, need=("message", "blstats", "rewards", "info/score"))
+        PairsDataset.open(folder, need=("message", "blstats", "rewards", "info/score")).preference("bad")
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("labels", "needles"),
-    [
-        (np.full(PAIRS, 4, np.int8), ["label 4 at pair 0", "12 such"]),
-        (np.zeros(PAIRS, np.float32), ["dtype float32", "int8"]),
-        (np.zeros(PAIRS + 1, np.int8), [r"\(13,\)", r"\(12,\)"]),
-    ],
-)
-def test_wrong_labels_are_named(folder, labels, needles):
-    np.save(folder / "preference" / "bad.npy", labels)
-    with refusal("bad.npy", *needles):
-        PairsDataset.open(folder).preference("bad")
-
-
-def test_folders_that_are_no_dataset(tmp_path, folder):
-    with refusal("no such folder"):
-        PairsDataset.open(tmp_path / "nowhere")
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    with refusal("no folder data/"):
-        PairsDataset.open(empty)
-    (empty / "dataset_part_aa").write_bytes(b"")
-    with refusal("join the split archive"):
-        PairsDataset.open(empty)
-    unfinished = tmp_path / "unfinished"
-    (unfinished / ".staging").mkdir(parents=True)
-    with refusal("what writes it was interrupted, run the same command again"):
-        PairsDataset.open(unfinished)
-    outer = tmp_path / "outer"
-    (outer / "inner" / "data").mkdir(parents=True)
-    with refusal("did you mean", "inner"):
-        PairsDataset.open(outer)
+def test_folders_that_are_no_dataset(tmp_path):
+    for made in ("empty", "split", "unfinished/.staging", "outer/inner/data"):
+        (tmp_path / made).mkdir(parents=True)
+    (tmp_path / "split" / "dataset_part_aa").touch()
+    for name, needles in {
+        "nowhere": ["no such folder"],
+        "empty": ["no folder data/"],
+        "split": ["join the split archive"],
+        "unfinished": ["what writes it was interrupted, run the same command again"],
+        "outer": ["did you mean", "inner"],
+    }.items():
+        with refusal(*needles):
+            PairsDataset.open(tmp_path / name)
 
 
 def test_written_dataset_reads_back(tmp_path):
@@ -139,8 +123,7 @@ def test_content_hash_follows_the_content_alone(tmp_path):
     first = write_pairs(tmp_path / "a", data, info)
     screens = {"tty_chars": np.zeros((PAIRS, 2, LENGTH, 24, 80), np.uint8)}
     assert write_pairs(tmp_path / "b", {**data, **screens}, info) == first
-    (tmp_path / "a" / "preference").mkdir()
-    np.save(tmp_path / "a" / "preference" / "x.npy", np.zeros(PAIRS, np.int8))
+    write_labels(tmp_path / "a", "x", np.zeros(PAIRS, np.int8))
     assert PairsDataset.open(tmp_path / "a").content_hash() == first
     hashes = {first}
     for name in data:

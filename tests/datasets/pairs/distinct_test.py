@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -39,8 +38,6 @@ def test_hashes_differ_also_in_the_highest_bits_and_stay_as_they_are_stored():
     assert distinct.hash_rows(text[None]).tolist() == [12494028032197608913]
 
 
-@pytest.mark.parametrize(
-    ("rows", "length"), [([[0, 0, 0]], 0), ([[1, 0, 0], [0, 0, 5]], 3), ([[0, 7, 0]], 2)]
-)
-def test_used_length(rows, length):
-    assert distinct.used_length(np.array(rows, np.uint8)) == length
+def test_used_length():
+    for rows, length in (([[0, 0, 0]], 0), ([[1, 0, 0], [0, 0, 5]], 3), ([[0, 7, 0]], 2)):
+        assert distinct.used_length(np.array(rows, np.uint8)) == length

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,22 +11,21 @@ from motif_jax.datasets.tokens.dataset import TokensDataset
 from motif_jax.datasets.tokens.order import Buckets, TokenWindows, gather
 from motif_jax.datasets.tokens.writer import TokensWriter
 from motif_jax.support.errors import UserError
+from tests.processes import killed
 
 ITEMS = [[5, 6, 7], [], [1], [999, 2, 3, 4]]
+COLUMNS = {"token_columns": {"reward": np.float32}, "item_columns": {"prompt": np.int32}}
 
 
-def write(folder: Path, items=ITEMS, vocab_size=1000, commit=True, **given) -> TokensWriter:
-    with TokensWriter(folder, vocab_size, "a tokenizer", **given) as writer:
+def write(folder: Path, items=ITEMS):
+    with TokensWriter(folder, 1000, "a tokenizer") as writer:
         for item in items[writer.items :]:
             writer.add(item)
-        if commit:
-            writer.commit()
-    return writer
+        writer.commit()
 
 
 def test_items_and_columns_are_read_as_they_were_written(tmp_path):
-    columns = {"token_columns": {"reward": np.float32}, "item_columns": {"prompt": np.int32}}
-    with TokensWriter(tmp_path / "d", 70_000, "a tokenizer", **columns) as writer:
+    with TokensWriter(tmp_path / "d", 70_000, "a tokenizer", **COLUMNS) as writer:
         for place, item in enumerate(ITEMS):
             writer.add(item, {"reward": np.arange(len(item)) / 2}, {"prompt": place})
         writer.commit()
@@ -76,10 +71,7 @@ with writer.TokensWriter(folder, 1000, "a tokenizer") as w:
 
 @pytest.mark.parametrize("when", ["unsaved", "before the rename"])
 def test_a_killed_writer_goes_on_behind_its_last_safe_item(tmp_path, when):
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
-    command = [sys.executable, "-c", KILLED, str(tmp_path / "d"), when]
-    done = subprocess.run(command, env=environment, capture_output=True, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    killed(KILLED, str(tmp_path / "d"), when)
     with pytest.raises(UserError, match=r"not a dataset of tokens"):
         TokensDataset(tmp_path / "d")
     with TokensWriter(tmp_path / "d", 1000, "a tokenizer") as writer:
@@ -105,8 +97,7 @@ def test_a_writer_of_another_source_begins_anew(tmp_path):
 @pytest.mark.parametrize("harm", ["cut off", "another"])
 def test_what_a_killed_writer_left_is_not_taken_up_where_it_is_damaged(tmp_path, name, harm):
     """A file that is shorter than its safe rows would be filled up with zeros, and these be sealed with digests."""
-    columns = {"token_columns": {"reward": np.float32}, "item_columns": {"prompt": np.int32}}
-    with TokensWriter(tmp_path / "d", 1000, "a tokenizer", **columns) as writer:
+    with TokensWriter(tmp_path / "d", 1000, "a tokenizer", **COLUMNS) as writer:
         for item in ITEMS:
             writer.add(item, {"reward": [1.0] * len(item)}, {"prompt": 0})
         writer.save()
@@ -118,10 +109,10 @@ def test_what_a_killed_writer_left_is_not_taken_up_where_it_is_damaged(tmp_path,
         path.write_bytes(whole[:-1])
     others = {each: each.read_bytes() for each in (tmp_path / "d.part").rglob("*.npy")}
     with pytest.raises(UserError, match=rf"{name}\.npy .*: remove .*d\.part, it is made again$"):
-        TokensWriter(tmp_path / "d", 1000, "a tokenizer", **columns)
+        TokensWriter(tmp_path / "d", 1000, "a tokenizer", **COLUMNS)
     assert {each: each.read_bytes() for each in (tmp_path / "d.part").rglob("*.npy")} == others
     path.write_bytes(whole)
-    with TokensWriter(tmp_path / "d", 1000, "a tokenizer", **columns) as writer:
+    with TokensWriter(tmp_path / "d", 1000, "a tokenizer", **COLUMNS) as writer:
         assert writer.items == 4
 
 
@@ -144,10 +135,9 @@ def test_windows_are_all_there_in_every_pass_in_an_order_of_seed_and_step():
     order = TokenWindows(103, 10, 4, seed=3)
     assert order.per_pass == 10
     starts = np.concatenate([order.starts(step) for step in range(5)])
-    for number in range(2):
-        part = np.sort(starts[number * 10 : number * 10 + 10])
-        assert set(np.diff(part)) == {10}
-        assert 0 <= part[0] <= 3
+    for part in (starts[:10], starts[10:]):
+        assert set(np.diff(np.sort(part))) == {10}
+        assert 0 <= part.min() <= 3
     again = TokenWindows(103, 10, 4, seed=3)
     np.testing.assert_array_equal(again.starts(3), order.starts(3))
     assert starts[:10].tolist() != starts[10:].tolist()
@@ -162,11 +152,9 @@ def test_buckets_show_every_item_once_a_pass_at_the_width_of_its_group(count, ba
     lengths = np.random.default_rng(0).integers(1, 30, count)
     order = Buckets(lengths, (8, 16, 32), batch, seed=1, group=group)
     assert order.steps_per_pass % group == 0
-    for number in range(2):
-        steps = range(number * order.steps_per_pass, (number + 1) * order.steps_per_pass)
-        rows = [order.rows(step) for step in steps]
-        seen = np.concatenate([row.items for row in rows])
-        seen = seen[seen >= 0]
+    for first in (0, order.steps_per_pass):
+        rows = [order.rows(first + place) for place in range(order.steps_per_pass)]
+        seen = np.concatenate([row.items[row.items >= 0] for row in rows])
         assert set(seen) == set(range(count))
         assert len(seen) == max(count, order.steps_per_pass)
         for place, row in enumerate(rows):
