@@ -237,6 +237,12 @@ def killed_often(
     raise AssertionError("it does not end by itself behind so many kills")
 
 
+def checkpoint_steps(workdir: Path) -> list[int]:
+    """Those that a run has saved, in their order."""
+    names = (path.name for path in (workdir / "checkpoints").glob("*"))
+    return sorted(int(name) for name in names if name.isdigit())
+
+
 def processes_with(name: str, value: str) -> set[int]:
     """Process ids whose environment has `name=value`, orphans included; zombies have none."""
     found, wanted = set(), f"{name}={value}".encode()

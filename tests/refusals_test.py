@@ -11,7 +11,7 @@ import pytest
 from motif_jax.actors.rerecording import record_actions
 from motif_jax.language.text_agent import Design
 from motif_jax.support import run_folder
-from tests import text_agents, texts
+from tests import stage_inputs, text_agents, texts
 from tests.language import talkers
 from tests.processes import REPOSITORY
 from tests.refusals import refusal
@@ -36,6 +36,9 @@ VLLM = "dataset_dir=AT annotator=vllm vllm.model=some/model"
 TALK = "network.model=AT/model network.prompt_tokens=160"
 DRRN = "network.tokenizer=AT/model"
 PROMPTS = "model=AT/model file=AT/texts/texts.txt"
+SAID = "task=dialogues num_devices=1"
+CLONE = "trajectories=AT/inputs/trajectories network.model=AT/model network.prompt_tokens=200 num_devices=1"
+SPEAKS = "network.model=AT/model network.prompt_tokens=170 probes.prompts="
 REDDIT = "task=reddit policy=friendly"
 NAMES = "config.policy='nobody': must be random, bot, zero_shot, the folder"
 OUTSIDE = "tests.rl.outside_parts"
@@ -45,6 +48,30 @@ LEARNED = "environment.name=Recall-v0 reward.kind=classification"
 TALKER = "network.model=AT/talker network.prompt_tokens=160 devices.learner=0"
 SMALL = "devices.learner=0,1 algorithm.minibatch_size=16 algorithm.microbatch_size=16"
 REFUSED = [
+    ("oni_study.py:smoke", "table_order=kinds,others", "config.table_order='others': must be of kinds"),
+    ("oni_study.py:smoke", "goal=fame", "config.goal='fame': must be one of"),
+    ("oni_study.py:smoke", "page=absent.md", "config.page=absent.md: must be a file with a line"),
+    ("oni_study.py:smoke", "claims=motif>none:fame", "config.claims='fame': must be of dlvl"),
+    ("train_text.py:bc", f"{SAID} data=AT/silent.jsonl", "must have actions"),
+    ("train_text.py:bc", f"{SAID} data=AT", "has 2 files of dialogues, name one"),
+    ("train_text.py:bc", SAID, "config.data=None: name the dialogues"),
+    ("train_text.py:bc", f"{SAID} data=AT/talk.jsonl options={{\"vocab_size\":9}}", "vocab_size=9: must be at least"),
+    ("import_dialogues.py", "file=AT/list.txt", "config.file="),
+    ("import_dialogues.py", "file=AT/none.jsonl", "config.file="),
+    ("import_dialogues.py", "file=AT/games.pkl words=nowhere", "config.words="),
+    ("clone_behaviour.py:smoke", CLONE.replace("AT/inputs/trajectories", ""), "must be a folder of collect_trajectories"),
+    ("clone_behaviour.py:smoke", f"{CLONE} trajectories=AT/wrong", "trajectories.parquet does not exist"),
+    ("clone_behaviour.py:smoke", f"{CLONE} trajectories=AT/damaged", "holds no trajectories"),
+    ("clone_behaviour.py:smoke", f"{CLONE} train_pairs=1000000", "config.train_pairs=1000000: must be below the"),
+    ("clone_behaviour.py:smoke", f"{CLONE} network.prompt_tokens=1", "config.network.prompt_tokens=1: a prompt has"),
+    ("clone_behaviour.py:smoke", f"{CLONE} environment.name=BabyAI-GoToObj-v0", "must be None, or BabyAI-GoToLocal-v0"),
+    ("clone_behaviour.py:smoke", f"{CLONE} network.policy=actions", "config.loss='tokens': must be 'candidates'"),
+    ("clone_behaviour.py:smoke", f"{CLONE} batch_size=9 accumulate=2", "config.batch_size=9: must be a multiple of 2"),
+    ("clone_behaviour.py:smoke", "network.model=AT/model num_devices=1 published.dir=AT", "environment.name=None: must be a level"),
+    ("train_text.py:wordle_ilql", f"{TOY} initial.policy=AT/ilql", "was trained with other tokens than the task tests.toy_text:Task"),
+    ("train_text.py:wordle_ilql", f"{TOY} initial.policy=AT/begun", "its training has not ended"),
+    ("train_language_agent.py:smoke", f"{SPEAKS} tests=action_names", "candidates 'take' and 'release' have the same tokens"),
+    ("train_language_agent.py:smoke", f"{SPEAKS} network.prompt_tokens=20", "config.network.prompt_tokens: a prompt of the test no_modification_test has"),
     ("collect.py:smoke", "length=1000", "length=1000: must be at most environment.max_episode_steps=300"),
     ("collect.py:smoke", "environment.name=tests.toys:Corridor", "must be an environment that shows a text"),
     ("collect.py:smoke", "environment.name=Recall-v0 mixture.fighter=1", "fighter=1.0: must be 0: fighter plays NetHack, not Recall-v0"),
@@ -312,6 +339,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_dataset(folder, pairs=12)
     np.save(folder / "preference" / "other.npy", np.zeros(12, np.int8))
     (folder / "list.txt").write_text("four\n")
+    said = [{"role": role, "content": "a parcel"} for role in ("user", "assistant")]
+    (folder / "games.pkl").touch()
+    stage_inputs.Inputs(folder / "inputs").trajectories  # noqa: B018
+    (folder / "damaged").mkdir()
+    (folder / "damaged" / "trajectories.parquet").write_bytes(b"PAR1")
+    (folder / "silent.jsonl").write_text(json.dumps({"messages": said[:1]}))
+    (folder / "talk.jsonl").write_text(f"{json.dumps({'messages': said, 'reward': 1})}\n" * 20)
     (folder / "latin.yaml").write_bytes(b"system: \xe9t\xe9\n")
     (folder / "asks.yaml").write_text("question: {analysis: What is it, verdict: Which}\n")
     (folder / "bare.yaml").write_text("question: {analysis: '{item}?', verdict: '{item}?'}\n")
@@ -324,6 +358,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     talkers.write(folder / "talker")
     text_agents.write(folder / "dt", Design(q="none", prefix=True), "dt")
     run_folder.describe(folder / "agent", {"stage": "train_agent"})
+    (folder / "begun" / "checkpoints").mkdir(parents=True)
     trained = load_config("train_reward").to_dict() | {"dataset_dir": "/nowhere"}
     (folder / "wrong" / "config.json").write_text(json.dumps(trained, default=list))
     return folder

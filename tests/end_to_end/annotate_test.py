@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-
 import numpy as np
 import pytest
 
@@ -13,13 +10,10 @@ from motif_jax.support.errors import UserError
 from tests.end_to_end.annotate_datasets import (
     conversations,
     drawn_pairs,
-    expected,
-    flags,
     labels,
     run_stage,
     write_dataset,
 )
-from tests.reward_fixtures import launch
 
 
 @pytest.fixture
@@ -78,10 +72,6 @@ def test_labels_of_something_else_are_refused(dataset, run):
         UserError, match=r"annotator.goal: defaultgoal before, gold now.*--config.restart=True"
     ):
         run(dataset, name="mine", goal="gold")
-    with pytest.raises(UserError, match=r"annotator.annotator: lexicon before, random now"):
-        run(dataset, name="mine", annotator="random")
-    with pytest.raises(UserError, match=r"questions.orders: once before, given now"):
-        run(dataset, name="mine", orders="given", num_shards=2)
     assert (labels(dataset, "mine") == before).all()
     messages = np.load(dataset / "data" / "message.npy")
     np.save(dataset / "data" / "message.npy", messages[:, ::-1])
@@ -110,41 +100,3 @@ def test_a_pilot_asks_so_many(dataset, run, tmp_path, capsys):
     assert not (dataset / "preference").exists()
     rest = run(dataset)
     assert rest["asked"] == rest["dataset_questions"] - 7
-
-
-TOY = """
-from motif_jax.labels.annotator import Annotator, Answer
-from motif_jax.datasets.verdicts import FIRST, SECOND, TIE
-from motif_jax.support.errors import UserError
-
-
-class Longer(Annotator):
-    def __init__(self, config, form, dataset):
-        self.identity = {"annotator": "longer", "goal": config.goal}
-        self.short_name = f"longer_{config.goal}"
-
-    @classmethod
-    def check(cls, config, form):
-        if config.goal == "gold":
-            raise UserError("config.goal=gold: longer knows nothing about gold")
-
-    def annotate(self, questions):
-        for place, question in enumerate(questions):
-            first, second = map(len, question.items)
-            yield place, Answer(FIRST if first > second else SECOND if second > first else TIE)
-"""
-
-
-def test_an_annotator_from_outside(dataset, tmp_path, monkeypatch):
-    """Through the real command line, and with no change inside the package."""
-    (tmp_path / "toy_judge.py").write_text(TOY)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    given = (*flags(dataset, tmp_path / "store"), "--config.annotator=toy_judge:Longer")
-    launch("annotate", tmp_path / "run", *given, variant="")
-    got = labels(dataset, "longer_defaultgoal")
-    assert (got == expected(dataset, lambda a, b: 2 if len(a) == len(b) else int(len(b) > len(a)))).all()
-    assert set(got.tolist()) == {0, 1, 2}
-    manifest = dataset / "annotations" / "longer_defaultgoal" / "shard-00000-of-00001.json"
-    assert json.loads(manifest.read_text())["annotator"]["annotator"] == "longer"
-    refused = launch("annotate", tmp_path / "run", *given, "--config.goal=gold", variant="", code=2)
-    assert refused == "error: config.goal=gold: longer knows nothing about gold\n"

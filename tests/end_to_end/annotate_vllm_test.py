@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import numpy as np
@@ -60,11 +59,8 @@ def dataset(tmp_path, pairs):
 
 def flags(judge, *more):
     options = {"model": judge, **tiny_judge.OPTIONS}
-    return [
-        "--config.annotator=vllm",
-        *(f"--config.vllm.{key}={value}" for key, value in options.items()),
-        *more,
-    ]
+    given = [f"--config.vllm.{key}={value}" for key, value in options.items()]
+    return ["--config.annotator=vllm", *given, *more]
 
 
 def line(dataset, store, workdir, *more):
@@ -86,14 +82,13 @@ def test_free_answers_through_a_kill_and_by_two_slurm_tasks(judge, dataset, tmp_
     store, runs = tmp_path / "store", [tmp_path / "runs" / f"shard-{task:05d}" for task in range(2)]
     shard = ["--config.num_shards=2", "--config.shard_index=0", "--config.keep_conversations=True"]
     slow = ["--config.flush_seconds=0", "--config.vllm.in_flight=64"]
-    command = line(dataset, store, runs[0], *flags(judge, *shard, *slow))
-    process = subprocess.Popen(command, cwd=REPOSITORY, env=ENVIRONMENT, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 600
-    while sum(path.stat().st_size for path in store.glob("*.jsonl")) < 4000 and time.monotonic() < deadline:
-        assert process.poll() is None
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait(500) == -signal.SIGKILL
+    given = flags(judge, *shard, *slow)
+    program = Program(line(dataset, store, runs[0], *given), tmp_path / "log", ENVIRONMENT)
+    wait_until(
+        lambda: sum(path.stat().st_size for path in store.glob("*.jsonl")) >= 4000, "answers", 600, 0.005
+    )
+    program.send(signal.SIGKILL)
+    assert program.wait() == -signal.SIGKILL
     assert not (dataset / "preference").exists()
     tasks = []
     for task in range(2):
@@ -123,24 +118,24 @@ def test_free_answers_through_a_kill_and_by_two_slurm_tasks(judge, dataset, tmp_
     assert retried["label"] in ("first", "second", "tie")
 
 
-def annotate(judge, dataset, *more):
-    """Runs the stage beside `dataset` in vLLM's environment."""
+def annotate(judge, dataset, *more, code=0):
+    """What the stage beside `dataset` prints in vLLM's environment."""
     command = line(dataset, dataset.parent / "store", dataset.parent / "run", *flags(judge, *more))
-    return subprocess.run(
-        command, cwd=REPOSITORY, env=ENVIRONMENT, capture_output=True, text=True, timeout=900, check=False
-    )
+    program = Program(command, dataset.parent / "log", ENVIRONMENT)
+    with ended([program]):
+        assert program.wait(900) == code, program.text()[-3000:]
+    return program.text()
 
 
 def test_structured_verdicts_in_both_orders(judge, dataset):
     said = annotate(judge, dataset, "--config.answer.mode=verdict", "--config.orders=both")
-    assert said.returncode == 0, said.stderr[-3000:]
     assert accuracy(dataset) >= 0.98
     done = summary(dataset.parent / "run")
     assert done["unknown_share"] == 0
     bias = done["merged"]["position_bias"]
     assert bias["consistent"] > 0.95
     assert 0.4 < bias["first_share"] < 0.6
-    assert "asked both ways" in said.stdout
+    assert "asked both ways" in said
 
 
 def test_soft_labels_and_too_long_prompts(judge, pairs, tmp_path):
@@ -148,8 +143,7 @@ def test_soft_labels_and_too_long_prompts(judge, pairs, tmp_path):
     rng = np.random.default_rng(0)
     noise = ["".join(map(chr, rng.integers(161, 256, 256))) for _ in range(2)]
     dataset = write_dataset(tmp_path / "dataset", [*pairs, (noise[0], noise[1])])
-    said = annotate(judge, dataset, "--config.answer.mode=soft")
-    assert said.returncode == 0, said.stderr[-3000:]
+    annotate(judge, dataset, "--config.answer.mode=soft")
     done = summary(tmp_path / "run")
     got = labels(dataset, NAME)
     assert got[-1] == 3
@@ -216,8 +210,7 @@ def test_openai_compatible_server(judge, dataset, tmp_path):
 
 
 def test_an_engine_that_does_not_load_is_one_line(judge, dataset):
-    said = annotate(judge, dataset, """--config.vllm.engine={"no_such_option": 1}""")
-    assert said.returncode == 2, said.stderr[-3000:]
-    last = said.stderr.splitlines()[-1]
+    said = annotate(judge, dataset, """--config.vllm.engine={"no_such_option": 1}""", code=2)
+    last = said.splitlines()[-1]
     assert last.startswith("error: vLLM cannot load config.vllm.model=")
     assert "no_such_option" in last

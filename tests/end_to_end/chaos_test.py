@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests import stage_inputs
 from tests.force import chaos
 from tests.force.scenarios import SCENARIOS, Inputs
 
@@ -33,18 +32,3 @@ def test_a_stage_that_is_killed_ends_as_undisturbed_and_leaves_nothing(
             return
         # This process was held up so long that the program had ended by itself.
     pytest.fail("it is never killed")
-
-
-def test_a_trial_that_ends_badly_at_once_is_in_the_table() -> None:
-    line = {"stage": "collect", "force": "disk", "compared": "bytes", "hits": [], "equal": False, "left": []}
-    assert chaos.tables([line]) == "", "undisturbed runs differed: there was no trial"
-    assert "0/1" in chaos.tables([{**line, "tracebacks": 1}])
-
-
-def test_every_stage_that_writes_something_has_a_scenario() -> None:
-    there = {scenario.config.partition(".py")[0] for scenario in SCENARIOS.values()}
-    # The first two write nothing; studies are of the stage of results.py; exports take seconds and replace a folder as a whole.
-    without = {"benchmark", "serve_annotator", "export_text_agent", "export_language_agent"} | {
-        name for name in stage_inputs.CONFIGS if name.endswith("_study")
-    }
-    assert set(stage_inputs.CONFIGS) - there == without

@@ -9,29 +9,26 @@ import sys
 from pathlib import Path
 
 import pytest
+from packaging.utils import canonicalize_name
 
-REPOSITORY = Path(__file__).parents[2]
-
-
-def find_python(tmp_path: Path, version: tuple[int, int]) -> subprocess.CompletedProcess[str]:
-    """Asks the script about an interpreter that says it is of `version`, in a folder with a blank in its name."""
-    fake = tmp_path / "a clone" / "python"
-    fake.parent.mkdir()
-    pretend = f"import sys; sys.version_info = {(*version, 0, 'final', 0)}; exec(sys.argv[1])"
-    fake.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{pretend}" "$2"\n')
-    fake.chmod(0o755)
-    return subprocess.run(
-        ["bash", "-c", ". launch/environment.sh; find_python"],
-        cwd=REPOSITORY, env={"PATH": "/usr/bin:/bin", "MOTIF_JAX_PYTHON": str(fake)},
-        capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
+from tests.processes import REPOSITORY
 
 
 @pytest.mark.parametrize(
     ("version", "taken"), [((3, 10), False), ((3, 11), True), ((3, 12), True), ((3, 13), False)]
 )
 def test_which_pythons_are_taken(tmp_path: Path, version: tuple[int, int], taken: bool) -> None:
-    done = find_python(tmp_path, version)
+    """Of an interpreter that says it is of `version`, in a folder with a blank in its name."""
+    fake = tmp_path / "a clone" / "python"
+    fake.parent.mkdir()
+    pretend = f"import sys; sys.version_info = {(*version, 0, 'final', 0)}; exec(sys.argv[1])"
+    fake.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{pretend}" "$2"\n')
+    fake.chmod(0o755)
+    done = subprocess.run(
+        ["bash", "-c", ". launch/environment.sh; find_python"],
+        cwd=REPOSITORY, env={"PATH": "/usr/bin:/bin", "MOTIF_JAX_PYTHON": str(fake)},
+        capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
     assert (done.returncode == 0) == taken
     if taken:
         assert done.stdout == f"{tmp_path}/a clone/python\n"
@@ -47,7 +44,7 @@ def pinned(name: str) -> dict[str, str]:
     """Versions by package of a list in launch/."""
     lines = (REPOSITORY / "launch" / name).read_text().splitlines()
     found = (line.split("==") for line in lines if "==" in line and line[0] != "#")
-    return {_normal(package): version for package, version in found}
+    return {canonicalize_name(package): version for package, version in found}
 
 
 def hashed(*names: str) -> list[tuple[str, str]]:
@@ -57,12 +54,8 @@ def hashed(*names: str) -> list[tuple[str, str]]:
         text = (REPOSITORY / "launch" / name).read_text()
         for package, version, rest in re.findall(r"^([\w.-]+)==(\S+)(.*(?:\n .*)*)", text, re.MULTILINE):
             assert "--hash=sha256:" in rest, f"{package} has no hash"
-            found.append((_normal(package), version))
+            found.append((canonicalize_name(package), version))
     return found
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def test_what_is_installed_has_the_versions_of_the_constraints_and_hashes() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.compiling import QUICKLY
+from tests.processes import REPOSITORY
 
 LABELS = "lexicon_msg_defaultgoal"
 
@@ -29,13 +30,13 @@ def run(command: list[str | Path], folder: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def python(repository: Path, tmp_path_factory) -> Path:
+def python(tmp_path_factory) -> Path:
     """The interpreter of an environment with the source distribution's wheel, into which the packages that it needs are shown."""
     source, folder = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("environment")
     for name in ("motif_jax", "configs", "docs/examples/doorkey", "third_party"):
-        shutil.copytree(repository / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(REPOSITORY / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("setup.py", "setup.cfg", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
-        shutil.copy(repository / name, source)
+        shutil.copy(REPOSITORY / name, source)
     run([sys.executable, "setup.py", "--quiet", "sdist", "--dist-dir", folder], source)
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     made = [*folder.glob("*.tar.gz")]
@@ -51,13 +52,8 @@ def python(repository: Path, tmp_path_factory) -> Path:
     return python
 
 
-@pytest.fixture(scope="module")
-def repository() -> Path:
-    return Path(__file__).parents[2]
-
-
 @pytest.mark.extra
-def test_smoke_variants_run_from_an_empty_folder(python, repository, tmp_path):
+def test_smoke_variants_run_from_an_empty_folder(python, tmp_path):
     # The revision of whatever repository lies around it says nothing about the package.
     run(["git", "init", "--quiet"], tmp_path)
     identity = ["-c", "user.name=nobody", "-c", "user.email=nobody"]
@@ -66,12 +62,12 @@ def test_smoke_variants_run_from_an_empty_folder(python, repository, tmp_path):
     assert place.is_relative_to(python.parents[1])
 
     copied = [
-        place / "_copies" / file.relative_to(repository) for file in (repository / "configs").rglob("*.yaml")
+        place / "_copies" / file.relative_to(REPOSITORY) for file in (REPOSITORY / "configs").rglob("*.yaml")
     ]
     assert all(file.is_file() for file in copied)
 
     doorkey = place / "_copies/docs/examples/doorkey"
-    assert len([*doorkey.rglob("*")]) == len([*(repository / "docs/examples/doorkey").rglob("*")])
+    assert len([*doorkey.rglob("*")]) == len([*(REPOSITORY / "docs/examples/doorkey").rglob("*")])
 
     def stage(name: str, workdir: str, *flags: str) -> None:
         config = f"--config=configs/{name}.py:smoke"

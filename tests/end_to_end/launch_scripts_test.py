@@ -57,17 +57,10 @@ def test_an_array_trains_one_agent_for_each_seed(run: Run) -> None:
         SLURM_ARRAY_JOB_ID="9", **EIGHT_GPUS,
     )  # fmt: skip
     assert program.wait() == 0, program.text()
-    assert run.lines("arguments") == [
-        "-m",
-        "motif_jax.launch",
-        "--config=configs/train_agent.py",
-        f"--workdir={run.folder}/run/seed-4",
-        "--config.reward.dir=runs/r",
-        "--config.seed=4",
-        "--config.hosts.coordinator=slurm",
-        "--config.actors.workers=15",
-        "--config.rollout=16",
-    ]
+    own = "--config.reward.dir=runs/r --config.seed=4 --config.hosts.coordinator=slurm --config.actors.workers=15"
+    folder = f"--workdir={run.folder}/run/seed-4"
+    given = ["-m", "motif_jax.launch", "--config=configs/train_agent.py", folder, *own.split()]
+    assert run.lines("arguments") == [*given, "--config.rollout=16"]
     assert run.lines("requeued") == []
 
 
@@ -75,25 +68,15 @@ def test_language_agents_share_environments_and_devices(run: Run) -> None:
     script, model = "train_language_agent.sbatch", {"MODEL": "models/t5", "FAKE_CODE": "0"}
     program = run.start(script, SLURM_ARRAY_TASK_ID="2", SLURM_ARRAY_JOB_ID="9", **EIGHT_GPUS, **model)
     assert program.wait() == 0, program.text()
-    assert run.lines("arguments")[2:] == [
-        "--config=configs/train_language_agent.py",
-        f"--workdir={run.folder}/run/seed-2",
-        "--config.hosts.coordinator=slurm",
-        "--config.actors.workers=15",
-        "--config.network.model=models/t5",
-        "--config.seed=2",
-        "--config.actors.workers=1",
-        "--config.actors.envs_per_worker=4",
-    ]
+    own = "hosts.coordinator=slurm actors.workers=15 network.model=models/t5 seed=2 actors.workers=1"
+    given = [f"--config.{flag}" for flag in f"{own} actors.envs_per_worker=4".split()]
+    folder = f"--workdir={run.folder}/run/seed-2"
+    assert run.lines("arguments")[2:] == ["--config=configs/train_language_agent.py", folder, *given]
     one = {"SLURM_NTASKS_PER_NODE": "1", "SLURM_GPUS_ON_NODE": "8", "SLURM_CPUS_PER_TASK": "16"}
     program = run.start(script, "--config.sharding.fsdp=8", **one, **model)
     assert program.wait() == 0, program.text()
-    assert run.lines("arguments")[-4:] == [
-        "--config.actors.workers=1",
-        "--config.actors.envs_per_worker=32",
-        "--config.devices.actor=first",
-        "--config.sharding.fsdp=8",
-    ]
+    own = "actors.workers=1 actors.envs_per_worker=32 devices.actor=first sharding.fsdp=8"
+    assert run.lines("arguments")[-4:] == [f"--config.{flag}" for flag in own.split()]
     program = run.start(script, ENVIRONMENTS="30", **EIGHT_GPUS, **model)
     assert program.wait() == 2
     assert "ENVIRONMENTS=30 do not divide over 8 processes" in program.text()
@@ -141,7 +124,6 @@ def test_a_signal_reaches_the_stage(run: Run, script: str, number: signal.Signal
 
 
 def page(run: Run) -> int:
-    """The status of the model page."""
     return status_of(f"http://127.0.0.1:{run.port}/v1/models")
 
 
@@ -154,31 +136,15 @@ def test_training_begins_when_the_server_has_answered_and_both_end_together(run:
     run.touch("ready")
     assert program.wait() == 0, program.text()
     run.nothing_is_left()
-    assert run.lines("arguments") == [
-        "-m",
-        "motif_jax.launch",
-        "--config=configs/oni.py",
-        f"--workdir={run.folder}/run",
-        "--config.annotator.kind=openai",
-        f"--config.annotator.openai.base_url=http://127.0.0.1:{run.port}/v1",
-        "--config.annotator.openai.model=Tiny-Judge",
-        "--config.seed=3",
-    ]
+    asked = f"openai.base_url=http://127.0.0.1:{run.port}/v1 openai.model=Tiny-Judge"
+    given = [f"--config.annotator.{flag}" for flag in f"kind=openai {asked}".split()]
+    folder = f"--workdir={run.folder}/run"
+    assert run.lines("arguments")[2:] == ["--config=configs/oni.py", folder, *given, "--config.seed=3"]
     served = f"serve models/Tiny-Judge --host 127.0.0.1 --port {run.port} --served-model-name Tiny-Judge"
     assert run.lines("vllm_arguments") == [served]
 
 
-def test_a_training_that_is_stopped_saves_and_nothing_is_left(run: Run) -> None:
-    run.touch("ready")
-    program = run.start("oni.sh", "judge")
-    run.wait_for_stage()
-    program.send(signal.SIGUSR1)
-    assert program.wait() == 75, program.text()
-    run.nothing_is_left()
-    assert run.has("saved")
-
-
-def test_a_server_that_dies_is_started_again(run: Run) -> None:
+def test_a_server_that_dies_is_started_again_and_a_training_that_is_stopped_saves(run: Run) -> None:
     run.touch("ready")
     program = run.start("oni.sh", "judge")
     run.wait_for_stage()
@@ -192,9 +158,10 @@ def test_a_server_that_dies_is_started_again(run: Run) -> None:
         wait_until(lambda: page(run) == 200 and server() != before, "another server")  # noqa: B023
     assert program.process.poll() is None
     assert "ended with 137: started again" in program.text()
-    program.send(signal.SIGTERM)
-    assert program.wait() == 75
+    program.send(signal.SIGUSR1)
+    assert program.wait() == 75, program.text()
     run.nothing_is_left()
+    assert run.has("saved")
 
 
 def test_before_the_first_answer_a_fault_ends_the_start(run: Run) -> None:

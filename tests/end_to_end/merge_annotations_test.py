@@ -11,19 +11,13 @@ from motif_jax.support.errors import UserError
 from tests.reward_fixtures import make_dataset, run_stage, write_labels
 
 
-@pytest.fixture
-def dataset(tmp_path: Path) -> Path:
-    """One with three annotations."""
-    make_dataset(tmp_path / "dataset", pairs=60)
-    rng = np.random.default_rng(0)
+def test_labels_of_something_else_are_written_over_on_request_alone(tmp_path: Path) -> None:
+    dataset, rng = tmp_path / "dataset", np.random.default_rng(0)
+    make_dataset(dataset, pairs=60)
     for name in ("lexicon_msg_gold", "random"):
         probabilities = rng.dirichlet(np.ones(3), 60)
-        labels = probabilities.argmax(1).astype(np.int8)
-        write_labels(tmp_path / "dataset", name, labels, probabilities)
-    return tmp_path / "dataset"
+        write_labels(dataset, name, probabilities.argmax(1).astype(np.int8), probabilities)
 
-
-def test_labels_of_something_else_are_written_over_on_request_alone(dataset: Path, tmp_path: Path) -> None:
     def merge(**values: object) -> np.ndarray:
         flags = {"dataset_dir": str(dataset), "name": "ensemble", **values}
         run_stage("merge_annotations", tmp_path / "merge", "", **flags)

@@ -8,8 +8,7 @@ import pytest
 
 from motif_jax.rewards.label_log import FILE, read_log
 from motif_jax.support.checked_lines import read_lines
-from motif_jax.support.checkpoints import Checkpoints
-from tests.processes import Program, ended, launch, processes_with, wait_until
+from tests.processes import Program, checkpoint_steps, ended, launch, processes_with, wait_until
 
 
 def labels(run) -> dict:
@@ -17,13 +16,6 @@ def labels(run) -> dict:
     said = {record.items[0]: record.label for record in found}
     assert len(said) == len(found), "each text has one label"
     return said
-
-
-def checkpoint(run) -> int:
-    if not (run / "checkpoints").is_dir():
-        return 0
-    with Checkpoints(run / "checkpoints", read_only=True) as checkpoints:
-        return checkpoints.latest() or 0
 
 
 def answered(store) -> list[str]:
@@ -35,17 +27,12 @@ def test_a_killed_training_leaves_no_process_and_goes_on_with_every_label(lexico
     run, store = tmp_path / "run", tmp_path / "store"
 
     def start(steps: int, log: str) -> Program:
-        values = {
-            "train_for_env_steps": steps,
-            "save_every_steps": 256,
-            "actors.workers": 1,
-            "annotator.kind": "openai",
-            "annotator.store_dir": store,
-            "annotator.answer.mode": "verdict",
-            "annotator.openai.base_url": lexicon_url,
-            "annotator.openai.model": "lexicon",
-        }
-        flags = [f"--config.{key}={value}" for key, value in values.items()]
+        asked = (
+            f"annotator.openai.base_url={lexicon_url} annotator.openai.model=lexicon annotator.kind=openai"
+        )
+        asked += f" annotator.store_dir={store} annotator.answer.mode=verdict"
+        values = f"train_for_env_steps={steps} save_every_steps=256 actors.workers=1 {asked}"
+        flags = [f"--config.{flag}" for flag in values.split()]
         own = {"MARK": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
         return launch(run, "oni.py:smoke", *flags, log=tmp_path / log, **own)
 
@@ -54,13 +41,13 @@ def test_a_killed_training_leaves_no_process_and_goes_on_with_every_label(lexico
 
         def learned() -> bool:
             assert program.process.poll() is None, program.text()[-3000:]
-            return checkpoint(run) > 0 and len(labels(run)) > 10
+            return bool(checkpoint_steps(run)) and len(labels(run)) > 10
 
         wait_until(learned, "a checkpoint and some labels")
         program.send(signal.SIGKILL)
         program.wait()
         wait_until(lambda: not processes_with("MARK", str(tmp_path)), "all of it has ended")
-    before, kept, step = labels(run), answered(store), checkpoint(run)
+    before, kept, step = labels(run), answered(store), checkpoint_steps(run)[-1]
     assert len(kept) == len(set(kept)) >= len(before)
     program = start(step + 512, "second")
     with ended([program]):

@@ -26,15 +26,11 @@ def make(tmp_path):
     made = []
 
     def make(url, form=SINGLE, start=True, **values):
-        config = load_config("oni", "")
-        config.annotator.kind = "openai"
-        config.annotator.store_dir = str(tmp_path / "store")
-        config.annotator.openai.base_url = url
-        config.annotator.openai.model = "judge"
-        config.annotator.openai.timeout_seconds = 60.0
-        config.annotator.openai.concurrency = 4
-        config.annotator.wait_seconds = 120.0
-        config.update_from_flattened_dict({key.replace("__", "."): value for key, value in values.items()})
+        openai = {"base_url": url, "model": "judge", "timeout_seconds": 60.0, "concurrency": 4}
+        given = {f"annotator.openai.{key}": value for key, value in openai.items()}
+        given |= {"annotator.kind": "openai", "annotator.store_dir": str(tmp_path / "store")}
+        given |= {"annotator.wait_seconds": 120.0, **{key.replace("__", "."): x for key, x in values.items()}}
+        config = load_config("oni", "", given)
         online.check(config, form)
         source = LabelService(config, form)
         made.append(source)
@@ -183,17 +179,12 @@ def test_a_silent_server_holds_up_no_end_and_what_it_owes_is_asked_again(make, s
     wait_until(lambda: len(server.requests) > 2, "they are asked")
     state = source.state()
     source.close()
-    assert not threads()
+    assert not {thread.name for thread in threading.enumerate()} & {"annotator", "openai"}
     free.set()
     again = make(server.url, start=False)
     again.restore(state)
     again.start()
     assert {text for (text,) in answers(again, 2)} == set(KILLS[:2])
-
-
-def threads():
-    """Those of a source, and of a stream to a server."""
-    return {thread.name for thread in threading.enumerate()} & {"annotator", "openai"}
 
 
 def test_a_greeting_takes_the_place_of_a_question_that_was_answered(make, server):

@@ -63,7 +63,9 @@ mv "$FAKE_FOLDER/arguments.tmp" "$FAKE_FOLDER/arguments"
 while [ "$FAKE_CODE" = wait ]; do sleep 0.05; done
 exit "$FAKE_CODE"
 """
-NO_GPU = "#!/bin/sh\nexit 127\n"
+WITH_PYTHON = {"vllm": VLLM, "fake_python": PYTHON}
+NO_GPU, HOST = "#!/bin/sh\nexit 127\n", "#!/bin/sh\necho 127.0.0.1\n"
+OTHERS = {"srun": SRUN, "scontrol": SCONTROL, "nvidia-smi": NO_GPU, "hostname": HOST}
 _SLURM = re.compile("^(SLURM|SBATCH)_")
 
 
@@ -72,18 +74,8 @@ class Run:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.port, self.programs = folder, free_port(), list[Program]()
-        own = {
-            "vllm": VLLM.format(python=sys.executable),
-            "fake_python": PYTHON.format(python=sys.executable),
-        }
-        host = "#!/bin/sh\necho 127.0.0.1\n"
-        for name, text in {
-            **own,
-            "srun": SRUN,
-            "scontrol": SCONTROL,
-            "nvidia-smi": NO_GPU,
-            "hostname": host,
-        }.items():
+        programs = {name: text.format(python=sys.executable) for name, text in WITH_PYTHON.items()}
+        for name, text in (programs | OTHERS).items():
             (folder / name).write_text(text)
             (folder / name).chmod(0o755)
 
@@ -114,11 +106,9 @@ class Run:
         return program
 
     def touch(self, name: str) -> None:
-        """Makes the file that changes how the server behaves."""
         (self.folder / name).touch()
 
     def has(self, name: str) -> bool:
-        """Whether the programs wrote this file."""
         return (self.folder / name).exists()
 
     def lines(self, name: str) -> list[str]:
@@ -126,11 +116,9 @@ class Run:
         return (self.folder / name).read_text().splitlines() if self.has(name) else []
 
     def wait_for_stage(self) -> None:
-        """Returns when the stage has started."""
         wait_until(lambda: self.has("arguments"), "the stage's start")
 
     def nothing_is_left(self) -> None:
-        """Waits until every process of this run has ended."""
         wait_until(lambda: not processes_with("FAKE_FOLDER", str(self.folder)), "the end of all processes")
 
 

@@ -11,7 +11,7 @@ import pytest
 from motif_jax.stages import probe_language_agent
 from tests.force.outcomes import rows_of
 from tests.language import talkers
-from tests.processes import Program, ended, launch, wait_until
+from tests.processes import Program, checkpoint_steps, ended, launch, wait_until
 from tests.reward_fixtures import load_config, run_stage
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -21,25 +21,18 @@ def test_it_is_trained_through_a_kill_and_plays(tmp_path: Path) -> None:
     model, agent = talkers.write(tmp_path / "model"), tmp_path / "agent"
 
     def start(steps: int) -> Program:
-        flags = (
-            f"network.model={model}",
-            "network.prompt_tokens=160",
-            "save_every_seconds=0.01",
-            f"train_for_env_steps={steps}",
-        )
-        given = [f"--config.{flag}" for flag in flags]
+        flags = f"network.model={model} network.prompt_tokens=160 save_every_seconds=0.01 train_for_env_steps={steps}"
+        given = [f"--config.{flag}" for flag in flags.split()]
         log, cache = tmp_path / "log", str(tmp_path / "cache")
         return launch(agent, "train_language_agent.py:smoke", *given, log=log, XDG_CACHE_HOME=cache)
 
-    def checkpoints() -> list[int]:
-        return sorted(int(path.name) for path in (agent / "checkpoints").glob("[0-9]*"))
-
     program = start(1_000_000)
     with ended([program]):
-        wait_until(lambda: program.process.poll() is not None or len(checkpoints()) > 1, "two checkpoints")
+        ended_or_saved = lambda: program.process.poll() is not None or len(checkpoint_steps(agent)) > 1  # noqa: E731
+        wait_until(ended_or_saved, "two checkpoints")
         program.send(signal.SIGKILL)
         assert program.wait() == -signal.SIGKILL, program.text()[-2000:]
-    saved = checkpoints()[-1]
+    saved = checkpoint_steps(agent)[-1]
     program = start(saved + 100)
     with ended([program]):
         assert program.wait() == 0, program.text()[-2000:]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from motif_jax.support.metrics import read_metrics
+from tests.force.outcomes import rows_of
 from tests.language import talkers
 from tests.processes import REPOSITORY, ended, launch_hosts
 
@@ -60,5 +60,5 @@ def test_two_hosts_train_one_model_and_one_goes_on(tmp_path: Path) -> None:
     assert len(log) == 1 + rows[-1]["time/updates"]
     train(folder, 1, 1, *flags, "--config.train_for_env_steps=200", "--config.devices.cpu_count=1")
     assert list(read_metrics(folder))[-1]["step"] >= 200
-    episodes = [json.loads(line) for line in (folder / "episodes.jsonl").read_text().splitlines()]
+    episodes = rows_of(folder / "episodes.jsonl")
     assert len({(row["env"], row["episode"]) for row in episodes}) == len(episodes)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.metrics import read_metrics
+from tests.force.outcomes import rows_of
 from tests.processes import (
     Program,
+    checkpoint_steps,
     descendants,
     ended,
     free_port,
@@ -37,8 +37,6 @@ ENVIRONMENTS = 4
 
 
 class Run:
-    """A run folder and the ways to start and watch it."""
-
     def __init__(self, folder: Path) -> None:
         self.folder, self.logs, self.programs = folder / "run", folder, []
 
@@ -56,15 +54,9 @@ class Run:
         return started
 
     def newest(self) -> int:
-        """The newest checkpoint's step, 0 if there is none."""
-        if not (self.folder / "checkpoints").is_dir():
-            return 0
-        with Checkpoints(self.folder / "checkpoints", read_only=True) as checkpoints:
-            return checkpoints.latest() or 0
+        return max([0, *checkpoint_steps(self.folder)])
 
     def wait_for_checkpoint_after(self, step: int, programs: list[Program]) -> None:
-        """Returns when there is a newer one than `step`."""
-
         def there() -> bool:
             codes = [program.process.poll() for program in programs]
             assert codes == [None] * len(codes), [program.text()[-3000:] for program in programs]
@@ -90,10 +82,6 @@ class Run:
             else:
                 return programs
         pytest.fail("the hosts have missed each other three times")
-
-    def episodes(self) -> list[dict[str, float]]:
-        """All lines of episodes.jsonl."""
-        return [json.loads(line) for line in (self.folder / "episodes.jsonl").read_text().splitlines()]
 
 
 def end_of(survivor: Program) -> int:
@@ -161,10 +149,11 @@ def check_curves(run: Run) -> None:
     steps = [row["step"] for row in read_metrics(run.folder)]
     assert steps == sorted(set(steps))
     assert steps[-1] == run.newest()
-    played = [(row["env"], row["episode"]) for row in run.episodes()]
+    episodes = rows_of(run.folder / "episodes.jsonl")
+    played = [(row["env"], row["episode"]) for row in episodes]
     assert len(set(played)) == len(played)
     assert {env for env, _ in played} == set(range(2 * ENVIRONMENTS))
-    assert all(row["step"] <= run.newest() for row in run.episodes())
+    assert all(row["step"] <= run.newest() for row in episodes)
 
 
 def test_hosts_of_different_configs_say_so_and_end(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import math
 import os
@@ -44,22 +45,20 @@ class Terminal:
         while until not in self.output:
             assert time.monotonic() < deadline, self.output[-2000:]
             if select.select([self.descriptor], [], [], 0.2)[0]:
-                try:
-                    data = os.read(self.descriptor, 65536)
-                except OSError:  # the process has ended
-                    data = b""
-                assert data or until in self.output, self.output[-2000:]
-                self.output += data
+                data = self.some()
+                assert data, self.output[-2000:]
+
+    def some(self) -> bytes:
+        """What has come, nothing where the process has ended."""
+        data = b""
+        with contextlib.suppress(OSError):
+            data = os.read(self.descriptor, 65536)
+        self.output += data
+        return data
 
     def end(self) -> int:
-        while True:
-            try:
-                data = os.read(self.descriptor, 65536)
-            except OSError:
-                break
-            if not data:
-                break
-            self.output += data
+        while self.some():
+            pass
         os.close(self.descriptor)
         return self.process.wait(500)
 

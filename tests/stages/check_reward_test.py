@@ -19,10 +19,8 @@ from tests.reward_fixtures import load_config
 
 @pytest.mark.slow
 def test_messages_of_an_evaluation_are_asked_about_as_the_game_says_them(tmp_path, monkeypatch):
-    met = [
-        messages.MessageTally(messages.as_text(text.encode("latin-1")), count)
-        for text, count in (("caf\xe9\nlabelled", 3), ("caf\xe9\nnew", 2))
-    ]
+    counts = {"caf\xe9\nlabelled": 3, "caf\xe9\nnew": 2}
+    met = [messages.MessageTally(messages.as_text(k.encode("latin-1")), n) for k, n in counts.items()]
     (tmp_path / MESSAGES).write_text(json.dumps(list(map(asdict, met))))
     reward = SimpleNamespace(
         step=7,
@@ -33,20 +31,13 @@ def test_messages_of_an_evaluation_are_asked_about_as_the_game_says_them(tmp_pat
         of_messages=lambda params, rows: np.ones(len(rows), np.float32),
     )
     asked = []
-
-    def ask(folder, texts, seconds):
-        asked.extend(texts)
-        return dict.fromkeys(texts, YES)
-
     monkeypatch.setattr(check_reward, "open_reward", lambda *place: reward)
-    monkeypatch.setattr(check_reward, "_ask", ask)
-    config = load_config("check_reward", "")
-    config.reward.dir, config.evaluation = "runs/oni", str(tmp_path)
+    monkeypatch.setattr(check_reward, "_ask", lambda folder, texts, _: asked.extend(texts) or {texts[0]: YES})
+    config = load_config("check_reward", "", {"reward.dir": "runs/oni", "evaluation": str(tmp_path)})
     check_reward.run(config, tmp_path / "check")
     assert asked == ["caf\xe9\nnew"]
-    assert (
-        json.loads((tmp_path / "check" / check_reward.SUMMARY).read_text())["never_labelled"]["messages"] == 1
-    )
+    summary = json.loads((tmp_path / "check" / check_reward.SUMMARY).read_text())
+    assert summary["never_labelled"]["messages"] == 1
 
 
 class LateService:

@@ -13,18 +13,11 @@ from motif_jax.rollouts import agent_policy
 from motif_jax.stages import clone_behaviour
 from motif_jax.support import run_folder
 from motif_jax.support.checkpoints import Checkpoints
-from motif_jax.support.errors import UserError
 from tests.language import talkers
 from tests.processes import killed_often, launch
 from tests.reward_fixtures import load_config, run_config, run_stage
 
 OBSERVED = {"environment.babyai_text.observations": 1}
-
-
-@pytest.fixture(scope="module")
-def collected(tmp_path_factory):
-    workdir = tmp_path_factory.mktemp("trajectories")
-    return run_stage("collect_trajectories", workdir, published=True, **OBSERVED)
 
 
 @pytest.fixture(scope="module")
@@ -35,26 +28,6 @@ def model(tmp_path_factory):
 def cloning(collected, model, **overrides):
     given = {"trajectories": str(collected), "network.model": str(model), "network.prompt_tokens": 200}
     return load_config("clone_behaviour", "smoke", {**given, "num_devices": 1, **overrides})
-
-
-@pytest.mark.slow
-def test_what_cannot_be_cloned_is_refused(collected, model, tmp_path):
-    for overrides, said in (
-        ({"trajectories": None}, "config.trajectories=None: must be a folder of collect_trajectories"),
-        ({"trajectories": str(tmp_path)}, "trajectories.parquet does not exist"),
-        ({"train_pairs": 10**6}, "config.train_pairs=1000000: must be below the"),
-        ({"network.prompt_tokens": 9}, "config.network.prompt_tokens=9: a prompt has"),
-        ({"environment.name": "BabyAI-GoToObj-v0"}, "must be None, or BabyAI-GoToLocal-v0"),
-        ({"network.policy": "actions"}, "config.loss='tokens': must be 'candidates'"),
-        ({"batch_size": 9, "accumulate": 2}, "config.batch_size=9: must be a multiple of 2"),
-        ({"trajectories": None, "published.dir": str(collected)}, "environment.name=None: must be a level"),
-    ):
-        with pytest.raises(UserError, match=said):
-            clone_behaviour.check(cloning(collected, model, **overrides), tmp_path / "none")
-    (tmp_path / parquet.FILE).write_bytes(b"PAR1")
-    with pytest.raises(UserError, match="holds no trajectories"):
-        clone_behaviour.check(cloning(collected, model, trajectories=str(tmp_path)), tmp_path / "none")
-    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.slow
@@ -98,7 +71,8 @@ def test_a_clone_plays_with_the_wording_of_its_trajectories(tmp_path, model, swi
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("compiled_quickly")
-def test_a_clone_learns_and_plays(collected, model, tmp_path):
+def test_a_clone_learns_and_plays(model, tmp_path):
+    collected = run_stage("collect_trajectories", tmp_path / "collected", **OBSERVED)
     learned = {"epochs": 2, "optimizer.learning_rate": 0.02}
     whole = run_config(cloning(collected, model, **learned), tmp_path / "whole")
     rows = [json.loads(row) for row in (whole / "metrics.jsonl").read_text().splitlines()]

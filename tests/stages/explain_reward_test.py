@@ -10,50 +10,45 @@ from motif_jax.rewards.reward_function import as_rows
 from motif_jax.rewards.reward_model import read_run
 from motif_jax.stages import exports
 from motif_jax.support.errors import UserError
-from tests.reward_fixtures import load_config, make_dataset, reward_config, run_stage, train
+from tests.reward_fixtures import load_config, reward_config, run_stage, train
 
 pytestmark = [pytest.mark.extra, pytest.mark.usefixtures("compiled_quickly")]
 TEXTS = ["Hello", "", "You see here a key."]
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("runs")
-    make_dataset(folder / "dataset", pairs=120)
-    small = {"network.hidden_dim": 32}
-    train(folder / "a", reward_config(folder / "dataset", **small))
-    train(folder / "b", reward_config(folder / "dataset", **small, **{"ensemble.members": 2}))
-    return folder
+def ensemble(trained, tmp_path_factory):
+    small = {"network.hidden_dim": 32, "ensemble.members": 2}
+    return train(tmp_path_factory.mktemp("runs") / "b", reward_config(trained.parent / "dataset", **small))
 
 
-def test_a_reward_goes_through_a_file_unchanged(runs, tmp_path):
-    for name in ("a", "b"):
-        run_stage("export_reward", tmp_path / name, "", **{"reward.dir": str(runs / name)})
-        file = tmp_path / name / "reward.safetensors"
-        workdir = run_stage("import_reward", tmp_path / f"{name}_back", "", file=str(file))
-        expected = rewards.load(runs / name)
-        for place in (file, workdir):
-            reward = rewards.load(place)
-            np.testing.assert_array_equal(reward.raw(TEXTS), expected.raw(TEXTS))
-            np.testing.assert_array_equal(reward.intrinsic(TEXTS), expected.intrinsic(TEXTS))
-        back, trained = read_run(workdir), expected.trained
-        assert (back.statistics, back.members) == (trained.statistics, trained.members)
+def test_an_ensemble_goes_through_a_file_unchanged(ensemble, tmp_path):
+    run_stage("export_reward", tmp_path / "file", "", **{"reward.dir": str(ensemble)})
+    file = tmp_path / "file" / "reward.safetensors"
+    workdir = run_stage("import_reward", tmp_path / "back", "", file=str(file))
+    expected = rewards.load(ensemble)
+    for place in (file, workdir):
+        reward = rewards.load(place)
+        np.testing.assert_array_equal(reward.raw(TEXTS), expected.raw(TEXTS))
+        np.testing.assert_array_equal(reward.intrinsic(TEXTS), expected.intrinsic(TEXTS))
+    back, known = read_run(workdir), expected.trained
+    assert (back.statistics, back.members) == (known.statistics, known.members)
 
 
-def test_a_refused_export_leaves_its_folder_to_any_other_command(runs, tmp_path):
-    config = load_config("export_reward", "", {"reward.dir": str(runs / "a"), "reward.step": 9})
+def test_a_refused_export_leaves_its_folder_to_any_other_command(trained, tmp_path):
+    config = load_config("export_reward", "", {"reward.dir": str(trained), "reward.step": 9})
     exports.check(config, tmp_path / "out")
     with pytest.raises(UserError, match="has no evaluation 9"):
         exports.run(config, tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {".lock"}
 
 
-def test_an_ensemble_says_where_it_disagrees(runs):
-    reward = rewards.load(runs / "b")
+def test_an_ensemble_says_where_it_disagrees(ensemble, trained):
+    reward = rewards.load(ensemble)
     members = reward.trained.members_of_messages(reward.trained.params, as_rows(TEXTS)[0])
     statistics = reward.trained.statistics
     own = (members - np.c_[statistics["member_mean"]]) / np.sqrt(np.c_[statistics["member_variance"]])
     np.testing.assert_allclose(reward.disagreement(TEXTS), own.std(axis=0), rtol=1e-4)
     assert reward.disagreement("Hello").shape == ()
     with pytest.raises(UserError, match="is a single model, so nothing can disagree"):
-        rewards.load(runs / "a").disagreement("Hello")
+        rewards.load(trained).disagreement("Hello")

@@ -72,13 +72,8 @@ def test_a_text_agent_is_written_with_its_tokens_values_and_card(tmp_path: Path)
     logits = opened.model.logits(opened.params, states.after)[0]
     np.testing.assert_allclose(logits, said(agent, tokens), atol=1e-5)
     with safe_open(folder / exported.VALUES, framework="numpy") as file:
-        about, names = json.loads(file.metadata()["about"]), set(file.keys())
-        found = file.get_tensor("target_heads.q2.output.kernel")
-    np.testing.assert_array_equal(found, agent.params["target_heads"]["q2"]["output"]["kernel"])
+        about = json.loads(file.metadata()["about"])
     assert about["trunk_of"] == {"policy": "policy", "values": "values", "target": "target"}
-    assert {name.split(".")[1] for name in names if name.startswith("trunks.")} == {"values", "target"}
-    index = json.loads((folder / "model.safetensors.index.json").read_text())
-    assert set(index["weight_map"].values()) == {"model.safetensors"}, "vLLM reads no values"
 
 
 def test_agents_that_transformers_has_no_form_for_are_refused(tmp_path: Path) -> None:

@@ -19,5 +19,4 @@ def config_of(path: Path, **overrides: Any) -> Any:
 
 
 def train(path: Path, workdir: Path, **overrides: Any) -> Path:
-    config = config_of(path, **overrides)
-    return run_config(config, workdir)
+    return run_config(config_of(path, **overrides), workdir)

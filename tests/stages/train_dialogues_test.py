@@ -34,7 +34,7 @@ def conversation(rng: np.random.Generator) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def conversations(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = np.random.default_rng(0)
-    path = tmp_path_factory.mktemp("dialogues") / "support.jsonl"
+    path = tmp_path_factory.mktemp("dialogues") / "support.json"  # as collect_text names its description
     path.write_text("".join(json.dumps(conversation(rng)) + "\n" for _ in range(120)))
     return path
 
@@ -100,6 +100,8 @@ def test_messages_and_sequences_are_read_alike_from_lines_and_parquet(tmp_path: 
     ("row", "what"),
     [
         ({"messages": [{"role": "bot", "content": "x"}]}, "the role 'bot' is not one of"),
+        ({"sequence": [["a", 1]], "reward": [float("nan")], "done": True}, "a reward is not a number"),
+        ({"sequence": [["cut \ud83d", 1]], "reward": [1], "done": True}, "surrogates not allowed"),
         ({"sequence": [["x", "no"]], "reward": [1], "done": True}, "is_action is neither"),
         (
             {"messages": [{"role": "assistant", "content": "x"}], "reward": 1e300},
@@ -111,29 +113,9 @@ def test_messages_and_sequences_are_read_alike_from_lines_and_parquet(tmp_path: 
 )
 def test_what_is_no_dialogue_is_named_with_its_line(row: dict[str, Any], what: str, tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
-    path.write_text(json.dumps(row))
-    with pytest.raises(UserError, match=f"line 1 is not a dialogue .*{what}"):
+    path.write_text(f'{{"messages": []}}\n{json.dumps(row)}\n')
+    with pytest.raises(UserError, match=f"line 2 is not a dialogue .*{what}"):
         files.read(path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("data", "values", "said"),
-    [
-        ("silent.jsonl", {}, r"config\.data=.*must have actions"),
-        (".", {}, "has 2 files of dialogues, name one"),
-        ("support.json", {"data": None}, r"config\.data=None: name the dialogues"),
-        ("support.json", {"options": '{"vocab_size": 9}'}, "vocab_size=9: must be at least"),
-    ],
-)
-def test_what_cannot_be_trained_on_is_refused_first(
-    data: str, values: dict[str, Any], said: str, conversations: Path, tmp_path: Path
-) -> None:
-    silent = {"messages": [{"role": "user", "content": "x"}]}
-    (tmp_path / "silent.jsonl").write_text(json.dumps(silent))
-    (tmp_path / "other.jsonl").write_text("")
-    named = tmp_path / "support.json"  # as collect_text names its description
-    named.write_text(conversations.read_text())
-    train_text.check(config_of("bc", named), tmp_path / "run")
-    with pytest.raises(UserError, match=said):
-        train_text.check(config_of("bc", tmp_path / data, **values), tmp_path / "run")
+    path.write_text("{")
+    with pytest.raises(UserError, match="line 1 is not a dialogue"):
+        files.read(path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -116,17 +115,6 @@ def test_a_filter_that_leaves_nothing_leaves_the_folder_to_a_corrected_command(
     with pytest.raises(UserError, match=r"logits_chunk: None before, 7 now"):
         stage.check(right, folder)
     assert (folder / "config.json").exists()
-
-
-@pytest.mark.slow
-def test_runs_of_other_tokens_are_refused(tmp_path: Path, cloned: Path) -> None:
-    other = config_of(task="wordle", policy="random", **{"initial.policy": str(cloned)})
-    with pytest.raises(UserError, match="was trained with other tokens than the task wordle"):
-        stage.check(other, tmp_path)
-    copy = shutil.copytree(cloned, tmp_path / "copy")
-    shutil.rmtree(copy / "agent")
-    with pytest.raises(UserError, match="its training has not ended"):
-        stage.check(config_of(**{"initial.policy": str(copy)}), tmp_path / "run")
 
 
 def flat(params: Any) -> np.ndarray:
