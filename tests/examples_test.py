@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from motif_jax import agents, rewards
 from motif_jax.datasets.verdicts import FIRST, SECOND
+from motif_jax.envs.spec import RUNNING, TRUNCATED
+from motif_jax.rollouts import evaluation_setup
+from motif_jax.stages import explain_reward
+from tests.envs.playing import started
 from tests.reward_fixtures import environment, load_config, run_stage
 from tests.reward_fixtures import launch as launch_stage
 
@@ -107,20 +110,16 @@ def test_every_cell_of_the_notebook_runs(runs, tmp_path):
 @pytest.mark.slow
 def test_the_annotator_labels_a_dataset(dataset, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", f"{EXAMPLES}{os.pathsep}{REPOSITORY}")
-    flags = ["--config.annotator=keywords:Keywords", f"--config.dataset_dir={dataset}"]
-    launch_stage(
-        "annotate", tmp_path / "annotate", *flags, f"--config.store_dir={tmp_path / 'store'}", variant=""
-    )
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    import keywords
+
+    given = {"annotator": "keywords:Keywords", "dataset_dir": dataset, "store_dir": tmp_path / "store"}
+    flags = [f"--config.{key}={value}" for key, value in given.items()]
+    launch_stage("annotate", tmp_path / "annotate", *flags, variant="")
     labels = np.load(dataset / "preference" / "keywords.npy")
-    sys.path.insert(0, str(EXAMPLES))
-    try:
-        import keywords
-    finally:
-        sys.path.remove(str(EXAMPLES))
     messages = np.load(dataset / "data" / "message.npy")[:, :, 0]
-    worth = np.array(
-        [[keywords.worth(bytes(row).rstrip(b"\0").decode("latin-1")) for row in pair] for pair in messages]
-    )
+    texts = [[bytes(row).rstrip(b"\0").decode("latin-1") for row in pair] for pair in messages]
+    worth = np.array([[keywords.worth(text) for text in pair] for pair in texts])
     assert np.array_equal(labels == FIRST, worth[:, 0] > worth[:, 1])
     assert np.array_equal(labels == SECOND, worth[:, 0] < worth[:, 1])
     assert {FIRST, SECOND} < set(labels.tolist())
@@ -129,15 +128,10 @@ def test_the_annotator_labels_a_dataset(dataset, tmp_path, monkeypatch):
 def test_the_task_is_played_as_it_says(monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
     monkeypatch.setenv("MOTIF_JAX_TRUST", "orchard")
-    from motif_jax.envs import registry
-    from motif_jax.envs.spec import RUNNING, TRUNCATED, empty_observation
-
-    env = registry.make("orchard:Orchard", max_episode_steps=200)
-    out = empty_observation(env.spec)
     rng = np.random.default_rng(0)
     games = []
     for seed in (3, 3, 4):
-        env.reset(seed, out)
+        env, out = started("orchard:Orchard", seed, max_episode_steps=200)
         first, rewards, said, end = out["garden"].copy(), [], [], RUNNING
         while end == RUNNING:
             reward, end = env.step(int(rng.integers(4)), out)
@@ -158,10 +152,6 @@ def test_the_task_is_played_as_it_says(monkeypatch):
 
 @pytest.mark.slow
 def test_doorkey_lies_ready_with_its_reward(tmp_path, monkeypatch):
-    from motif_jax import agents, rewards
-    from motif_jax.rollouts import evaluation_setup
-    from motif_jax.stages import explain_reward
-
     folder = EXAMPLES / "doorkey"
     assert sum(path.stat().st_size for path in folder.rglob("*")) < 5e6
     monkeypatch.chdir(REPOSITORY)  # the dataset is where the reward's file says
@@ -178,26 +168,5 @@ def test_doorkey_lies_ready_with_its_reward(tmp_path, monkeypatch):
     setup = evaluation_setup.open_setup(evaluation_setup.of_folder(folder))
     assert setup.reward is not None
     assert Path(setup.reward["dir"]) == folder / "reward.safetensors"
-    agent = agents.load(folder)
-    env = agent.make_env()
-    won = 0
-    for seed in range(4):
-        observation, _ = env.reset(seed=seed)
-        state, ended, reward = None, False, 0.0
-        while not ended:
-            action, state = agent.act(observation, state)
-            observation, reward, terminated, truncated, _ = env.step(action)
-            ended = terminated or truncated
-        won += reward > 0
-    assert won >= 3  # 93 % of 200 games
-
-
-def test_pages_show_the_commands_that_scripts_take():
-    """Every example has its command in its own docstring and on the page."""
-    page = (EXAMPLES / "index.md").read_text(encoding="utf-8")
-    for path in (*EXAMPLES.glob("*.py"), *EXAMPLES.glob("*.ipynb")):
-        assert path.name in page
-        if path.suffix == ".py":
-            text = path.read_text(encoding="utf-8")
-            assert f"python docs/examples/{path.name}" in text or f"={path.stem}:" in text
-            assert shlex.split(text.split('"""')[1].split("\n\n")[1].replace("\\\n", " "))
+    played = agents.play(folder, 4, seed=0, workers=1)
+    assert sum(episode.rewards.any() for episode in played) >= 3  # 93 % of 200 games

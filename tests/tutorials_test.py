@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.reports.evaluation_files import read_evaluation
 from motif_jax.support.metrics import read_metrics
 from tests.commands import commands
@@ -52,9 +53,8 @@ def run_page(page: Path, folder: Path, repository: Path, begin: str = "", **envi
     with commands(repository, **environment) as shell:
         for language, block in BLOCK.findall(page.read_text(encoding="utf-8").partition(begin or "#")[2]):
             if language == "python":
-                done = subprocess.run(
-                    [sys.executable, "-c", block], cwd=folder, capture_output=True, text=True
-                )
+                line = [sys.executable, "-c", block]
+                done = subprocess.run(line, cwd=folder, capture_output=True, text=True)
                 assert done.returncode == 0, done.stderr
                 said += done.stdout
                 continue
@@ -69,19 +69,12 @@ def run_page(page: Path, folder: Path, repository: Path, begin: str = "", **envi
     return said
 
 
-def test_ilql_on_ones_own_dialogues(
-    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ilql_on_ones_own_dialogues(tmp_path, repository, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(repository))
     answers = {"i will look at once": 1.0, "no": -1.0}
+    asked = {"role": "user", "content": "my parcel is late"}
     rows = [
-        {
-            "messages": [
-                {"role": "user", "content": "my parcel is late"},
-                {"role": "assistant", "content": text},
-            ],
-            "reward": reward,
-        }
+        {"messages": [asked, {"role": "assistant", "content": text}], "reward": reward}
         for text, reward in answers.items()
     ]
     (tmp_path / "dialogues.jsonl").write_text("\n".join(map(json.dumps, rows * 20)))
@@ -96,14 +89,7 @@ def test_ones_own_t5_in_babyai(tmp_path: Path, repository: Path, monkeypatch: py
         monkeypatch.setenv(name, value)
     talkers.write(tmp_path / "my_t5")
     said = run_page(repository / "docs/tutorials/my_t5.md", tmp_path, repository)
-    assert said.split("[")[0].strip() in (
-        "turn left",
-        "turn right",
-        "go forward",
-        "pick up",
-        "drop",
-        "toggle",
-    )
+    assert said.split("[")[0].strip() in ACTIONS
     for name in ("my_before", "my_after"):
         assert json.loads((tmp_path / "runs" / name / "evaluation.json").read_text())["episodes"] == 2
     assert (tmp_path / "runs/my_export/model/model.safetensors").exists()
@@ -123,9 +109,8 @@ def test_ones_own_environment(tmp_path: Path, repository: Path) -> None:
     run_page(page, tmp_path, repository, **{**environment(), **paths})
     runs = tmp_path / "runs/mine"
     messages = np.asarray(PairsDataset.open(runs / "data").data["message"]).reshape(-1, 256)
-    assert {b"You bump into rock.", b"The gate is shut.", b""} <= {
-        bytes(row).rstrip(b"\0") for row in messages
-    }
+    said = {bytes(row).rstrip(b"\0") for row in messages}
+    assert {b"You bump into rock.", b"The gate is shut.", b""} <= said
     last = list(read_metrics(runs / "agent"))[-1]
     assert last["episode/captions_cut"] == 0
     assert "episode/intrinsic_return" in last

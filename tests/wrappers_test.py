@@ -11,8 +11,9 @@ import jax
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers import FilterObservation
 
-from motif_jax import wrappers
+from motif_jax import agents, wrappers
 from motif_jax.algorithms import total_reward
 from motif_jax.language import byte_pairs
 from motif_jax.rollouts import evaluation_setup
@@ -34,10 +35,7 @@ class Talking(gymnasium.Env):
         self._start = start
 
     def _observation(self) -> dict[str, np.ndarray]:
-        row = np.zeros(256, np.uint8)
-        text = SAID[self._at].encode()
-        row[: len(text)] = np.frombuffer(text, np.uint8)
-        return {"message": row}
+        return {"message": np.frombuffer(SAID[self._at].encode().ljust(256, b"\0"), np.uint8)}
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[dict[str, np.ndarray], dict]:
         super().reset(seed=seed)
@@ -50,7 +48,6 @@ class Talking(gymnasium.Env):
 
 
 def worth(texts: Any) -> np.ndarray:
-    """What a message is paid here: its length."""
     return np.array([len(text) for text in texts], np.float32)
 
 
@@ -102,14 +99,13 @@ def test_its_terms_are_those_of_the_learner() -> None:
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))
 def test_a_vector_of_environments_is_paid_as_each_by_itself(mode: AutoresetMode) -> None:
-    """The second begins in the middle, so that they end at different times, in every way to begin again."""
-    starts = (0, 2)
+    starts = (0, 2)  # so that they end at different times
     envs = SyncVectorEnv([lambda s=s: Talking(s) for s in starts], autoreset_mode=mode)
     env = wrappers.VectorIntrinsicReward(envs, worth, TERMS)
     expected = [play(wrappers.IntrinsicReward(Talking(s), worth, TERMS)) for s in starts]
     env.reset(seed=0)
-    paid: list[list[float]] = [[], []]
-    sums: list[list[dict[str, float]]] = [[], []]
+    paid: Any = [[], []]
+    sums: Any = [[], []]
     while min(map(len, sums)) < 2:
         _, reward, terminated, _, infos = env.step(np.zeros(2, int))
         for column in range(2):
@@ -123,11 +119,10 @@ def test_a_vector_of_environments_is_paid_as_each_by_itself(mode: AutoresetMode)
                 sums[column].append({k: v[column] for k, v in infos["reward_episode"].items()})
         if mode == AutoresetMode.DISABLED and terminated.any():
             env.reset(options={"reset_mask": terminated})
-    for column, (rewards_, infos_) in enumerate(expected):
-        episodes = len(paid[column]) // len(rewards_)
-        whole = paid[column][: episodes * len(rewards_)]
-        np.testing.assert_allclose(whole, rewards_ * episodes, rtol=1e-6)
-        assert all(one == pytest.approx(infos_[-1]["reward_episode"]) for one in sums[column])
+    for found, episodes, (rewards_, infos_) in zip(paid, sums, expected, strict=True):
+        whole = found[: len(found) // len(rewards_) * len(rewards_)]
+        np.testing.assert_allclose(whole, np.resize(rewards_, len(whole)), rtol=1e-6)
+        assert all(one == pytest.approx(infos_[-1]["reward_episode"]) for one in episodes)
 
 
 def test_what_it_cannot_read_is_told() -> None:
@@ -145,7 +140,6 @@ def test_what_it_cannot_read_is_told() -> None:
 
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> Path:
-    """An agent of a NetHack task with the reward."""
     folder = tmp_path_factory.mktemp("agent")
     reward = {"reward.dir": str(trained), "reward.quantile": 0.05, "reward.intrinsic_coefficient": 0.3}
     untrained.write(folder, "smoke", reward, {7: 1.0})
@@ -154,37 +148,28 @@ def agent(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> Path:
 
 @pytest.mark.extra
 def test_an_episode_is_paid_as_evaluation_rates_it(agent: Path) -> None:
-    """The same episode, step by step in gymnasium and as the house plays and rates it."""
-    from motif_jax import agents
-
-    player = agents.load(agent)
     lineup = evaluation_setup.open_setup(evaluation_setup.of_folder(agent))
     (record,) = agents.play(agent, 1, seed=3, workers=1)
-    env = wrappers.IntrinsicReward.of_agent(player.make_env(), agent)
+    env = wrappers.IntrinsicReward.of_agent(agents.load(agent).make_env(), agent)
     env.reset(seed=record.seed)
-    parts = [env.step(int(action))[-1]["reward_parts"] for action in record.actions]
+    steps = [env.step(int(action))[-1]["reward_parts"] for action in record.actions]
+    paid = {name: np.array([step[name] for step in steps]) for name in steps[0]}
     rated = lineup.rater.rate(record)
-    np.testing.assert_allclose([part["intrinsic"] for part in parts], rated.uncounted, atol=1e-6)
-    np.testing.assert_allclose([part["counted"] for part in parts], rated.discounted, atol=1e-6)
-    np.testing.assert_array_equal([part["extrinsic"] for part in parts], record.rewards)
+    np.testing.assert_allclose(paid["intrinsic"], rated.uncounted, atol=1e-6)
+    np.testing.assert_allclose(paid["counted"], rated.discounted, atol=1e-6)
+    np.testing.assert_array_equal(paid["extrinsic"], record.rewards)
     assert np.unique(rated.uncounted).size > 1
     total = 0.1 * np.clip(0.1 * record.rewards, -10, 10) + 0.3 * rated.discounted
-    np.testing.assert_allclose([part["total"] for part in parts], total, atol=1e-6)
+    np.testing.assert_allclose(paid["total"], total, atol=1e-6)
 
 
 @pytest.mark.slow
 def test_an_agents_reward_is_paid_in_environments_that_show_no_counts(agent: Path) -> None:
     """The same episode with the field that has them and without, and NLE's own environment."""
     import nle  # noqa: F401 (registers its environments)
-    from gymnasium.wrappers import FilterObservation
 
-    from motif_jax import agents
-
-    def own() -> gymnasium.Env:
-        return agents.load(agent).make_env()
-
-    paid = []
-    for env in (own(), FilterObservation(own(), ("message",))):
+    paid, player = [], agents.load(agent)
+    for env in (player.make_env(), FilterObservation(player.make_env(), ("message",))):
         wrapped = wrappers.IntrinsicReward.of_agent(env, agent)
         wrapped.reset(seed=3)
         paid.append([wrapped.step(step % 9)[-1]["reward_parts"] for step in range(40)])
@@ -202,8 +187,6 @@ def test_an_agents_reward_is_paid_in_environments_that_show_no_counts(agent: Pat
 
 @pytest.mark.slow
 def test_an_agent_acts_for_one_and_for_many(agent: Path) -> None:
-    from motif_jax import agents
-
     player = agents.load(agent)
     assert player.checkpoint == 7
     env = player.make_env()
@@ -231,7 +214,6 @@ def test_an_agent_acts_for_one_and_for_many(agent: Path) -> None:
 
 @pytest.mark.extra
 def test_the_examples_of_the_pages_run(agent: Path, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one folder with a reward and an agent at the names that the pages use."""
     runs = agent.parent / "runs"
     runs.mkdir()
     (runs / "agent").symlink_to(agent)
