@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import gymnasium
@@ -41,8 +40,6 @@ class Vault(gymnasium.Env):
         if self._cell == 0 and not self._key:
             self._key, said = True, "You find a key."
         opened = self._cell == self.CELLS - 1 and self._key
-        if self._cell == self.CELLS - 1 and before != self._cell:
-            said = "The door opens!" if opened else "The door is locked."
         info = {"said": said, "is_success": opened, "length": 99, "steps_with_key": np.int64(self._key)}
         return self._observation(), float(opened), opened, False, info
 
@@ -74,18 +71,16 @@ class Chatter(gymnasium.Env):
 
 
 class Mortal(Chatter):
-    """Its process dies at the tenth step of an episode whose seed is even, or, where `MORTAL_RAISES` is set, it raises."""
+    """Fails at the tenth step of an episode."""
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        self._steps = 0 if (seed or 0) % 2 == 0 else 100
+        self._steps = 0
         return super().reset(seed=seed)
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self._steps += 1
         if self._steps == 10:
-            if os.environ.get("MORTAL_RAISES"):
-                raise OSError("the engine is gone")
-            os._exit(3)
+            raise OSError("the engine is gone")
         return super().step(action)
 
 
@@ -95,9 +90,8 @@ for _kind in (Vault, Chatter, Mortal):
 
 def praise(observation: Any, info: dict[str, Any], environment: gymnasium.Env, action: int | None) -> str:
     """The text of a step: what was done, in letters that ASCII has not."""
-    return (
-        "" if action is None else f"action {action} " + "é" * 20 * (environment.unwrapped is not environment)
-    )
+    wrapped = environment.unwrapped is not environment
+    return "" if action is None else f"action {action} " + "é" * 20 * wrapped
 
 
 class Counting:
@@ -106,13 +100,6 @@ class Counting:
     def __call__(self, observation: Any, info: dict[str, Any], environment: Any, action: int | None) -> str:
         self._steps = 0 if action is None else self._steps + 1
         return f"step {self._steps}"
-
-
-class Named:
-    """A text that cannot be made without an argument."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
 
 
 def no_text(*_: Any) -> int:

@@ -40,12 +40,11 @@ def walls(world: Any) -> list[list[int]]:
 
 def objects(world: Any) -> list[list[Any]]:
     """Type, colour, place, and the state of doors."""
-    listed = []
-    for thing, x, y in cells(world):
-        if thing.type != "wall":
-            state = [thing.encode()[2]] if thing.type == "door" else []
-            listed.append([thing.type, thing.color, x, y, *state])
-    return listed
+    return [
+        [thing.type, thing.color, x, y, *([thing.encode()[2]] if thing.type == "door" else [])]
+        for thing, x, y in cells(world)
+        if thing.type != "wall"
+    ]
 
 
 def carried(world: Any) -> list[str] | None:

@@ -7,10 +7,9 @@ from minigrid.core.constants import COLOR_TO_IDX, OBJECT_TO_IDX
 from minigrid.core.grid import Grid
 from minigrid.core.world_object import WorldObj
 
-from motif_jax.envs.babyai_text import catalogue
-from motif_jax.envs.babyai_text.levels import build
 from motif_jax.envs.babyai_text.sentences import clauses
 from tests.conftest import load_golden
+from tests.envs.babyai_text.levels_test import level
 
 
 def test_every_observation_of_the_published_environment_and_hand_made_scenes():
@@ -25,9 +24,7 @@ def test_every_observation_of_the_published_environment_and_hand_made_scenes():
 
 
 def test_the_scenes_are_seen_so_from_their_grids():
-    level = catalogue.find("BabyAI-GoToLocal-v0")
-    assert level is not None
-    world = build(level, None)
+    world = level("BabyAI-GoToLocal-v0", None)
     world.reset(seed=0)
     for scene in load_golden("glam_scenes.json")["scenes"]:
         world.grid = Grid(*scene["grid_size"])

@@ -11,7 +11,7 @@ from motif_jax.envs import registry
 from motif_jax.envs.gym_task import captions
 from motif_jax.envs.gym_task.environment import _spec_of as registry_of_specs
 from motif_jax.envs.gym_task.spaces import UnsupportedSpaceError, leaves
-from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec
+from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, EngineError
 from motif_jax.support import entry_points
 from motif_jax.support.errors import UserError
 from tests.envs.playing import started
@@ -105,6 +105,15 @@ def test_the_seed_of_an_episode_is_that_of_its_reset():
         assert out["observation"].tolist() == own.reset(seed=seed)[0].tolist()
 
 
+def test_an_error_of_the_environment_is_one_of_its_engine():
+    environment, out = started("gym:ToyMortal-v0", 4, **TOYS)
+    for _ in range(9):
+        environment.step(1, out)
+    with pytest.raises(EngineError, match="fails at step 9 with action 1") as told:
+        environment.step(1, out)
+    assert isinstance(told.value.__cause__, OSError)
+
+
 def test_texts_of_functions_and_classes_and_what_is_cut():
     environment, out = started("gym:ToyChatter-v0", **TOYS, text="tests.gym_toys:praise", text_bytes=20)
     assert environment.spec.modules[1:] == ("tests.gym_toys",) * 2, "of the game and of its texts"
@@ -149,7 +158,7 @@ def test_a_text_of_the_observation_is_not_shown_twice():
 
 @pytest.mark.parametrize(
     ("name", "options", "words"),
-    [("gym:Pendulum-v1", {}, "config.environment.name=gym:Pendulum-v1: must be an environment with discrete actions"), ("gym:Nope-v1", {}, "gymnasium cannot make it .*; --config.environment.modules=MODULE"), ("gym:CartPole-v1", {"modules": "no_such_module"}, "config.environment.modules=no_such_module: .* --config.trust=no_such_module"), (VAULT, {**TOYS, "text": "obs:smell"}, "config.environment.text=obs:smell: must be one of its fields, which are clock, me.cell,"), (VAULT, {**TOYS, "text": "tests.gym_toys:Named"}, "tests.gym_toys:Named: does not fit here .missing a required argument: 'name'"), (VAULT, {**TOYS, "text": "tests.gym_toys:no_text"}, "no_text cannot be played: TypeError: a int, not a text")],
+    [("gym:Pendulum-v1", {}, "config.environment.name=gym:Pendulum-v1: must be an environment with discrete actions"), ("gym:Nope-v1", {}, "gymnasium cannot make it .*; --config.environment.modules=MODULE"), ("gym:CartPole-v1", {"modules": "no_such_module"}, "config.environment.modules=no_such_module: .* --config.trust=no_such_module"), (VAULT, {**TOYS, "text": "obs:smell"}, "config.environment.text=obs:smell: must be one of its fields, which are clock, me.cell,"), (VAULT, {**TOYS, "text": "tests.toys:Corridor"}, "tests.toys:Corridor: does not fit here .missing a required argument: 'name'"), (VAULT, {**TOYS, "text": "tests.gym_toys:no_text"}, "no_text cannot be played: TypeError: a int, not a text")],
 )  # fmt: skip
 def test_what_cannot_be_taken_is_one_line(name, options, words):
     with pytest.raises(UserError, match=words) as told:

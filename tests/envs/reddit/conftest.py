@@ -40,10 +40,5 @@ def options(tmp_path):
     return {"folder": str(tmp_path), "scores": str(tmp_path / "scores.json"), "reward_scale": 1.0}
 
 
-@pytest.fixture
-def judged(tmp_path, options):
-    return {**options, "scores": "", "store": str(tmp_path / "store")}
-
-
 def returns(options):
     return [dialogue.total for dialogue in recorded(options)]

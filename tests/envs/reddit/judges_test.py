@@ -15,7 +15,8 @@ from tests.envs.reddit.conftest import SCORES, refused, returns
 from tests.reward_fixtures import load_config
 
 
-def test_toxicity_by_the_lexicon(tmp_path, judged):
+def test_toxicity_by_the_lexicon(tmp_path, options):
+    judged = {**options, "scores": "", "store": str(tmp_path / "store")}
     task = text_scores.attach(Reddit(judged))
     assert task.texts_to_score("recorded") == tuple(SCORES)
     path = text_scores.write(task, task.texts_to_score("recorded"), tmp_path / "run", lambda done: None)

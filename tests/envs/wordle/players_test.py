@@ -7,13 +7,11 @@ import re
 import numpy as np
 import pytest
 
-from motif_jax.envs.text.contract import interact
 from motif_jax.envs.wordle.boards import Boards, play, returns
 from motif_jax.envs.wordle.colours import WordTable
 from motif_jax.envs.wordle.environment import WordleEnvironment
 from motif_jax.envs.wordle.expert import information_gain
 from motif_jax.envs.wordle.policies import parse
-from motif_jax.envs.wordle.task import Wordle
 from motif_jax.envs.wordle.words import read_words
 from motif_jax.support.errors import UserError
 
@@ -133,11 +131,3 @@ def test_a_list_holds_words_of_five_letters(tmp_path):
     (tmp_path / "words.txt").write_text("crane\nlong-one\nslate\ncrane\nCRANE\nshort\n")
     assert read_words("words", str(tmp_path / "words.txt")) == ("crane", "slate", "short")
     assert read_words("words", str(tmp_path / "words.txt"), 1) == ("crane",)
-
-
-def test_policies_of_one_game():
-    task = Wordle({"num_words": 40})
-    episode = interact(task.environment(), task.policy("optimal"), np.random.default_rng(1))
-    assert episode.observation.terminal
-    assert len(episode.steps) == len(episode.observation.guesses)
-    assert sum(step.reward for step in episode.steps) == episode.observation.to_sequence().total
