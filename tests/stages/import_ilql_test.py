@@ -125,12 +125,10 @@ REFUSED = [
     (ilql() | trunk(DRAWS, "lm_policy.", 2 * WIDTH), {}, "different sizes"),
     (ilql() | head(DRAWS, "q", 7), {}, "heads do not fit"),
     (ilql(), {"heads": 3}, "does not divide into 3 heads"),
-    (ilql(), {"method": "dqn"}, "config.method='dqn': must be one of"),
     (ilql(), {"method": "dt"}, "has the parts of ilql"),
     (ilql(), {"task": "chess"}, "config.task=chess"),
     (ilql(), {"task": "tests.toy_text:Task"}, "has 35 tokens, the task tests.toy_text:Task has 32"),
     (ilql(), {"options": "["}, "config.options="),
-    (ilql(), {"file": "nowhere"}, "config.file="),
 ]  # fmt: skip
 
 

@@ -110,7 +110,6 @@ def test_an_agent_gives_the_golden_logits(golden, tmp_path):
     ("values", "said"),
     [
         ({"reward.network.hidden_dim": 64}, "does not fit this network"),
-        ({"file": "none.pth"}, "existing file"),
         ({"file": "b.pth"}, "reward_mean is not a finite number"),
         ({"names": "x"}, r"config\.names=x"),
         ({"quantiles": "q.csv"}, "has 0 rows of 19"),

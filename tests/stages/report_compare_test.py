@@ -1,4 +1,4 @@
-"""report and compare: folders that are not what they should be are told, not left out."""
+"""compare: folders that are not what they should be are told, not left out."""
 
 from __future__ import annotations
 
@@ -9,26 +9,14 @@ import numpy as np
 import pytest
 
 from motif_jax.reports import evaluation_files
-from motif_jax.stages import compare, report
+from motif_jax.stages import compare
 from motif_jax.support.errors import UserError
 from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
 from tests.reward_fixtures import load_config, run_config
 
 
-def configured(stage, **changes):
-    return load_config(stage, "", changes)
-
-
-@pytest.mark.parametrize(("key", "stage"), [("agent.dir", "train_agent"), ("reward.dir", "train_reward")])
-def test_a_folder_of_another_kind_is_no_run(key, stage, tmp_path):
-    config = configured("report", **{key: str(tmp_path)})
-    with pytest.raises(UserError, match=f"config.{key}=.*: must be a run of {stage}; it has no config.json"):
-        report.check(config, tmp_path / "out")
-    (tmp_path / "config.json").write_text('{"stage": "collect"}')
-    with pytest.raises(UserError, match=rf"must be a run of {stage}; it is one of collect"):
-        report.check(config, tmp_path / "out")
-    (tmp_path / "config.json").write_text(json.dumps({"stage": stage}))
-    report.check(config, tmp_path / "out")
+def configured(**changes):
+    return load_config("compare", "", changes)
 
 
 def evaluations(folder, *names, policy="random", games=8):
@@ -45,7 +33,7 @@ def test_a_run_counts_once(tmp_path, other, listed, where):
     evaluations(tmp_path, "one")
     (tmp_path / "here").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "one")
-    config = configured("compare", methods=listed.format(tmp_path / "one", tmp_path / other))
+    config = configured(methods=listed.format(tmp_path / "one", tmp_path / other))
     with pytest.raises(UserError, match=rf"^config.methods: .* is given {where}.*: a run counts once$"):
         compare.check(config, tmp_path / "out")
 
@@ -54,10 +42,10 @@ def test_two_evaluations_of_one_training_are_no_two_runs(tmp_path):
     write_agent_run(tmp_path / "agent", episodes=5)
     one, two = evaluations(tmp_path, "one", "two", policy=str(tmp_path / "agent"))
     with pytest.raises(UserError, match=r"both evaluate .*agent: a training counts once"):
-        compare.check(configured("compare", methods=f"a={one},{two}"), tmp_path / "out")
-    compare.check(configured("compare", methods=f"sampled={one}; greedy={two}"), tmp_path / "out")
+        compare.check(configured(methods=f"a={one},{two}"), tmp_path / "out")
+    compare.check(configured(methods=f"sampled={one}; greedy={two}"), tmp_path / "out")
     random = evaluations(tmp_path, "three", "four")
-    compare.check(configured("compare", methods=f"a={random[0]},{random[1]}"), tmp_path / "out")
+    compare.check(configured(methods=f"a={random[0]},{random[1]}"), tmp_path / "out")
 
 
 @pytest.mark.parametrize(
@@ -80,8 +68,8 @@ def test_what_different_rewards_pay_trainings_is_not_compared(tmp_path, first, s
         (tmp_path / name / "config.json").write_text(json.dumps(config))
     one, two = tmp_path / "one", tmp_path / "two"
     for methods in (f"a={one}; b={two}", f"a={one},{two}"):
-        compare.check(configured("compare", methods=methods), tmp_path / "out")
-        config = configured("compare", methods=methods, measure="intrinsic_return")
+        compare.check(configured(methods=methods), tmp_path / "out")
+        config = configured(methods=methods, measure="intrinsic_return")
         if told is None:
             compare.check(config, tmp_path / "out")
             continue
@@ -91,19 +79,15 @@ def test_what_different_rewards_pay_trainings_is_not_compared(tmp_path, first, s
 
 
 @pytest.mark.slow
-def test_a_comparison_of_single_runs_pairs_their_games(tmp_path):
+def test_games_with_other_options_are_other_games(tmp_path):
     one, two = evaluations(tmp_path, "one", "two", games=30)
-    config = configured("compare", methods=f"a={one}; b={two}", resamples=100, plots=False)
-    run_config(config, tmp_path / "out")
-    (found,) = json.loads((tmp_path / "out/comparison.json").read_text())["differences"]
-    assert found["over_games"]["pairs"] == 30
-    assert found["over_runs"]["low"] is None
+    config = configured(methods=f"a={one}; b={two}", resamples=100, plots=False)
     summary = json.loads((two / "evaluation.json").read_text())
     summary["plan"]["options"] = {"max_episode_steps": 9}
     evaluation_files.write_summary(two, summary, evaluation_files.read_rows(two / "episodes.jsonl"))
     compare.run(config, tmp_path / "out")
     (found,) = json.loads((tmp_path / "out/comparison.json").read_text())["differences"]
-    assert found["over_games"]["pairs"] == 0, "games with other options are other games"
+    assert found["over_games"]["pairs"] == 0
 
 
 @pytest.mark.slow
@@ -117,7 +101,7 @@ def test_runs_are_compared_with_the_published_curves_and_pooled_over_runs(tmp_pa
     (tmp_path / "motif_results.pkl").write_bytes(pickle.dumps(published))
     changes = {"published": str(tmp_path / "motif_results.pkl"), "published_tasks": "score=NetHackScore-v1"}
     methods = f"motif={runs[0]},{runs[1]},{tmp_path / 'run'}; random={runs[2]}"
-    config = configured("compare", methods=methods, resamples=50, plots=True, **changes)
+    config = configured(methods=methods, resamples=50, plots=True, **changes)
     run_config(config, tmp_path / "out")
     games = [evaluation_files.read_evaluation(run)["measures"]["return"]["mean"]["value"] for run in runs[:2]]
     mean = json.loads((tmp_path / "out/comparison.json").read_text())["aggregates"]["mean"]["motif"]
