@@ -30,7 +30,7 @@ from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.support import tempdirs
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import system_error
-from tests.actors.pool_test import config, play
+from tests.actors.pool_test import config, play, playing
 from tests.processes import process_table, still_there, wait_until
 
 
@@ -76,9 +76,7 @@ def test_a_killed_process_is_replaced_and_its_groups_unfinished_slot_is_dropped(
 def test_another_server_is_started_when_it_was_killed_and_all_actors_are_renewed(
     moment: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with ActorPool(config()) as pool:
-        pool.start()
-        play(pool, lambda: len(pool.episodes()) > 0)
+    with playing(config()) as pool:
         before, server = set(pool.pids()), server_of(pool)
         if moment == "playing":
             os.kill(server, signal.SIGKILL)
@@ -121,10 +119,7 @@ def test_pools_that_replace_processes_together_leave_the_environment_as_it_was(
 
 
 def test_actors_that_cannot_be_forked_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    with ActorPool(config(workers=1)) as pool:
-        pool.start()
-        play(pool, lambda: len(pool.episodes()) > 0)
-
+    with playing(config(workers=1)) as pool:
         monkeypatch.setattr(BaseProcess, "start", Mock(side_effect=EOFError("unexpected EOF")))
         monkeypatch.setattr(actor_process, "_PAUSE_SECONDS", 0.0)
         os.kill(pool.pids()[0], signal.SIGKILL)
@@ -194,9 +189,7 @@ def test_a_worker_that_does_not_answer_is_taken_for_dead(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     hang = tmp_path / "hang"
-    with ActorPool(fragile("hangs", hang, groups_per_worker=1, timeout_seconds=2.0)) as pool:
-        pool.start()
-        play(pool, lambda: len(pool.episodes()) > 0)
+    with playing(fragile("hangs", hang, groups_per_worker=1, timeout_seconds=2.0)) as pool:
         hang.touch()
         play(pool, lambda: pool.restarts == 1)
         play(pool, lambda: len(pool.episodes()) > 0)
@@ -204,9 +197,7 @@ def test_a_worker_that_does_not_answer_is_taken_for_dead(
 
 
 def test_an_actor_that_cannot_work_ends_the_run_with_its_traceback(tmp_path: Path) -> None:
-    with ActorPool(fragile("broken", tmp_path / "broken", max_failures=2)) as pool:
-        pool.start()
-        play(pool, lambda: len(pool.episodes()) > 0)
+    with playing(fragile("broken", tmp_path / "broken", max_failures=2)) as pool:
         (tmp_path / "broken").touch()
         os.kill(pool.pids()[0], signal.SIGKILL)
         with pytest.raises(RuntimeError, match="this engine is broken"):
@@ -218,9 +209,7 @@ def test_a_full_disk_in_an_actor_ends_the_run_at_once(
     tmp_path: Path, start_method: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     full = tmp_path / "full"
-    with ActorPool(fragile("full disk", full, start_method=start_method)) as pool:
-        pool.start()
-        play(pool, lambda: len(pool.episodes()) > 0)
+    with playing(fragile("full disk", full, start_method=start_method)) as pool:
         full.touch()
         with pytest.raises(RuntimeError, match="No space left") as raised:
             play(pool, lambda: False)
@@ -272,9 +261,7 @@ def test_files_of_a_killed_engine_are_removed_and_those_that_are_dismissed_remov
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(pool_module, "_CLOSE_SECONDS", 240.0)  # none is killed that only comes late
     game = {"env": "NetHackScore-v1", "options": {"max_episode_steps": 10}}
-    with ActorPool(config(workers=1, groups_per_worker=1, **game)) as pool:
-        pool.start()
-        play(pool, lambda: len(pool.episodes()) > 0)
+    with playing(config(workers=1, groups_per_worker=1, **game)) as pool:
         files = set(tmp_path.glob("*/*/*"))
         os.kill(pool.pids()[0], signal.SIGKILL)
         play(pool, lambda: pool.restarts == 1 and len(pool.episodes()) > 0)

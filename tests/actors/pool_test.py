@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,15 @@ def play(actors: Rollouts, until: Callable[[], bool]) -> list[int]:
     return finished
 
 
+@contextmanager
+def playing(given: ActorsConfig) -> Iterator[ActorPool]:
+    """A pool that has ended an episode."""
+    with ActorPool(given) as pool:
+        pool.start()
+        play(pool, lambda: len(pool.episodes()) > 0)
+        yield pool
+
+
 def collect(actors: Rollouts, slots_per_group: int) -> dict[int, list[dict[str, np.ndarray]]]:
     """The content of the first finished slots of every group."""
     content: dict[int, list[dict[str, np.ndarray]]] = {g: [] for g in range(actors.config.groups)}
@@ -125,9 +135,7 @@ def test_a_start_ends_when_it_is_asked_to(kind: type[ActorPool] | type[InlineAct
 
 
 def test_actors_map_no_jax() -> None:
-    with ActorPool(config(workers=1)) as pool:
-        pool.start()
-        play(pool, lambda: len(pool.episodes()) > 0)
+    with playing(config(workers=1)) as pool:
         mapped = Path(f"/proc/{pool.pids()[0]}/maps").read_text()
         assert "numpy" in mapped
         assert "jaxlib" not in mapped
@@ -146,10 +154,14 @@ def test_every_slot_is_written_wholly_and_the_rows_go_on_from_slot_to_slot() -> 
                     np.testing.assert_array_equal(one[name][-1], following[name][0])
 
 
-def test_final_observation_has_a_row_of_its_own() -> None:
-    with InlineActors(config(workers=1, rollout=12)) as actors:
+def first_slot(**changes: Any) -> dict[str, np.ndarray]:
+    with InlineActors(config(workers=1, rollout=12, **changes)) as actors:
         actors.start()
-        slot = collect(actors, 1)[0][0]
+        return collect(actors, 1)[0][0]
+
+
+def test_final_observation_has_a_row_of_its_own() -> None:
+    slot = first_slot()
     # Four actions end the episode (cue, two blanks, question); row 4 is its final observation.
     np.testing.assert_array_equal(slot["first"][:7, 0], [1, 0, 0, 0, 0, 1, 0])
     np.testing.assert_array_equal(slot["last"][:7, 0], [0, 0, 0, 0, 1, 0, 0])
@@ -162,10 +174,7 @@ def test_final_observation_has_a_row_of_its_own() -> None:
 
 @pytest.mark.parametrize("same_step", [False, True])
 def test_step_limit_is_a_truncation_unless_the_published_way_is_asked_for(same_step: bool) -> None:
-    changes = {"workers": 1, "rollout": 12, "options": {"delay": 8, "max_episode_steps": 3}}
-    with InlineActors(config(**changes, same_step_autoreset=same_step)) as actors:
-        actors.start()
-        slot = collect(actors, 1)[0][0]
+    slot = first_slot(options={"delay": 8, "max_episode_steps": 3}, same_step_autoreset=same_step)
     if same_step:
         np.testing.assert_array_equal(slot["first"][:7, 0], [1, 0, 0, 1, 0, 0, 1])
         assert slot["last"].sum() == slot["truncated"][:12].sum() == 0

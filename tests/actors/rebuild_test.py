@@ -12,19 +12,12 @@ import pytest
 
 from motif_jax.actors.inline import InlineActors
 from motif_jax.actors.pool import ActorPool
-from motif_jax.actors.rollouts import ActorsConfig, Ready, Rollouts
+from motif_jax.actors.rollouts import Ready, Rollouts
+from tests.actors.pool_test import config
 
 # An episode of 52 steps, in which the number of times that nothing was said is the number of blank steps.
-CONFIG = ActorsConfig(
-    env="Recall-v0",
-    options={"delay": 50, "max_episode_steps": 100},
-    seed=3,
-    workers=1,
-    groups_per_worker=1,
-    envs_per_group=3,
-    rollout=64,
-    remembered=100,
-)
+EPISODE = {"delay": 50, "max_episode_steps": 100}
+CONFIG = config(options=EPISODE, workers=1, groups_per_worker=1, rollout=64, remembered=100)
 
 
 def advance(actors: Rollouts, steps: int, slots: set[int] | None = None) -> Ready:
@@ -71,13 +64,12 @@ def test_what_is_remembered_begins_where_another_process_left_it(kind: type[Roll
     with kind(CONFIG) as actors:
         actors.restore(state, block)
         actors.start()
+        row, wanted = 0, 20
         if kind is InlineActors:
             actors.slots.action[entry.slot, entry.row] = 0
             actors.act([entry])
-            found = advance(actors, 21)
-            wanted = 21
-        else:
-            found, wanted = advance(actors, 0), 20
+            row = wanted = 21
+        found = advance(actors, row)
         assert (actors.slots.observation["sign_count"][found.slot, found.row] == wanted).all()
         assert actors.rebuilt == 3
 
@@ -86,16 +78,11 @@ def test_groups_that_had_begun_no_game_begin_their_first() -> None:
     def rows(actors: InlineActors) -> list[list[int]]:
         actors.start()
         entry = advance(actors, 5)
-        return [
-            actors.slots.episode[entry.slot, 5].tolist(),
-            actors.slots.observation["sign_count"][entry.slot, 5].tolist(),
-        ]
+        written = actors.slots.episode, actors.slots.observation["sign_count"]
+        return [array[entry.slot, 5].tolist() for array in written]
 
-    with (
-        InlineActors(CONFIG) as never_stopped,
-        InlineActors(CONFIG) as stopped,
-        InlineActors(CONFIG) as resumed,
-    ):
+    never_stopped, stopped, resumed = (InlineActors(CONFIG) for _ in range(3))
+    with never_stopped, stopped, resumed:
         stopped.start()
         resumed.restore(stopped.state(), stopped.slots.dump())
         assert rows(resumed) == rows(never_stopped)
@@ -105,8 +92,8 @@ def test_groups_that_had_begun_no_game_begin_their_first() -> None:
 
 def test_a_process_that_dies_while_its_slots_are_full_drops_none() -> None:
     full: list[int] = []
-    config = dataclasses.replace(CONFIG, rollout=5, slots_per_group=2)
-    with ActorPool(config, on_finished=full.append) as pool:
+    small = dataclasses.replace(CONFIG, rollout=5, slots_per_group=2)
+    with ActorPool(small, on_finished=full.append) as pool:
         pool.start()
         while len(full) < 2:
             for entry in pool.ready(0.2):

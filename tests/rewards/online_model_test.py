@@ -24,7 +24,8 @@ from motif_jax.support.errors import UserError
 from tests.made_up_runs import evaluation_rows, write_evaluation
 from tests.reward_fixtures import load_config, run_config, run_stage
 from tests.rl import oni_runs
-from tests.rl.oni_runs import oni_config, train
+from tests.rl.oni_runs import oni_config
+from tests.rl.runs import train
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 TEXTS = [*(f"the cue is {cue}" for cue in range(4)), "which cue?", "", "never met"]

@@ -17,7 +17,8 @@ from motif_jax.stages import train_agent
 from motif_jax.support.errors import UserError
 from motif_jax.support.metrics import read_metrics
 from tests.rl import oni_runs
-from tests.rl.oni_runs import oni_config, train
+from tests.rl.oni_runs import oni_config
+from tests.rl.runs import train
 
 TEXTS = {f"the cue is {cue}" for cue in range(4)} | {"which cue?", ""}
 

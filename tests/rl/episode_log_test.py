@@ -16,8 +16,9 @@ def add(log: EpisodeLog, *given: Any) -> None:
     log.write(log.join(*given))
 
 
-def lines(folder: Path) -> list[dict[str, float]]:
-    return [json.loads(line) for line in (folder / FILE_NAME).read_text().splitlines()]
+def lines(folder: Path, *names: str) -> list[tuple[Any, ...]]:
+    rows = map(json.loads, (folder / FILE_NAME).read_text().splitlines())
+    return [tuple(row[name] for name in (*names, "intrinsic_return")) for row in rows]
 
 
 def test_reports_and_intrinsic_returns_meet_in_either_order(tmp_path: Path) -> None:
@@ -27,27 +28,23 @@ def test_reports_and_intrinsic_returns_meet_in_either_order(tmp_path: Path) -> N
         add(log, 20, [], [IntrinsicReturn(0, 0, 2.5), IntrinsicReturn(1, 0, 0.5)])
         add(log, 30, [report(1, 0, 3.0)], [])
         assert log.means() == {"episode/return": 2.0, "episode/length": 4.0, "episode/intrinsic_return": 1.5}
-    assert [(row["step"], row["env"], row["intrinsic_return"]) for row in lines(tmp_path)] == [
-        (10, 0, 2.5),
-        (30, 1, 0.5),
-    ]
+    assert lines(tmp_path, "step", "env") == [(10, 0, 2.5), (30, 1, 0.5)]
 
 
 def test_an_episode_whose_rollout_was_lost_is_written_without_intrinsic_return(tmp_path: Path) -> None:
     with EpisodeLog(tmp_path, 10, with_intrinsic=True) as log:
         add(log, 10, [report(0, 0)], [])
         add(log, 20, [report(0, 1)], [IntrinsicReturn(0, 1, 1.0)])
-    assert [(row["episode"], row["intrinsic_return"]) for row in lines(tmp_path)] == [(1, 1.0), (0, None)]
+    assert lines(tmp_path, "episode") == [(1, 1.0), (0, None)]
 
 
 def test_what_waits_at_the_end_is_given_out(tmp_path: Path) -> None:
     with EpisodeLog(tmp_path, 10, with_intrinsic=True) as log:
         add(log, 10, [report(0, 0), report(1, 0)], [IntrinsicReturn(1, 0, 0.5)])
         assert log.count == 1
-        rows = log.join_rest(30, [report(2, 0), report(2, 1)], [IntrinsicReturn(0, 0, 2.5)])
-        log.write(rows)
+        log.write(log.join_rest(30, [report(2, 0), report(2, 1)], [IntrinsicReturn(0, 0, 2.5)]))
         assert log.join_rest(40, [], []) == []
-    found = [(row["step"], row["env"], row["episode"], row["intrinsic_return"]) for row in lines(tmp_path)]
+    found = lines(tmp_path, "step", "env", "episode")
     assert found == [(10, 1, 0, 0.5), (10, 0, 0, 2.5), (30, 2, 0, None), (30, 2, 1, None)]
 
 
@@ -68,7 +65,7 @@ def test_a_resumed_run_drops_what_it_plays_again(tmp_path: Path) -> None:
     with EpisodeLog(tmp_path, 10, with_intrinsic=False, progress={"env_steps": 10, "episodes": state}) as log:
         assert log.means()["episode/return"] == 1.0
         add(log, 15, [report(0, 1, 2.0)], [])
-    assert [(row["step"], row["return"]) for row in lines(tmp_path)] == [(10, 1.0), (15, 2.0)]
+    assert lines(tmp_path, "step", "return") == [(10, 1.0, None), (15, 2.0, None)]
 
 
 def test_a_line_written_after_the_checkpoint_is_written_once(tmp_path: Path) -> None:
@@ -79,8 +76,7 @@ def test_a_line_written_after_the_checkpoint_is_written_once(tmp_path: Path) -> 
         add(log, 20, [], [IntrinsicReturn(1, 0, 2.5)])
     with EpisodeLog(tmp_path, 10, True, {"env_steps": 10, "episodes": state, HALVES: waiting}) as log:
         add(log, 20, [], [IntrinsicReturn(1, 0, 2.5)])
-    found = [(row["step"], row["env"], row["intrinsic_return"]) for row in lines(tmp_path)]
-    assert found == [(10, 0, 0.5), (10, 1, 2.5)]
+    assert lines(tmp_path, "step", "env") == [(10, 0, 0.5), (10, 1, 2.5)]
 
 
 def test_a_resumed_run_knows_which_episodes_were_logged(tmp_path: Path) -> None:
@@ -89,4 +85,4 @@ def test_a_resumed_run_knows_which_episodes_were_logged(tmp_path: Path) -> None:
         state = log.state()
     with EpisodeLog(tmp_path, 10, True, {"env_steps": 10, "episodes": state}) as log:
         add(log, 20, [report(0, 0)], [])
-    assert [(row["episode"], row["intrinsic_return"]) for row in lines(tmp_path)] == [(1, 0.5), (0, None)]
+    assert lines(tmp_path, "episode") == [(1, 0.5), (0, None)]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +20,7 @@ from motif_jax.algorithms import appo, ensembles, schedules
 from motif_jax.algorithms.trajectory import BATCH_AXES
 from motif_jax.devices.meters import Meters
 from motif_jax.devices.parallel import DataParallel
-from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
+from motif_jax.envs.spec import ArraySpec
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
 from motif_jax.rewards import RewardSetup, reward_model
 from motif_jax.rewards.motif import MotifReward
@@ -45,6 +46,9 @@ REWARDS = {
     "message": {"message": "lt_cnn"},
     "everything": {"message": "lt_cnn", "status": True, "crop": True, "glyphs": True},
 }
+SPEC = dataclasses.replace(
+    NETHACK_SPEC, observation={**NETHACK_SPEC.observation, "glyphs": ArraySpec((21, 79), "int16")}
+)
 CORES = [("gru", "float32"), ("lstm", "bfloat16")]
 both_dtypes = pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 
@@ -105,9 +109,7 @@ def assert_updated_in_place(text: str, state: appo.AppoTrainState, num_batch: in
     assert len(jax.tree.leaves(state)) >= len(given) - num_batch >= len(jax.tree.leaves(state)) - len(written)
 
 
-def learner_update(
-    network: Any, spec: EnvironmentSpec = NETHACK_SPEC, reward: Any = None
-) -> tuple[Program, appo.AppoTrainState, Any]:
+def learner_update(network: Any, reward: MotifReward | None = None) -> tuple[Program, Any, Any]:
     """The learner's program on two devices with its arguments, for the published settings."""
     config, parallel = agent_config(), DataParallel(jax.devices()[:DEVICES])
     optimizer = schedules.make_optimizer(config.optimizer)
@@ -116,23 +118,9 @@ def learner_update(
     if reward is not None:
         state = state._replace(reward_params=reward.params)
     update = appo.make_update(network, optimizer, config, reward_fn=reward and reward.in_step)
-    nobody: Any = SimpleNamespace(publish=lambda version, params: None)
-    learner = Learner(update, state, parallel, nobody, Meters())
-    batch = random_batch(spec, network.state_size, LENGTH, ROLLOUTS, seed=0)
+    learner = Learner(update, state, parallel, Mock(), Meters())
+    batch = random_batch(SPEC if reward else NETHACK_SPEC, network.state_size, LENGTH, ROLLOUTS, seed=0)
     return learner._update, learner.state, parallel.put_batch(batch, BATCH_AXES)
-
-
-def reward_in_step(dtype: str) -> tuple[Any, EnvironmentSpec]:
-    """A reward of everything, as the learner computes it, and the specification of what it is computed from."""
-    network = RewardNetwork(RewardArchitecture(**REWARDS["everything"], dtype=dtype))
-    params = random_params(network)  # type: ignore[arg-type]
-    statistics = {"mean": 0.5, "variance": 2.0, "quantile_levels": [0.5], "quantiles": [0.1]}
-    reward = RewardModel(Path("reward"), 0, network, params, 1, statistics, {}, [])
-    fields = {**NETHACK_SPEC.observation, "glyphs": ArraySpec((21, 79), "int16")}
-    spec = EnvironmentSpec(fields, NETHACK_SPEC.num_actions, "message", "message_count")
-    return MotifReward(
-        reward, reward.normalisation(True, 0.5, False), RewardSetup(ConfigDict({"quantile": 0.5}), spec)
-    ), spec
 
 
 @pytest.mark.slow
@@ -158,8 +146,13 @@ def test_an_update_runs_on_a_gpu_as_it_should(core: str, dtype: str) -> None:
 
 @pytest.mark.slow
 def test_so_does_an_update_that_computes_the_intrinsic_reward() -> None:
-    reward, spec = reward_in_step("bfloat16")
-    program, state, batch = learner_update(nethack_network(dtype="bfloat16"), spec, reward)
+    everything = RewardNetwork(RewardArchitecture(**REWARDS["everything"], dtype="bfloat16"))
+    params = random_params(everything)  # type: ignore[arg-type]
+    statistics = {"mean": 0.5, "variance": 2.0, "quantile_levels": [0.5], "quantiles": [0.1]}
+    model = RewardModel(Path("reward"), 0, everything, params, 1, statistics, {}, [])
+    setup = RewardSetup(ConfigDict({"quantile": 0.5}), SPEC)
+    reward = MotifReward(model, model.normalisation(True, 0.5, False), setup)
+    program, state, batch = learner_update(nethack_network(dtype="bfloat16"), reward)
     text = lowered(program, state, batch)
     assert len(jax.tree.leaves(state.reward_params)) > 20
     # The batch's own intrinsic reward is not read.

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from jax.flatten_util import ravel_pytree
 
 from motif_jax.devices.sharding import Sharded
 from motif_jax.rl import settings
 from motif_jax.rollouts import agent_policy
 from motif_jax.stages import train_agent
-from motif_jax.support import resources, run_folder
+from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.support.metrics import read_metrics
 from tests.language import talkers
+from tests.reward_fixtures import load_config
 from tests.rl.runs import train
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -30,18 +33,25 @@ LORA = {
 
 
 def config(tmp_path: Path, **changes: Any) -> Any:
-    made = resources.config("train_language_agent", "smoke")
-    made.network.model = str(talkers.write(tmp_path / "model"))
-    made.network.prompt_tokens = 160
-    made.compile_cache = made.probes.prompts = ""
-    made.devices.learner = "0"
-    made.train_for_env_steps, made.algorithm.epochs = STEPS, 1
-    made.update_from_flattened_dict(changes)
-    return made
+    model = str(talkers.write(tmp_path / "model"))
+    small = {
+        "network.model": model, "network.prompt_tokens": 160, "compile_cache": "", "probes.prompts": "",
+        "devices.learner": "0", "train_for_env_steps": STEPS, "algorithm.epochs": 1,
+    }  # fmt: skip
+    return load_config("train_language_agent", "smoke", {**small, **changes})
 
 
-def host(tree: Any) -> list[np.ndarray]:
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+def flat(tree: Any) -> np.ndarray:
+    return np.asarray(ravel_pytree(jax.device_get(tree))[0])
+
+
+def first_policy(run: Path, made: Any) -> agent_policy.AgentPolicy:
+    """That of a run before its first update."""
+    run_folder.prepare(run, made, train_agent.IDENTITY)
+    (run / "checkpoints").mkdir()
+    policy, step = agent_policy.load(run, "0")
+    assert step == 0
+    return policy
 
 
 @pytest.mark.extra
@@ -57,22 +67,17 @@ def test_a_split_model_learns_what_a_whole_one_does(tmp_path: Path) -> None:
     state = split.system.learner.state
     leaves = jax.tree_util.tree_leaves_with_path((state.params["model"], state.opt_state))
     named = {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
-    kernels = {
-        name: leaf
-        for name, leaf in named.items()
-        if name.endswith("['kernel']") and ("attention" in name or "feed_forward" in name)
-    }
+    kernels = [name for name in named if re.search(r"(attention|feed_forward).*\['kernel'\]$", name)]
     # Of the model, and of both moments of the optimiser.
     assert len(kernels) % 3 == 0
     assert len(kernels) > 3 * 15
-    for name, kernel in kernels.items():
-        assert len({str(shard.index) for shard in kernel.addressable_shards}) == 4, name
-    start = host(whole.system.network.init(jax.random.split(settings.random_key(1, "learner"))[0]))
-    one, other = host(whole.system.learner.state.params), host(state.params)
-    change = np.concatenate([(after - before).ravel() for after, before in zip(one, start, strict=True)])
-    apart = np.concatenate([(b - a).ravel() for a, b in zip(one, other, strict=True)])
+    for name in kernels:
+        assert len({str(shard.index) for shard in named[name].addressable_shards}) == 4, name
+    start = whole.system.network.init(jax.random.split(settings.random_key(1, "learner"))[0])
+    learned = flat(whole.system.learner.state.params)
+    change = learned - flat(start)
     assert np.abs(change).max() > 1e-3
-    assert np.linalg.norm(apart) < 0.02 * np.linalg.norm(change)
+    assert np.linalg.norm(flat(state.params) - learned) < 0.02 * np.linalg.norm(change)
     rows = [list(read_metrics(tmp_path / name))[-1] for name in ("whole", "split")]
     for name in ("loss/value", "policy/entropy", "optimizer/gradient_norm"):
         assert rows[1][name] == pytest.approx(rows[0][name], rel=1e-3), name
@@ -87,23 +92,18 @@ def test_additions_are_learned_and_kept_and_the_base_is_read_again(tmp_path: Pat
     assert training.system is not None
     state = training.system.learner.state
     assert set(state.params) == {"additions", "heads"}
-    assert any(
-        np.abs(leaf).max() > 0 for name, leaf in _named(state.params["additions"]) if name.endswith("b")
-    )
+    leaves = jax.tree_util.tree_leaves_with_path(state.params["additions"])
+    assert any(np.abs(leaf).max() > 0 for path, leaf in leaves if str(path[-1].key).endswith("b"))
     assert [row["lag/max"] for row in read_metrics(tmp_path / "run")][-1] == 0
     policy, _ = agent_policy.load(tmp_path / "run")
     assert {"additions", "heads", "model", "kernels"} == set(policy.params)
-    for one, other in zip(host(state.params["additions"]), host(policy.params["additions"]), strict=True):
-        np.testing.assert_array_equal(one, other)
+    jax.tree.map(np.testing.assert_array_equal, state.params["additions"], policy.params["additions"])
 
 
 @pytest.mark.slow
 def test_an_agent_with_additions_acts_before_its_first_update_with_the_frozen_base(tmp_path: Path) -> None:
-    made = config(tmp_path, **LORA)
-    run_folder.prepare(tmp_path / "run", made, train_agent.IDENTITY)
-    (tmp_path / "run" / "checkpoints").mkdir()
-    policy, step = agent_policy.load(tmp_path / "run", "0")
-    assert (step, set(policy.params)) == (0, {"additions", "heads", "model"})
+    policy = first_policy(tmp_path / "run", config(tmp_path, **LORA))
+    assert set(policy.params) == {"additions", "heads", "model"}
     prompts = {"tokens": np.ones((2, 8), np.int32)}
     assert np.isfinite(policy.act(prompts, np.ones(2, bool), policy.initial_state(2))[0]).all()
 
@@ -131,18 +131,11 @@ def test_a_base_and_a_tokenizer_that_have_changed_are_refused(tmp_path: Path) ->
 @pytest.mark.slow
 def test_an_agent_that_learns_with_dropout_plays_the_same_whoever_plays_beside_it(tmp_path: Path) -> None:
     changes = {"network.pretrained": False, "compat.glam_untrained_dropout": True}
-    made = config(tmp_path, **changes)
-    run_folder.prepare(tmp_path / "run", made, train_agent.IDENTITY)
-    (tmp_path / "run" / "checkpoints").mkdir()
-    policy, _ = agent_policy.load(tmp_path / "run", "0")
+    policy = first_policy(tmp_path / "run", config(tmp_path, **changes))
     prompts = np.random.default_rng(0).integers(3, 20, (3, 12), np.int32)
     first, state = np.ones(2, bool), policy.initial_state(2)
     one, other = (policy.act({"tokens": prompts[rows]}, first, state)[0] for rows in ([0, 1], [0, 2]))
     np.testing.assert_array_equal(one[0], other[0])
-
-
-def _named(tree: Any) -> list[tuple[str, np.ndarray]]:
-    return [(str(path[-1].key), np.asarray(leaf)) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)]
 
 
 @pytest.mark.extra
@@ -162,8 +155,7 @@ def test_the_reference_is_the_frozen_base_and_the_coefficient_goes_on_with_the_r
     assert stopped.system is not None
     one, other = whole.system.learner.state, stopped.system.learner.state
     assert set(one.reference) == {"additions", "heads"}
-    for a, b in zip(host(one._replace(frozen=())), host(other._replace(frozen=())), strict=True):
-        np.testing.assert_array_equal(a, b)
+    jax.tree.map(np.testing.assert_array_equal, one._replace(frozen=()), other._replace(frozen=()))
     rows = list(read_metrics(tmp_path / "whole"))
     assert rows[0]["reference/kl"] == pytest.approx(0, abs=1e-4)
     assert rows[-1]["reference/kl"] > 1e-4

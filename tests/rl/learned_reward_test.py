@@ -41,6 +41,11 @@ def batch(number: int, counts: Any = (30, 10, 10, 20, 10)) -> BatchMessages:
     return BatchMessages(ROWS, np.array(counts), int(np.sum(counts)), number)
 
 
+def eggs(number: int, count: int) -> BatchMessages:
+    rows = np.stack([as_bytes(f"You see here {number * 7 + more} eggs.") for more in range(count)])
+    return BatchMessages(rows, np.full(count, 20), 20 * count, number)
+
+
 @pytest.fixture
 def annotator(monkeypatch: pytest.MonkeyPatch) -> oni_runs.Annotator:
     return oni_runs.answer(monkeypatch, delay=1)
@@ -94,18 +99,12 @@ def test_labels_that_come_compile_nothing_again(
 
     def counted(*arguments: Any) -> Any:
         step = make(*arguments)
-
-        def run(*inputs: Any) -> Any:
-            traced.append("a gradient step")
-            return step(*inputs)
-
-        return run
+        return lambda *inputs: (traced.append("a gradient step"), step(*inputs))[1]
 
     monkeypatch.setattr(classification, "make_train_step", counted)
     reward: ClassificationReward = made(tmp_path, "classification")
     for number in range(9):
-        rows = np.stack([as_bytes(f"You see here {number * 7 + more} eggs.") for more in range(number + 1)])
-        reward.pay(BatchMessages(rows, np.ones(len(rows), int), len(rows), number))
+        reward.pay(eggs(number, number + 1))
     assert len(reward.labels) > SMALL["reward__training__batch_size"], "less than a batch, and more"
     assert reward.taken > 5
     assert traced == ["a gradient step"]
@@ -189,13 +188,13 @@ def test_pairs_are_drawn_from_every_tenth_step_and_asked_once(
 
 @pytest.mark.parametrize("serial", [False, True])
 def test_nobody_waits_for_labels_that_do_not_come(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serial: bool
+    tmp_path: Path, annotator: oni_runs.Annotator, serial: bool
 ) -> None:
-    silent = oni_runs.answer(monkeypatch, delay=10**9)
+    annotator.delay = 10**9
     reward: ClassificationReward = made(tmp_path, "classification", serial=serial)
     for number in range(20):
         assert not reward.pay(batch(number)).values.any()
-    assert silent.made[0].asked
+    assert annotator.made[0].asked
     assert reward.taken == 0
     reward.close()
 
@@ -245,8 +244,7 @@ def test_a_reward_resumes_with_its_labels_and_parameters(
         reward.pay(batch(number))
     state, expected = reward.state(), (reward.taken, reward.version, reward._log.length(), len(reward.labels))
     for number in range(4, 8):
-        rows = np.stack([as_bytes(f"You see here {number * 7 + more} eggs.") for more in range(3)])
-        reward.pay(BatchMessages(rows, np.full(3, 20), 60, number))
+        reward.pay(eggs(number, 3))
     later = {label.items for label in read_log(tmp_path / FILE)}
     assert reward._log.length() > expected[2]
     reward.close()

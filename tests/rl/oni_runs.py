@@ -2,48 +2,31 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
-import jax
 import pytest
 from ml_collections import ConfigDict
 
 from motif_jax.datasets.verdicts import FIRST, PAIR, SECOND, TIE, Form
 from motif_jax.labels.label_queue import Label
 from motif_jax.rewards import online
-from motif_jax.rl.training import AgentTraining
 from motif_jax.stages import check_reward
-from motif_jax.support.interruption import Interruption, never
+from motif_jax.support.interruption import never
 from tests.reward_fixtures import load_config
-from tests.rl import runs
 from tests.rollouts.agent_runs import changed
 
-CACHE = tempfile.TemporaryDirectory(prefix="compiled-")
 Items = tuple[str, ...]
 
 
 def oni_config(kind: str, **changes: Any) -> ConfigDict:
     """The plain config on Recall-v0 at the size of a test; `changes` are dotted keys with '__' for the dots."""
     recall = {
-        "environment__name": "Recall-v0",
-        "environment__max_episode_steps": 100,
-        "serial": True,
-        "train_for_env_steps": 600,
-        "batch_size": 48,
-        "rollout": 8,
-        "network__hidden_size": 8,
-        "network__flat_sizes": (8,),
-        "actors__workers": 1,
-        "actors__envs_per_worker": 6,
-        "actors__warmup_steps": 6,
-        "devices__learner": "0",
-        "compile_cache": CACHE.name,
-        "log_every_seconds": 1e-9,
-        "reward__kind": kind,
-    }
+        "environment__name": "Recall-v0", "environment__max_episode_steps": 100, "serial": True, "rollout": 8,
+        "train_for_env_steps": 600, "batch_size": 48, "network__hidden_size": 8, "network__flat_sizes": (8,),
+        "actors__workers": 1, "actors__envs_per_worker": 6, "actors__warmup_steps": 6, "devices__learner": "0",
+        "compile_cache": "", "log_every_seconds": 1e-9, "reward__kind": kind,
+    }  # fmt: skip
     return changed(load_config("oni", ""), **{**recall, **changes})
 
 
@@ -76,9 +59,8 @@ class Answers:
         self.scores.append(scores)
         for item in items:
             if item not in self.waiting and item not in self.answered:
-                known = item in self.store
-                self.waiting[item] = self.polls + (1 if known else self.delay)
-                self.asked += [] if known else [item]
+                self.waiting[item] = self.polls + (1 if item in self.store else self.delay)
+                self.asked += [] if item in self.store else [item]
 
     def poll(self) -> list[Label]:
         self.polls += 1
@@ -131,10 +113,3 @@ def answer(monkeypatch: pytest.MonkeyPatch, delay: int = 2) -> Annotator:
     for module in (online, check_reward):
         monkeypatch.setattr(module, "LabelService", annotator.make_source)
     return annotator
-
-
-def train(folder: Path, config: ConfigDict, stop: Interruption | None = None) -> AgentTraining:
-    """A run of the stage in this process."""
-    # The runs of a test have the same programs; small ones are compiled again and again otherwise.
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    return runs.train(folder, config, stop)

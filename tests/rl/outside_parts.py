@@ -23,7 +23,6 @@ class Familiar(IntrinsicReward):
         self.fields, self.description = (field,), "what is familiar"
         self.counts: dict[bytes, int] = {}
         self.version = self.restored_at = 0
-        self.calls: list[str] = []
 
     @classmethod
     def check(cls, config: ConfigDict) -> None:
@@ -35,12 +34,6 @@ class Familiar(IntrinsicReward):
         assert setup.spec.text_field is not None
         return cls(setup.spec.text_field)
 
-    def start(self) -> None:
-        self.calls.append("start")
-
-    def close(self) -> None:
-        self.calls.append("close")
-
     def lookup(self, texts: np.ndarray) -> Values:
         met = np.array([self.counts.get(text.tobytes(), 0) for text in texts], np.float32)
         return Values(met / (met + 100), self.version)
@@ -49,10 +42,7 @@ class Familiar(IntrinsicReward):
         counts = dict(self.counts)
         for text, count in zip(met.texts, met.counts.tolist(), strict=True):
             counts[text.tobytes()] = counts.get(text.tobytes(), 0) + count
-        self.swap(counts, self.version + 1)
-
-    def swap(self, params: dict[bytes, int], version: int) -> None:
-        self.counts, self.version = params, version
+        self.counts, self.version = counts, self.version + 1
 
     def state(self) -> dict[str, Any]:
         texts = sorted(self.counts)

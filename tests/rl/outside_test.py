@@ -56,12 +56,10 @@ def test_a_reward_that_changes_learns_and_goes_on_after_a_crash(
     assert run.system is not None
     reward = run.system.reward
     assert isinstance(reward, outside_parts.Familiar)
-    assert (reward.calls[0], reward.calls[-1]) == ("start", "close")
     env_steps, items = saved(tmp_path, "reward")
     state = items["reward"]
     assert 0 < env_steps < 2_000
-    assert 0 < state["version"] <= reward.version
-    assert state["version"] < reward.version, "what came after the checkpoint is lost"
+    assert 0 < state["version"] < reward.version, "what came after the checkpoint is lost"
 
     monkeypatch.setattr(Learner, "step", step)
     run = train(tmp_path, **FAMILIAR, train_for_env_steps=1_000, log_every_seconds=1e-9)
@@ -73,12 +71,11 @@ def test_a_reward_that_changes_learns_and_goes_on_after_a_crash(
     returns = [row["intrinsic_return"] for row in runs.episodes(tmp_path)]
     earned = [value for value in returns if value is not None]
     assert np.mean(earned[-10:]) > np.mean(earned[:10])
-    logged = [row["reward/version"] for row in read_metrics(tmp_path) if "reward/version" in row]
     metrics = list(read_metrics(tmp_path))
-    assert all({"reward/version", "familiar/texts"} <= set(row) for row in metrics)
+    assert all("familiar/texts" in row for row in metrics)
     # Of the batch that was learned from last, not of the reward by then: an update a version.
-    assert logged == [row["time/updates"] - 1 for row in metrics]
-    assert logged[-1] > state["version"]
+    assert [row["reward/version"] for row in metrics] == [row["time/updates"] - 1 for row in metrics]
+    assert metrics[-1]["reward/version"] > state["version"]
 
 
 @pytest.mark.slow

@@ -16,32 +16,25 @@ def gpus(*numbers: int) -> list[Any]:
 
 
 CPU: Any = SimpleNamespace(platform="cpu", id=0, device_kind="cpu")
-ONE = ["node1"]
+ON_CPU = "learn on cpu:0 (no GPU), which also acts"
+TASK = "the task's reward alone"
+LOGGED = f"{TASK} (the intrinsic reward of a is only logged)"
+MINE = {"reward__kind": "my:Reward", "reward__intrinsic_coefficient": 1.0}
 
 
 @pytest.mark.parametrize(
-    ("learning", "acting", "expected"),
+    ("learning", "acting", "changes", "where", "reward"),
     [
-        (gpus(0, 1), gpus(0, 1), "learn on gpu:0,1 (2 x NVIDIA H200), which also act;"),
-        (gpus(0, 1), gpus(0), "learn on gpu:0,1 (2 x NVIDIA H200); gpu:0 (NVIDIA H200) acts;"),
-        ([CPU], [CPU], "learn on cpu:0 (no GPU), which also acts;"),
+        (gpus(0, 1), gpus(0, 1), {}, "learn on gpu:0,1 (2 x NVIDIA H200), which also act", TASK),
+        (gpus(0, 1), gpus(0), {}, "learn on gpu:0,1 (2 x NVIDIA H200); gpu:0 (NVIDIA H200) acts", TASK),
+        ([CPU], [CPU], {"reward__extrinsic_coefficient": 0.0}, ON_CPU, "no reward: both coefficients are 0"),
+        ([CPU], [CPU], {"reward__dir": "a"}, ON_CPU, LOGGED),
+        ([CPU], [CPU], MINE, ON_CPU, "intrinsic reward of kind my:Reward"),
     ],
 )
-def test_devices_are_named_with_their_kind(learning: list[Any], acting: list[Any], expected: str) -> None:
-    line = overview(recall_config(), 2_818_304, learning, acting, ONE)
-    assert line.startswith(f"2 actors x 6 environments of Recall-v0; 2.8 million parameters {expected}")
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({"reward__extrinsic_coefficient": 0.0}, "no reward: both coefficients are 0"),
-        ({"reward__dir": "a"}, "the task's reward alone (the intrinsic reward of a is only logged)"),
-        (
-            {"reward__kind": "my:Reward", "reward__intrinsic_coefficient": 1.0},
-            "intrinsic reward of kind my:Reward",
-        ),
-    ],
-)
-def test_the_reward_is_what_is_learned_from(given: dict[str, Any], expected: str) -> None:
-    assert overview(recall_config(**given), 1, [CPU], [CPU], ONE).endswith(f"; {expected}")
+def test_the_line_names_devices_with_their_kind_and_the_reward_that_is_learned_from(
+    learning: list[Any], acting: list[Any], changes: dict[str, Any], where: str, reward: str
+) -> None:
+    line = overview(recall_config(**changes), 2_818_304, learning, acting, ["node1"])
+    assert line.startswith(f"2 actors x 6 environments of Recall-v0; 2.8 million parameters {where};")
+    assert line.endswith(f"; {reward}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,20 @@ import pytest
 
 from motif_jax.envs.babyai_text.prompts import PromptTokens
 from motif_jax.rl import probing, settings
-from motif_jax.support import resources
+from tests.force.outcomes import rows_of
 from tests.language import talkers
+from tests.reward_fixtures import load_config
 
 
 @pytest.fixture(scope="module")
 def asked(compiled_quickly: None, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    config = resources.config("train_language_agent", "smoke")
-    config.network.model = str(talkers.write(tmp_path_factory.mktemp("models") / "t5"))
-    config.network.prompt_tokens = 160
-    config.environment.babyai_text.observations = 2
+    model = talkers.write(tmp_path_factory.mktemp("models") / "t5")
+    values = {
+        "network.model": str(model),
+        "network.prompt_tokens": 160,
+        "environment.babyai_text.observations": 2,
+    }
+    config = load_config("train_language_agent", "smoke", values)
     network = settings.make_network(config)
     return config, network, network.init(jax.random.key(0)), probing.make(config, network)
 
@@ -47,23 +52,18 @@ def test_probabilities_are_those_of_the_policy_with_and_without_a_clause(asked: 
 
 def test_files_have_a_line_an_update_and_lose_what_is_done_again(asked: Any, tmp_path: Path) -> None:
     _, _, params, made = asked
-    files = probing.ProbeFiles(tmp_path, made, -1, clauses_every=2, published=True)
-    for update in range(3):
-        files.write(params, update, 64 * update)
-    files.close()
-    files = probing.ProbeFiles(tmp_path, made, 2, clauses_every=2, published=True)
-    files.write(params, 2, 128)
-    files.close()
-    lines = [json.loads(line) for line in (tmp_path / probing.LINES).read_text().splitlines()]
+    for known, updates in ((-1, range(3)), (2, [2])):
+        with closing(probing.ProbeFiles(tmp_path, made, known, clauses_every=2, published=True)) as files:
+            for update in updates:
+                files.write(params, update, 64 * update)
+    lines = rows_of(tmp_path / probing.LINES)
     assert [(line["update"], line["step"]) for line in lines] == [(0, 0), (1, 64), (2, 128)]
     np.testing.assert_allclose(np.sum(lines[0]["probabilities"], axis=1), 1, rtol=1e-5)
-    clauses = [json.loads(line) for line in (tmp_path / probing.CLAUSES).read_text().splitlines()]
-    assert [line["update"] for line in clauses] == [0, 2]
+    assert [line["update"] for line in rows_of(tmp_path / probing.CLAUSES)] == [0, 2]
     published = np.loadtxt(tmp_path / probing.DISTRIB, delimiter=",")
     np.testing.assert_allclose(published, np.tile(made.scores(params).reshape(1, -1), (3, 1)), rtol=1e-5)
-    assert json.loads((tmp_path / probing.DESCRIPTION).read_text())["probes"][0]["prompt"] == made.prompt(
-        made.probes[0]
-    )
+    described = json.loads((tmp_path / probing.DESCRIPTION).read_text())["probes"]
+    assert described[0]["prompt"] == made.prompt(made.probes[0])
 
 
 @pytest.mark.parametrize(
@@ -79,13 +79,8 @@ def test_an_agent_that_reads_french_is_not_asked_our_probes_in_english(
     assert "these prompts are in English, and this agent reads French" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
     french.probes.prompts = str(tmp_path / "own.json")
-    probe = {
-        "name": "balle",
-        "goal": "aller à la balle",
-        "observations": [["Tu vois une balle"]],
-        "actions": [],
-    }
-    Path(french.probes.prompts).write_text(json.dumps([probe]))
+    probe = {"name": "balle", "goal": "aller à la balle", "observations": [["Tu vois une balle"]]}
+    Path(french.probes.prompts).write_text(json.dumps([{**probe, "actions": []}]))
     made = probing.make(french, network)
     assert made is not None
     assert made.prompt(made.probes[0]).startswith("Actions possibles")

@@ -126,7 +126,7 @@ def test_an_episode_that_waited_for_its_intrinsic_return_is_logged_once(
     """It was reported before the checkpoint, and its line was written before the kill."""
     oni_runs.answer(monkeypatch)
     config = oni_runs.oni_config("retrieval", save_every_steps=100, keep_checkpoints=20)
-    oni_runs.train(tmp_path, config)
+    runs.train(tmp_path, config)
     lines = (tmp_path / "episodes.jsonl").read_bytes()
     places = agent_checkpoints.FOLDER
     for step in runs.steps_of(tmp_path)[:0:-1]:
@@ -135,7 +135,7 @@ def test_an_episode_that_waited_for_its_intrinsic_return_is_logged_once(
             break
     else:
         raise AssertionError("no episode waited at any checkpoint")
-    oni_runs.train(tmp_path, config)
+    runs.train(tmp_path, config)
     assert (tmp_path / "episodes.jsonl").read_bytes() == lines
 
 

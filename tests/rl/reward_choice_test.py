@@ -18,10 +18,6 @@ from tests.rollouts.agent_runs import recall_config
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
-def evaluations(reward: Path) -> Path:
-    return reward / "checkpoints"
-
-
 def step_learned_from(config: ConfigDict, folder: Path) -> int:
     return train(folder, config)._config.reward.step
 
@@ -35,10 +31,9 @@ def test_a_damaged_plan_is_named_with_the_remedy(tmp_path: Path, text: str) -> N
 
 @pytest.mark.extra
 def test_a_run_that_is_continued_keeps_its_reward(trained: Path, tmp_path: Path) -> None:
-    reward = shutil.copytree(trained, tmp_path / "reward")
-    later = tmp_path / "later"
-    later.mkdir()
-    shutil.move(evaluations(reward) / "1", later / "1")
+    reward, later = shutil.copytree(trained, tmp_path / "reward"), tmp_path / "later"
+    evaluations = reward / "checkpoints"
+    shutil.move(evaluations / "1", later)
     folder = tmp_path / "agent"
     serial = {"serial": True, "reward__dir": str(reward), "reward__intrinsic_coefficient": 0.1}
     config = recall_config(train_for_env_steps=200, **serial)
@@ -47,7 +42,7 @@ def test_a_run_that_is_continued_keeps_its_reward(trained: Path, tmp_path: Path)
         reward_choice.settle(config, young, checkpoints)
     assert step_learned_from(config, folder) == 0
 
-    shutil.move(later / "1", evaluations(reward) / "1")
+    shutil.move(later, evaluations / "1")
     for workdir in (young, folder):
         assert reward_choice.apply(config, workdir).reward.step == 0
     with agent_checkpoints.open_checkpoints(young, 5) as checkpoints:
@@ -56,13 +51,12 @@ def test_a_run_that_is_continued_keeps_its_reward(trained: Path, tmp_path: Path)
         (young / reward_choice.FILE).unlink()
         reward_choice.settle(config, young, checkpoints)
         assert reward_choice.settled(young) == 1, "a new run takes the newest"
-    assert agent_policy.read_config(folder).reward.step == 0, (
-        "it is judged by the reward that it learned from"
-    )
+    # It is judged by the reward that it learned from.
+    assert agent_policy.read_config(folder).reward.step == 0
     (folder / reward_choice.FILE).unlink()  # its checkpoints know too
     more = recall_config(train_for_env_steps=400, **serial)
     assert step_learned_from(more, folder) == 0
 
-    shutil.rmtree(evaluations(reward) / "0")
+    shutil.rmtree(evaluations / "0")
     with pytest.raises(UserError, match="has no evaluation 0: it has 1 to 1"):
         train_agent.check(more, folder)

@@ -7,7 +7,6 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from ml_collections import ConfigDict
 
 from motif_jax.rl import settings
 from motif_jax.stages import train_agent
@@ -17,30 +16,20 @@ from tests.reward_fixtures import load_config
 from tests.rollouts.agent_runs import recall_config
 
 
-def variant(name: str) -> ConfigDict:
-    return load_config("train_agent", name)
-
-
-@pytest.mark.parametrize(
-    ("task", "given", "expected"),
-    [
+def test_extrinsic_coefficient_depends_on_the_task_unless_given() -> None:
+    config = load_config("train_agent", "")
+    for task, given, expected in (
         ("NetHackScore-v1", None, 0.1),
         ("NetHackStaircaseLvl3ExtendedActions-v1", None, 10.0),
         ("NetHackOracle-v1", 0.0, 0.0),
-    ],
-)
-def test_extrinsic_coefficient_depends_on_the_task_unless_given(
-    task: str, given: float | None, expected: float
-) -> None:
-    config = variant("")
-    config.environment.name = task
-    config.reward.extrinsic_coefficient = given
-    assert settings.resolved(config).reward.extrinsic_coefficient == expected
-    assert config.reward.extrinsic_coefficient == given
+    ):
+        config.environment.name, config.reward.extrinsic_coefficient = task, given
+        assert settings.resolved(config).reward.extrinsic_coefficient == expected
+        assert config.reward.extrinsic_coefficient == given
 
 
 def test_messages_are_counted_whenever_an_intrinsic_reward_is_trained_on() -> None:
-    config = variant("faithful")
+    config = load_config("train_agent", "faithful")
     assert not settings.environment_options(config)["compat"]["message_count_off"]
     config.reward.intrinsic_coefficient = 0.0
     assert settings.environment_options(config)["compat"]["message_count_off"]

@@ -59,9 +59,11 @@ def running(tmp_path: Path) -> Iterator[tuple[AgentTraining, Future[bool]]]:
     run, stop = AgentTraining(settings.resolved(config), tmp_path), Interruption()
     with ThreadPoolExecutor(1) as threads:
         future = threads.submit(run.run, stop)
-        wait_until(lambda: run.clock.steps > 500, "a start", interval=0.05)
-        yield run, future
-        stop.requested = True
+        try:
+            wait_until(lambda: run.clock.steps > 500, "a start", interval=0.05)
+            yield run, future
+        finally:
+            stop.requested = True
 
 
 @pytest.mark.slow
