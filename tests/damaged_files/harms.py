@@ -22,14 +22,11 @@ def _nodes(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 def _replaced(value: Any, place: tuple[Any, ...], other: Any) -> Any:
     if not place:
         return other
-    changed = copy.deepcopy(value)
-    holder = changed
-    for key in place[:-1]:
-        holder = holder[key]
-    if other is KeyError:
-        del holder[place[-1]]
+    (key, *inside), changed = place, copy.copy(value)
+    if other is KeyError and not inside:
+        del changed[key]
     else:
-        holder[place[-1]] = other
+        changed[key] = _replaced(value[key], tuple(inside), other)
     return changed
 
 
@@ -42,23 +39,17 @@ def json_harms(data: bytes, rng: np.random.Generator, count: int) -> Iterator[tu
             parts = [json.loads(line) for line in data.splitlines()]
         except ValueError:
             return
+    places = [(n, place) for n, part in enumerate(parts) for place in _nodes(part)]
     cases = [
-        (n, place, other)
-        for n, part in enumerate(parts)
-        for place in _nodes(part)
-        for other in (*_OTHERS, KeyError)
+        (*at, other) for at in places for other in (*_OTHERS, KeyError) if at[1] or other is not KeyError
     ]
-    cases = [case for case in cases if case[1] or case[2] is not KeyError]
-    chosen = rng.permutation(len(cases))[:count]
-    for number in chosen:
+    for number in rng.permutation(len(cases))[:count]:
         n, place, other = cases[number]
         changed = [*parts[:n], _replaced(parts[n], place, other), *parts[n + 1 :]]
         end = "\n" if data.endswith(b"\n") else ""
         name = "lost" if other is KeyError else repr(other)
-        yield (
-            f"{n}:{'/'.join(map(str, place))} = {name}",
-            ("\n".join(map(json.dumps, changed)) + end).encode(),
-        )
+        text = "\n".join(map(json.dumps, changed)) + end
+        yield f"{n}:{'/'.join(map(str, place))} = {name}", text.encode()
 
 
 def byte_harms(data: bytes, rng: np.random.Generator, count: int) -> Iterator[tuple[str, bytes]]:

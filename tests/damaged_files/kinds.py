@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import json
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -94,8 +92,9 @@ def read_pairs(at: Path) -> None:
 
 
 def tokens(at: Path) -> None:
-    columns = {"token_columns": {"reward": np.float32}, "item_columns": {"prompt": np.int32}}
-    with TokensWriter(at / "tokens", 1000, "a tokenizer", **columns) as writer:
+    with TokensWriter(
+        at / "tokens", 1000, "a tokenizer", {"reward": np.float32}, {"prompt": np.int32}
+    ) as writer:
         for place, item in enumerate([[5, 6, 7], [1], [9, 2]]):
             writer.add(item, {"reward": np.arange(len(item)) / 2}, {"prompt": place})
         writer.commit()
@@ -131,20 +130,6 @@ def read_model(at: Path) -> None:
     Tokenizer.read(at / "model", found.config.vocab_size).encode(["go to the red ball"])
 
 
-@functools.cache
-def _agent_files() -> dict[Path, bytes]:
-    """What a text agent is, by paths: to make its networks takes a second."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = text_agents.write(Path(name))
-        return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def text_agent(at: Path) -> None:
-    for path, content in _agent_files().items():
-        (at / path).parent.mkdir(parents=True, exist_ok=True)
-        (at / path).write_bytes(content)
-
-
 CURVE = ({"step": 1, "loss": 0.5, "time": 1.0}, {"step": 2, "loss": 0.4, "time": 2.0})
 MANIFEST = {"format": 1, "name": "n", "annotator": {}, "dataset": {}, "questions": {}}
 READERS = {
@@ -160,15 +145,11 @@ READERS = {
     "recording": Reader(recording, "game.json", lambda at: film_recording(Recording.load(at / "game.json"), "")),
     "manifest": Reader(
         lambda at: put(at / "manifest.json", MANIFEST), "manifest.json",
-        lambda at: run_folder.differences(
-            shards.read_manifest(at / "manifest.json") or {}, {"format": 1}, shards.BINDING
-        ),
+        lambda at: run_folder.differences(shards.read_manifest(at / "manifest.json") or {}, {"format": 1}, shards.BINDING),
     ),
     "answers": Reader(answers, "answers.jsonl", read_answers),
     "dialogues": Reader(said, "dialogues.parquet", read_dialogues),
-    "trajectories": Reader(
-        steps, step_files.FILE, lambda at: step_files.read(at / step_files.FILE),
-    ),
+    "trajectories": Reader(steps, step_files.FILE, lambda at: step_files.read(at / step_files.FILE)),
 }  # fmt: skip
 
 
@@ -184,30 +165,17 @@ each(
     lambda at: write_evaluation(at, "random", evaluation_rows(2, 1.0, 0)),
     read_journal,
 )
-each(
-    "pairs",
-    "data/message.npy data/blstats.npy info/score.npy preference/test.npy dataset.json",
-    lambda at: make_dataset(at, pairs=6, messages=4),
-    read_pairs,
+PAIRS = "data/message.npy data/blstats.npy info/score.npy preference/test.npy dataset.json"
+each("pairs", PAIRS, lambda at: make_dataset(at, pairs=6, messages=4), read_pairs)
+TOKENS = (
+    "tokens/tokens.npy tokens/offsets.npy tokens/tokens.json tokens/token_columns/reward.npy "
+    "tokens/item_columns/prompt.npy"
 )
-each(
-    "tokens",
-    "tokens/tokens.npy tokens/offsets.npy tokens/tokens.json tokens/token_columns/reward.npy tokens/item_columns/prompt.npy",
-    tokens,
-    read_tokens,
-)
-each(
-    "model",
-    "model/config.json model/model.safetensors model/tokenizer.json",
-    lambda at: talkers.write(at / "model", "gpt2"),
-    read_model,
-    cases=FEW,
-)
-each(
-    "text agent",
+each("tokens", TOKENS, tokens, read_tokens)
+MODEL = "model/config.json model/model.safetensors model/tokenizer.json"
+each("model", MODEL, lambda at: talkers.write(at / "model", "gpt2"), read_model, cases=FEW)
+AGENT = (
     "agent/agent.json agent/trunks/policy/config.json agent/trunks/policy/model.safetensors "
-    "agent/heads/heads.safetensors agent/heads/heads.json",
-    text_agent,
-    agent_folder.load,
-    cases=FEW,
+    "agent/heads/heads.safetensors agent/heads/heads.json"
 )
+each("text agent", AGENT, text_agents.write, agent_folder.load, cases=FEW)

@@ -34,34 +34,33 @@ def test_published_golden(golden, form):
         assert parse(case["answer"]) == case["label"], case
 
 
-@pytest.mark.parametrize(
-    ("text", "label"),
-    [
-        ('("best_description": 1)', FIRST),
-        ('("best_description": NONE)', TIE),
-        ("**best_description**: 2", SECOND),
-        ("The best description is 2.", SECOND),
-        ('best_description: "description_1"', FIRST),
-        ("best_description\n\n1", FIRST),
-        ("2", SECOND),
-        ("best_description: 10 because of gold", UNKNOWN),
-        ("best_description: I think 2", UNKNOWN),
-        ("Neither is better.", UNKNOWN),
-        # The last line that holds a verdict.
-        ("best_description: 2\n\nHuman: sure?\nbest_description: 1", FIRST),
-        ("1. best_description: 1\n2. but on reflection\nbest_description: None", TIE),
-        # Two verdicts in it.
-        ('("best_description": 1) ("best_description": 2)', UNKNOWN),
-        ('("best_description": 1) that is ("best_description": 1)', FIRST),
-        ('("best_description": 1 or 2)', UNKNOWN),
-        ('I will say (best_description: 1) or (best_description: 2).\n("best_description": 2)', SECOND),
-        # Thoughts are no answer.
-        ("<think>best_description: 1</think>\nbest_description: 2", SECOND),
-        ("<think>best_description: 1</think>", UNKNOWN),
-    ],
-)
-def test_default_rule(text, label):
-    assert PARSE(text) == label
+LABELS = {
+    '("best_description": 1)': FIRST,
+    '("best_description": NONE)': TIE,
+    "**best_description**: 2": SECOND,
+    "The best description is 2.": SECOND,
+    'best_description: "description_1"': FIRST,
+    "best_description\n\n1": FIRST,
+    "2": SECOND,
+    "best_description: 10 because of gold": UNKNOWN,
+    "best_description: I think 2": UNKNOWN,
+    "Neither is better.": UNKNOWN,
+    # The last line that holds a verdict.
+    "best_description: 2\n\nHuman: sure?\nbest_description: 1": FIRST,
+    "1. best_description: 1\n2. but on reflection\nbest_description: None": TIE,
+    # Two verdicts in it.
+    '("best_description": 1) ("best_description": 2)': UNKNOWN,
+    '("best_description": 1) that is ("best_description": 1)': FIRST,
+    '("best_description": 1 or 2)': UNKNOWN,
+    'I will say (best_description: 1) or (best_description: 2).\n("best_description": 2)': SECOND,
+    # Thoughts are no answer.
+    "<think>best_description: 1</think>\nbest_description: 2": SECOND,
+    "<think>best_description: 1</think>": UNKNOWN,
+}
+
+
+def test_default_rule():
+    assert {text: PARSE(text) for text in LABELS} == LABELS
 
 
 def test_other_forms():
@@ -99,22 +98,21 @@ def test_no_text_makes_it_hang(unit, head):
 PAIR_FORM = make_form('("best": "{verdict}")', ["1", "2", "None"])
 
 
-@pytest.mark.parametrize(
-    ("form", "text", "ours", "published"),
-    [
-        (SINGLE_FORM, 'Good.\n("good_news": "Yes")', YES, YES),
-        (SINGLE_FORM, 'Is it a Yes? Hardly.\n("good_news": "No")', NO, YES),
-        (SINGLE_FORM, "It was no good news at first.\ngood_news: yes", YES, NO),
-        (SINGLE_FORM, "No.", NO, NO),
-        (SINGLE_FORM, "good news: yes or no", UNKNOWN, NO),
-        (SINGLE_FORM, "I cannot say.", UNKNOWN, NO),
-        (SINGLE_FORM, '("good_news": "Yes") ("good_news": "No")', UNKNOWN, YES),
-        (SINGLE_FORM, "Yesterday it was no.", UNKNOWN, NO),
-        (PAIR_FORM, '("best": "2")', SECOND, SECOND),
-        (PAIR_FORM, '("best": "1")\n("best": "2")', SECOND, FIRST),
-        (PAIR_FORM, "Neither, I think.", UNKNOWN, TIE),
-    ],
-)
-def test_the_last_line_with_a_verdict_or_a_token_anywhere(form, text, ours, published):
-    assert AnswerParser(form)(text) == ours
-    assert AnswerParser(form, anywhere=True)(text) == published
+ANSWERED = [
+    (SINGLE_FORM, 'Good.\n("good_news": "Yes")', YES, YES),
+    (SINGLE_FORM, 'Is it a Yes? Hardly.\n("good_news": "No")', NO, YES),
+    (SINGLE_FORM, "It was no good news at first.\ngood_news: yes", YES, NO),
+    (SINGLE_FORM, "No.", NO, NO),
+    (SINGLE_FORM, "good news: yes or no", UNKNOWN, NO),
+    (SINGLE_FORM, "I cannot say.", UNKNOWN, NO),
+    (SINGLE_FORM, '("good_news": "Yes") ("good_news": "No")', UNKNOWN, YES),
+    (SINGLE_FORM, "Yesterday it was no.", UNKNOWN, NO),
+    (PAIR_FORM, '("best": "2")', SECOND, SECOND),
+    (PAIR_FORM, '("best": "1")\n("best": "2")', SECOND, FIRST),
+    (PAIR_FORM, "Neither, I think.", UNKNOWN, TIE),
+]
+
+
+def test_the_last_line_with_a_verdict_or_a_token_anywhere():
+    for form, text, *labels in ANSWERED:
+        assert [AnswerParser(form, anywhere=anywhere)(text) for anywhere in (False, True)] == labels, text

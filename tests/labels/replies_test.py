@@ -25,13 +25,10 @@ def test_tokens_are_those_that_are_told(usage, counts):
     assert checked({"choices": [CHOICE], "usage": usage}) == (counts, CHOICE)
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        None, {}, {"choices": []}, {"choices": {"0": CHOICE}}, {"choices": [None]},
-        {"choices": [{}]}, {"choices": [{"message": "Yes"}]}, {"choices": [{"message": {"content": ["Yes"]}}]},
-    ],
-)  # fmt: skip
+NO_CHOICES = ([], {"0": CHOICE}, [None], [{}], [{"message": "Yes"}], [{"message": {"content": ["Yes"]}}])
+
+
+@pytest.mark.parametrize("reply", [None, {}, *({"choices": choices} for choices in NO_CHOICES)])
 def test_what_holds_no_answer_is_rubbish(reply):
     with pytest.raises(Rubbish):
         checked(reply)
@@ -59,17 +56,12 @@ def test_verdicts_are_read_from_log_probabilities(tokens, shares):
     assert [math.exp(value) for value in found] == pytest.approx(shares)
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        None, {}, {"content": None}, {"content": []}, {"content": "Yes"}, {"content": [None]}, {"content": [{"token": "Yes"}]},
-        {"content": [{"token": "Yes", "logprob": 0.0, "top_logprobs": [{"token": None, "logprob": 0.0}]}]},
-        {"content": [{"token": "Yes", "logprob": 0.0, "top_logprobs": [{"token": "Yes", "logprob": "0"}]}]},
-        {"content": [{"token": "Yes", "logprob": 0.0, "top_logprobs": [{"token": "Yes", "logprob": 1e9}]}]},
-        {"content": [{"token": "Yes", "logprob": 0.0, "top_logprobs": [{"token": "Yes", "logprob": 1.0}]}]},
-        {"content": [{"token": "Yes", "logprob": 0.0, "top_logprobs": [{"token": "Yes", "logprob": math.nan}]}]},
-    ],
-)  # fmt: skip
+TOP = [(None, 0.0), ("Yes", "0"), ("Yes", 1e9), ("Yes", 1.0), ("Yes", math.nan)]
+LISTED = [[{"token": "Yes", "logprob": 0.0, "top_logprobs": [{"token": t, "logprob": p}]}] for t, p in TOP]
+CONTENTS = (None, [], "Yes", [None], [{"token": "Yes"}], *LISTED)
+
+
+@pytest.mark.parametrize("said", [None, {}, *({"content": content} for content in CONTENTS)])
 def test_other_log_probabilities_are_rubbish(said):
     with pytest.raises(Rubbish):
         verdict_log_probabilities({"logprobs": said}, ("No", "Yes"))

@@ -31,8 +31,7 @@ def configured(methods, **changes):
 
 def test_a_log_is_a_curve_over_frames(tmp_path):
     curve = glam_results.read_curve(write_log(tmp_path / "log"), "success")
-    np.testing.assert_allclose(curve.x[:2], [1280, 2560])
-    np.testing.assert_allclose(curve.y[1], 0.05)
+    np.testing.assert_allclose([*curve.x[:2], curve.y[1]], [1280, 2560, 0.05])
     with pytest.raises(UserError, match="measure=score"):
         glam_results.read_curve(tmp_path / "log", "score")
 
@@ -101,7 +100,6 @@ def test_runs_without_a_value_up_to_the_step_do_not_count():
     (line,) = efficiency.against(runs, "actions", None)
     assert (line.x.tolist(), line.y.tolist()) == ([500, 1000], [1, 1])
     (line,) = efficiency.against([runs[0], runs[2]], "actions", None)
-    assert line.y[0] == 1
-    assert np.isnan(line.y[1])
+    np.testing.assert_array_equal(line.y, [1, np.nan])
     with pytest.raises(UserError, match="efficiency_steps=1: must be at least 600"):
         efficiency.table(runs[2:], 1)

@@ -65,8 +65,7 @@ def test_a_checkpoint_becomes_an_agent(model, tmp_path, trained):
         np.testing.assert_array_equal(value["output"]["kernel"], written[f"{head}.4.weight"].T)
         np.testing.assert_array_equal(value["hidden_0"]["bias"], written[f"{head}.0.bias"])
     logits, value = network.rows(jax.tree.map(np.asarray, params), jax.numpy.array([[5, 6, 7]]))
-    assert np.isfinite(logits).all()
-    assert value.shape == (1,)
+    assert (np.isfinite(logits).all(), value.shape) == (True, (1,))
 
 
 @pytest.mark.slow
@@ -91,8 +90,7 @@ def test_distributions_are_read(tmp_path):
     assert glam_probes.read_distributions(path, 2).tolist() == [[[1, 2], [3, 4]], [[5, 6], [7, 8]]]
     with pytest.raises(UserError, match=r"rows of 4 numbers; .* a multiple of 3 actions"):
         glam_probes.read_distributions(path, 3)
-    given, raw = np.array([[0.25, 0.75]]), np.array([[1.0, 1.0 + np.log(3)]])
-    for scores in (given, raw):
-        np.testing.assert_allclose(glam_probes.probabilities(scores), [[0.25, 0.75]])
+    for given in ([[0.25, 0.75]], [[1.0, 1.0 + np.log(3)]]):
+        np.testing.assert_allclose(glam_probes.probabilities(np.array(given)), [[0.25, 0.75]])
     assert len(glam_probes.actions_of("RUN")) == 6
     assert glam_probes.actions_of("RUN_nbr_actions_10_x")[6:] == ("sleep", "do nothing", "think", "action 10")

@@ -16,8 +16,7 @@ def test_by_shape_and_order():
     wanted = {"conv1/weight": (4, 2), "conv2/weight": (4, 4), "conv3/weight": (4, 4), "conv1/bias": (4,)}
     found = match(arrays(a=(4, 4), b=(4, 2), c=(4,), d=(4, 4), e=(9,)), wanted)
     assert found.names == {"conv1/weight": "b", "conv2/weight": "a", "conv3/weight": "d", "conv1/bias": "c"}
-    assert found.left_over == ("e",)
-    assert found.notes == ()
+    assert (found.left_over, found.notes) == (("e",), ())
 
 
 def test_hints_decide_between_heads_and_win_over_the_order_of_the_file():

@@ -19,7 +19,6 @@ LONG = "a" * 2_000_000
 def test_texts_of_200_gb_are_refused_or_read_in_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A text as often as this would take all memory as one batch."""
     path = tmp_path / "a.parquet"
     repeated = pa.DictionaryArray.from_arrays(pa.array(np.zeros(100_000, np.int32)), pa.array([LONG]))
     pq.write_table(pa.table({"text": repeated}), path, compression="zstd", store_schema=False)

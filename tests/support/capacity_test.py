@@ -20,7 +20,6 @@ def test_the_memory_of_workers_and_their_games_is_counted(monkeypatch):
 
 
 def made_up_system(root, files):
-    """Writes files as they stand below /."""
     for name, text in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
