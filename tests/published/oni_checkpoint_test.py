@@ -71,17 +71,14 @@ def test_the_examples_of_the_classifier_are_read_as_data(foreign, tmp_path, attr
     assert oni_checkpoint.labels(torch_import.read(path, "model")) == LABELS
 
 
-@pytest.mark.parametrize(
-    ("labels", "line"),
-    [
-        ({"a" * 257: 1}, "llm_message_rewards: .*257 bytes"),
-        ({"You see.": 2}, "'You see.' is 2, neither 0 nor 1"),
-        ({"You see.": float("nan")}, "is nan, neither"),
-    ],
-)
-def test_labels_that_are_none_are_refused(tmp_path, labels, line):
-    with pytest.raises(UserError, match=line):
-        oni_checkpoint.labels(read(tmp_path / "a.pth", {"llm_message_rewards": labels}))
+def test_labels_that_are_none_are_refused(tmp_path):
+    for text, label, line in (
+        ("a" * 257, 1, "llm_message_rewards: .*257 bytes"),
+        ("You see.", 2, "'You see.' is 2, neither 0 nor 1"),
+        ("You see.", float("nan"), "is nan, neither"),
+    ):
+        with pytest.raises(UserError, match=line):
+            oni_checkpoint.labels(read(tmp_path / "a.pth", {"llm_message_rewards": {text: label}}))
 
 
 def unnamed(arrays):

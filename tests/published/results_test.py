@@ -42,8 +42,7 @@ def test_every_nesting_gives_the_same_curves(tmp_path, name, protocol):
     (result,) = read_published(save(tmp_path, {"NetHackScore": {"motif": NESTINGS[name]}}, protocol))
     assert (result.task, result.method, len(result.seeds)) == ("NetHackScore", "motif", 3)
     for curve, y in zip(result.seeds, SEEDS, strict=True):
-        np.testing.assert_array_equal(curve.x, STEPS)
-        np.testing.assert_array_equal(curve.y, y)
+        np.testing.assert_array_equal([curve.x, curve.y], [STEPS, y])
 
 
 @pytest.mark.parametrize("two", [[(STEPS, SEEDS[0]), (STEPS, SEEDS[1])], ([STEPS, STEPS], SEEDS[:2])])

@@ -22,16 +22,12 @@ def test_the_columns_of_a_csv_file(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found["loss"], [np.nan, 0.25])
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"epoch,loss\n1\n", b"epoch,loss\n1,2,3\n", b"a\n\xff\n", b"a\nx\n", b'a\n"1\n'],
-    ids=repr,
-)
-def test_a_damaged_csv_file_is_named(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_csv_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
-    path.write_bytes(content)
-    with pytest.raises(UserError, match=f"{path} is damaged .*writes it again"):
-        metric_files.read_csv(path)
+    for content in (b"", b"epoch,loss\n1\n", b"epoch,loss\n1,2,3\n", b"a\n\xff\n", b"a\nx\n", b'a\n"1\n'):
+        path.write_bytes(content)
+        with pytest.raises(UserError, match=f"{path} is damaged .*writes it again"):
+            metric_files.read_csv(path)
 
 
 def test_rows_become_curves_in_the_order_of_their_steps(tmp_path: Path) -> None:
