@@ -68,11 +68,10 @@ def cases() -> list[Case]:
         arrays = dict(np.load(GOLDEN / numbers))
         for case in json.loads((GOLDEN / told).read_text())["cases"]:
             prefix = case["prefix"]
-            own = below(prefix, arrays)
             texts = case.get("texts") or [each["text"] for each in case["datapoints"]]
             kind = case.get("kind", "PerTokenIQL")
-            values = (kind, case["config"], case["options"], case["loss"], case.get("n"), texts, own)
-            found.append(Case(prefix.rstrip("/"), *values))
+            values = (kind, case["config"], case["options"], case["loss"], case.get("n"), texts)
+            found.append(Case(prefix.rstrip("/"), *values, below(prefix, arrays)))
     assert [case.name for case in found] == NAMES
     return found
 

@@ -15,6 +15,12 @@ def linear(x: np.ndarray, layer: Any) -> np.ndarray:
     return x @ np.asarray(layer["kernel"], np.float64) + np.asarray(layer["bias"], np.float64)
 
 
+def normed(x: np.ndarray, layer: Any, epsilon: float = 1e-5) -> np.ndarray:
+    """A layer norm."""
+    y = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + epsilon)
+    return y * np.asarray(layer["scale"]) + np.asarray(layer["bias"])
+
+
 def convolution(x: np.ndarray, layer: Any, stride: int = 1) -> np.ndarray:
     """Cross-correlation of [N, H, W, C] with a zero on each side."""
     kernel = np.asarray(layer["kernel"], np.float64)

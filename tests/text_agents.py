@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +11,14 @@ import jax
 import numpy as np
 
 from motif_jax.envs.text import registry
-from motif_jax.language.config import ModelConfig, parse
+from motif_jax.language.config import parse
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.text_agent import Design, TextAgentNetwork
 from motif_jax.trainers import agent_folder
 
-
-@functools.cache
-def _initialiser(config: ModelConfig, design: Design) -> Callable[[jax.Array], Any]:
-    return jax.jit(TextAgentNetwork(LanguageModel(config), design).init)
+_initialiser = functools.cache(
+    lambda config, design: jax.jit(TextAgentNetwork(LanguageModel(config), design).init)
+)
 
 
 def write(
@@ -30,29 +29,17 @@ def write(
     options: Mapping[str, Any] | None = None,
     seed: int = 0,
     settings: Mapping[str, Any] | None = None,
-    width: int = 16,
 ) -> Path:
     """Writes an agent of one small layer, of two heads; returns the folder, as a run's."""
     options = {"num_words": 20} if options is None and task == "wordle" else options or {}
     tokenizer = registry.make(task, options).tokenizer()
-    config = parse(
-        {
-            "model_type": "gpt2", "vocab_size": tokenizer.size, "n_embd": width, "n_layer": 1, "n_head": 2, "n_positions": 96,
-            "bos_token_id": None, "eos_token_id": None, "pad_token_id": tokenizer.delimiters.pad,
-        }
-    )  # fmt: skip
+    sizes = {"vocab_size": tokenizer.size, "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 96}
+    ends = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": tokenizer.delimiters.pad}
+    config = parse({"model_type": "gpt2", **sizes, **ends})
     design = design or Design()
     network = TextAgentNetwork(LanguageModel(config), design)
     params = jax.tree.map(np.asarray, _initialiser(config, design)(jax.random.key(seed)))
     folder.mkdir(parents=True, exist_ok=True)
-    agent_folder.write(
-        folder / "agent",
-        network,
-        params,
-        method,
-        {"longest_action": 6, **(settings or {})},
-        task,
-        options,
-        tokenizer,
-    )
+    told = {"longest_action": 6, **(settings or {})}
+    agent_folder.write(folder / "agent", network, params, method, told, task, options, tokenizer)
     return folder

@@ -57,21 +57,17 @@ def test_values_are_those_of_each_token_and_candidates_are_ranked_by_them(run: P
 
 def test_what_cannot_be_is_one_line(run: Path, tmp_path: Path) -> None:
     agent = text_agents.load(run)
-    for dialogue, said in (
-        ([("CRANE", True)], "dialogue 0 does not fit the agent's tokens"),
-        ("crane", "is not a dialogue: a list of messages"),
-        ([{"role": "narrator", "content": "x"}], "not an utterance"),
-        ([("crane", "no")], "not an utterance"),
+    for dialogue, decode, said in (
+        ([("CRANE", True)], {}, "dialogue 0 does not fit the agent's tokens"),
+        ("crane", {}, "is not a dialogue: a list of messages"),
+        ([{"role": "narrator", "content": "x"}], {}, "not an utterance"),
+        ([("crane", "no")], {}, "not an utterance"),
+        ([], {"max_token": 3}, r"decode: has no max_token; its keys are .*max_tokens"),
+        ([], {"temperature": "hot"}, r"decode: .*temperature"),
+        ([], {"kind": "nucleus"}, r"config\.decode\.kind='?nucleus'?"),
     ):
         with pytest.raises(UserError, match=said):
-            agent.say(dialogue)
-    for decode, said in (
-        ({"max_token": 3}, r"decode: has no max_token; its keys are .*max_tokens"),
-        ({"temperature": "hot"}, r"decode: .*temperature"),
-        ({"kind": "nucleus"}, r"config\.decode\.kind='?nucleus'?"),
-    ):
-        with pytest.raises(UserError, match=said):
-            text_agents.load(run, decode=decode)
+            text_agents.load(run, decode=decode).say(dialogue)
     with pytest.raises(UserError, match='candidates="crane": must be a list of texts'):
         agent.rank([], "crane")
     plain = text_agents.load(tiny.write(tmp_path / "bc", Design(q="none", v=False), "bc"))

@@ -19,6 +19,7 @@ from motif_jax.language import byte_pairs
 from motif_jax.rollouts import evaluation_setup
 from motif_jax.support.errors import UserError
 from tests import text_agents
+from tests.language import models
 from tests.processes import REPOSITORY
 from tests.rollouts import untrained
 
@@ -220,10 +221,15 @@ def test_the_examples_of_the_pages_run(agent: Path, trained: Path, monkeypatch: 
     (runs / "reward").symlink_to(trained)
     byte_pairs.save(runs / "tokens", byte_pairs.train(["My parcel has not come."], "gpt2", 300), "gpt2")
     text_agents.write(runs / "ilql", task="dialogues", options={"tokenizer": str(runs / "tokens")})
+    models.write(agent.parent / "FOLDER", "gpt2")
+    (agent.parent / "FOLDER" / "tokenizer.json").write_text(models.tokenizer())
     monkeypatch.chdir(agent.parent)
-    for page, least in (("README.md", 1), ("docs/library.md", 5), ("docs/environments.md", 1)):
+    counts = {"README.md": 1, "docs/library.md": 5, "docs/environments.md": 1, "docs/language.md": 3}
+    for page, least in counts.items():
         text = (REPOSITORY / page).read_text(encoding="utf-8")
         examples = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
         assert len(examples) >= least
+        scope = {"__name__": "__main__"}
         for example in examples:
-            exec(example.replace("20, seed=7", "2, seed=7, workers=1"), {"__name__": "__main__"})
+            exec(example.replace("20, seed=7", "2, seed=7, workers=1"), scope)
+    assert scope["page"].startswith("<!DOCTYPE html>")

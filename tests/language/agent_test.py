@@ -42,17 +42,15 @@ def settings(**changes) -> ConfigDict:
     return config
 
 
-def options(folder):
-    return {"tokenizer": str(folder / "tokenizer.json"), "prompt_tokens": 160}
-
-
 def made(folder, **changes) -> agent.LanguageAgent:
-    return agent.make(settings(model=str(folder), **changes), registry.spec(LEVEL, **options(folder)))
+    config = settings(model=str(folder), **changes)
+    return agent.make(config, registry.spec(LEVEL, **agent_networks.environment_options(config)))
 
 
 def prompts(folder):
     """Prompts of four steps, as tokens and as text."""
-    env = registry.make(LEVEL, fields=("prompt",), observations=1, **options(folder))
+    options = agent_networks.environment_options(settings(model=str(folder)))
+    env = registry.make(LEVEL, fields=("prompt",), **{**options, "observations": 1})
     out = empty_observation(env.spec)
     env.reset(0, out)
     tokens, texts = [], []
@@ -61,17 +59,6 @@ def prompts(folder):
         texts.append(decoded(out["prompt"]))
         env.step(action, out)
     return jnp.asarray(np.stack(tokens)), texts
-
-
-def first_states(loaded, tokens):
-    """By hand, the states from which the first token after each of the prompts is predicted."""
-    model, valid = loaded.model, tokens >= 0
-    states, prompt = jax.jit(model.prefill)(loaded.params, jnp.maximum(tokens, 0), valid)
-    if not model.config.encoder_layers:
-        return states.after[jnp.arange(len(tokens)), valid.sum(1) - 1]
-    start = jnp.zeros((len(tokens), 1, 1), jnp.int32)
-    states, _ = jax.jit(model.extend)(loaded.params, prompt, start, jnp.ones_like(start, bool))
-    return states.after[:, 0, 0]
 
 
 @pytest.mark.slow
@@ -84,7 +71,15 @@ def test_logits_are_scores_or_of_a_head_and_values_come_from_the_first_state(fol
     state, seen = one.initial_state(2), {"tokens": tokens.reshape(2, 2, -1)}  # time first
     logits, value, after = jax.jit(one.apply)(params, seen, state, jnp.zeros((2, 2), bool))
     assert (after.shape, value.shape, logits.shape) == (state.shape, (2, 2), (2, 2, 6))
-    first = partial(one.heads.apply, params["heads"], states=first_states(loaded, tokens))
+    # The states from which the first token after each of the prompts is predicted.
+    model, valid = loaded.model, tokens >= 0
+    states, prompt = jax.jit(model.prefill)(loaded.params, jnp.maximum(tokens, 0), valid)
+    opening = states.after[jnp.arange(len(tokens)), valid.sum(1) - 1]
+    if name == "t5":
+        start = jnp.zeros((len(tokens), 1, 1), jnp.int32)
+        states, _ = jax.jit(model.extend)(loaded.params, prompt, start, jnp.ones_like(start, bool))
+        opening = states.after[:, 0, 0]
+    first = partial(one.heads.apply, params["heads"], states=opening)
     scores = first("actions") if policy == "actions" else loaded.score(texts, list(one.spec.action_names))
     np.testing.assert_allclose(logits.reshape(4, -1), scores, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(value.reshape(-1), first("value"), rtol=1e-4, atol=1e-5)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import erf, softmax
 
 from motif_jax.language import caches
 from motif_jax.language.attention import Keys, attend, relative_buckets, rotate
 from motif_jax.language.config import Rotary
 from motif_jax.language.layers import ACTIVATIONS, KeyValues, LayerNorm, RMSNorm, own_bias
 from motif_jax.language.model import Cache
+from tests.plain_layers import normed
 
 KEPT = 10 * 100 ** (-1 / 3) / (2 * np.pi) - 0.2
 ROWS, BRANCHES, LENGTH, HEADS, GROUPS, WIDTH = 2, 3, 2, 4, 2, 3
@@ -32,8 +32,7 @@ def test_attention_is_one_softmax_over_shared_and_own_keys() -> None:
         seen = np.concatenate([keys[0][b, group], keys[1][b, n, group]])
         bias = np.concatenate([biases[0][b, 0, 0, 0], biases[1][b, n, h, s]])
         scores = 0.5 * seen @ query[b, n, s, h] + bias
-        weights = np.exp(scores) / np.exp(scores).sum()
-        expected[b, n, s, h] = weights @ np.concatenate([values[0][b, group], values[1][b, n, group]])
+        expected[b, n, s, h] = softmax(scores) @ np.concatenate([values[0][b, group], values[1][b, n, group]])
     segments = [Keys(*map(jnp.asarray, parts)) for parts in zip(keys, values, biases, strict=True)]
     found = attend(jnp.asarray(query), segments, 0.5, lambda weights: weights)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
@@ -45,9 +44,8 @@ def test_norms_and_activations_are_the_published_functions() -> None:
     rms = RMSNorm(0.1).apply({"params": {"scale": scale}}, x)
     np.testing.assert_allclose(rms, x / np.sqrt((x**2).mean(-1, keepdims=True) + 0.1) * scale, rtol=1e-5)
     layer = LayerNorm(0.1).apply({"params": {"norm": {"scale": scale, "bias": bias}}}, x)
-    centred = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 0.1)
-    np.testing.assert_allclose(layer, centred * scale + bias, rtol=1e-5, atol=1e-6)
-    exact = x * (1 + np.vectorize(math.erf)(x / np.sqrt(2))) / 2
+    np.testing.assert_allclose(layer, normed(x, {"scale": scale, "bias": bias}, 0.1), rtol=1e-5, atol=1e-6)
+    exact = x * (1 + erf(x / np.sqrt(2))) / 2
     by_tanh = x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2
     wanted = {"relu": np.maximum(x, 0), "gelu": exact, "gelu_new": by_tanh, "silu": x / (1 + np.exp(-x))}
     assert wanted.keys() == ACTIVATIONS.keys()
@@ -113,29 +111,16 @@ def shown(found: Cache) -> list[list[list[float]]]:
     np.testing.assert_array_equal(layer.values, -layer.keys)
     np.testing.assert_array_equal(found.written, found.valid.sum(axis=2))
     keys, valid = np.asarray(layer.keys[:, :, 0, :, 0]), np.asarray(found.valid)
-    return [
-        [of[there].tolist() for of, there in zip(*row, strict=True)] for row in zip(keys, valid, strict=True)
-    ]
-
-
-@jax.jit
-def changed(one: Cache, more: Cache, other: Cache) -> list[Cache]:
-    grown = caches.grown(one, more)
-    both = caches.beside(more, other)
-    return [
-        grown,
-        caches.shortened(grown, jnp.array([1, 3])),
-        caches.squeezed(grown, 6),
-        caches.rows_of(grown, jnp.array([1])),
-        both,
-        caches.picked(both, jnp.array([[1, 1], [0, 1]])),
-    ]
+    return [[of[there].tolist() for of, there in zip(*row)] for row in zip(keys, valid)]
 
 
 def test_caches_grow_shrink_and_change_places() -> None:
     one = cache([["10100"], ["01100"]], 0)._replace(slot=jnp.int32(3))
-    found = changed(one, cache([["10"], ["11"]], 10), cache([["01"], ["11"]], 20))
-    assert [shown(each) for each in found] == [
+    more, other = cache([["10"], ["11"]], 10), cache([["01"], ["11"]], 20)
+    grown, both = caches.grown(one, more), caches.beside(more, other)
+    squeezed, picked = caches.squeezed(grown, 6), caches.picked(both, jnp.array([[1, 1], [0, 1]]))
+    short, second = caches.shortened(grown, jnp.array([1, 3])), caches.rows_of(grown, jnp.array([1]))
+    assert [shown(each) for each in (grown, short, squeezed, second, both, picked)] == [
         [[[0, 2, 10]], [[6, 7, 12, 13]]],
         [[[0]], [[6, 7, 12]]],
         [[[0, 2, 10]], [[6, 7, 12, 13]]],
@@ -143,9 +128,8 @@ def test_caches_grow_shrink_and_change_places() -> None:
         [[[10], [21]], [[12, 13], [22, 23]]],
         [[[21], [21]], [[12, 13], [22, 23]]],
     ]
-    grown, _, squeezed, *_ = found
     assert (grown.slot, squeezed.slot, squeezed.keys[0].keys.shape[3]) == (5, 4, 6)
     assert squeezed.valid.tolist() == [[[True] * 3 + [False] * 3], [[True] * 4 + [False] * 2]]
-    prompt = caches.as_prompt(found[-1])
+    prompt = caches.as_prompt(picked)
     assert prompt.length.tolist() == [1, 2]
     assert prompt.keys[0].keys[:, 0, :, 0].tolist() == [[20, 21], [12, 13]]

@@ -77,11 +77,9 @@ def test_texts_that_do_not_fit(worded: Path, tmp_path: Path, question: dict[str,
         model.score([question["prompt"]], question["candidates"])
 
 
-@pytest.mark.parametrize(
-    "texts", ['"prompt": "go \\ud800"', '"prompt": "go", "candidates": ["left", "\\udc00"]']
-)
-def test_half_a_character_is_told_with_its_line(worded: Path, tmp_path: Path, texts: str) -> None:
-    content = '{"prompt": "go"}\n{' + texts + "}\n"
+@pytest.mark.parametrize("texts", [["go \ud800", "left"], ["go", "\udc00"]])
+def test_half_a_character_is_told_with_its_line(worded: Path, tmp_path: Path, texts: list[str]) -> None:
+    content = '{"prompt": "go"}\n' + json.dumps({"prompt": texts[0], "candidates": texts[1:]})
     assert "line 2: half of a character" in check("score_text", worded, tmp_path, content)
 
 

@@ -69,8 +69,7 @@ def test_steered_logits_are_the_oracles(how: dict[str, Any]) -> None:
 
 
 def test_facts_and_scores_of_candidates() -> None:
-    rng = np.random.default_rng(1)
-    shape = (3, 4)
+    rng, shape = np.random.default_rng(1), (3, 4)
     z, q, v = rng.normal(size=(*shape, VOCAB)), rng.normal(size=(*shape, VOCAB)), rng.normal(size=shape)
     tokens, valid = rng.integers(0, PAD, shape), rng.random(shape) < 0.7
     how = Decoding(
@@ -83,9 +82,8 @@ def test_facts_and_scores_of_candidates() -> None:
     bare = decodings.token_facts(TokenOutputs(outputs.logits), steered, said, PAD)
     assert not np.asarray([bare.q, bare.v]).any()
     policy = log_softmax(np.where(np.arange(VOCAB) == PAD, -np.inf, z), -1)
-    full = log_softmax(
-        [[oracle(*x, {"advantage_weight": 2.0}) for x in zip(*row)] for row in zip(z, q, v)], -1
-    )
+    weighted = {"advantage_weight": 2.0}
+    full = log_softmax([[oracle(*x, weighted) for x in zip(*row)] for row in zip(z, q, v)], axis=-1)
     own, drawn, chosen = (np.take_along_axis(x, tokens[..., None], -1)[..., 0] for x in (policy, full, q))
     np.testing.assert_allclose(facts.policy, own, rtol=1e-5)
     np.testing.assert_allclose(facts.steered, drawn, rtol=1e-5, atol=1e-6)
@@ -110,11 +108,9 @@ def beams_of(table: np.ndarray, start: np.ndarray, width: int, most: int) -> lis
     for _ in range(most):
         found = []
         for text, score in kept:
-            if text and text[-1] == STOP:
-                found.append((text, score))
-                continue
             logs = log_softmax(table[text[-1]] if text else start)
-            found += [([*text, token], score + logs[token]) for token in range(VOCAB) if token != PAD]
+            longer = [([*text, token], score + logs[token]) for token in range(PAD)]
+            found += [(text, score)] if STOP in text else longer
         kept = sorted(found, key=lambda each: -each[1])[:width]
     return kept
 
@@ -129,9 +125,8 @@ def test_texts_are_written_up_to_their_stop_and_no_further() -> None:
     logits = table[jnp.array([[0, 1], [2, 3]])]
     ended = jnp.array([[False, True], [False, False]])
     greedy, most = Decoding("greedy").draws, Limits(4, (STOP, 9))
-    found = jax.jit(generation.write, static_argnums=(0, 4, 5, 6))(
-        step, jnp.zeros((2, 2), jnp.int32), logits, jax.random.key(0), most, greedy, PAD, ended
-    )
+    write = jax.jit(functools.partial(generation.write, step), static_argnums=(3, 4, 5))
+    found = write(jnp.zeros((2, 2), jnp.int32), logits, jax.random.key(0), most, greedy, PAD, ended)
     assert found.tokens.tolist() == [[[1, 2, 3, 4], [PAD] * 4], [[3, 4, STOP, PAD], [4, STOP, PAD, PAD]]]
     lengths = [[4, 0], [3, 2]]
     assert found.valid.sum(axis=-1).tolist() == found.carry.tolist() == lengths
@@ -187,11 +182,10 @@ PUBLISHED_SCORES = {
     "advantage_only": Decoding("greedy", advantage_weight=2.0, logits=False),
     "logits_temp": Decoding("greedy", advantages=False, temperature=0.5, top_k=5),
 }
+SCORED = [case for case in cases() if "score/w1" in case.arrays]
 
 
-@pytest.mark.parametrize(
-    "case", [case for case in cases() if "score/w1" in case.arrays], ids=lambda case: case.name
-)
+@pytest.mark.parametrize("case", SCORED, ids=lambda case: case.name)
 @pytest.mark.parametrize("name", PUBLISHED_SCORES)
 def test_scores_of_actions_are_the_published_ones(name: str, case: Case) -> None:
     """Those are log-probabilities, ours are logits: equal up to a number for each state. Published, padding may be said."""
@@ -210,6 +204,5 @@ def test_scores_of_actions_are_the_published_ones(name: str, case: Case) -> None
     ours, theirs = ours[live], np.delete(theirs, pad, axis=-1)[live]
     said = theirs > -1e6
     np.testing.assert_array_equal(ours > -1e6, said)
-    np.testing.assert_allclose(
-        (ours - ours.max(-1, keepdims=True))[said], (theirs - theirs.max(-1, keepdims=True))[said], atol=2e-4
-    )
+    ours, theirs = (x - x.max(axis=-1, keepdims=True) for x in (ours, theirs))
+    np.testing.assert_allclose(ours[said], theirs[said], atol=2e-4)

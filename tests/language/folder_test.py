@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
+import chex
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 from motif_jax.language import config, config_file, folder, weights
@@ -86,9 +87,7 @@ def test_what_a_config_cannot_say_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_a_folder_keeps_model_and_heads_and_nothing_of_what_was_in_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_keeps_model_and_heads_and_nothing_else(tmp_path: Path, monkeypatch: Any) -> None:
     theirs = models.write(tmp_path / "theirs", "llama")
     (theirs / "tokenizer.json").write_text("{}")
     settings, params, none, _ = folder.read(theirs)
@@ -102,25 +101,17 @@ def test_a_folder_keeps_model_and_heads_and_nothing_of_what_was_in_it(
     assert (ours / "tokenizer.json").read_text() == "{}"
     found = folder.read(ours)
     assert (found.config, dict(found.heads.configs)) == (settings, dict(heads.configs))
-    same = jax.tree.map(np.array_equal, (found.params, found.head_params), (params, head_params))
-    assert jax.tree.all(same)
-
+    chex.assert_trees_all_equal((found.params, found.head_params), (params, head_params))
     doubled = jax.tree.map(lambda leaf: 2 * leaf, params)
     folder.write(ours, settings, doubled)
     assert [path.name for path in ours.glob("model*")] == [weights.SINGLE]
-    assert jax.tree.all(jax.tree.map(np.array_equal, folder.read(ours).params, doubled))
+    chex.assert_trees_all_equal(folder.read(ours).params, doubled)
 
 
-def test_a_folder_that_is_written_over_and_not_to_the_end_is_no_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_is_not_written_to_the_end_is_no_model(tmp_path: Path, monkeypatch: Any) -> None:
     ours = models.write(tmp_path / "ours", "gpt2")
     settings, params, *_ = folder.read(ours)
-
-    def full(*_: object) -> None:
-        raise OSError("no room")
-
-    monkeypatch.setattr(weights, "save", full)
+    monkeypatch.setattr(weights, "save", Mock(side_effect=OSError("no room")))
     with pytest.raises(OSError, match="no room"):
         folder.write(ours, settings, params)
     with pytest.raises(UserError, match=config.FILE):
@@ -132,5 +123,4 @@ def test_bfloat16_is_kept(tmp_path: Path) -> None:
     params = weights.load(tmp_path / "theirs", settings, jnp.bfloat16)
     assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype(jnp.bfloat16)}
     folder.write(tmp_path / "ours", settings, params)
-    again = weights.load(tmp_path / "ours", settings, jnp.bfloat16)
-    assert jax.tree.all(jax.tree.map(np.array_equal, again, params))
+    chex.assert_trees_all_equal(weights.load(tmp_path / "ours", settings, jnp.bfloat16), params)

@@ -6,18 +6,20 @@ import json
 from pathlib import Path
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
+from scipy.special import erf
 
 from motif_jax.language import heads, weights
 from motif_jax.language.heads import HeadConfig, Heads
 from motif_jax.language.network import States
 from motif_jax.language.target_network import soft_update
 from motif_jax.support.errors import UserError
-from tests.plain_layers import linear
+from tests.plain_layers import linear, normed, sigmoid
 
 WIDTH, VOCAB = 6, 11
 HEADS = Heads(
@@ -40,7 +42,7 @@ def test_a_head_is_its_layers_with_the_activation_between_them() -> None:
     hidden = after = np.asarray(STATES.after, np.float64)
     layers = PARAMS["value"]
     for name in ("hidden_0", "hidden_1"):
-        hidden = 1 / (1 + np.exp(-linear(hidden, layers[name])))
+        hidden = sigmoid(linear(hidden, layers[name]))
     value = HEADS.apply(PARAMS, "value", STATES)
     assert value.shape == (5, 3)
     np.testing.assert_allclose(value, linear(hidden, layers["output"])[..., 0], rtol=1e-5)
@@ -70,18 +72,12 @@ def test_a_poolers_layer_comes_first_in_a_head_of_roberta(tmp_path: Path) -> Non
 
 
 def test_a_residual_head_reads_the_states_before_the_last_norm() -> None:
-    from scipy.special import erf
-
-    def norm(x: np.ndarray, layer: Any) -> np.ndarray:
-        normed = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
-        return normed * np.asarray(layer["scale"]) + np.asarray(layer["bias"])
-
     changed = {**PARAMS["deep_q"], "first_norm": {"scale": jnp.arange(6.0), "bias": jnp.ones(6)}}
     params = {**PARAMS, "deep_q": changed}
     x = np.asarray(STATES.before, np.float64)
-    inner = linear(norm(x, changed["first_norm"]), changed["hidden_0"])
-    inner = inner * (1 + erf(inner / np.sqrt(2))) / 2
-    expected = linear(norm(x + linear(inner, changed["hidden_1"]), changed["second_norm"]), changed["output"])
+    inner = linear(normed(x, changed["first_norm"]), changed["hidden_0"])
+    outer = x + linear(inner * (1 + erf(inner / np.sqrt(2))) / 2, changed["hidden_1"])
+    expected = linear(normed(outer, changed["second_norm"]), changed["output"])
     np.testing.assert_allclose(HEADS.apply(params, "deep_q", STATES), expected, rtol=1e-4, atol=1e-5)
     dropped = HEADS.apply(params, "deep_q", STATES, dropout=jax.random.key(2))
     assert (np.abs(np.asarray(dropped) - expected) > 1e-3).any()
@@ -101,16 +97,14 @@ def test_layers_start_as_pytorchs_and_a_constant_head_says_its_constant() -> Non
 def test_a_chosen_column_is_that_of_all_and_so_is_its_gradient(name: str) -> None:
     index = jax.random.randint(jax.random.key(4), (5, 3), 0, VOCAB)
 
-    def one(params: Any, states: States) -> jax.Array:
-        return HEADS.chosen(params, name, states, index)
+    def both(params: Any, states: States) -> tuple[jax.Array, jax.Array]:
+        every = HEADS.apply(params, name, states)
+        of_all = jnp.take_along_axis(every, index[..., None], axis=-1)[..., 0]
+        return HEADS.chosen(params, name, states, index), of_all
 
-    def of_all(params: Any, states: States) -> jax.Array:
-        return jnp.take_along_axis(HEADS.apply(params, name, states), index[..., None], axis=-1)[..., 0]
-
-    np.testing.assert_allclose(one(PARAMS, STATES), of_all(PARAMS, STATES), rtol=1e-5, atol=1e-6)
-    ours, theirs = (jax.grad(lambda *x, f=f: jnp.square(f(*x)).sum(), (0, 1)) for f in (one, of_all))  # type: ignore[misc]
-    for a, b in zip(*(jax.tree.leaves(each(PARAMS, STATES)) for each in (ours, theirs)), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    chex.assert_trees_all_close(*both(PARAMS, STATES), rtol=1e-5, atol=1e-6)
+    slopes = jax.jacrev(lambda *given: [jnp.square(x).sum() for x in both(*given)], (0, 1))(PARAMS, STATES)
+    chex.assert_trees_all_close(*slopes, rtol=1e-4, atol=1e-5)
 
 
 def test_a_target_goes_part_of_the_way_and_is_copied_whole_at_intervals() -> None:

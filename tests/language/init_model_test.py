@@ -58,18 +58,16 @@ def test_the_first_heads_look_at_equal_tokens(found, place, layer) -> None:
     # Of 50 different tokens the one of its own.
     assert (looked[:2] > 0.5).all()
     assert (looked[2:] < 0.1).all()
-    before = fresh[side][f"block_{layer}"][name]["key"]["kernel"]
-    half = HEADS // 2 * config.head_width
+    before, half = fresh[side][f"block_{layer}"][name]["key"]["kernel"], HEADS // 2 * config.head_width
     assert (part["key"]["kernel"][:, half:] == before[:, half:]).all()
 
 
 @pytest.mark.parametrize(("side", "looks_at"), [("encoder", {2: 5, 3: 7}), ("decoder", {2: 5, 3: 5})])
 def test_the_other_heads_look_at_neighbours(found, side, looks_at) -> None:
     config, _, made = found
-    both_ways = side == "encoder"
-    keys = jnp.arange(9 if both_ways else 7)  # a decoder's token sees none behind it
-    sizes = config.relative_buckets, config.relative_distance
-    buckets = np.asarray(relative_buckets(jnp.array([6]), keys, *sizes, both_ways))[0]
+    keys = jnp.arange(9 if side == "encoder" else 7)  # a decoder's token sees none behind it
+    sizes = config.relative_buckets, config.relative_distance, side == "encoder"
+    buckets = np.asarray(relative_buckets(jnp.array([6]), keys, *sizes))[0]
     weights = np.asarray(jax.nn.softmax(np.asarray(made[side]["relative_bias"])[buckets], axis=0))
     assert all(weights[token, head] > 0.9 for head, token in looks_at.items())
     assert weights[:, :2].max() < 0.5

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors.numpy import save_file
 from tokenizers import Tokenizer, decoders, pre_tokenizers, trainers
 from tokenizers.models import BPE
 
@@ -37,7 +38,12 @@ def reference(name: str, key: str) -> np.ndarray:
 
 
 def write(folder: Path, name: str) -> Path:
-    return recipes.write(folder, name, shapes()[name])
+    """Writes the checkpoint `name` as transformers would."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(recipes.CONFIGS[name]))
+    tensors = {key: recipes.tensor(key, tuple(shape)) for key, shape in shapes()[name].items()}
+    save_file(tensors, folder / "model.safetensors")
+    return folder
 
 
 def load(folder: Path) -> tuple[LanguageModel, Any]:

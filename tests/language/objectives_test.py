@@ -40,10 +40,9 @@ def test_a_share_of_the_tokens_is_masked_changed_or_left() -> None:
     chosen = batch.weights[:40] > 0
     np.testing.assert_array_equal(batch.tokens[:40][~chosen], batch.targets[:40][~chosen])
     assert chosen.mean() == pytest.approx(0.15, abs=0.01)
-    masked = (batch.tokens[:40] == TOKENS.mask) & chosen
-    left = (batch.tokens[:40] == batch.targets[:40]) & chosen
-    assert masked.sum() / chosen.sum() == pytest.approx(0.8, abs=0.03)
-    assert left.sum() / chosen.sum() == pytest.approx(0.11, abs=0.03)
+    shown = batch.tokens[:40][chosen]
+    assert (shown == TOKENS.mask).mean() == pytest.approx(0.8, abs=0.03)
+    assert (shown == batch.targets[:40][chosen]).mean() == pytest.approx(0.11, abs=0.03)
     # Whatever a row has, one of it is chosen; of nothing there is nothing.
     assert batch.weights[40:].sum(axis=1).tolist() == [1, 0]
     assert not chosen[:, 0].any()
@@ -58,9 +57,8 @@ def test_a_share_of_the_tokens_is_masked_changed_or_left() -> None:
 
 
 def test_a_seventh_of_a_text_is_noise_in_spans_of_three() -> None:
-    counts = [objectives.span_counts(length) for length in (2, 10, 40, 100)]
-    assert counts == [(1, 1), (2, 1), (6, 2), (15, 5)]
-    assert [objectives.span_window(length) for length in (3, 4, 10, 60, 100)] == [2, 3, 10, 66, 110]
+    assert [*map(objectives.span_counts, (2, 10, 40, 100))] == [(1, 1), (2, 1), (6, 2), (15, 5)]
+    assert [*map(objectives.span_window, (3, 4, 10, 60, 100))] == [2, 3, 10, 66, 110]
     with pytest.raises(UserError, match=r"config\.length=2: must be at least 3"):
         objectives.span_window(2)
 
@@ -83,8 +81,7 @@ def test_inputs_and_targets_of_spans_together_are_the_text(length: int) -> None:
                 spans[list(spans)[-1]].append(token)
         assert list(spans) == list(TOKENS.sentinels[:count])
         assert all(spans.values())
-        text = [x for token in read for x in spans.get(token, [token])]
-        assert text == row.tolist()
+        assert [x for token in read for x in spans.get(token, [token])] == row.tolist()
     np.testing.assert_array_equal(batch.tokens[:, 1:], batch.targets[:, :-1])
     assert (batch.tokens[:, 0] == TOKENS.start).all()
     with pytest.raises(UserError, match="10 sentinels"):
@@ -113,9 +110,9 @@ def test_byte_pairs_keep_every_text_and_phrases_need_fewer_tokens() -> None:
         assert tokenizer.get_vocab_size() <= size
     assert len(phrases.encode(said[0]).ids) < len(words.encode(said[0]).ids)
     assert words.to_str() == byte_pairs.train(said, "gpt2", size).to_str()
-    numbers = [byte_pairs.specials(kind).numbers for kind in ("gpt2", "t5", "roberta")]
-    assert numbers == [dict(zip(("start", "pad", "end"), each)) for each in ((0, 0, 0), (0, 0, 1), (0, 1, 2))]
-    assert [byte_pairs.smallest(kind) for kind in ("gpt2", "t5", "roberta")] == [257, 359, 261]
+    for kind, *numbers, smallest in (("gpt2", 0, 0, 0, 257), ("t5", 0, 0, 1, 359), ("roberta", 0, 1, 2, 261)):
+        assert byte_pairs.specials(kind).numbers == dict(zip(("start", "pad", "end"), numbers))
+        assert byte_pairs.smallest(kind) == smallest
     t5 = byte_pairs.train(said, "t5", 500)
     assert t5.decode(t5.encode("a door").ids, skip_special_tokens=False) == "a door</s>"
     with pytest.raises(UserError, match="at least 257"):

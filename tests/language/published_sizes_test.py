@@ -40,17 +40,6 @@ def model_of(name: str, **changes: Any) -> LanguageModel:
     return LanguageModel(config.parse(SIZES[name][0]), jnp.bfloat16, **changes)
 
 
-def with_layers(model: LanguageModel, count: int) -> LanguageModel:
-    """Layers are alike: a few of them are enough of a program."""
-    few = {"layers": count, "encoder_layers": min(count, model.config.encoder_layers)}
-    return dataclasses.replace(model, config=dataclasses.replace(model.config, **few))  # type: ignore[arg-type]
-
-
-def shapes_of(model: LanguageModel, dtype: Any = jnp.float32) -> Any:
-    made = jax.eval_shape(LanguageModel(model.config).init, jax.random.key(0))
-    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, dtype), made)
-
-
 def for_cuda(program: Any, *arguments: Any) -> str:
     """The program in StableHLO as a GPU would get it."""
     text: str = program.trace(*arguments).lower(lowering_platforms=("cuda",)).as_text()
@@ -63,9 +52,12 @@ def for_cuda(program: Any, *arguments: Any) -> str:
 @pytest.mark.slow
 @published
 def test_scoring_and_writing_are_lowered_for_gpus(name: str) -> None:
-    length = SIZES[name][2]
-    model = with_layers(model_of(name), 2)
-    params = shapes_of(model, jnp.bfloat16)
+    length, whole = SIZES[name][2], model_of(name)
+    # Layers are alike: a few of them are enough of a program.
+    few = {"layers": 2, "encoder_layers": min(2, whole.config.encoder_layers)}
+    model = dataclasses.replace(whole, config=dataclasses.replace(whole.config, **few))
+    made = jax.eval_shape(LanguageModel(model.config).init, jax.random.key(0))
+    params = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, jnp.bfloat16), made)
     prompt = jax.ShapeDtypeStruct((4, length - 16), jnp.int32)
     valid = jax.ShapeDtypeStruct(prompt.shape, bool)
     options = jax.ShapeDtypeStruct((4, 6, 3), jnp.int32), jax.ShapeDtypeStruct((4, 6, 3), bool)

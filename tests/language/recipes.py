@@ -5,9 +5,7 @@ transformers' own classes, with the same configs and weights, gave the arrays in
 
 from __future__ import annotations
 
-import json
 import zlib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,13 +20,8 @@ CLASSES = {
     "roberta": "RobertaModel",
 }
 T5: dict[str, Any] = {"vocab_size": VOCAB, "d_model": 16, "d_kv": 6, "d_ff": 24, "num_layers": 2}
-T5 |= {
-    "num_heads": 3,
-    "num_decoder_layers": 2,
-    "decoder_start_token_id": 0,
-    "pad_token_id": 0,
-    "eos_token_id": 1,
-}
+T5 |= {"num_heads": 3, "num_decoder_layers": 2}
+T5 |= {"decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 1}
 GPT2: dict[str, Any] = {"vocab_size": VOCAB, "n_positions": 48, "n_embd": 16, "n_layer": 2, "n_head": 4}
 GPT2 |= {"bos_token_id": 2, "eos_token_id": 2, "embd_pdrop": 0.1, "attn_pdrop": 0.2, "resid_pdrop": 0.3}
 COMMON: dict[str, Any] = {"vocab_size": VOCAB, "hidden_size": 16, "intermediate_size": 24}
@@ -80,13 +73,3 @@ def mask(side: str) -> np.ndarray:
 def pattern(size: int, rate: float) -> np.ndarray:
     """Stands in for dropout on an axis of `size`: draws cannot be compared, where they are made and at which rate can."""
     return (1 + rate * np.cos(np.arange(size))).astype(np.float32)
-
-
-def write(folder: Path, name: str, shapes: dict[str, list[int]]) -> Path:
-    """Writes the checkpoint `name` as transformers would; `shapes` of its tensors."""
-    from safetensors.numpy import save_file
-
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(CONFIGS[name]))
-    save_file({key: tensor(key, tuple(shape)) for key, shape in shapes.items()}, folder / "model.safetensors")
-    return folder

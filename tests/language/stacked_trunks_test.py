@@ -42,11 +42,11 @@ def test_trunks_give_what_each_gives_by_itself(loaded: Any, together: bool) -> N
     found = jax.jit(functools.partial(run, StackedModels(model, together)))(embeddings, trees)
     alone = jax.jit(functools.partial(run, StackedModels(model, False)))
     apart = [alone(embeddings[i : i + 1], [tree]) for i, tree in enumerate(trees)]
-    for name in ("last", "total"):
-        ours, *theirs = (jax.tree.leaves(getattr(state, name)) for state in (found, *apart))
-        for leaf, *parts in zip(ours, *theirs, strict=True):
-            expected = jnp.concatenate(parts)
-            np.testing.assert_allclose(leaf, expected, atol=1e-5 * float(jnp.abs(expected).max()), rtol=0)
+    for leaf, *parts in zip(
+        *(jax.tree.leaves((state.last, state.total)) for state in (found, *apart)), strict=True
+    ):
+        expected = jnp.concatenate(parts)
+        np.testing.assert_allclose(leaf, expected, atol=1e-5 * float(jnp.abs(expected).max()), rtol=0)
     np.testing.assert_array_equal(found.cache.valid, apart[0].cache.valid)
     np.testing.assert_array_equal(found.cache.written, [[2 + 0 + 1], [4 + 2 + 1]])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +27,7 @@ GPT2 |= {"bos_token_id": 1, "eos_token_id": 1}
 CONFIGS: dict[str, dict[str, Any]] = {"t5": T5, "gpt2": GPT2}
 
 
-@functools.cache
-def _initialiser(settings: config.ModelConfig) -> Callable[[jax.Array], Any]:
-    return jax.jit(LanguageModel(settings).init)
+_initialiser = functools.cache(lambda settings: jax.jit(LanguageModel(settings).init))
 
 
 def write(path: Path, name: str = "t5", seed: int = 0) -> Path:

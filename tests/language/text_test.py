@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from motif_jax.language.text_files import AnswerFile, read_questions
 from motif_jax.language.tokens import Tokenizer, bucket, padded
 from motif_jax.support.errors import UserError
 from tests.language.models import TEXT
-from tests.processes import REPOSITORY
 
 ACTIONS = ["turn left", "turn right", "go forward"]
 
@@ -46,11 +44,10 @@ def test_buckets_are_few_and_long_enough() -> None:
 
 @pytest.mark.slow
 def test_scores_do_not_depend_on_what_is_scored_beside(model: language.TextModel) -> None:
-    prompts = [*TEXT, "go"]
-    own = [ACTIONS, ACTIONS[:2], *[ACTIONS[1:]] * 5]
+    prompts, own = [*TEXT, "go"], [ACTIONS, ACTIONS[:2], *[ACTIONS[1:]] * 5]
     found = model.score(prompts, own)
-    assert [len(row) for row in found] == [len(names) for names in own]
     for prompt, names, row in zip(prompts, own, found, strict=True):
+        assert row.shape == (len(names),)
         np.testing.assert_allclose(model.score([prompt], names)[0], row, rtol=1e-5)
     single = [text for text in "abcdefgh" if len(model.tokenizer.encode([text])[0]) == 1][:3]
     alone, beside = (model.score(["go"], texts)[0] for texts in (single, [*single, "turn left"]))
@@ -65,14 +62,11 @@ def test_scores_do_not_depend_on_what_is_scored_beside(model: language.TextModel
 def test_texts_are_written_from_a_seed(worded: Path, model: language.TextModel) -> None:
     greedy = model.generate(TEXT, most=5)
     assert greedy == [model.generate([text], most=5)[0] for text in TEXT]
-
-    def draw(model: language.TextModel, seed: int) -> list[list[str]]:
-        return model.generate(TEXT[:2], most=5, sampling=Sampling(), count=3, seed=seed)
-
-    drawn = draw(model, 1)
-    assert [len(texts) for texts in drawn] == [3, 3]
-    assert drawn == draw(language.load(worded, batch=2), 1), "of any batch"
-    assert drawn != draw(model, 2)
+    how: dict[str, Any] = {"most": 5, "sampling": Sampling(), "count": 3}
+    one, other = (model.generate(TEXT[:2], **how, seed=seed) for seed in (1, 2))
+    assert [len(texts) for texts in one] == [3, 3]
+    assert one == language.load(worded, batch=2).generate(TEXT[:2], **how, seed=1), "of any batch"
+    assert one != other
 
 
 @pytest.mark.slow
@@ -80,7 +74,7 @@ def test_a_text_ends_before_what_stops_it(model: language.TextModel) -> None:
     whole = [text for (text,) in model.generate(TEXT, most=20)]
     # Words within the texts, of several tokens.
     stops = [text[5:9] for text in whole]
-    assert not any(model.tokenizer.find(stop) for stop in stops)
+    assert not any(map(model.tokenizer.find, stops))
     cut = model.generate(TEXT, most=20, stops=stops)
     assert cut == model.generate(TEXT, most=20, stops=stops, search=True)
     for full, (part,) in zip(whole, cut, strict=True):
@@ -142,19 +136,6 @@ def test_answers_go_on_behind_the_last_whole_batch(tmp_path: Path) -> None:
         assert path.read_text(encoding="utf-8") == lines(range(5))
         with AnswerFile(path, questions, batch=2) as answers:
             assert answers.done == 5
-    with pytest.raises(UserError, match=r"answers\.jsonl line 5 answers another question"):
-        AnswerFile(path, questions[:4], batch=2)
-    with pytest.raises(UserError, match=r"answers\.jsonl line 1 answers another question"):
-        AnswerFile(path, [{"prompt": "other"}, *questions[1:]], batch=2)
-
-
-@pytest.mark.extra
-def test_the_examples_of_the_docs_run(worded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (REPOSITORY / "docs" / "language.md").read_text(encoding="utf-8")
-    examples = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
-    assert len(examples) >= 3
-    assert all("model" in example or "look" in example for example in examples)
-    scope: dict[str, Any] = {}
-    for example in examples:
-        exec(example.replace('"FOLDER"', repr(str(worded))), scope)
-    assert scope["page"].startswith("<!DOCTYPE html>")
+    for line, others in ((5, questions[:4]), (1, [{"prompt": "other"}, *questions[1:]])):
+        with pytest.raises(UserError, match=rf"answers\.jsonl line {line} answers another question"):
+            AnswerFile(path, others, batch=2)

@@ -6,11 +6,13 @@ import dataclasses
 import functools
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from scipy.special import softmax
 
 from motif_jax.language import config, finetune_params, lora, quantised, training
 from motif_jax.language.model import LanguageModel
@@ -79,7 +81,7 @@ def test_sums_and_the_step_are_those_of_plain_numpy(chunk: int | None) -> None:
         states = jax.nn.one_hot(batch.tokens, 3)
         return training.token_sums(lambda x: x @ params, states, batch.targets, batch.weights, chunk)
 
-    probabilities = np.exp(table[tokens]) / np.exp(table[tokens]).sum(axis=-1, keepdims=True)
+    probabilities = softmax(table[tokens], axis=-1)
     loss = -(np.log(np.take_along_axis(probabilities, targets[..., None], -1)[..., 0]) * weights).sum()
     error = (probabilities - np.eye(3)[targets]) * weights[..., None]
     gradient = np.stack([error[tokens == token].sum(axis=0) for token in range(3)]) / weights.sum()
@@ -103,17 +105,12 @@ def test_micro_batches_and_devices_give_what_the_whole_batch_gives(name: str) ->
     parts = batch(4, 2, prompt=name == "t5")
     run = jax.jit(functools.partial(training.gradient_sums, sums_of(model)))
     gradient, sums = run(params, None, whole(parts))
-    assert float(sums.weight) == pytest.approx(float(parts.weights.sum()), rel=1e-6)
     # In parts, with a few tokens' logits at a time.
     in_parts = jax.jit(functools.partial(training.gradient_sums, sums_of(model, chunk=5)))
     assert_close(in_parts(params, None, parts), (gradient, sums), 1e-5)
     half = functools.partial(training.gradient_sums, sums_of(dataclasses.replace(model, dtype=jnp.bfloat16)))
-    found = jax.tree.leaves(jax.eval_shape(half, params, None, parts))
-    assert {leaf.dtype for leaf in found} == {jnp.dtype(jnp.float32)}
-
-    def update(reduce: Any) -> Any:
-        return training.make_update(sums_of(model), optax.sgd(0.1), reduce)
-
+    chex.assert_type(jax.tree.leaves(jax.eval_shape(half, params, None, parts)), jnp.float32)
+    update = functools.partial(training.make_update, sums_of(model), optax.sgd(0.1))
     state = training.LanguageTrainState(params, optax.sgd(0.1).init(params), jnp.int32(0))
     one, metrics = jax.jit(update(lambda tree: tree))(state, None, whole(parts))
     # Two devices with two parts each.
@@ -122,8 +119,6 @@ def test_micro_batches_and_devices_give_what_the_whole_batch_gives(name: str) ->
     many, apart = jax.jit(core)(state, None, split)
     assert_close(jax.tree.map(lambda leaf: leaf[0], many.params), one.params, 1e-6)
     assert float(apart["loss"][1]) == pytest.approx(float(metrics["loss"]), rel=1e-5)
-    assert float(metrics["tokens"]) == pytest.approx(float(sums.weight), rel=1e-6)
-    assert int(one.step) == 1
     expected = jax.tree.map(lambda p, g: p - 0.1 * g / sums.weight, params, gradient)
     assert_close(one.params, expected, 1e-5)
 
@@ -206,7 +201,7 @@ def test_a_frozen_base_computes_as_its_decoded_kernels_and_does_not_move(kind: s
     state, metrics = update(state, (kernels, rest), rows)
     expected = plain(decoded)
     assert float(metrics["loss"]) == pytest.approx(float(expected.loss / expected.weight), rel=1e-5)
-    jax.tree.map(np.testing.assert_array_equal, before, (kernels, rest))
+    chex.assert_trees_all_equal(before, (kernels, rest))
     # Merged into decoded kernels it is a model like any other.
     merged = plain(lora.merged(decoded, state.params, spec))
     _, after = update(state, (kernels, rest), rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,16 +14,7 @@ import pytest
 from motif_jax.envs.nethack import status
 from motif_jax.networks import agent, layout, tile_embedding, underfoot
 from motif_jax.support.errors import UserError
-from tests.agents import (
-    FLAT_SPEC,
-    NETHACK_SPEC,
-    agent_config,
-    flat_network,
-    nethack_network,
-    observation_of,
-    random_params,
-    time_major,
-)
+from tests import agents
 from tests.golden_numbers import GRADIENT, Closeness, assert_golden, recipe_params
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -43,38 +35,44 @@ LARGE = [
 
 
 def golden_observation(numbers: Any, prefix: str = "") -> dict[str, np.ndarray]:
-    return observation_of(*(numbers[prefix + key] for key in ("image", "blstats_features", "message")))
+    return agents.observation_of(*(numbers[prefix + key] for key in ("image", "blstats_features", "message")))
 
 
 def features_of(network: agent.AgentNetwork, params: Any, observation: dict[str, Any]) -> np.ndarray:
-    """The encoder's output for rows [N, ...]."""
-    apply = jax.jit(network.module.apply, static_argnames="method")
-    return np.asarray(
-        apply({"params": params}, observation, method=lambda module, x: module.actor.encoder(x))
-    )
+    encode = functools.partial(network.module.apply, method=lambda module, x: module.actor.encoder(x))
+    return np.asarray(jax.jit(encode)({"params": params}, observation))
 
 
 @pytest.mark.slow
 def test_one_step_is_the_golden_one(golden: Any) -> None:
     numbers = golden("actor_critic_step.npz")
-    network = nethack_network(first_convolution="table")
+    network = agents.nethack_network(first_convolution="table")
     params = recipe_params(network, golden("weight_shapes.json")["actor_critic"])
     observation = golden_observation(numbers)
     encoded = features_of(network, params, observation)
     np.testing.assert_allclose(encoded, numbers["encoder_output"], rtol=1e-5, atol=1e-5)
     rows = {name: x[None] for name, x in observation.items()}
-    first = np.zeros((1, 8), bool)
     # Prepared parameters look the first convolution up; bare ones draw so few pictures.
     for given in (params, jax.jit(network.prepare)(params)):
-        logits, value, state = jax.jit(network.apply)(given, rows, numbers["state_in"], first)
+        logits, value, state = jax.jit(network.apply)(
+            given, rows, numbers["state_in"], np.zeros((1, 8), bool)
+        )
         for found, key in ((logits[0], "logits"), (value[0], "value"), (state, "state_out")):
             np.testing.assert_allclose(found, numbers[key], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["lstm", "no_rnn", *LARGE])
-def test_variants_are_the_golden_ones(golden: Any, name: str) -> None:
-    numbers, (network, params) = golden("core_variants.npz"), variant(golden, name)
-    state_in = golden_state(numbers, name, network, "step")
+def test_variants_are_the_golden_ones_and_reset_between_episodes(golden: Any, name: str) -> None:
+    numbers, network = golden("core_variants.npz"), agents.nethack_network(**VARIANTS[name])
+    params = recipe_params(network, golden("core_variants_shapes.json")[name])
+    if name == "resnet_impala_reduced":
+        for key, layer in params["actor"]["encoder"]["image"].items():
+            layer["kernel"] *= 0.5 if "stage" in key else 1.0
+    if name == "no_rnn":
+        state_in, state = numbers["no_rnn/step/state_in"], np.zeros((4, 1), np.float32)
+    else:
+        keys = ("state_in_1024", "sequence_state_in_1024")
+        state_in, state = (numbers[key][:, : network.state_size] for key in keys)
     observation = golden_observation(numbers, "step/")
     # The residual network's recipe weights grow activations to 100 and more.
     loose, tolerance = (3e-4, 1e-4) if name == "resnet_impala" else (1e-5, 1e-5)
@@ -93,44 +91,17 @@ def test_variants_are_the_golden_ones(golden: Any, name: str) -> None:
     # Measured with the residual network: 8.4e-6, 5.4e-5 and 1.0e-3.
     limit = Closeness(norm=3e-5, entry=2e-4, total=3e-3) if name == "resnet_impala" else GRADIENT
     assert_golden(layout.to_torch(gradient), numbers, f"{name}/step/gradient", limit)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["lstm", "no_rnn", *LARGE])
-def test_sequences_reset_between_episodes(golden: Any, name: str) -> None:
-    numbers, (network, params) = golden("core_variants.npz"), variant(golden, name)
-    observation = jax.tree.map(time_major, golden_observation(numbers, "sequence/"))
-    first = np.pad(time_major(numbers["sequence/dones"]) > 0, ((1, 0), (0, 0)))[:-1]
-    state = golden_state(numbers, name, network, "sequence")
-    logits, value, final = jax.jit(network.apply)(params, observation, state, first)
-    tolerance = 1e-4 if name == "resnet_impala" else 1e-5
-    found = {"logits": time_major(logits), "value": time_major(value), "final_state": final}
+    sequences = jax.tree.map(agents.time_major, golden_observation(numbers, "sequence/"))
+    first = np.pad(agents.time_major(numbers["sequence/dones"]) > 0, ((1, 0), (0, 0)))[:-1]
+    logits, value, final = jax.jit(network.apply)(params, sequences, state, first)
+    found = {"logits": agents.time_major(logits), "value": agents.time_major(value), "final_state": final}
     for key, x in found.items():
         np.testing.assert_allclose(x, numbers[f"{name}/sequence/{key}"], rtol=tolerance, atol=tolerance)
 
 
-def variant(golden: Any, name: str) -> tuple[agent.AgentNetwork, Any]:
-    network = nethack_network(**VARIANTS[name])
-    params = recipe_params(network, golden("core_variants_shapes.json")[name])
-    if name == "resnet_impala_reduced":
-        for name, layer in params["actor"]["encoder"]["image"].items():
-            if "stage" in name:
-                layer["kernel"] = layer["kernel"] * 0.5
-    return network, params
-
-
-def golden_state(numbers: Any, name: str, network: agent.AgentNetwork, kind: str) -> np.ndarray:
-    if name == "no_rnn":
-        return numbers["no_rnn/step/state_in"] if kind == "step" else np.zeros((4, 1), np.float32)
-    key = "state_in_1024" if kind == "step" else "sequence_state_in_1024"
-    return numbers[key][:, : network.state_size]
-
-
 @pytest.mark.slow
 def test_parameters_start_as_published() -> None:
-    network = nethack_network()
-    params = network.init(jax.random.key(0))
-    tensors = layout.to_torch(params)
+    tensors = layout.to_torch(agents.nethack_network().init(jax.random.key(0)))
     for name, tensor in tensors.items():
         if name.startswith("gru"):
             assert np.abs(tensor).max() <= 1 / np.sqrt(512)
@@ -144,11 +115,11 @@ def test_parameters_start_as_published() -> None:
 
 
 def test_layout_goes_both_ways_and_names_what_does_not_fit() -> None:
-    network = nethack_network(separate_critic=True, hidden_size=8, core_layers=2)
-    params = random_params(network, 1)
+    network = agents.nethack_network(separate_critic=True, hidden_size=8, core_layers=2)
+    params = agents.random_params(network, 1)
     tensors = layout.to_torch(params)
     assert {"actor/gru2_input/weight", "critic/image_fc/bias"} <= set(tensors)
-    jax.tree.map(np.testing.assert_array_equal, layout.from_torch(tensors, params), params)
+    chex.assert_trees_all_equal(layout.from_torch(tensors, params), params)
     with pytest.raises(ValueError, match="value_head/bias has shape"):
         layout.from_torch({**tensors, "value_head/bias": np.zeros(2)}, params)
     del tensors["value_head/bias"]
@@ -158,13 +129,12 @@ def test_layout_goes_both_ways_and_names_what_does_not_fit() -> None:
 
 @pytest.mark.slow
 def test_separate_networks_share_nothing() -> None:
-    network = flat_network(separate_critic=True)
-    params = random_params(network)
+    network = agents.flat_network(separate_critic=True)
+    params = agents.random_params(network)
     observation = {"signal": np.ones((1, 2, 5), np.float32), "clock": np.ones((1, 2), np.int32)}
-    first = np.zeros((1, 2), bool)
 
     def run(p: Any, state: Any) -> Any:
-        return network.apply(p, observation, state, first)
+        return network.apply(p, observation, state, np.zeros((1, 2), bool))
 
     state = network.initial_state(2)
     before, after = (jax.jit(run)(params, given) for given in (state, state.at[:, :16].set(0.5)))
@@ -176,14 +146,12 @@ def test_separate_networks_share_nothing() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "image_encoder", ["convnet_simple", pytest.param("convnet_impala", marks=pytest.mark.extra)]
-)
+@pytest.mark.parametrize("image_encoder", ["convnet_simple", LARGE[0]])
 def test_the_first_convolution_may_be_looked_up(image_encoder: str) -> None:
     """Also without prepared tables, in a batch so large that the table pays."""
-    make = functools.partial(nethack_network, image_encoder=image_encoder, **SMALL)
+    make = functools.partial(agents.nethack_network, image_encoder=image_encoder, **SMALL)
     table, plain = (make(first_convolution=way) for way in ("table", "picture"))
-    params = random_params(table)
+    params = agents.random_params(table)
     few, many = network_input(37), network_input(300)
 
     def run(network: agent.AgentNetwork, params: Any, fields: Any) -> tuple[Any, ...]:
@@ -199,8 +167,7 @@ def test_the_first_convolution_may_be_looked_up(image_encoder: str) -> None:
     assert not jax.tree.leaves(nothing.tables)
     expected = run(plain, params, few)
     for network, given in ((table, prepared), (table, params), (plain, nothing)):
-        for one, other in zip(run(network, given, few), expected, strict=True):
-            np.testing.assert_allclose(one, other, atol=1e-5)
+        chex.assert_trees_all_close(run(network, given, few), expected, rtol=1e-7, atol=1e-5)
     ours, theirs = (jax.jit(jax.grad(functools.partial(loss, network=n)))(params) for n in (table, plain))
     for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
         assert np.linalg.norm(one - other) <= 1e-4 * np.linalg.norm(other) + 1e-9
@@ -208,7 +175,7 @@ def test_the_first_convolution_may_be_looked_up(image_encoder: str) -> None:
 
 def network_input(batch: int) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(3)
-    fields = NETHACK_SPEC.observation.items()
+    fields = agents.NETHACK_SPEC.observation.items()
     most = {name: 16 if "colors" in name else 256 for name, _ in fields}
     return {name: rng.integers(0, most[name], (1, batch, *of.shape)).astype(of.dtype) for name, of in fields}
 
@@ -231,12 +198,11 @@ def test_the_tile_under_the_hero_is_the_one_that_lay_there_before() -> None:
         tile, memory = underfoot.track(row, memory, new)
         assert tile[0, 0] == tiles[t, 0]
     np.testing.assert_array_equal(memory, final)
-    network = nethack_network(encoder="tiles_underfoot", **SMALL)
+    network = agents.nethack_network(encoder="tiles_underfoot", **SMALL)
     assert network.state_size == 16 + underfoot.MEMORY_SIZE
     params, shown, apply = network.init(jax.random.key(0)), network_input(2), jax.jit(network.apply)
     *_, state = apply(params, shown, network.initial_state(2), np.ones((1, 2), bool))
-    tensors = layout.to_torch(params)
-    jax.tree.map(np.testing.assert_array_equal, layout.from_torch(tensors, params), params)
+    chex.assert_trees_all_equal(layout.from_torch(layout.to_torch(params), params), params)
     # It did not move.
     states = (state.at[:, -1].set(tile) for tile in (ord(">"), 0))
     on_stairs, off = (apply(params, shown, each, np.zeros((1, 2), bool))[0] for each in states)
@@ -261,4 +227,4 @@ def test_an_encoder_names_the_fields_that_an_environment_lacks() -> None:
         ("film", "image, instruction"),
     ):
         with pytest.raises(UserError, match=f"encoder='{encoder}' needs the fields {fields}, which"):
-            agent.make_agent_network(agent_config(encoder=encoder).network, FLAT_SPEC)
+            agent.make_agent_network(agents.agent_config(encoder=encoder).network, agents.FLAT_SPEC)

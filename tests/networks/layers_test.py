@@ -21,9 +21,7 @@ STEPS, ROWS, INPUTS, HIDDEN, LAYERS = 4, 2, 5, 3, 2
 
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
 @pytest.mark.parametrize("steps", [STEPS, 1])
-def test_cores_are_pytorchs_layers_with_a_fresh_state_at_the_start_of_an_episode(
-    kind: str, steps: int
-) -> None:
+def test_cores_are_pytorchs_with_a_fresh_state_at_the_start_of_an_episode(kind: str, steps: int) -> None:
     draws, core = np.random.default_rng(0), Core(kind, HIDDEN, LAYERS)
     x = draws.normal(size=(steps, ROWS, INPUTS))
     first = np.array([[False, True], [False, False], [True, False], [False, False]])[:steps]
@@ -34,8 +32,7 @@ def test_cores_are_pytorchs_layers_with_a_fresh_state_at_the_start_of_an_episode
     params = jax.tree.map(lambda leaf: draws.normal(size=leaf.shape), shapes)
     outputs, final = jax.jit(core.apply)({"params": params}, x, given, first)
     for t in range(steps):
-        inputs = x[t]
-        states = np.where(first[t][:, None], 0.0, states)
+        inputs, states = x[t], np.where(first[t][:, None], 0.0, states)
         for place in range(LAYERS):
             name = kind + (str(place + 1) if place else "")
             plain = plain_layers.gru if kind == "gru" else plain_layers.lstm
@@ -43,12 +40,6 @@ def test_cores_are_pytorchs_layers_with_a_fresh_state_at_the_start_of_an_episode
             inputs = states[0, place]
         np.testing.assert_allclose(outputs[t], inputs, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(final, np.moveaxis(states, 2, 0).reshape(ROWS, -1), rtol=1e-4, atol=1e-5)
-
-
-def test_without_a_core_features_pass() -> None:
-    x, state = jnp.ones((2, 1, 3)), jnp.ones((1, 1))
-    outputs, final = Core("none", 8).apply({}, x, state, jnp.ones((2, 1), bool))
-    assert (outputs is x, final is state, state_size("none", 8, 2)) == (True, True, 1)
 
 
 def test_windows_lie_round_the_hero_and_are_blank_outside_of_the_map() -> None:
@@ -66,7 +57,6 @@ def test_windows_lie_round_the_hero_and_are_blank_outside_of_the_map() -> None:
 
 
 def drawn(module: Any, *inputs: Any) -> tuple[dict[str, Any], np.ndarray]:
-    """Random parameters of a module, and what it makes of inputs with them."""
     shapes = jax.eval_shape(module.init, jax.random.key(0), *inputs)["params"]
     draws = np.random.default_rng(3)
     params = jax.tree.map(lambda leaf: draws.normal(size=leaf.shape).astype(np.float32) / 2, shapes)
@@ -95,10 +85,7 @@ def test_fields_as_numbers_stand_in_order_and_pictures_are_convolved() -> None:
     picture, x = params["picture0"], rows["view"] / 255.0
     for i, stride in enumerate((2, 2, 1, 1), start=1):  # sides of 40 become 20 and 10
         x = plain_layers.convolution(x, picture[f"conv{i}"], stride)
-        if i == 1:
-            x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-6)
-            x = x * picture["norm"]["scale"] + picture["norm"]["bias"]
-        x = np.tanh(x)
+        x = np.tanh(plain_layers.normed(x, picture["norm"], 1e-6) if i == 1 else x)
     assert x.shape == (2, 10, 6, 32)
     view = np.tanh(plain_layers.linear(x.reshape(2, -1), picture["fc"]))
     joined = np.concatenate([rows["clock"][:, None], view, rows["words"] / 255.0], axis=-1)
@@ -108,21 +95,17 @@ def test_fields_as_numbers_stand_in_order_and_pictures_are_convolved() -> None:
 
 def test_tiles_and_messages_are_sums_of_their_embeddings() -> None:
     draws = np.random.default_rng(4)
-    fields = {
-        "window_chars": draws.integers(0, 256, (2, 3, 4), dtype=np.uint8),
-        "window_colors": draws.integers(0, 32, (2, 3, 4), dtype=np.uint8),
-        "blstats": draws.integers(0, 99, (2, 27)),
-        "message": draws.integers(0, 256, (2, 256), dtype=np.uint8),
-    }
+    chars = draws.integers(0, 256, (2, 3, 4), dtype=np.uint8)
+    colors = draws.integers(0, 32, (2, 3, 4), dtype=np.uint8)
+    fields = {"window_chars": chars, "window_colors": colors, "blstats": draws.integers(0, 99, (2, 27))}
+    fields["message"] = draws.integers(0, 256, (2, 256), dtype=np.uint8)
     params, found = drawn(TileEmbeddingEncoder(3, 4, 5, "relu"), fields)
-    chars, colors = fields["window_chars"], fields["window_colors"] % 16
+    colors = colors % 16
     tiles = params["char_table"][chars, 0] + params["color_table"][0, colors]
     tiles = (tiles + params["tile_table"][chars, colors]).reshape(2, -1)
     status = np.asarray(scale_status(fields["blstats"]))
-    image, vector = (
-        np.maximum(plain_layers.linear(x, params[f"{name}_fc"]), 0)
-        for name, x in (("image", tiles), ("vector", status))
-    )
+    image = np.maximum(plain_layers.linear(tiles, params["image_fc"]), 0)
+    vector = np.maximum(plain_layers.linear(status, params["vector_fc"]), 0)
     message = params["message_table"][np.asarray(hash_beginnings(fields["message"]))].sum(axis=1)
     expected = np.concatenate([image, vector, status, message], axis=-1)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
