@@ -12,20 +12,17 @@ from motif_jax.labels import labels as L
 NAN = float("nan")
 
 
-@pytest.mark.parametrize(
-    ("given", "reverse", "label"),
-    [
+def test_average_of_both_orders():
+    for given, reverse, label in (
         ([1, 0, 0], [0, 1, 0], 0),  # the same winner both ways
         ([1, 0, 0], [1, 0, 0], 2),  # always the first shown: a draw
         ([0.6, 0.3, 0.1], [0.35, 0.45, 0.2], 0),
         ([NAN] * 3, [1, 0, 0], 1),  # one order unknown: the other counts
         ([NAN] * 3, [NAN] * 3, 3),
-    ],
-)
-def test_average_of_both_orders(given, reverse, label):
-    mean = L.mean_probabilities(np.array([[given], [np.array(reverse, float)[L.TURNED[:3]]]], float))
-    assert L.most_probable(mean)[0] == label
-    assert np.isnan(mean).all() or mean.sum() == pytest.approx(1)
+    ):
+        mean = L.mean_probabilities(np.array([[given], [np.array(reverse, float)[L.TURNED[:3]]]], float))
+        assert L.most_probable(mean)[0] == label
+        assert np.isnan(mean).all() or mean.sum() == pytest.approx(1)
 
 
 def test_cohen_kappa_by_hand():

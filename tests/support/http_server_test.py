@@ -61,10 +61,10 @@ def refusal(host: str, port: int) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("host", ["nowhere.invalid", "192.0.2.1", "a" * 64])
-def test_what_is_no_address_here_is_told(host: str) -> None:
-    told = f"config.host='{host}', config.port=0: must be an address of this machine"
-    assert refusal(host, 0).startswith(told)
+def test_what_is_no_address_here_is_told() -> None:
+    for host in ("nowhere.invalid", "192.0.2.1", "a" * 64):
+        told = f"config.host='{host}', config.port=0: must be an address of this machine"
+        assert refusal(host, 0).startswith(told)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "0"])

@@ -87,8 +87,7 @@ def files_of(folder: Path, *names: str) -> dict[str, bytes]:
 
 
 def test_an_agent_is_loaded_with_its_reward(served: type[Hub], tmp_path: Path, monkeypatch) -> None:
-    served.repositories["me/agent"] = [files_of(EXAMPLE, "")]
-    served.repositories["me/agent"][-1]["run.py"] = b"raise SystemExit('code of others')"
+    served.repositories["me/agent"] = [{**files_of(EXAMPLE, ""), "run.py": b"raise SystemExit('others')"}]
     monkeypatch.chdir(tmp_path)  # where nothing of the training lies
     agent = agents.load("hf://me/agent")
     assert agent.checkpoint == max(int(path.name) for path in (EXAMPLE / "checkpoints").iterdir())
@@ -108,8 +107,7 @@ def test_a_config_is_resolved_and_a_resumed_run_keeps_its_commit(served: type[Hu
     workdir = tmp_path / "run"
 
     def resolved(name: str) -> str:
-        config = load_config("explain_reward", "")
-        config.reward.dir, config.text = name, "no hf:// here"
+        config = load_config("explain_reward", "", {"reward.dir": name, "text": "no hf:// here"})
         hub.localise(config, workdir)
         assert config.text == "no hf:// here"
         return config.reward.dir
