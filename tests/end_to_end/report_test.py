@@ -29,6 +29,7 @@ def test_a_run_from_games_to_its_report(tmp_path):
     values = {"dataset_dir": data, **of_both, "replays": str(tmp_path / "games")}
     values["evaluations"] = f"{tmp_path}/of_agent,{tmp_path}/of_random"
     run_stage("report", tmp_path / "report", "quickstart", **values)
+    assert list((tmp_path / "report" / "plots").glob("*.png"))
     with browser.open_browser() as driver:
         driver.get(f"file://{tmp_path}/report/report.html")
         games = driver.find_elements("css selector", "#training-games a")
