@@ -94,26 +94,23 @@ def write_agent_run(folder: Path, episodes: int = 400, hacking: bool = False, se
             file.write(json.dumps(row) + "\n")
         file.write('{"step": 500001, "torn')
     (folder / "config.json").write_text(json.dumps({"stage": "train_agent", "seed": 777}))
-    (folder / "versions.json").write_text(
-        json.dumps({"command": "python -m motif_jax.launch ...", "versions": {}})
-    )
+    versions = {"command": "python -m motif_jax.launch ...", "versions": {}}
+    (folder / "versions.json").write_text(json.dumps(versions))
 
 
-def write_recordings(folder: Path, every: int = 20) -> None:
-    """Names of recordings for every so-manyth line of episodes.jsonl; the page looks at no more."""
+def write_recordings(folder: Path) -> None:
+    """Names of recordings for every twentieth line of episodes.jsonl; the page looks at no more."""
     (folder / "recordings").mkdir()
-    for number, line in enumerate((folder / "episodes.jsonl").read_text().splitlines()[:-1]):
-        if number % every == 0:
-            row = json.loads(line)
-            stem = f"step-{row['step']:012d}-env-{row['env']:05d}-episode-{row['episode']:06d}"
-            (folder / "recordings" / f"{stem}.json").write_text("{}")
+    for line in (folder / "episodes.jsonl").read_text().splitlines()[:-1:20]:
+        row = json.loads(line)
+        stem = f"step-{row['step']:012d}-env-{row['env']:05d}-episode-{row['episode']:06d}"
+        (folder / "recordings" / f"{stem}.json").write_text("{}")
 
 
 def write_reward_run(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    lines = ["epoch,total_train_loss,total_train_acc"] + [
-        f"{e},{0.69 - 0.05 * e},{0.5 + 0.04 * e}" for e in range(11)
-    ]
+    lines = ["epoch,total_train_loss,total_train_acc"]
+    lines += [f"{e},{0.69 - 0.05 * e},{0.5 + 0.04 * e}" for e in range(11)]
     (folder / "train_metrics.csv").write_text("\n".join(lines) + "\n")
     lines = ["iter,total_val_loss,score_validation_accs,validation_accs"]
     lines += [f"{e},{0.69 - 0.045 * e},{0.5},{0.5 + 0.042 * e}" for e in range(11)]
@@ -125,6 +122,7 @@ def run_data(folder: Path, hacking: bool = False) -> RunData:
     write_agent_run(folder / "agent", hacking=hacking)
     write_recordings(folder / "agent")
     recorded = recorded_games.read_recorded(folder / "agent")
+    best = max(recorded, key=lambda row: row["intrinsic_return"])
     write_reward_run(folder / "reward")
     for name, policy, shift, seed in (("evaluation", "runs/agent", 20.0, 1), ("random", "random", 0.0, 2)):
         write_evaluation(folder / name, policy, evaluation_rows(60, shift, seed))
@@ -147,9 +145,7 @@ def run_data(folder: Path, hacking: bool = False) -> RunData:
         metrics=metric_files.read_metrics(folder / "agent"),
         episodes=metric_files.read_episodes(folder / "agent"),
         recorded=recorded,
-        recorded_players={
-            max(recorded, key=lambda row: row["intrinsic_return"])["stem"]: "players/best.html"
-        },
+        recorded_players={best["stem"]: "players/best.html"},
         evaluations=evaluations,
         seen={
             name: messages.from_rows(json.loads((folder / file / evaluation_files.MESSAGES).read_text()))

@@ -9,6 +9,7 @@ from motif_jax.reports import comparison_page, page
 from motif_jax.reports.comparison import RunScore, as_json, collect_scores, compare, normalise
 from motif_jax.reports.comparison_page import ComparisonData
 from motif_jax.support.errors import UserError
+from tests.recorded_outputs import compared
 
 
 def entries(methods=("a", "b"), runs=4, tasks=("t1", "t2")):
@@ -28,7 +29,8 @@ def shown(result):
 
 
 def rendered(result):
-    return page.render("t", "", comparison_page.sections(ComparisonData("t", result, "return")))
+    data = ComparisonData("t", result, "return")
+    return page.render(data.title, "motif_jax, written now", comparison_page.sections(data))
 
 
 def test_scores_are_arranged_by_run_and_task():
@@ -112,3 +114,10 @@ def test_the_same_games_tell_what_overlapping_intervals_do_not():
     scale = normalise(collect_scores(runs, ""), "b", "a")
     (scaled,) = compare(scale, resamples=500).contrasts
     assert scaled.over_games.value == pytest.approx(1.0)
+
+
+def test_one_run_beside_several_has_no_interval(record):
+    one = [RunScore("one", "t1", 5.0, {}), RunScore("one", "t2", 7.0, {})]
+    result = compare(collect_scores([*one, *entries(("several",), runs=3)], ""), resamples=50)
+    parts = {"page": rendered(result), "json": json.dumps(as_json(result), allow_nan=False)}
+    compared("comparison_page", parts, record)

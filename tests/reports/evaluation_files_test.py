@@ -96,9 +96,8 @@ def test_tallies_of_messages(tmp_path):
     texts = np.zeros((2, 8), np.uint8)
     texts[0, :3] = list(b"abc")
     texts[1, :2] = [1, 200]
-    tallies = messages.tally_episode(
-        texts, np.array([0, 1, 0, 0]), np.array([2.0, 1, 2, 2]), np.array([2.0, 1, 0.25, 0.1])
-    )
+    shown, paid, counted = np.array([[0, 1, 0, 0], [2, 1, 2, 2], [2, 1, 0.25, 0.1]])
+    tallies = messages.tally_episode(texts, shown.astype(int), paid, counted)
     assert tallies == [MessageTally("abc", 3, 1, 2.0, 2.35), MessageTally("\\x01\\xc8", 1, 1, 1.0, 1.0)]
     merged = messages.merge([tallies, messages.unpack(messages.pack(tallies))])
     assert merged[0] == MessageTally("abc", 6, 2, 2.0, 4.7)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html as html_parser
-
 import numpy as np
 import pytest
 
@@ -58,10 +56,7 @@ def test_all_messages_are_there_the_best_liked_first(one):
 
 
 def test_hostile_text_stays_text(two, record):
-    page = explain.render(two, "now")
-    compared("explain_page", {"page": page}, record)
-    assert "<script>document.title" not in page
-    assert f'<tbody><tr><td class="code">{html_parser.escape(HOSTILE)}</td>' in page
+    compared("explain_page", {"page": explain.render(two, "now")}, record)
 
 
 def test_only_the_most_frequent_rows_are_shown_where_that_is_asked_for(one):

@@ -24,9 +24,8 @@ def test_a_baseline_without_an_intrinsic_reward_has_a_headline() -> None:
             [{"index": i, "seed": i, "success": float(i < 100 * share), "return": 0.0} for i in range(100)]
             for share in shares
         ]
-        return headline(
-            RunData("t", evaluations=dict(zip(("agent", "random"), map(evaluation, rows), strict=True)))
-        )
+        agent, random = map(evaluation, rows)
+        return headline(RunData("t", evaluations={"agent": agent, "random": random}))
 
     means = "Mean success rate (share): agent 0.900 [0.826, 0.945] (n = 100), random 0.100 [0.055, 0.174] (n = 100); difference "
     text, kind = told(0.9, 0.1)

@@ -39,9 +39,8 @@ def test_tables_show_text_literally():
     console = Console(width=90, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(text_tables.terminal(header, rows, "[bold]title"))
     shown = console.export_text()
-    assert "[red]50%[/red]" in shown
-    assert "[bold]title" in shown
-    assert "\\x1b" in shown
+    for part in ("[red]50%[/red]", "[bold]title", "\\x1b"):
+        assert part in shown
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1"])
@@ -59,10 +58,8 @@ def test_charts_are_valid_and_say_when_empty():
     assert "".join(root.itertext()).count(charts.plain(HOSTILE).strip()) == 1
     assert "nan" not in drawn.lower()
     assert "<script" not in drawn
-    line = next(
-        e for e in root.iter() if "stroke: var(--c0)" in e.attrib.get("style", "") and "d" in e.attrib
-    )
-    assert line.attrib["d"].count("M") == 2, "a gap where a value is missing"
+    [line, *_] = [e.get("d") for e in root.iter() if "stroke: var(--c0)" in e.get("style", "") and e.get("d")]
+    assert line.count("M") == 2, "a gap where a value is missing"
     assert "no data" in charts.figure(Plot("d", "x", "y", [Series("", x, x * np.nan)]))
     intervals = [Interval(HOSTILE, 1, 0.5, 2), Interval("b", 0, 0, 0)]
     ElementTree.fromstring(charts.inline(charts.picture(Plot("d", "x", "", intervals=intervals)), "d"))
@@ -91,18 +88,16 @@ def test_more_reward_with_less_progress_is_a_sign_of_hacking(reward, depth, kind
     assert (verdict.line, verdict.kind) == (line, kind)
     few = hacking.judge(side(1.0, 2.0), side(reward, depth, 19), ("a", "b"))
     assert (few.kind, "19 episodes on one side, at least 20 are needed" in few.line) == ("", True)
-    assert (
-        hacking.judge_training({}).line == "Not checked for reward hacking: no intrinsic return was recorded."
-    )
+    unknown = hacking.judge_training({}).line
+    assert unknown == "Not checked for reward hacking: no intrinsic return was recorded."
 
 
 def test_a_training_is_judged_by_its_first_and_last_fifth():
     steps = np.arange(101.0)
     reward = np.where(steps <= 20, 1.0, np.where(steps >= 80, 3.0, 50.0))
     reward[[10, 90]] = np.nan
-    verdict = hacking.judge_training(
-        {"intrinsic_return": Curve(steps, reward), "dlvl": Curve(steps, 1 / reward)}
-    )
+    curves = {"intrinsic_return": Curve(steps, reward), "dlvl": Curve(steps, 1 / reward)}
+    verdict = hacking.judge_training(curves)
     assert verdict.line == (
         "Sign of reward hacking: from the first 20 % of training (n = 20) to the last 20 % (n = 20), intrinsic return 1 to 3 rises "
         "while dungeon level 1.00 to 0.33 falls."

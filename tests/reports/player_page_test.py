@@ -124,24 +124,17 @@ def test_a_grid_is_drawn_from_its_codes(tmp_path):
     for step in (0, 7, len(shot) - 1):
         seek(driver, step)
         kinds, lit = shot.cells[step, ..., 0], shot.cells[step, ..., 3]
-        count = lambda chosen: driver.execute_script(  # noqa: E731 - short
-            "return document.querySelectorAll(arguments[0]).length", chosen
-        )
-        assert count("#grid .cell") == sizes.any(axis=1).sum() * sizes.any(axis=0).sum()
-        assert count("#grid .lit") == (lit > 0).sum()
-        assert count("#grid .wall") == (kinds == 2).sum()
         # Doors, keys, balls and boxes have names.
-        assert count("#grid title") == ((kinds >= 4) & (kinds <= 7)).sum()
+        wanted = {".lit": lit > 0, ".wall": kinds == 2, "title": (kinds >= 4) & (kinds <= 7)}
+        counts = {name: cells.sum() for name, cells in wanted.items()}
+        counts[".cell"] = sizes.any(axis=1).sum() * sizes.any(axis=0).sum()
+        assert {name: len(driver.find_elements("css selector", f"#grid {name}")) for name in counts} == counts
         x, y, direction = shot.pose[step].tolist()
         hero = driver.execute_script("return document.querySelector('#grid .hero').getAttribute('transform')")
         assert hero.split(" rotate")[0] == f"translate({10 * x} {10 * y})"
         assert f"rotate({90 * direction} " in hero
         seen = shot.texts[shot.text_index[step]].rstrip(b"\0").decode("latin-1") or "\xa0"
-        told = {
-            "note-mission": shot.notes["mission"][step],
-            "note-prompt": shot.notes["prompt"][step],
-            "message": seen,
-        }
+        told = {f"note-{name}": shot.notes[name][step] for name in ("mission", "prompt")} | {"message": seen}
         assert {name: text_of(driver, name) for name in told} == told
     seek(driver, 3)
     press(driver, "\ue012")  # left

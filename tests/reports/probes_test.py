@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 
@@ -34,14 +33,11 @@ def write(folder):
 def test_clauses_are_worth_what_the_policy_changes_without_them(tmp_path, record):
     write(tmp_path)
     found = probes.read(tmp_path)
-    assert found.probabilities.shape == (3, 1, 3)
     most, least = found.clauses
     assert (most.text, most.action, least.text, least.change) == ("a red ball", "left", "a wall", 0)
     # Half of |.9 - .3| + |.05 - .65|.
     assert (most.change, most.difference) == pytest.approx((0.6, 0.6))
-    shown = page.render("t", "", [probes.section(found)])
-    compared("probes_page", {"page": shown}, record)
-    assert len(re.findall(r"<title>\w+ at step", shown)) == 9
+    compared("probes_page", {"page": page.render("t", "", [probes.section(found)])}, record)
 
 
 def test_a_run_without_probes_has_no_section_and_a_damaged_file_is_named(tmp_path):

@@ -14,13 +14,9 @@ from tests.reports.glance_test import evaluation
 
 def test_numbers_that_only_the_task_knows_are_shown_behind_the_others():
     def played(shift):
-        numbers = {"kind": 2.0, "session": 0, "end_reason": "end"}
-        return evaluation(
-            [
-                {"index": i, "seed": i, "return": float(i), "apples_eaten": i % 3 + shift, **numbers}
-                for i in range(12)
-            ]
-        )
+        same = {"kind": 2.0, "session": 0, "end_reason": "end"}
+        numbers = [{"return": float(i), "apples_eaten": i % 3 + shift} for i in range(12)]
+        return evaluation([{"index": i, "seed": i, **same, **row} for i, row in enumerate(numbers)])
 
     data = RunData("t")
     data.evaluations = {"agent": played(1.0), "random": played(0.0)}

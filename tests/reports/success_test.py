@@ -14,10 +14,9 @@ COUNT = 400
 
 
 def evaluation(share, environment="BabyAI-GoToLocal-v0"):
-    solved = [float(i < share * COUNT) for i in range(COUNT)]
-    same = {"length": 9, "end_reason": "end"}
+    rows = [{"index": i, "seed": i, "length": 9, "end_reason": "end"} for i in range(COUNT)]
     found = evaluation_of(
-        [{"index": i, "seed": i, "return": yes, "success": yes, **same} for i, yes in enumerate(solved)]
+        [row | dict.fromkeys(("return", "success"), float(row["seed"] < share * COUNT)) for row in rows]
     )
     found["plan"]["environment"] = environment
     return found

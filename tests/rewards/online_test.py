@@ -154,9 +154,6 @@ def test_a_reward_that_learns_needs_text_and_a_training(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is learned while an agent trains"):
         rewards.load_intrinsic(config.reward, registry.spec("Recall-v0"))
     walk = "tests.toys:Corridor"
-    with pytest.raises(
-        UserError, match=f"environment.name='{walk}': must be an environment that shows a text"
-    ):
-        rewards.kind_of(config.reward).check_run(
-            oni_config("retrieval", environment__name=walk), registry.spec(walk)
-        )
+    config = oni_config("retrieval", environment__name=walk)
+    with pytest.raises(UserError, match=f"environment.name='{walk}': must be an environment that shows a t"):
+        rewards.kind_of(config.reward).check_run(config, registry.spec(walk))

@@ -36,13 +36,10 @@ def fresh(seed):
 
 
 def make_reward(folder, seed=0, mean=0.5):
-    network, statistics = (
-        RewardNetwork(ARCHITECTURE),
-        statistics_of(mean, 2.0, np.linspace(-1, 1, 19).tolist()),
-    )
+    statistics = statistics_of(mean, 2.0, np.linspace(-1, 1, 19).tolist())
     config = {"stage": "train_reward", "compat": {"glyph_crop_centre": False}}
     curve = [{"epoch": 0, "validation/loss": math.nan, "calibration": []}, {"epoch": 1, "train/loss": 0.5}]
-    return RewardModel(folder, 3, network, fresh(seed), 1, statistics, config, curve)
+    return RewardModel(folder, 3, RewardNetwork(ARCHITECTURE), fresh(seed), 1, statistics, config, curve)
 
 
 @pytest.fixture

@@ -157,10 +157,7 @@ def test_stop_ends_early_and_leaves_no_process():
 
 
 def test_bad_arguments_are_refused():
-    for said, how in (
-        ("even number", {"lanes": 3}),
-        ("no observation field glyphs", {"keep_fields": ("glyphs",)}),
-    ):
+    for said, how in (("even number", {"lanes": 3}), ("no .* field glyphs", {"keep_fields": ("glyphs",)})):
         with pytest.raises(ValueError, match=said):
             play(Counting(), **how)
 

@@ -136,7 +136,7 @@ def test_episodes_that_cannot_be_played_are_refused_in_a_line(runs, tmp_path):
         (
             1,
             {"keep_fields": ("sign", "mood", "glyphs")},
-            "keep_fields: Recall-v0 has no glyphs, mood: it has feat",
+            "keep_fields: Recall-v0 has no glyphs, mood: it has",
         ),
         (1, {"workers": 0}, "workers=0: must be at least 1"),
         (-1, {}, "episodes=-1: must be at least 0"),

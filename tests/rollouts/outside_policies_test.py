@@ -32,13 +32,11 @@ def test_a_network_may_be_greedy():
 
 
 def test_an_agent_plays_in_a_task_that_shows_the_same_with_its_options(tmp_path):
-    config = load_config("train_agent", "recall")
-    config.environment.name, config.environment.max_episode_steps = "tests.toys:HorizonCorridor", 12
+    other, limit = "tests.toys:OtherHorizonCorridor", "environment.max_episode_steps"
+    changes = {"environment.name": "tests.toys:HorizonCorridor", limit: 12}
+    config = load_config("train_agent", "recall", changes)
     (tmp_path / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
-    other, own = (
-        "tests.toys:OtherHorizonCorridor",
-        {"agent.dir": str(tmp_path), "environment.max_episode_steps": None},
-    )
+    own = {"agent.dir": str(tmp_path), limit: None}
     found = evaluation_setup.check(configured(**own, **{"environment.name": other}))
     assert found.spec.observation["tokens"].shape == (12,)
     with pytest.raises(UserError, match=r"config.environment.name='Recall-v0': must be tests.toys:Horizon"):

@@ -42,9 +42,8 @@ def test_a_row_of_text_counts_what_was_said() -> None:
 def test_what_a_journal_has_is_not_played_again() -> None:
     rows = [{"index": 4, "return": 9.0, "length": 1}, {"index": 1, "return": 1.0, "length": 1}]
     journal = SimpleNamespace(rows=rows, session=2, append=rows.append)
-    played = play_missing(
-        journal, 3, "t", lambda _: iter((2, 0)), lambda i: {"index": i, "return": 2.0, "length": 5}
-    )
+    row = {"return": 2.0, "length": 5}
+    played = play_missing(journal, 3, "t", lambda _: iter((2, 0)), lambda i: {"index": i, **row})
     assert [(row["index"], row.get("session")) for row in played] == [(0, 2), (1, None), (2, 2)]
     assert all(row["session_seconds"] >= 0 for row in rows[2:])
     assert play_missing(journal, 2, "t", lambda _: 1 / 0, dict)[0]["index"] == 0

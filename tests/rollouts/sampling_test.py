@@ -27,10 +27,8 @@ RUNNING = types.SimpleNamespace(requested=False)
 
 
 def how(folder):
-    options, fields = (
-        {"max_episode_steps": 150, "fields": ("tty_chars",)},
-        ("message", "blstats", "tty_chars"),
-    )
+    options = {"max_episode_steps": 150, "fields": ("tty_chars",)}
+    fields = ("message", "blstats", "tty_chars")
     return SamplingPlan("NetHackScore-v1", options, fields, seed=3, length=2, share=1.0, folder=str(folder))
 
 

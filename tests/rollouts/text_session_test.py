@@ -63,9 +63,8 @@ def expected(decoder: AgentDecoder, params: Any, text: list[int], how: Decoding)
     while len(said) < how.max_tokens and MARKS.action_end not in said:
         end = at_the_end(decoder, params, [*text, *said], how.target_return)
         tokenwise = decoder.network.design.q == "token"
-        outputs = decodings.TokenOutputs(
-            end.logits, end.target_q if tokenwise else None, end.values if tokenwise else None
-        )
+        values = (end.target_q, end.values) if tokenwise else (None, None)
+        outputs = decodings.TokenOutputs(end.logits, *values)
         said.append(int(decodings.steered(outputs, how, MARKS.pad).argmax()))
     return said
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +24,18 @@ def state_of(network: Any, step: int) -> Any:
 
 
 def write(
-    folder: Path, variant: str, changes: Mapping[str, Any], returns: Mapping[int, float] | None = None
+    folder: Path, variant: str, changes: dict[str, Any], returns: dict[int, float] | None = None
 ) -> Any:
     """Writes a run of a variant of train_agent with a checkpoint for each step of `returns`; gives its network."""
     folder.mkdir(exist_ok=True)
-    config = load_config("train_agent", variant, dict(changes))
+    config = load_config("train_agent", variant, changes)
     (folder / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
     name, options = agent_policy.environment_of(config)
     network = make_agent_network(config.network, registry.spec(name, **options))
     with agent_checkpoints.open_checkpoints(folder, 5) as checkpoints:
         for step, score in (returns or {100: 0.9}).items():
             items = agent_checkpoints.items_of_learner(state_of(network, step))
-            told = {"steps": step}, {"episode/return": score}
-            agent_checkpoints.save(checkpoints, step, items, *told, asynchronous=False)
+            agent_checkpoints.save(
+                checkpoints, step, items, {"steps": step}, {"episode/return": score}, False
+            )
     return network
