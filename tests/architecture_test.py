@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
 PACKAGE = Path(__file__).parent.parent / "motif_jax"
 # From the top of the house to its ground: a module imports from lines below its own, or its own package.
 ORDER = (
@@ -56,16 +57,21 @@ BUDGET = {
 PUBLIC = {"agents.py", "text_agents.py", "wrappers.py"}
 
 
-def modules() -> list[Path]:
-    return sorted(p for p in PACKAGE.rglob("*.py") if p.name != "__init__.py" or p.parent != PACKAGE)
+# Each file below PACKAGE, and what its text means.
+TEXTS = {
+    str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8")
+    for path in sorted(PACKAGE.rglob("*.py"))
+    if path != PACKAGE / "__init__.py"
+}
+TREES = {name: ast.parse(text) for name, text in TEXTS.items()}
 
 
-def imports(path: Path) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def imports(name: str) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(TREES[name]):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}:{node.lineno}: imports are absolute"
+            assert node.level == 0, f"{name}:{node.lineno}: imports are absolute"
             yield node.module or "", node.lineno
             yield from ((f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
 
@@ -75,94 +81,64 @@ def layer(name: str) -> str | None:
     return parts[1] if parts[0] == "motif_jax" and len(parts) > 1 and parts[1] in ORDER else None
 
 
-def own_layer(path: Path) -> str:
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+def own_layer(file: str) -> str:
+    return file.partition("/")[0].removesuffix(".py")
 
 
-def wrong_imports(path: Path) -> Iterator[str]:
-    own, relative = own_layer(path), str(path.relative_to(PACKAGE))
-    for name, line in imports(path):
+def wrong_imports(file: str) -> Iterator[str]:
+    own = own_layer(file)
+    for name, line in imports(file):
         target, root = layer(name), name.split(".")[0]
         if target is not None and ORDER.index(target) < ORDER.index(own):
-            yield f"{relative}:{line} imports {name}, which lies above {own}"
-        if root in JAX_FAMILY and own in JAX_FREE and relative not in JAX_ALLOWED_FILES:
-            yield f"{relative}:{line} imports {root}: {own} is free of jax"
-        if root in ONLY_IN and not relative.startswith(ONLY_IN[root]):
-            yield f"{relative}:{line} imports {root}, which only {', '.join(ONLY_IN[root])} may"
+            yield f"{file}:{line} imports {name}, which lies above {own}"
+        if root in JAX_FAMILY and own in JAX_FREE and file not in JAX_ALLOWED_FILES:
+            yield f"{file}:{line} imports {root}: {own} is free of jax"
+        if root in ONLY_IN and not file.startswith(ONLY_IN[root]):
+            yield f"{file}:{line} imports {root}, which only {', '.join(ONLY_IN[root])} may"
 
 
-@pytest.mark.slow
 def test_imports_point_downwards_and_libraries_stay_where_they_belong() -> None:
-    rooms = {p.name for p in PACKAGE.iterdir() if p.is_dir() and any(p.glob("*.py"))}
-    assert rooms <= set(ORDER)
-    assert not [problem for path in modules() for problem in wrong_imports(path)]
+    assert {own_layer(file) for file in TEXTS} <= set(ORDER)
+    assert not [problem for file in TEXTS for problem in wrong_imports(file)]
 
 
-@pytest.mark.slow
-def test_files_stay_readable_and_pmap_has_one_home() -> None:
-    too_long = {
-        str(path.relative_to(PACKAGE)): lines
-        for path in modules()
-        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > MOST_LINES
-    }
-    homes = {
-        str(path.relative_to(PACKAGE))
-        for path in modules()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Attribute) and node.attr == "pmap"
-    }
-    assert not too_long
-    assert homes == {"devices/parallel.py"}
+def test_files_and_folders_stay_readable() -> None:
+    lines = {file: len(text.splitlines()) for file, text in TEXTS.items()}
+    assert {file: count for file, count in lines.items() if count > MOST_LINES} == {}
+    rooms: collections.Counter[str] = collections.Counter()
+    for file, count in lines.items():
+        rooms[own_layer(file)] += count
+    assert {room: count for room, count in rooms.items() if count > BUDGET[room]} == {}
 
 
-@pytest.mark.slow
-def test_no_folder_grows_unnoticed() -> None:
-    lines: collections.Counter[str] = collections.Counter()
-    for path in modules():
-        lines[own_layer(path)] += len(path.read_text(encoding="utf-8").splitlines())
-    assert {room: count for room, count in lines.items() if count > BUDGET[room]} == {}
+def test_pmap_has_one_home_a_class_name_one_meaning_and_a_constructor_few_arguments() -> None:
+    pmap, classes, constructors = set(), collections.defaultdict(list), {}
+    for file, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr == "pmap":
+                pmap.add(file)
+            if not isinstance(node, ast.ClassDef):
+                continue
+            if node in tree.body and not node.name.startswith("_") and file not in PUBLIC:
+                classes[node.name].append(file)
+            for part in node.body:
+                if isinstance(part, ast.FunctionDef) and part.name == "__init__":
+                    given = part.args.posonlyargs + part.args.args + part.args.kwonlyargs
+                    constructors[file, part.lineno] = len(given) - 1
+    assert pmap == {"devices/parallel.py"}
+    assert {name: files for name, files in classes.items() if len(files) > 1} == {}
+    assert {place: count for place, count in constructors.items() if count > MOST_ARGUMENTS} == {}
 
 
-@pytest.mark.slow
-def test_a_class_name_means_one_thing() -> None:
-    homes = collections.defaultdict(list)
-    for path in modules():
-        relative = str(path.relative_to(PACKAGE))
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and relative not in PUBLIC:
-                homes[node.name].append(relative)
-    assert {name: files for name, files in homes.items() if len(files) > 1} == {}
-
-
-def constructors(path: Path) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        for part in node.body if isinstance(node, ast.ClassDef) else ():
-            if isinstance(part, ast.FunctionDef) and part.name == "__init__":
-                given = part.args
-                yield f"{path.name}:{part.lineno}", len(given.posonlyargs + given.args + given.kwonlyargs) - 1
-
-
-@pytest.mark.slow
-def test_a_constructor_takes_few_arguments() -> None:
-    found = dict(pair for path in modules() for pair in constructors(path))
-    assert {place: count for place, count in found.items() if count > MOST_ARGUMENTS} == {}
-
-
-@pytest.mark.slow
 def test_files_do_not_import_each_other_in_circles() -> None:
     """Imports inside functions and for types alone do not count."""
-    files = {
-        str(path.relative_to(PACKAGE.parent).with_suffix("")).replace("/", "."): path for path in modules()
-    }
     above: dict[str, set[str]] = {}
-    for name, path in files.items():
-        heads = [
-            node
-            for node in ast.parse(path.read_text(encoding="utf-8")).body
-            if isinstance(node, ast.ImportFrom)
-        ]
+    for file, tree in TREES.items():
+        heads = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
         wanted = {f"{node.module}.{alias.name}" for node in heads for alias in node.names}
-        above[name] = ({node.module or "" for node in heads} | wanted) & files.keys()
+        name = f"motif_jax/{file}".removesuffix(".py").replace("/", ".")
+        above[name] = {node.module or "" for node in heads} | wanted
+    above = {name: needs & above.keys() for name, needs in above.items()}
     while free := {name for name, needs in above.items() if not needs}:
         above = {name: needs - free for name, needs in above.items() if name not in free}
     assert above == {}
