@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 from typing import Any
 
@@ -38,19 +37,12 @@ FLAT_SPEC = EnvironmentSpec(
 )
 
 
-@functools.cache
-def _published() -> dict[str, Any]:
-    return load_config("train_agent", "").to_dict()
-
-
 def agent_config(**network: Any) -> ConfigDict:
     """The published settings with a small flat encoder and both rewards; keyword arguments replace values of `config.network`."""
-    config = ConfigDict(copy.deepcopy(_published()))
-    config.network.update({"flat_sizes": (32,), **network})
-    config.algorithm.value_statistics_rate = 0.01
-    config.reward.update({"extrinsic_scale": 1.0, "extrinsic_coefficient": 0.1})
-    config.train_for_env_steps = 10_000
-    return config
+    values = {f"network.{key}": value for key, value in {"flat_sizes": (32,), **network}.items()}
+    rewards = {"reward.extrinsic_scale": 1.0, "reward.extrinsic_coefficient": 0.1}
+    values |= {"algorithm.value_statistics_rate": 0.01, "train_for_env_steps": 10_000, **rewards}
+    return load_config("train_agent", "", values)
 
 
 def nethack_network(**network: Any) -> AgentNetwork:
@@ -68,12 +60,13 @@ def random_params(network: AgentNetwork, seed: int = 0) -> Any:
     """Parameters of about unit gain, without the cost of compiling the real initialisation."""
     rng = np.random.default_rng(seed)
     shapes = jax.eval_shape(network.init, jax.random.key(0))
-    return jax.tree.map(
-        lambda x: jnp.asarray(
+
+    def drawn(x: Any) -> jax.Array:
+        return jnp.asarray(
             rng.standard_normal(x.shape) / np.sqrt(np.prod(x.shape[:-1], initial=1) + 1), x.dtype
-        ),
-        shapes,
-    )
+        )
+
+    return jax.tree.map(drawn, shapes)
 
 
 def train_state(params: Any, optimizer: optax.GradientTransformation, step: int = 0) -> AppoTrainState:
@@ -89,31 +82,18 @@ def _tile_numbers() -> dict[bytes, int]:
     return {tile.tobytes(): number for number, tile in enumerate(tiles)}
 
 
-def window_of(image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Characters and colours [..., 12, 12] whose picture is `image` uint8 [..., 3, 72, 72]."""
-    lead = image.shape[:-3]
-    cells = image.reshape(-1, 3, 12, 6, 12, 6).transpose(0, 2, 4, 3, 5, 1).reshape(-1, 6 * 6 * 3)
-    numbers = np.array([_tile_numbers()[cell.tobytes()] for cell in cells])
-    numbers = numbers.reshape(*lead, 12, 12)
-    return (numbers // 16).astype(np.uint8), (numbers % 16).astype(np.uint8)
-
-
-def blstats_of(features: np.ndarray) -> np.ndarray:
-    """Status numbers int32 [..., 27] whose scaled features are `features`."""
-    scale = BLSTATS_SCALE.astype(np.float64)
-    return np.where(scale > 0, np.round(features / np.where(scale > 0, scale, 1)), 0).astype(np.int32)
-
-
 def observation_of(
     image: np.ndarray, features: np.ndarray, message: np.ndarray, count: np.ndarray | None = None
 ) -> dict[str, np.ndarray]:
-    """Raw fields whose pictures, features and messages are the golden ones; leading axes are kept."""
-    chars, colors = window_of(image)
+    """Raw fields whose pictures [..., 3, 72, 72], features and messages are the golden ones; leading axes are kept."""
+    cells = image.reshape(-1, 3, 12, 6, 12, 6).transpose(0, 2, 4, 3, 5, 1).reshape(-1, 6 * 6 * 3)
+    tiles = np.array([_tile_numbers()[cell.tobytes()] for cell in cells]).reshape(*image.shape[:-3], 12, 12)
+    scale = np.where(BLSTATS_SCALE > 0, BLSTATS_SCALE.astype(np.float64), np.inf)
     count = np.ones(message.shape[:-1]) if count is None else count
     return {
-        "window_chars": chars,
-        "window_colors": colors,
-        "blstats": blstats_of(features),
+        "window_chars": (tiles // 16).astype(np.uint8),
+        "window_colors": (tiles % 16).astype(np.uint8),
+        "blstats": np.round(features / scale).astype(np.int32),
         "message": message,
         "message_count": count.astype(np.int32),
     }
@@ -131,11 +111,12 @@ def random_batch(
     rng = np.random.default_rng(seed)
     observation = {}
     for name, field in spec.observation.items():
-        shape = (length + 1, rollouts, *field.shape)
-        if np.dtype(field.dtype).kind == "f":
-            observation[name] = rng.standard_normal(shape).astype(field.dtype)
-        else:
-            observation[name] = rng.integers(1, 16, shape).astype(field.dtype)
+        draw = (
+            rng.standard_normal
+            if np.dtype(field.dtype).kind == "f"
+            else functools.partial(rng.integers, 1, 16)
+        )
+        observation[name] = draw(size=(length + 1, rollouts, *field.shape)).astype(field.dtype)
     ends = rng.random((length, rollouts)) < 0.2
     last = np.zeros((length + 1, rollouts), bool)
     for t in range(length):

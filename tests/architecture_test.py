@@ -11,11 +11,15 @@ import pytest
 
 pytestmark = pytest.mark.slow
 PACKAGE = Path(__file__).parent.parent / "motif_jax"
-# From the top of the house to its ground: a module imports from lines below its own, or its own package.
-ORDER = (
-    "launch stages agents text_agents wrappers benchmarks reports rollouts rl trainers published devices language algorithms rewards networks "
-    "labels actors envs datasets sections schema support"
-).split()
+# From the top of the house to its ground: a module imports from folders behind its own, or its own. Of each the lines of its Python;
+# a change that raises one says why in its commit.
+BUDGET = {
+    "launch": 340, "stages": 4360, "agents": 220, "text_agents": 230, "wrappers": 340, "benchmarks": 1940,
+    "reports": 5950, "rollouts": 4780, "rl": 3420, "trainers": 5260, "published": 1780, "devices": 820,
+    "language": 5890, "algorithms": 2910, "rewards": 2400, "networks": 1840, "labels": 4130, "actors": 1730,
+    "envs": 8490, "datasets": 2550, "sections": 350, "schema": 230, "support": 2870,
+}  # fmt: skip
+ORDER = list(BUDGET)
 JAX_FREE = {"launch", "reports", "actors", "envs", "labels", "datasets", "sections", "schema", "support"}
 JAX_ALLOWED_FILES = {"support/checkpoints.py", "support/checkpoint_items.py", "support/profiling.py"}
 JAX_FAMILY = {"jax", "jaxlib", "flax", "optax", "chex", "orbax"}
@@ -27,32 +31,6 @@ ONLY_IN = {
 }
 MOST_LINES = 420
 MOST_ARGUMENTS = 7  # of a constructor, dataclasses of values apart
-# Lines of each folder's Python; a change that raises one says why in its commit.
-BUDGET = {
-    "actors": 1730,
-    "agents": 220,
-    "algorithms": 2910,
-    "benchmarks": 1940,
-    "datasets": 2550,
-    "devices": 820,
-    "envs": 8490,
-    "labels": 4130,
-    "language": 5890,
-    "launch": 340,
-    "networks": 1840,
-    "published": 1780,
-    "reports": 5950,
-    "rewards": 2400,
-    "rl": 3420,
-    "rollouts": 4780,
-    "schema": 230,
-    "sections": 350,
-    "stages": 4360,
-    "support": 2870,
-    "text_agents": 230,
-    "trainers": 5260,
-    "wrappers": 340,
-}
 # What a user imports keeps its name, whatever stands below it.
 PUBLIC = {"agents.py", "text_agents.py", "wrappers.py"}
 

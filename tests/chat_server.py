@@ -14,6 +14,10 @@ import numpy as np
 from tests.tiny_judge import good, rule
 
 
+def asked(request):
+    return next(turn["content"] for turn in request["messages"] if turn["role"] == "user")
+
+
 class Server:
     """Answers by the judge's rule, or as `behave(number, request)` says: (status, body, headers ...) or None for the rule.
 
@@ -74,11 +78,11 @@ class Server:
         threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
     def captions(self, request):
-        text = next(turn["content"] for turn in request["messages"] if turn["role"] == "user")
+        text = asked(request)
         return [json.loads(re.search(rf'"description_{n}": (".*")}}', text)[1]) for n in (1, 2)]
 
     def judge(self, request):
-        text = next(turn["content"] for turn in request["messages"] if turn["role"] == "user")
+        text = asked(request)
         if single := re.search(r'"text": (".*")}', text):
             words, template = ("No", "Yes"), '("good_news": "{}")'
             word = words[good(json.loads(single[1]))]
@@ -94,14 +98,8 @@ class Server:
             said = next(token for token in top if token["token"] == word)
             choice["logprobs"] = {"content": [{**said, "top_logprobs": top}]}
         usage = {"prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 105}
-        return {
-            "id": "x",
-            "object": "chat.completion",
-            "created": 0,
-            "model": "judge",
-            "choices": [choice],
-            "usage": usage,
-        }
+        head = {"id": "x", "object": "chat.completion", "created": 0, "model": "judge"}
+        return {**head, "choices": [choice], "usage": usage}
 
     def close(self):
         self._http.shutdown()

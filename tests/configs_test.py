@@ -16,14 +16,7 @@ from tests.reward_fixtures import load_config
 
 
 class Default(NamedTuple):
-    """A published value, and ours without a variant where that differs, with the reason.
-
-    Attributes:
-      value: what `faithful` has.
-      source: where it is published.
-      plain: what the config without a variant has instead, as `repr` shows it.
-      why: the reason.
-    """
+    """A published value, which `faithful` has; as `repr` shows it ours without a variant where that differs, and why."""
 
     value: Any
     source: str
@@ -104,9 +97,7 @@ AGENT = {
 REWARD = {
     "seed": Default(777, "reward --seed"),
     "dataset_dir": Default("motif_dataset", "reward --dataset_dir", "None", "asked for"),
-    "annotator": Default(
-        "llama70b_msg_defaultgoal_default", "0.7, main experiments; reward --annotator", "None", "asked for"
-    ),
+    "annotator": Default("llama70b_msg_defaultgoal_default", "0.7; reward --annotator", "None", "asked for"),
     "batch_size": Default(1024, "reward --batch_size"),
     "epochs": Default(10, "reward --num_epochs"),
     "train_fraction": Default(0.8, "0.5"),
@@ -161,18 +152,11 @@ ANNOTATION = {
     "vllm.in_flight": Default(2000, "annotation --batch-size"),
     "compat.answer_first_match": Default(True, "0.7", *MENDED),
 }
+# See docs/from_the_published_tool.md.
+OTHERWISE = ("reward.quantile", "actors.envs_per_worker", "actors.warmup_seconds")
 # What ONI's tool has besides Motif's, or with another default: the flags of its scripts/main.py.
 ONI = {
-    **{
-        key: default
-        for key, default in AGENT.items()
-        if key
-        not in (
-            "reward.quantile",
-            "actors.envs_per_worker",
-            "actors.warmup_seconds",
-        )  # see docs/from_the_published_tool.md
-    },
+    **{key: default for key, default in AGENT.items() if key not in OTHERWISE},
     "seed": Default(1, "oni --seed"),
     "train_for_env_steps": Default(10_000_000_000, "oni --train_for_env_steps"),
     "batch_size": Default(1024, "oni --batch_size"),
@@ -180,7 +164,6 @@ ONI = {
     "network.obs_scale": Default(1.0, "oni --obs_scale", "255.0", "pixels between 0 and 1"),
     "reward.kind": Default("retrieval", "oni README: the kind with a published coefficient"),
     "reward.intrinsic_coefficient": Default(0.4, "oni README: --llm_reward_coeff"),
-    "reward.extrinsic_coefficient": Default(0.1, "oni README: --extrinsic_reward_coeff on the score task"),
     "reward.extrinsic_scale": Default(1.0, "oni --reward_scale", "0.1", "as Motif has it"),
     "reward.encoder": Default("lt_cnn", "oni 1.3"),
     "reward.classifier.threshold": Default(0.5, "oni --classification_threshold"),
@@ -196,14 +179,10 @@ ONI = {
     "reward.training.batch_size": Default(256, "oni --reward_model_batch_size"),
     "reward.training.learning_rate": Default(1e-4, "oni --reward_model_lr"),
     "reward.training.steps_per_arrival": Default(32, "oni 1.3"),
-    "reward.training.schedule": Default(
-        "published", "oni 1.3", "'budget'", "a CPU has no time for all at once"
-    ),
+    "reward.training.schedule": Default("published", "oni 1.3", "'budget'", "a CPU has not the time"),
     "reward.training.members": Default(1, "oni 1.3"),
     "reward.training.target": Default("label", "oni 1.3"),
-    "annotator.kind": Default(
-        "openai", "oni --llm_server_addr", "'lexicon'", "runs without a language model"
-    ),
+    "annotator.kind": Default("openai", "oni --llm_server_addr", "'lexicon'", "without a language model"),
     "annotator.openai.model": Default("Meta-Llama-3.1-8B-Instruct", "oni --llm_model", "''", "asked for"),
     "annotator.openai.base_url": Default(
         "http://localhost:9001/v1", "oni --llm_server_addr", "'http://127.0.0.1:8000/v1'", "vLLM's own port"
@@ -226,42 +205,32 @@ ONI = {
     "compat.oni_ranking_raw_reward": Default(True, "oni 1.5", *MENDED),
 }
 TABLES = {"train_agent": AGENT, "train_reward": REWARD, "annotate": ANNOTATION, "oni": ONI}
-ROWS = [(stage, key) for stage, table in TABLES.items() for key in table]
 
 
-def value(stage: str, variant: str, key: str) -> Any:
+def published(stage: str, variant: str) -> Any:
     config = load_config(stage, variant)
-    if stage in ("train_agent", "oni"):
-        config = settings.resolved(config)
-    return dotted(config, key)
-
-
-@pytest.mark.parametrize(("stage", "key"), ROWS, ids=lambda name: name)
-def test_a_default_is_the_published_one(stage: str, key: str) -> None:
-    default = TABLES[stage][key]
-    found = value(stage, "faithful", key), value(stage, "", key)
-    if default.plain is None:
-        assert found == (default.value, default.value), default.source
-    else:
-        assert default.why
-        assert (found[0], repr(found[1])) == (default.value, default.plain), default.source
-
-
-def test_workers_are_published_for_faithful_and_the_machines_without() -> None:
-    assert value("train_agent", "faithful", "actors.workers") == 24
-    assert value("train_agent", "", "actors.workers") == max(1, available_cores() - 1)
+    return settings.resolved(config) if stage in ("train_agent", "oni") else config
 
 
 @pytest.mark.parametrize("stage", TABLES)
-def test_every_switch_and_coefficient_is_in_the_table(stage: str) -> None:
-    """Where a new key most likely has a published value: it gets its row with its source."""
-    config = load_config(stage, "")
-    for section in ("algorithm", "compat"):
-        keys = {f"{section}.{key}" for key in config.get(section, {})}
-        # Of what the normalisation of values brings, which is not published.
-        assert keys - set(TABLES[stage]) <= {"algorithm.value_statistics_rate", "algorithm.advantage_scale"}
+def test_the_defaults_are_the_published_ones(stage: str) -> None:
+    """The source of each stands in its row. A new switch or coefficient gets its row with its source."""
+    faithful, plain = published(stage, "faithful"), published(stage, "")
+    table = TABLES[stage]
+    assert {key: dotted(faithful, key) for key in table} == {key: row.value for key, row in table.items()}
+    found = {key: repr(dotted(plain, key)) for key in table}
+    assert found == {key: repr(row.value) if row.plain is None else row.plain for key, row in table.items()}
+    assert [key for key, row in table.items() if row.plain is not None and not row.why] == []
+    sections = {f"{part}.{key}" for part in ("algorithm", "compat") for key in plain.get(part, {})}
+    # Of what the normalisation of values brings, which is not published.
+    assert sections - set(table) <= {"algorithm.value_statistics_rate", "algorithm.advantage_scale"}
+
+
+def test_workers_are_published_for_faithful_and_the_machines_without() -> None:
+    assert published("train_agent", "faithful").actors.workers == 24
+    assert published("train_agent", "").actors.workers == max(1, available_cores() - 1)
 
 
 @pytest.mark.parametrize("stage", ["train_agent", "train_reward"])
 def test_faithful_computes_in_float32(stage: str) -> None:
-    assert value(stage, "faithful", "matmul_precision") == "highest"
+    assert published(stage, "faithful").matmul_precision == "highest"

@@ -56,7 +56,6 @@ class Closeness(NamedTuple):
     total: float
 
     def times(self, factor: float) -> Closeness:
-        """As many times as far."""
         return Closeness(*(factor * limit for limit in self))
 
 
@@ -85,13 +84,8 @@ def assert_golden(
 ) -> None:
     """Asserts that every tensor of either side has the norm, the sum and the first 8 entries of its golden summary.
 
-    Args:
-      tensors: name -> array in PyTorch's layout.
-      golden: the golden file.
-      prefix: 'gradient' or 'update', with the variant before it where there is one.
-      limit: how close they have to be.
-      but: other limits of single tensors.
-      noise: tensors that the golden file has and that are rounding there: not compared.
+    `tensors` are in PyTorch's layout; `prefix` is 'gradient' or 'update', with the variant before it where there is one. `but` has
+    other limits of single tensors; `noise` is rounding in the golden file, and not compared.
     """
     keys = [key.removeprefix(f"{prefix}/") for key in golden if key.startswith(f"{prefix}/")]
     assert set(tensors) == {key.rsplit("/", 1)[0] for key in keys} - set(noise)

@@ -5,28 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ml_collections import ConfigDict
 
-from motif_jax import schema, stages
-from motif_jax.support.errors import UserError
+from tests.refusals import said_of
 from tests.stage_inputs import CONFIGS, Inputs, ready, variants
 
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
     return Inputs(tmp_path_factory.mktemp("inputs"))
-
-
-def check(config: ConfigDict, workdir: Path) -> str | None:
-    """What the launcher says of a config; None where it would begin."""
-    try:
-        schema.validate(config)
-        stages.module(config.stage).check(config, workdir)
-    except UserError as error:
-        return str(error)
-    finally:
-        assert not workdir.exists(), "something was written before the check"
-    return None
 
 
 # Variants that want more than a small machine has, and what their refusal names.
@@ -58,7 +44,7 @@ def test_every_variant_passes_its_check_or_names_what_it_wants(
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     for variant in variants(name):
-        said = check(ready(name, variant, inputs), tmp_path / "run")
+        said = said_of(ready(name, variant, inputs), tmp_path / "run")
         named = {part: words for (config, part), words in WANTED.items() if config == name}
         wanted = [named[part] for part in named if (part in variant if len(part) > 1 else part == variant)]
         assert said is None or any(words in said for words in wanted), f"{name}:{variant}: {said}"

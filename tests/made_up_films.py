@@ -53,9 +53,7 @@ def film(steps: int = 150, seed: int = 3, screen: bool = True) -> watching.Film:
     chooser = watching.recorded_actions(np.array(actions), MadeUpPolicy(), environment.spec)
     for sight in watching.watch(environment, seed, chooser, MadeUpRater()):
         maker.add(sight)
-    made = maker.film(environment.episode_info())
-    environment.close()
-    return made
+    return maker.film(environment.episode_info())
 
 
 @functools.cache
@@ -64,8 +62,7 @@ def grid_film(level: str = "BabyAI-MixedTrainLocal-v0", seed: int = 5) -> watchi
     options = watching.with_screen(level, {"kind": "open", "max_episode_steps": 30})
     environment = registry.make(level, **options)
     maker = watching.FilmMaker(level, {}, seed, environment.spec, "A film of a grid")
-    for sight in watching.watch(
-        environment, seed, watching.policy_actions(RandomPolicy(), seed, environment.spec)
-    ):
+    chooser = watching.policy_actions(RandomPolicy(), seed, environment.spec)
+    for sight in watching.watch(environment, seed, chooser):
         maker.add(sight)
     return maker.film(environment.episode_info())

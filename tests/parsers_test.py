@@ -63,13 +63,7 @@ def test_nothing_but_one_line(name: str) -> None:
     parse, *texts = PARSERS[name]
     pieces = st.sampled_from(texts) | st.text(st.characters(codec="utf-8"), max_size=3)
 
-    @settings(
-        max_examples=60,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    @settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.lists(pieces, max_size=9).map("".join))
     def try_it(text: str) -> None:
         said = "nothing is wrong"

@@ -18,12 +18,12 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 
+from tests import reward_fixtures
 from tests.compiling import QUICKLY
-
-REPOSITORY = Path(__file__).parents[1]
-
+from tests.reward_fixtures import REPOSITORY
 
 # Above those that Linux gives to outgoing connections: nobody gets one of them by accident before it is used. Of the processes
 # that run tests side by side (gw0, gw1, ...) each has ports of its own, and gives each of them once: whoever has one may not
@@ -58,23 +58,11 @@ def status_of(url: str) -> int:
     return 0
 
 
-def process_table() -> dict[int, tuple[int, str]]:
-    """Process id -> parent's id, state letter ('Z': a zombie)."""
-    table = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            fields = path.read_text().rpartition(")")[2].split()
-            table[int(path.parent.name)] = (int(fields[1]), fields[0])
-    return table
-
-
 def descendants(pid: int) -> set[int]:
     """Process ids of everything that `pid` has started and that is still there."""
-    table, found, new = process_table(), set(), {pid}
-    while new:
-        new = {child for child, (parent, _) in table.items() if parent in new} - found
-        found |= new
-    return found
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return {child.pid for child in psutil.Process(pid).children(recursive=True)}
+    return set()
 
 
 def still_there(pids: set[int]) -> set[int]:
@@ -82,7 +70,9 @@ def still_there(pids: set[int]) -> set[int]:
 
     Orphans' zombies are the first process's to take away, which in a container may be one that takes nobody's.
     """
-    return {pid for pid, entry in process_table().items() if pid in pids and entry != (1, "Z")}
+    found = {process for process in psutil.process_iter(["ppid", "status"]) if process.pid in pids}
+    gone = {"ppid": 1, "status": psutil.STATUS_ZOMBIE}
+    return {process.pid for process in found if process.info != gone}
 
 
 def unread(pipe: int) -> int:
@@ -90,21 +80,8 @@ def unread(pipe: int) -> int:
     return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
 
 
-def shared_memory() -> set[str]:
-    """Names of this user's files in /dev/shm; whether others' are in use cannot be seen by everybody."""
-    names = set()
-    for entry in os.scandir("/dev/shm"):
-        with contextlib.suppress(FileNotFoundError):
-            if entry.stat(follow_symlinks=False).st_uid == os.getuid():
-                names.add(entry.name)
-    return names
-
-
 def with_sigint(handler: signal.Handlers, *arguments: str) -> list[str]:
-    """The command `python ARGUMENTS` with SIGINT as a terminal gives it (SIG_DFL) or a script in the background (SIG_IGN).
-
-    Whatever the tests themselves were started with.
-    """
+    """`python ARGUMENTS` with SIGINT as a terminal gives it (SIG_DFL) or a script in the background (SIG_IGN)."""
     code = (
         f"import os, signal, sys; signal.signal(signal.SIGINT, signal.{handler.name});"
         "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
@@ -113,12 +90,7 @@ def with_sigint(handler: signal.Handlers, *arguments: str) -> list[str]:
 
 
 class Program:
-    """A program in a session of its own whose output goes to a file.
-
-    Attributes:
-      process: the program.
-      log: its output, standard error included.
-    """
+    """A program in a session of its own whose output, standard error included, goes to the file `log`."""
 
     def __init__(
         self, arguments: Sequence[str], log: Path, environment: dict[str, str], typed: str | Path = os.devnull
@@ -138,7 +110,6 @@ class Program:
 
     @property
     def pid(self) -> int:
-        """Process id."""
         return self.process.pid
 
     def send(self, number: signal.Signals) -> None:
@@ -150,25 +121,16 @@ class Program:
         return self.process.wait(seconds)
 
     def text(self) -> str:
-        """The output so far."""
         return self.log.read_text(errors="replace")
 
 
 def launch(
     workdir: Path, config: str, *flags: str, log: Path, typed: str | Path = os.devnull, **environment: str
 ) -> Program:
-    """Starts `python -m motif_jax.launch` on the CPU with the device count of the flags."""
-    arguments = [
-        sys.executable,
-        "-m",
-        "motif_jax.launch",
-        f"--config=configs/{config}",
-        f"--workdir={workdir}",
-        *flags,
-    ]
-    # The tests' own four devices are not meant for the program, and its small networks take longer to compile than to run.
-    own = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1", **QUICKLY}
-    return Program(arguments, log, {**own, **environment}, typed)
+    """Starts `python -m motif_jax.launch` with configs/CONFIG on the CPU, with the device count of the flags."""
+    stage, _, variant = config.partition(".py")
+    arguments = reward_fixtures.command(stage, workdir, *flags, variant=variant.removeprefix(":"))
+    return Program(arguments, log, {**reward_fixtures.environment(), **environment}, typed)
 
 
 def launch_hosts(
@@ -199,10 +161,8 @@ def ended(programs: list[Program]) -> Iterator[None]:
         yield
     finally:
         left = {pid for program in programs for pid in descendants(program.pid)}
-        for program in programs:
-            if program.process.poll() is None:
-                left |= {program.pid}
-        for pid in left:
+        running = {program.pid for program in programs if program.process.poll() is None}
+        for pid in left | running:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         for program in programs:
@@ -245,17 +205,19 @@ def checkpoint_steps(workdir: Path) -> list[int]:
 
 def processes_with(name: str, value: str) -> set[int]:
     """Process ids whose environment has `name=value`, orphans included; zombies have none."""
-    found, wanted = set(), f"{name}={value}".encode()
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):
-            if wanted in path.read_bytes().split(b"\0"):
-                found.add(int(path.parent.name))
-    return found
+    found = psutil.process_iter(["environ"])
+    return {process.pid for process in found if (process.info["environ"] or {}).get(name) == value}
 
 
 def unused_shared_memory() -> set[str]:
-    """Names in /dev/shm that no process maps: what somebody left behind."""
-    names = shared_memory()
+    """Names of this user's files in /dev/shm that no process maps: what somebody left behind."""
+    names = set()
+    for entry in os.scandir("/dev/shm"):
+        with contextlib.suppress(FileNotFoundError):
+            if (
+                entry.stat(follow_symlinks=False).st_uid == os.getuid()
+            ):  # whether others' are in use cannot be seen by everybody
+                names.add(entry.name)
     for path in Path("/proc").glob("[0-9]*/maps"):
         with contextlib.suppress(OSError):
             text = path.read_text()

@@ -20,7 +20,7 @@ _LEFT_OUT = re.compile(
     flags=re.MULTILINE | re.DOTALL,
 )
 _CODES = re.compile(r"CODE(?:(?:, | and | or |, and |/| )CODE)*")
-_NO_END = re.compile(r"\b(et al|e\.g|i\.e|vs|etc|cf|Fig|Sec|No|App)\.$")
+_NO_END = re.compile(r"\b(et al|e\.g|i\.e|vs|etc|cf|Fig|Sec|No|App)\.(?= )")
 
 
 def paragraphs(text: str) -> list[str]:
@@ -37,14 +37,8 @@ def paragraphs(text: str) -> list[str]:
 
 def sentences(text: str) -> list[str]:
     """Sentences of a page; a paragraph, a list item or a table cell ends one."""
-    found = []
-    for paragraph in paragraphs(text):
-        begin = 0
-        for stop in re.finditer(r"[.!?][)\"'*]*(?= |$)", paragraph):
-            if not _NO_END.search(paragraph[begin : stop.end()]):
-                found.append(paragraph[begin : stop.end()].strip())
-                begin = stop.end()
-        found.append(paragraph[begin:].strip())
+    plain = [_NO_END.sub(r"\1", paragraph) for paragraph in paragraphs(text)]
+    found = [sentence for one in plain for sentence in re.split(r"(?<=[.!?])[)\"'*]* ", one)]
     return [sentence for sentence in found if re.search(r"[A-Za-z]{2}", sentence)]
 
 
@@ -60,25 +54,16 @@ def measure(text: str) -> tuple[float, str]:
 
 
 @functools.cache
-def refused_words() -> dict[str, str]:
-    """What docs and messages do not say -> the word that stands for it, from the table of docs/glossary.md."""
-    rows = re.findall(
-        r"^\| ([^|]+) \| [^|]+ \| ([^|]+) \|$", GLOSSARY.read_text(encoding="utf-8"), flags=re.M
-    )
-    return {
-        phrase: word.strip()
-        for word, instead in rows[1:]
-        for phrase in instead.split(", ")
-        if phrase.strip() != "–"
-    }
+def refused_words() -> list[str]:
+    """What docs and messages do not say, from the last column of the table of docs/glossary.md."""
+    rows = re.findall(r"^\| [^|]+ \| [^|]+ \| ([^|]+) \|$", GLOSSARY.read_text(encoding="utf-8"), flags=re.M)
+    return [phrase.strip() for instead in rows[1:] for phrase in instead.split(", ") if phrase.strip() != "–"]
 
 
 def odd_words(text: str) -> list[str]:
     """Phrases of the glossary's last column in the running text of a page, what is quoted left out."""
     text = re.sub(r'"[^"\n]*"', "", "\n".join(paragraphs(text)))
-    return [
-        phrase for phrase in refused_words() if re.search(rf"\b{re.escape(phrase.strip())}\b", text, re.I)
-    ]
+    return [word for word in refused_words() if re.search(rf"\b{re.escape(word)}\b", text, re.I)]
 
 
 def messages(source: str) -> list[tuple[int, str]]:

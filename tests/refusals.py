@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
@@ -28,15 +27,20 @@ def config_of(config: str, *given: str) -> ConfigDict:
     return holder.value
 
 
+def said_of(config: ConfigDict, workdir: Path) -> str | None:
+    """What the launcher says of a config before any work; None where it would begin."""
+    try:
+        schema.validate(config)
+        stages.module(config.stage).check(config, workdir)
+    except UserError as error:
+        return " ".join(str(error).split())
+    finally:
+        assert not workdir.exists(), "something was written before the check"
+    return None
+
+
 def refusal(config: str, workdir: Path, *given: str) -> str:
     """The line that `--config=configs/CONFIG --workdir=WORKDIR GIVEN...` ends with."""
-    meant = config_of(config, *given)
-    stage = stages.module(meant.stage)
-
-    def check() -> None:
-        schema.validate(meant)
-        stage.check(meant, workdir)
-
-    with pytest.raises(UserError) as caught:
-        check()
-    return " ".join(str(caught.value).split())
+    said = said_of(config_of(config, *given), workdir)
+    assert said is not None
+    return said

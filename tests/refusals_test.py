@@ -198,7 +198,7 @@ REFUSED = [
     ("evaluate.py:smoke", f"{WALK} policy=tests.toys:HalfBot", "config.policy='tests.toys:HalfBot': must be a class with in_workers"),
     ("visualize.py:smoke", f"{WALK} policy=tests.toys:ACTIONS", "config.policy='tests.toys:ACTIONS': must be a class with in_workers"),
     ("evaluate.py:smoke", f"{WALK} policy=random greedy=True", "config.greedy=True: must be False: random chooses"),
-    ("visualize.py:smoke", f"{WALK} policy=tests.toys:RightWinger greedy=True", "config.greedy=True: must be False"),
+    ("visualize.py:smoke", f"{WALK} policy=tests.toys:Stubborn greedy=True", "config.greedy=True: must be False"),
     ("test_language_agent.py:smoke", "policy=nobody", NAMES),
     ("test_language_agent.py:smoke", "policy=bot tests=actions_3", "without actions_3, which means nothing to a player"),
     ("test_language_agent.py:smoke", "greedy=True", "config.greedy=True: must be False: random chooses its actions itself"),
@@ -369,4 +369,3 @@ def test_what_does_not_fit_is_one_line_before_the_run_folder_is_made(
 ) -> None:
     given = [f"--config.{flag.replace('AT', str(place))}" for flag in flags.split()]
     assert said in refusal(config, tmp_path / "new", *given)
-    assert not (tmp_path / "new").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -37,11 +38,8 @@ def test_every_key_has_a_meaning_and_refuses_in_one_line_what_it_may_not_be(name
         assert key.help, path
         key.require(path, value)
         for bad in wrong(key):
-            with pytest.raises(UserError) as refused:
+            with pytest.raises(UserError, match="^" + re.escape(f"config.{path}=") + r".*: must be .*\Z"):
                 key.require(path, bad)
-            assert str(refused.value).startswith(f"config.{path}="), bad
-            assert ": must be " in str(refused.value)
-            assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("name", NAMES)

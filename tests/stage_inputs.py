@@ -15,9 +15,17 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
+from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.envs.babyai_text.catalogue import ACTIONS
+from motif_jax.rl import agent_checkpoints, settings
 from motif_jax.support import run_folder
 from motif_jax.support.config import has
+from tests import text_agents
+from tests.language import talkers
+from tests.made_up_runs import evaluation_rows, write_evaluation
 from tests.reward_fixtures import REPOSITORY, load_config, make_dataset, reward_config, train, write_labels
+from tests.rollouts.agent_runs import recall_config
 
 LEVEL = "BabyAI-GoToLocal-v0"
 # Tokens of a prompt of BabyAI-Text, as the tiny model writes them.
@@ -47,7 +55,6 @@ class Inputs:
 
     @functools.cached_property
     def reward(self) -> Path:
-        """A run of train_reward."""
         return train(self.folder / "reward", reward_config(self.dataset))
 
     @functools.cached_property
@@ -61,9 +68,7 @@ class Inputs:
 
     @functools.cached_property
     def pairs_table(self) -> Path:
-        """The dataset in one file."""
         from motif_jax.datasets.pairs import parquet
-        from motif_jax.datasets.pairs.dataset import PairsDataset
 
         path = self.folder / "pairs.parquet"
         for _ in parquet.write(PairsDataset.open(self.dataset), path):
@@ -73,8 +78,6 @@ class Inputs:
     @functools.cached_property
     def model(self) -> Path:
         """A language model that knows the words of BabyAI-Text."""
-        from tests.language import talkers
-
         return talkers.write(self.folder / "model", "gpt2")
 
     @functools.cached_property
@@ -97,8 +100,6 @@ class Inputs:
     @functools.cached_property
     def text_agent(self) -> Path:
         """An agent of Wordle as train_text leaves it."""
-        from tests import text_agents
-
         folder = text_agents.write(self.folder / "text_agent")
         return _described(folder, load_config("train_text"))
 
@@ -106,7 +107,6 @@ class Inputs:
     def dialogues(self) -> Path:
         """Games of Wordle as collect_text leaves them."""
         from motif_jax.datasets.dialogues import parquet
-        from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 
         game = Dialogue(
             ("crane", "<b><b><b><b><b>", "moist", "<g><g><g><g><g>"), (-1.0, None, 0.0, None), True, {}
@@ -119,7 +119,6 @@ class Inputs:
     def trajectories(self) -> Path:
         """Steps of BabyAI-Text as collect_trajectories leaves them."""
         from motif_jax.datasets.trajectories import parquet
-        from motif_jax.envs.babyai_text.catalogue import ACTIONS
 
         folder = self.folder / "trajectories"
         folder.mkdir()
@@ -131,8 +130,6 @@ class Inputs:
     @functools.cached_property
     def agent(self) -> Path:
         """A run of train_agent on Recall-v0 with one checkpoint."""
-        from tests.rollouts.agent_runs import recall_config
-
         return self._agent("agent", recall_config())
 
     @functools.cached_property
@@ -147,8 +144,6 @@ class Inputs:
         return _described(self.folder / "oni", load_config("oni", "quickstart"))
 
     def _agent(self, name: str, config: ConfigDict) -> Path:
-        from motif_jax.rl import agent_checkpoints, settings
-
         folder = _described(self.folder / name, config)
         params = settings.make_network(settings.resolved(config)).init(jax.random.key(0))
         with agent_checkpoints.open_checkpoints(folder, 5) as checkpoints:
@@ -158,9 +153,6 @@ class Inputs:
 
     @functools.cached_property
     def evaluations(self) -> list[Path]:
-        """Two evaluations of NetHack."""
-        from tests.made_up_runs import evaluation_rows, write_evaluation
-
         found = []
         for number, policy in enumerate(("random", "another")):
             found.append(self.folder / f"evaluation_{number}")
@@ -188,8 +180,14 @@ def _plays(at: Inputs) -> dict[str, Any]:
 
 
 NEEDS: dict[str, Callable[[Inputs], Mapping[str, Any]]] = {
+    **dict.fromkeys(("results", "oni_study"), lambda at: {"rows": "{workdir}/rows.jsonl", "page": ""}),
+    **dict.fromkeys(("export_text_agent", "play_text"), lambda at: {"agent": at.text_agent}),
+    **dict.fromkeys(("export_dataset", "merge_annotations"), lambda at: {"dataset_dir": at.dataset}),
+    **dict.fromkeys(("generate_text", "score_text"), lambda at: {"model": at.model, "file": at.prompts}),
+    **dict.fromkeys(("export_reward", "train_agent"), lambda at: {"reward.dir": at.reward}),
+    **dict.fromkeys(("import_dialogues", "import_ilql", "import_reward", "import_torch"), lambda at: {"file": at.file}),
+    **dict.fromkeys(("train_language_agent:drrn", "train_language_agent:drrn_faithful"), lambda at: {"network.tokenizer": at.model}),
     "annotate": lambda at: {"dataset_dir": at.dataset, "store_dir": at.folder / "store"},
-    "results": lambda at: {"rows": "{workdir}/rows.jsonl", "page": ""},
     "check_reward": lambda at: {"reward.dir": at.oni},
     "clone_behaviour": lambda at: {
         "trajectories": at.trajectories, "network.model": at.model, "network.prompt_tokens": ROOM,
@@ -198,32 +196,17 @@ NEEDS: dict[str, Callable[[Inputs], Mapping[str, Any]]] = {
     "evaluate_text": lambda at: {"agent": at.text_agent, "task": "wordle"},
     "evaluate_text:reddit": lambda at: {"decode.max_tokens": 40},
     "explain_reward": lambda at: {"reward.dir": at.reward, "dataset_dir": at.dataset},
-    "export_dataset": lambda at: {"dataset_dir": at.dataset},
     "export_language_agent": lambda at: {"agent": at.language_agent},
-    "export_reward": lambda at: {"reward.dir": at.reward},
-    "export_text_agent": lambda at: {"agent": at.text_agent},
-    "generate_text": lambda at: {"model": at.model, "file": at.prompts},
     "import_dataset": lambda at: {"file": at.pairs_table},
-    "import_dialogues": lambda at: {"file": at.file},
-    "import_ilql": lambda at: {"file": at.file},
-    "import_reward": lambda at: {"file": at.file},
-    "import_torch": lambda at: {"file": at.file},
     "import_torch:glam": lambda at: {"agent.network.model": at.model, "agent.network.prompt_tokens": ROOM},
-    "merge_annotations": lambda at: {"dataset_dir": at.dataset},
     "oni": lambda at: {"annotator.store_dir": at.folder / "store"},
-    "oni_study": lambda at: {"rows": "{workdir}/rows.jsonl", "page": ""},
-    "play_text": lambda at: {"agent": at.text_agent},
     "pretrain_language_model": lambda at: {"texts": at.texts},
     "probe_language_agent": lambda at: {"policy": at.language_agent},
     "rank_text": lambda at: {"agents": at.text_agent, "data": at.dialogues},
     "replay": lambda at: {"evaluation": at.evaluations[0]},
     "report": lambda at: {"reward.dir": at.reward, "evaluations": str(at.evaluations[0])},
-    "score_text": lambda at: {"model": at.model, "file": at.prompts},
-    "train_agent": lambda at: {"reward.dir": at.reward},
     "test_language_agent": lambda at: {**_plays(at), "policy": "zero_shot", "environment.name": LEVEL},
     "train_language_agent": lambda at: _plays(at),
-    "train_language_agent:drrn": lambda at: {"network.tokenizer": at.model},
-    "train_language_agent:drrn_faithful": lambda at: {"network.tokenizer": at.model},
     "train_reward": lambda at: {"dataset_dir": at.dataset, "annotator": "test"},
     "train_text": lambda at: {"num_devices": 1},
 }  # fmt: skip

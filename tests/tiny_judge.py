@@ -82,7 +82,6 @@ def rule(first: str, second: str) -> int:
 
 
 def message(rng: random.Random, is_good: bool) -> str:
-    """A message of a game."""
     text = rng.choice(GOOD if is_good else NEUTRAL)
     return text.format(
         m=rng.choice(MONSTERS), o=rng.choice(THINGS), n=rng.randint(2, 200), l=rng.choice("abcdefghijk")
@@ -151,20 +150,13 @@ def build_tokenizer(rng: random.Random, vocabulary: int) -> Any:
     tokenizer.decoder = decoders.ByteLevel()
     special = ["<|pad|>", "<|bos|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>"]
     texts = ["\n".join(turn["content"] for turn in conversation(rng)) for _ in range(1500)]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary,
-        special_tokens=special,
-        show_progress=False,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        vocab_size=vocabulary, special_tokens=special, show_progress=False, initial_alphabet=alphabet
     )
     tokenizer.train_from_iterator(texts, trainer)
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token="<|pad|>",
-        bos_token="<|bos|>",
-        eos_token="<|end|>",
-        model_max_length=1024,
-    )
+    named = {"pad_token": "<|pad|>", "bos_token": "<|bos|>", "eos_token": "<|end|>"}
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=1024, **named)
     fast.chat_template = CHAT_TEMPLATE
     return fast
 

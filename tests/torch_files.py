@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -64,16 +65,8 @@ def _pretend_torch() -> Iterator[None]:
     _rebuild_tensor_v2.__module__, _rebuild_tensor_v2.__qualname__ = "torch._utils", "_rebuild_tensor_v2"
     modules["torch._utils"]._rebuild_tensor_v2 = _rebuild_tensor_v2
     modules["torch"]._utils = modules["torch._utils"]
-    before = {name: sys.modules.get(name) for name in modules}
-    sys.modules.update(modules)
-    try:
+    with mock.patch.dict(sys.modules, modules):
         yield
-    finally:
-        for name, module in before.items():
-            if module is None:
-                del sys.modules[name]
-            else:
-                sys.modules[name] = module
 
 
 def write(path: Path, content: Any, folder: str = "archive", protocol: int = 2) -> Path:

@@ -73,7 +73,7 @@ class CorridorRenderer:
 
     def frame(self, observation: Mapping[str, np.ndarray]) -> Frame:
         at = int(observation["tokens"].argmax())
-        line = np.frombuffer(b"." * LENGTH, np.uint8).copy()
+        line = np.full(LENGTH, ord("."), np.uint8)
         line[at], line[-1] = ord("@"), ord("$")
         return Frame(line[None], np.full((1, LENGTH), 7, np.uint8), (0, at), {"cell": at})
 
@@ -134,9 +134,8 @@ class Talker:
         pass
 
     def _write(self, out: Mapping[str, np.ndarray]) -> None:
-        said = f"number {self._state}".encode()
-        out["message"][...] = 0
-        out["message"][: len(said)] = list(said)
+        said = f"number {self._state}".encode().ljust(256, b"\0")
+        out["message"][...] = list(said)
         out["blstats"][...] = self._state
 
 
@@ -173,21 +172,6 @@ class HalfBot(NoPolicy):
     in_workers = True
 
 
-class RightWinger:
-    """A bot: goes right."""
-
-    in_workers = True
-
-    def __init__(self, spec: EnvironmentSpec) -> None:
-        self._action = spec.action_names.index("right")
-
-    def player(self, seed: int, spec: EnvironmentSpec):
-        return lambda observation: self._action
-
-    def probabilities(self, observation, spec) -> None:
-        return None
-
-
 class Stubborn(NoPolicy):
     """A bot: takes the second action, whatever it sees."""
 
@@ -196,7 +180,8 @@ class Stubborn(NoPolicy):
     def player(self, seed: int, spec: EnvironmentSpec):
         return lambda observation: 1
 
-    probabilities = RightWinger.probabilities
+    def probabilities(self, observation, spec) -> None:
+        return None
 
 
 class Flyer:

@@ -18,6 +18,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
+import psutil
 import pytest
 
 from motif_jax.actors import actor, actor_process
@@ -31,7 +32,7 @@ from motif_jax.support import tempdirs
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import system_error
 from tests.actors.pool_test import config, play, playing
-from tests.processes import process_table, still_there, wait_until
+from tests.processes import still_there, wait_until
 
 
 def clock_ahead(monkeypatch: pytest.MonkeyPatch) -> list[float]:
@@ -44,7 +45,7 @@ def clock_ahead(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def server_of(pool: ActorPool) -> int:
     """Process id of the one that the actors are children of."""
-    [parent] = {process_table()[pid][0] for pid in pool.pids()}
+    [parent] = {psutil.Process(pid).ppid() for pid in pool.pids()}
     return parent
 
 

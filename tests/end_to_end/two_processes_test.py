@@ -18,7 +18,6 @@ from tests.processes import (
     free_port,
     launch,
     launch_hosts,
-    process_table,
     still_there,
     unused_shared_memory,
     wait_until,
@@ -102,11 +101,11 @@ def lose_and_check(run: Run, programs: list[Program], victim: int, how: signal.S
     if how == signal.SIGKILL:
         assert lost.wait() == -signal.SIGKILL
     assert end_of(survivor) not in (0, 75)
-    wait_until(lambda: not still_there(survivors), f"{survivors} end; there are {process_table()}", 90)
+    wait_until(lambda: not still_there(survivors), f"{survivors} end", 90)
     if how == signal.SIGSTOP:
         lost.send(signal.SIGCONT)  # it was not dead: it finds that the others are gone
         assert end_of(lost) not in (0, 75)
-    wait_until(lambda: not still_there(everything), f"{everything} end; there are {process_table()}", 90)
+    wait_until(lambda: not still_there(everything), f"{everything} end", 90)
 
 
 def test_two_processes_are_killed_stopped_and_continued_by_two_and_by_one(tmp_path: Path) -> None:

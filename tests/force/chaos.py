@@ -21,7 +21,7 @@ import random
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ def _calm(name: str, folder: Path, inputs: Inputs, cache: Path) -> Calm:
     if not known.exists():
         shutil.rmtree(folder / name, ignore_errors=True)
         # The first one fills the cache of compiled programs; the second says how long it takes without that.
-        first = Trial(name, folder / name / "first", inputs, cache).finish()
+        first = Trial(name, folder / name / "first", inputs, cache).calm().outcome
         trial = Trial(name, folder / name / "calm", inputs, cache)
         calm = trial.calm()
         assert calm.outcome == first, "two undisturbed runs differ"
@@ -68,7 +68,7 @@ def attack(
         shutil.rmtree(folder / name / "trial", ignore_errors=True)
         trial = Trial(name, folder / name / "trial", inputs, cache)
         line["hits"] = FORCES[force](trial, rng, calm, kills)
-        line["equal"] = trial.finish() == calm.outcome
+        line["equal"] = trial.calm().outcome == calm.outcome
         line["left"] = trial.left()
     except AssertionError as error:
         line["problem"] = str(error)[:1500]
@@ -93,14 +93,6 @@ def tables(lines: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(found)
 
 
-def _turns(names: Sequence[str], until: float) -> Iterator[str]:
-    """The scenarios in turn, until the time is over; each once at least."""
-    for place in itertools.count():
-        if place >= len(names) and time.monotonic() > until:
-            return
-        yield names[place % len(names)]
-
-
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Runs stages under force.")
     parser.add_argument(
@@ -123,7 +115,6 @@ def _arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """The program."""
     given = _arguments()
     folder, rng = given.folder.absolute(), random.Random(given.seed)
     folder.mkdir(parents=True, exist_ok=True)
@@ -131,7 +122,10 @@ def main() -> int:
         known.unlink()
     shutil.rmtree(folder / "inputs", ignore_errors=True)  # of another state of the code, as what follows
     inputs, lines = Inputs(folder / "inputs"), []
-    for name in _turns(given.stages or list(SCENARIOS), time.monotonic() + 60 * given.minutes):
+    names, until = given.stages or list(SCENARIOS), time.monotonic() + 60 * given.minutes
+    for place, name in enumerate(itertools.cycle(names)):
+        if place >= len(names) and time.monotonic() > until:
+            break
         line = attack(name, folder, inputs, rng, given.force)
         lines.append(line)
         with open(folder / LINES, "a", encoding="utf-8") as file:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 
 class Compared(NamedTuple):
-    """What must be the same whatever was done to a run, in words, and what gives it from a finished run folder and the trial's own.
+    """What must be the same whatever was done to a run, in words, and what gives it from its folder and the trial's.
 
     It can be written as JSON; AssertionError where something is wrong in itself.
     """
@@ -65,7 +65,6 @@ def params(*patterns: str) -> Compared:
 
 
 def together(*compared: Compared) -> Compared:
-    """All of these."""
     return Compared(
         ", ".join(one.what for one in compared),
         lambda workdir, trial: [one.of(workdir, trial) for one in compared],

@@ -7,7 +7,16 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from tests import reward_fixtures, stage_inputs
+import numpy as np
+
+from motif_jax.actors.rerecording import record_actions
+from motif_jax.language import byte_pairs
+from motif_jax.rewards.reward_model import read_run
+from motif_jax.rewards.safetensors_file import write_safetensors
+from tests import reward_fixtures, stage_inputs, torch_files
+from tests.conftest import load_golden
+from tests.envs.visdial import made_up
+from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
 from tests.reward_fixtures import make_dataset
 
 ONE = "num_devices=1"
@@ -41,10 +50,6 @@ class Inputs(stage_inputs.Inputs):
 
     @functools.cached_property
     def reward_file(self) -> Path:
-        """The reward in one file."""
-        from motif_jax.rewards.reward_model import read_run
-        from motif_jax.rewards.safetensors_file import write_safetensors
-
         path = self.folder / "reward.safetensors"
         write_safetensors(read_run(self.reward), path)
         return path
@@ -56,15 +61,12 @@ class Inputs(stage_inputs.Inputs):
 
     @functools.cached_property
     def torch_reward(self) -> Path:
-        """A reward of the published system."""
-        from tests.conftest import load_golden
         from tests.stages.import_torch_test import write_reward
 
         return write_reward(self.folder / "reward.pth", load_golden)
 
     @functools.cached_property
     def torch_agent(self) -> Path:
-        """An agent of GLAM."""
         from tests.published.glam_test import checkpoint
 
         checkpoint(self.folder / "agent.checkpoint", self.model)
@@ -72,8 +74,6 @@ class Inputs(stage_inputs.Inputs):
 
     @functools.cached_property
     def torch_text_agent(self) -> Path:
-        """An agent of the published ILQL."""
-        from tests import torch_files
         from tests.stages.import_ilql_test import ilql
 
         tensors = {name: torch_files.tensor(array) for name, array in ilql().items()}
@@ -82,9 +82,6 @@ class Inputs(stage_inputs.Inputs):
     @functools.cached_property
     def visdial(self) -> str:
         """The options of a task of visual dialogues: its files."""
-        from motif_jax.language import byte_pairs
-        from tests.envs.visdial import made_up
-
         folder = self.folder / "visdial"
         folder.mkdir()
         byte_pairs.save(folder, byte_pairs.train(made_up.ANSWERS, "gpt2", 300), "gpt2")
@@ -92,7 +89,6 @@ class Inputs(stage_inputs.Inputs):
 
     @functools.cached_property
     def dialogue_lines(self) -> Path:
-        """Dialogues of others."""
         from tests.stages.import_dialogues_test import LINES
 
         path = self.folder / "dialogues.jsonl"
@@ -102,10 +98,6 @@ class Inputs(stage_inputs.Inputs):
     @functools.cached_property
     def recordings(self) -> Path:
         """Games to be played again."""
-        import numpy as np
-
-        from motif_jax.actors.rerecording import record_actions
-
         folder = self.folder / "recordings"
         folder.mkdir()
         for seed in range(12):
@@ -117,8 +109,6 @@ class Inputs(stage_inputs.Inputs):
     @functools.cached_property
     def runs(self) -> Path:
         """A folder of runs, made up, of which one is an agent's with curves."""
-        from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
-
         folder = self.folder / "runs"
         write_agent_run(folder / "agent", episodes=100)
         for number in range(30):

@@ -10,7 +10,7 @@ import random
 import signal
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +32,7 @@ _STAGING, _SAVING = ".staging", ".saving"
 
 
 class Calm(NamedTuple):
-    """An undisturbed run: what came out, how long it took, and after how many seconds it had written its first file."""
+    """An undisturbed run: what came out, how long it took, and when it had written its first file."""
 
     outcome: Any
     seconds: float
@@ -94,23 +94,16 @@ class Trial:
             ready = time.monotonic() - start
             code = self._end_of(program)
         took = time.monotonic() - start
-        return Calm(self._outcome_of(code), took, ready)
-
-    def finish(self) -> Any:
-        """Lets it run to its end; returns the outcome."""
-        code, _ = self.run()
-        return self._outcome_of(code)
-
-    def _outcome_of(self, code: int) -> Any:
         assert code == 0, f"exit code {code}: {self.log.read_text(errors='replace')[-900:]}"
-        return json.loads(json.dumps(self.scenario.compared.of(self.workdir, self.folder)))
+        outcome = self.scenario.compared.of(self.workdir, self.folder)
+        return Calm(json.loads(json.dumps(outcome)), took, ready)
 
     def disturb(self, rng: random.Random, calm: Calm, share: float) -> dict[str, Any]:
-        """Starts it and kills one of its processes: what was hit (None: it had ended before), and the program's exit code.
+        """Starts it and kills one of its processes: what was hit (None: it had ended before), and its exit code.
 
         `share`: of its work, as much as is probably not done yet; 0: it hits when the first file is written.
         """
-        written, half_written = self._written(), self._half_written()
+        written, before = self._written(), self._half_written()
         work = max(0.3, 1.05 * calm.seconds - calm.ready) * share
         early = share > 0 and rng.random() < _SHARE_OF_START
         seconds = rng.random() * calm.ready if early else calm.ready + rng.random() * work
@@ -123,7 +116,7 @@ class Trial:
                 with contextlib.suppress(processes.subprocess.TimeoutExpired):
                     program.wait(seconds)
                 if awaits_write:
-                    self._await(program, lambda: self._half_written() - half_written, _WRITE_SECONDS)
+                    self._await(program, lambda: self._half_written() - before, _WRITE_SECONDS)
             if program.process.poll() is not None:
                 return {"hit": None, "code": program.process.returncode}
             others = sorted(processes.descendants(program.pid))
@@ -148,23 +141,13 @@ class Trial:
         while time.monotonic() < until and program.process.poll() is None and not sight():
             time.sleep(0.001)
 
-    def _written(self) -> dict[Path, tuple[int, int]]:
-        """Size and time of all files but locks, which are written before anything is done."""
-        found = {}
-        for path in (path for path in self.folder.rglob("*") if path.name != _LOCK):
-            with contextlib.suppress(FileNotFoundError):
-                status = path.lstat()
-                if not path.is_dir():
-                    found[path] = status.st_size, status.st_mtime_ns
-        return found
+    def _written(self) -> set[Any]:
+        """All files but locks, which are written before anything is done, each with its size and time."""
+        return _states(path for path in self.folder.rglob("*") if path.name != _LOCK and not path.is_dir())
 
-    def _half_written(self) -> set[tuple[Path, int]]:
-        """What somebody is about to rename into its place, each with its time."""
-        found = set()
-        for path in _unfinished(self.folder):
-            with contextlib.suppress(FileNotFoundError):
-                found.add((path, path.lstat().st_mtime_ns))
-        return found
+    def _half_written(self) -> set[Any]:
+        """What somebody is about to rename into its place."""
+        return _states(_unfinished(self.folder))
 
     def left(self) -> list[str]:
         """What is there that should not be, after the end."""
@@ -193,6 +176,15 @@ class Trial:
     def tracebacks(self) -> int:
         """How often the log has one."""
         return self.log.read_text(errors="replace").count("Traceback (most recent call last)")
+
+
+def _states(paths: Iterable[Path]) -> set[Any]:
+    found = set()
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            status = path.lstat()
+            found.add((path, status.st_size, status.st_mtime_ns))
+    return found
 
 
 def _unfinished(folder: Path) -> Iterator[Path]:

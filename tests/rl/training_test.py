@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import psutil
 import pytest
 
 from motif_jax.actors.pool import ActorPool
@@ -22,7 +23,7 @@ from motif_jax.rl.settings import make_network
 from motif_jax.rl.training import AgentTraining, Agreement
 from motif_jax.support.interruption import Interruption
 from motif_jax.support.metrics import read_metrics
-from tests.processes import process_table, wait_until
+from tests.processes import wait_until
 from tests.rl.runs import episodes, steps_of, train
 from tests.rollouts.agent_runs import recall_config
 
@@ -77,7 +78,7 @@ def test_training_goes_on_when_an_actor_is_killed(running: Any, tmp_path: Path) 
     # Stopped first: killed at any moment, a group could be one that waits for a slot, and would have none to drop.
     actor = pool.pids()[0]
     os.kill(actor, signal.SIGSTOP)
-    wait_for(lambda: process_table()[actor][1] == "T")
+    wait_for(lambda: psutil.Process(actor).status() == psutil.STATUS_STOPPED)
     stopped_at = pool._clock
 
     def is_owed_an_answer() -> bool:
