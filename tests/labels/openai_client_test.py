@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from motif_jax.datasets.verdicts import SINGLE, YES
+from motif_jax.datasets.verdicts import SINGLE, UNKNOWN, YES
 from motif_jax.labels.annotator import Question, check_annotator, make_annotator
 from motif_jax.labels.chat_client import ChatClient
 from motif_jax.labels.replies import ServerError
@@ -72,6 +72,13 @@ def test_no_part_of_the_key_is_shown(ask, fault):
         with pytest.raises(ServerError) as caught:
             ask(*FAULTS[fault](before + KEY))
         assert not [part for part in parts if part in str(caught.value) + caught.value.cause], len(before)
+
+
+def test_what_a_server_refuses_for_its_content_has_no_verdict(ask):
+    for status in (400, 403, 422):
+        assert ask(status, "the content filter was triggered").label == UNKNOWN
+    with pytest.raises(ServerError):
+        ask(404, "the content filter was triggered")
 
 
 def test_no_key_is_kept_with_a_conversation(ask):

@@ -77,6 +77,8 @@ def test_merged_labels_are_followed_to_their_annotators(reward, tmp_path):
 def test_a_reward_that_an_agent_learned_is_told_by_its_labels(tmp_path):
     settings = run_folder.as_plain(load_config("oni", "smoke"))
     architecture, members = online_model.architecture_of_run(settings)
+    learned = {**settings["reward"], "kind": "ranking", "training": {"members": 3}}
+    assert (members, online_model.architecture_of_run({"reward": learned})[1]) == (1, 3)
     labels = {"a": (0, None), "b": (1, None), "c": (0, None)}
     statistics = {**statistics_of(0.0, 1.0, None), "num_distinct": 3}
     found = online_model.OnlineRewardModel(

@@ -76,6 +76,9 @@ def test_what_different_rewards_pay_trainings_is_not_compared(tmp_path, first, s
         said = rf"^config\.measure=intrinsic_return: .*one and .*two were trained with different rewards \({told}\): evaluate"
         with pytest.raises(UserError, match=said):
             compare.check(config, tmp_path / "out")
+    (one / "config.json").write_text(json.dumps({"stage": "train_agent", "reward": []}))
+    with pytest.raises(UserError, match=r"config.json is damaged \(reward or compat\)"):
+        compare.check(configured(methods=f"a={one}; b={two}", measure="intrinsic_return"), tmp_path / "out")
 
 
 @pytest.mark.slow

@@ -31,6 +31,12 @@ def test_rows_parents_and_a_least_reward(tmp_path, options):
     assert returns({**options, "reward_scale": -1.0, "cutoff": -1.0}) == [0, -1, -1, -1]
 
 
+def test_recorded_votes_pay_by_their_sign(options):
+    (words, score, _), *_ = ROWS
+    wanted = 1.0 if int(score) > 0 else -1.0
+    assert Reddit({**options, "reward": "upvote"}).rewards([words]) == [wanted]
+
+
 def test_noise_moves_the_middle(options):
     seen = set()
     for seed in range(8):
