@@ -20,7 +20,7 @@ IMPORTED = ("jax", "flax.linen", "optax", "orbax.checkpoint", "nle", "pyarrow.pa
 # Started by its flags in a process of its own: by the fixture lexicon_url.
 ELSEWHERE = {"serve_annotator"}
 # Scenarios of chaos.py alone: of stages that another one starts.
-REPEATED = {"study", "train_text_visdial", "train_agent_processes"}
+REPEATED = {"study", "report", "train_text_visdial", "train_agent_processes"}
 # Their course hangs on the times of their processes.
 TIMED = {"oni", "train_agent_nethack", "benchmark"}
 _SMALL_BENCHMARK = [
