@@ -35,7 +35,8 @@ _started: list[Any] = []
 @contextmanager
 def open_browser(width: int = 1200, height: int = 900, dark: bool = False) -> Iterator[Any]:
     """Yields selenium's driver of the browser on an empty page, without what other pages have said."""
-    if not _started:
+    if not _started or not _is_alive(_started[0]):
+        close()
         _started.append(_start())
     (driver,) = _started
     driver.get("about:blank")
@@ -48,6 +49,12 @@ def close() -> None:
     while _started:
         with suppress(Exception):  # its driver may have died
             _started.pop().quit()
+
+
+def _is_alive(driver: Any) -> bool:
+    with suppress(Exception):
+        return driver.current_url is not None
+    return False
 
 
 def _start() -> Any:

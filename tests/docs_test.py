@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 import shlex
 import subprocess
@@ -97,6 +98,18 @@ def takes(config: str, flag: str) -> bool:
     except (flags.Error, UserError, AttributeError, KeyError, TypeError, ValueError):
         return False
     return True
+
+
+@pytest.fixture(autouse=True)
+def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a command's flags trust is trusted no longer than the test."""
+    monkeypatch.setenv("MOTIF_JAX_TRUST", os.environ["MOTIF_JAX_TRUST"])
+
+
+def test_a_flag_with_a_wrong_value_is_not_taken() -> None:
+    assert takes("evaluate", "--config.reward.quantile=None")
+    assert not takes("evaluate", "--config.reward.quantile=half")
+    assert not takes("evaluate", "--config.episodes=None")
 
 
 @pytest.mark.parametrize("page", [*PAGES, *SCRIPTS], ids=lambda p: p.name)

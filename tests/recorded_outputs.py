@@ -16,6 +16,7 @@ import json
 import math
 import re
 import socket
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,18 +27,22 @@ FOLDER = Path(__file__).parent / "recorded"
 _NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\w])")
 _DATA = re.compile(r"[A-Za-z0-9+/=]{300,}")
 # Digests, revisions, parts of names, ids in SVG; a number alone is none.
-_HEX = re.compile(r"\bp?(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{7,}\b(\+changes)?")
+_HEX = re.compile(r"(?<![.\w])p?(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{7,}\b(\+changes)?")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d)?)?")
 _REVISION = re.compile(r"revision `[^`]*`")
-_VERSIONS = re.compile(r'"versions": \{[^}]*\}')
+_VERSIONS = re.compile(r'("|&quot;)versions\1: \{[^}]*\}')
+# The checksum of a line that has a time in it.
+_CHECKED = re.compile(r"\b[0-9a-f]{8} (?=\{)")
+_PATH = re.compile(r'\bd="([^"]{0,200})[^"]*"')
 _OF_THE_MACHINE = re.compile(
-    r"""(["'][\w/ ]*(?:second|time|rate|share|bytes|workers|cores)[\w/ ]*["']: )[-+.\de]+"""
+    r"""(["'][\w/ ]*(?:second|time|latency|bytes|workers|cores|(?:wait|device|host|act|blocked|assemble|lookup|put|update|late)_share)"""
+    r"""[\w/ ]*["']: )[-+.\de]+"""
 )
 _PER_SECOND = re.compile(r"[\d.,]+ (\w+ a second|\w+/s|s|ms|seconds)\b")
 # Stands for what differs from run to run.
 _ANY = "\N{ASTERISM}"
 _RELATIVE, _ABSOLUTE = 0.01, 1e-4
-_MOST_CHARACTERS = 300_000
+_MOST_CHARACTERS = 1_000_000
 _LEFT_OUT = re.compile(
     r"(^|/)(checkpoints|resume|versions\.json|command\S*|tensorboard|profile|\.lock|_?[A-Z_]+|manifest\.ocdbt|d|ocdbt\S*)(/|$)"
 )
@@ -54,7 +59,8 @@ def near(one: str, other: str) -> bool:
 def compared(name: str, parts: Mapping[str, str], record: bool) -> None:
     """Compares texts with the recording `name`; with `record` they become part of it."""
     path = FOLDER / f"{name}.json.gz"
-    now = {part: _NUMBER.split(text[:_MOST_CHARACTERS]) for part, text in parts.items()}
+    assert all(len(text) <= _MOST_CHARACTERS for text in parts.values()), "a text is too long"
+    now = {part: _NUMBER.split(_PATH.sub(r'd="\1"', text)) for part, text in parts.items()}
     known = json.loads(gzip.decompress(path.read_bytes())) if path.exists() else None
     if record:
         merged = now if known is None else _merged(known, now)
@@ -108,6 +114,7 @@ def replaced(text: str, names: Mapping[Path, str]) -> str:
     for pattern, name in (
         *any_number,
         (_DATE, "DATE"),
+        (_CHECKED, "CHECKED "),
         (_REVISION, "revision"),
         (_HEX, "HEX"),
         (_DATA, "DATA"),
@@ -127,13 +134,17 @@ def _checkpoint(folder: Path) -> str:
         steps = checkpoints.steps()
         tree = checkpoints.restore(steps[-1], {"params": ANY})["params"]
     leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return "\n".join([f"{steps}", *(f"{jax.tree_util.keystr(path)} {_size(leaf)}" for path, leaf in leaves)])
+    return "\n".join(
+        [f"{steps[-1]}", *(f"{jax.tree_util.keystr(path)} {_size(leaf)}" for path, leaf in leaves)]
+    )
 
 
 def shown_array(array: Any) -> str:
-    """Type, shape, sum, norm and the first numbers of an array."""
+    """Type, shape, sum, norm and the first numbers of an array; a checksum of whole numbers."""
     array = np.asarray(array)
     shown = f"{array.dtype} {list(array.shape)} "
+    if array.dtype.kind in "iub":
+        shown += f"{zlib.crc32(np.ascontiguousarray(array).tobytes()):#x} "
     if array.dtype.kind not in "iufb":
         return shown
     numbers = array.astype(np.float64).ravel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -287,7 +288,6 @@ REFUSED = [
     ("import_torch.py", "file=AT/list.txt quantiles=AT/none", "none': must be an existing file"),
     ("probe_language_agent.py", "policy=AT/none", "none': must be an existing folder"),
     ("probe_language_agent.py", "policy=AT/ilql checkpoint=first", "must be all, latest, best or a step"),
-    ("score_text.py", "model=AT/model", "config.file must name a file of prompts"),
     ("generate_text.py", "model=AT/model file=AT/none", "none: there is no such file"),
     ("rank_text.py", "agents=", "config.agents='': must be run folders of train_text"),
     ("rank_text.py", "agents=AT/ilql", "config.data=None: must be a file of dialogues"),
@@ -330,6 +330,12 @@ REFUSED = [
     ("visualize.py:smoke", "forms.start=5 forms.stop=3", "config.forms.stop=3: must be above start=5"),
     ("train_language_agent.py:smoke", "network.model=AT/texts", "texts is not a language model: it has no config.json"),
 ]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a config's flags trust is trusted no longer than the test."""
+    monkeypatch.setenv("MOTIF_JAX_TRUST", os.environ["MOTIF_JAX_TRUST"])
 
 
 @pytest.fixture(scope="module")

@@ -163,7 +163,11 @@ def test_a_message_is_no_formula_of_a_table() -> None:
 
 def test_pages_show_what_games_models_and_servers_say_as_text(tmp_path: Path) -> None:
     data = run_data(tmp_path)
-    html = Page(made_up_runs.run_page(data, HOSTILE))
+    shown = made_up_runs.run_page(data, HOSTILE)
+    assert not re.findall(r"""(?:src|href)=["'](?:https?:)?//""", shown), "nothing is fetched"
+    assert "default-src 'none'" in shown
+    assert set(re.findall(r'href="#([^"]+)"', shown)) <= set(re.findall(r'\bid="([^"]+)"', shown))
+    html = Page(shown)
     data.title, data.labels = HOSTILE, {HOSTILE: {"first": 1}}
     table = made_up_runs.run_texts(data)["report.md"]
     markdown = Page(MarkdownIt("commonmark").enable("table").render(table))

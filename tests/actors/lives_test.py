@@ -43,6 +43,19 @@ def clock_ahead(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return ahead
 
 
+def test_workers_that_nobody_reads_are_not_taken_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inference compiles while the actors start, which may take long."""
+    ahead = clock_ahead(monkeypatch)
+    with ActorPool(config(workers=1, start_timeout_seconds=240.0)) as pool:
+        pool.start()
+        wait_until(lambda: all(process.is_up for process in pool._processes), "all are up")
+        ahead[0] = 1000.0
+        clock = pool._clock
+        wait_until(lambda: pool._clock > clock + 1000.5, "some looks after that")
+        play(pool, lambda: len(pool.episodes()) > 0)
+        assert pool.restarts == 0
+
+
 def server_of(pool: ActorPool) -> int:
     """Process id of the one that the actors are children of."""
     [parent] = {psutil.Process(pid).ppid() for pid in pool.pids()}

@@ -38,6 +38,16 @@ def unwritten(slots: Slots, slot: int) -> list[str]:
     return found
 
 
+def test_an_unwritten_row_is_seen() -> None:
+    with InlineActors(config(workers=1)) as actors:
+        actors.start()
+        for _ in range(ROLLOUT):
+            ready = actors.ready(0)
+            act(actors, ready)
+        actors.slots.behaviour_log_prob[ready[0].slot, 2].view(np.uint8)[...] = MAGIC
+        assert unwritten(actors.slots, ready[0].slot) == ["behaviour_log_prob"]
+
+
 def act(actors: Rollouts, ready: list[Ready]) -> None:
     """Plays action 1; at a slot's begin it marks the rows that are to be written."""
     values = {"action": 1, "behaviour_log_prob": -0.5, "behaviour_value": 0.25, "parameter_version": 7}

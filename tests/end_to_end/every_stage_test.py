@@ -118,3 +118,6 @@ def test_every_stage_is_started() -> None:
     configs = [scenario.config for name, scenario in SCENARIOS.items() if name not in REPEATED]
     files = {*OTHERS, *ELSEWHERE, *(config.partition(".py")[0] for config in configs)}
     assert {load_config(file, None).stage for file in files} == set(stages.names())
+    # What chaos.py need not kill writes nothing or replaces a folder as a whole, or is the stage of another scenario.
+    exports = {"export_text_agent", "export_language_agent"}
+    assert set(OTHERS) - SCENARIOS.keys() == {"benchmark", "results", *exports}

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests import browser
+from tests.force.outcomes import rows_of
 from tests.reward_fixtures import run_stage
 
 
@@ -25,6 +26,11 @@ def test_a_run_from_games_to_its_report(tmp_path):
     of_both = {"reward.dir": reward, "agent.dir": agent}
     for policy in ("agent", "random"):
         run_stage("evaluate", tmp_path / f"of_{policy}", policy=policy, episodes=6, show_best=1, **of_both)
+    seeds = [
+        sorted(row["seed"] for row in rows_of(tmp_path / f"of_{policy}" / "episodes.jsonl"))
+        for policy in ("agent", "random")
+    ]
+    assert seeds[0] == seeds[1], "both play the same games"
     run_stage("replay", tmp_path / "games", "", recordings=f"{agent}/recordings", **of_both)
     values = {"dataset_dir": data, **of_both, "replays": str(tmp_path / "games")}
     values["evaluations"] = f"{tmp_path}/of_agent,{tmp_path}/of_random"

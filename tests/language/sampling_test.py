@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.language.sampling import Sampling, draw, filtered
+from motif_jax.language.sampling import Sampling, draw, filtered, token_log_probs
 from motif_jax.support.errors import UserError
 
 LOGITS = np.random.default_rng(0).normal(size=(5, 12)).astype(np.float32) * 2
@@ -21,6 +21,12 @@ def test_draws_have_the_filtered_distribution() -> None:
     expected = np.asarray(jax.nn.softmax(filtered(jnp.asarray(LOGITS[0]), sampling)))
     np.testing.assert_allclose(np.bincount(tokens, minlength=12) / 20_000, expected, atol=0.02)
     np.testing.assert_allclose(np.exp(log_probs), expected[np.asarray(tokens)], rtol=1e-5)
+
+
+def test_greedy_takes_the_most_likely_and_says_its_probability() -> None:
+    tokens, log_probs = draw(jax.random.key(0), jnp.asarray(LOGITS), Sampling(greedy=True))
+    np.testing.assert_array_equal(tokens, LOGITS.argmax(-1))
+    np.testing.assert_allclose(log_probs, token_log_probs(jnp.asarray(LOGITS), tokens))
 
 
 @pytest.mark.parametrize("values", [{"temperature": 0.0}, {"top_k": -1}, {"top_p": 0.0}, {"top_p": 1.5}])

@@ -71,6 +71,7 @@ def test_read_evaluation(tmp_path):
         ("evaluation.json", lambda text: text.replace('"episodes": ', '"episodes": "x", "e": '), "ValueError"),
         ("evaluation.json", lambda text: text.replace('"low"', '"lwo"'), "another digest"),
         ("episodes.jsonl", lambda text: text.replace('"gold": 5.0', '"gold": 4.0', 1), "another digest"),
+        ("evaluation.json", lambda text: text.replace('"low": ', '"low": 1', 1), "another digest"),
         ("episodes.jsonl", lambda text: text.replace("{", "\xff", 1), "line 1"),
         ("episodes.jsonl", lambda text: text.partition("\n")[2], "has 5 of the 6 episodes"),
         ("messages.json", lambda text: text.replace('"count"', '"cuont"'), "cuont"),

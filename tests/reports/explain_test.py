@@ -56,7 +56,9 @@ def test_all_messages_are_there_the_best_liked_first(one):
 
 
 def test_hostile_text_stays_text(two, record):
-    compared("explain_page", {"page": explain.render(two, "now")}, record)
+    page = explain.render(two, "now")
+    assert HOSTILE not in page
+    compared("explain_page", {"page": page}, record)
 
 
 def test_only_the_most_frequent_rows_are_shown_where_that_is_asked_for(one):

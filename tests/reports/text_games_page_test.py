@@ -39,4 +39,6 @@ def game(index: int, tokens: bool) -> dict[str, Any]:
 
 def test_guesses_have_their_colours_and_tokens_their_numbers(record: bool) -> None:
     page = text_games_page.render([game(0, True), game(1, False)], PLAN)
+    assert HOSTILE not in page
+    assert page.count("</script>") == page.count("<script")
     compared("text_games_page", {"page": page}, record)

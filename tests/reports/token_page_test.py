@@ -30,7 +30,11 @@ def texts() -> list[TokenText]:
 
 
 def test_what_texts_say_is_never_markup(record: bool) -> None:
-    compared("token_page", {"page": token_page.render(texts(), f"Tokens of {HOSTILE}", HOSTILE)}, record)
+    page = token_page.render(texts(), f"Tokens of {HOSTILE}", HOSTILE)
+    assert HOSTILE not in page
+    # The page's own scripts and data alone end scripts.
+    assert page.count("</script>") == page.count("<script")
+    compared("token_page", {"page": page}, record)
     assert "no text" in token_page.render([], "Tokens", "")
 
 

@@ -54,7 +54,7 @@ def test_processes_train_resume_and_keep_counting(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[tuple[AgentTraining, Future[bool]]]:
+def running(tmp_path: Path) -> Iterator[tuple[AgentTraining, Interruption, Future[bool]]]:
     """A run that has begun, in a thread of its own; it is stopped in the end."""
     config = recall_config(train_for_env_steps=10**9, log_every_seconds=0.2)
     run, stop = AgentTraining(settings.resolved(config), tmp_path), Interruption()
@@ -62,14 +62,14 @@ def running(tmp_path: Path) -> Iterator[tuple[AgentTraining, Future[bool]]]:
         future = threads.submit(run.run, stop)
         try:
             wait_until(lambda: run.clock.steps > 500, "a start", interval=0.05)
-            yield run, future
+            yield run, stop, future
         finally:
             stop.requested = True
 
 
 @pytest.mark.slow
 def test_training_goes_on_when_an_actor_is_killed(running: Any, tmp_path: Path) -> None:
-    run, future = running
+    run, stop, future = running
     pool: ActorPool = run.system.sources[0].actors
 
     def wait_for(condition: Callable[[], bool]) -> None:
@@ -93,11 +93,13 @@ def test_training_goes_on_when_an_actor_is_killed(running: Any, tmp_path: Path) 
     wait_for(lambda: run.clock.steps > steps + 2_000)
     wait_for(lambda: list(read_metrics(tmp_path))[-1]["actors/dropped_slots"] == 1)
     assert future.running()
+    stop.requested = True
+    assert future.result(240) is False, "it is stopped and saved, and not at its end"
 
 
 @pytest.mark.slow
 def test_a_failing_part_ends_the_run_with_its_cause(running: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, future = running
+    run, _, future = running
     monkeypatch.setattr(run.system.batcher, "_assemble", lambda parts: 1 / 0)
     with pytest.raises(ServiceFailedError, match="batcher thread failed: division by zero"):
         future.result(240)

@@ -73,6 +73,8 @@ def test_a_text_agent_is_written_with_its_tokens_values_and_card(tmp_path: Path)
     np.testing.assert_allclose(logits, said(agent, tokens), atol=1e-5)
     with safe_open(folder / exported.VALUES, framework="numpy") as file:
         about = json.loads(file.metadata()["about"])
+        kept = file.get_tensor("target_heads.q2.output.kernel")
+    np.testing.assert_array_equal(kept, agent.params["target_heads"]["q2"]["output"]["kernel"])
     assert about["trunk_of"] == {"policy": "policy", "values": "values", "target": "target"}
 
 

@@ -58,8 +58,11 @@ def test_one_writer_a_file(tmp_path):
     LineWriter(tmp_path / "a").close()
 
 
-def test_full_disk_is_one_line(tmp_path):
+def test_full_disk_is_one_line_and_keeps_what_was_written(tmp_path):
+    with LineWriter(tmp_path / "b") as writer:
+        writer.append([(KEYS[0], {"label": 0})])
     refused = pytest.raises(UserError, match="No space left on device; everything")
     with open("/dev/full", "wb") as full, LineWriter(tmp_path / "b") as writer, refused:
         os.dup2(full.fileno(), writer._descriptor)
         writer.append([(KEYS[1], {"label": 1})])
+    assert [value["label"] for _, value in read_lines(tmp_path / "b")] == [0]

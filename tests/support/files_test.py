@@ -53,8 +53,10 @@ def test_a_killed_writer_leaves_a_whole_file(tmp_path: Path) -> None:
 
 def test_a_file_has_the_rights_of_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o027)
-    files.atomic_write_bytes(tmp_path / "kept", b"1")
-    os.umask(before)
+    try:
+        files.atomic_write_bytes(tmp_path / "kept", b"1")
+    finally:
+        os.umask(before)
     assert (tmp_path / "kept").stat().st_mode & 0o777 == 0o640
 
 
