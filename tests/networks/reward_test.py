@@ -130,3 +130,6 @@ def test_layout_goes_both_ways():
     named = layout.to_torch(params)
     assert {name: array.shape for name, array in named.items()} == reward_layout.named_shapes(network)
     chex.assert_trees_all_equal(reward_layout.from_named(named, network), params)
+    name, _ = named.popitem()
+    with pytest.raises(ValueError, match=name):
+        reward_layout.from_named(named, network)

@@ -48,9 +48,9 @@ def train_epoch(task):
     return carry.state, {name: np.concatenate([m[name] for m in numbers]) for name in numbers[0]}
 
 
-def plain_loop(task):
+def plain_loop(task, optimizer=None):
     """For each epoch the parameters after it, and the losses and the rewards of its batches: every message of every pair."""
-    data, network, optimizer = task.data, task.network, task.optimizer
+    data, network, optimizer = task.data, task.network, optimizer or task.optimizer
     params = task.init_state().params
     opt_state = optimizer.init(params)
 
