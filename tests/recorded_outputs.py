@@ -29,7 +29,7 @@ _DATA = re.compile(r"[A-Za-z0-9+/=]{300,}")
 # Digests, revisions, parts of names, ids in SVG; a number alone is none.
 _HEX = re.compile(r"(?<![.\w])p?(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{7,}\b(\+changes)?")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d)?)?")
-_REVISION = re.compile(r"revision `[^`]*`")
+_REVISION = re.compile(r"revision `[^`]*`|(\"|&quot;)(git_revision|platform)\1: [^\n]*")
 _VERSIONS = re.compile(r'("|&quot;)versions\1: \{[^}]*\}')
 # The checksum of a line that has a time in it.
 _CHECKED = re.compile(r"\b[0-9a-f]{8} (?=\{)")
