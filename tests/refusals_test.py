@@ -33,6 +33,7 @@ NO_WEIGHTS = " ".join(
     f"mixture.{player}=0" for player in "uniform walker runner kicker searcher eater descender".split()
 )
 AGENT = "agent=AT/ilql"
+JUDGE = "dataset_dir=AT annotator=openai openai.model=m"
 VLLM = "dataset_dir=AT annotator=vllm vllm.model=some/model"
 TALK = "network.model=AT/model network.prompt_tokens=160"
 DRRN = "network.tokenizer=AT/model"
@@ -241,11 +242,11 @@ REFUSED = [
     ("train_agent.py:smoke", "algorithm.advantage_scale=returns", "must be 'batch' where config.algorithm.value_normalisation='none'"),
     ("train_agent.py:smoke", "algorithm.name=sac", "config.algorithm.name='sac': must be appo, ppo, drrn"),
     ("train_agent.py:smoke", "algorithm.name=drrn", "config.network.kind=None: must be 'drrn' for config.algorithm.name=drrn"),
-    ("train_agent.py:smoke", "environment.name=gym:CartPole-v1 environment.text=info:nothing", "must be a key of info; none of 200 random steps had it"),
-    ("train_agent.py:smoke", "environment.name=gym:CartPole-v1 environment.text_bytes=999", "config.environment.text_bytes=999: must be from 1 to 256"),
+    ("train_agent.py:smoke", f"{CART} environment.text=info:nothing", "must be a key of info; none of 200 random steps had it"),
+    ("train_agent.py:smoke", f"{CART} environment.text_bytes=999", "config.environment.text_bytes=999: must be from 1 to 256"),
     ("train_agent.py:smoke", "actors.slots_per_group=2 batch_size=4096", "config.actors.slots_per_group=2: must be at least 33"),
     ("train_agent.py:smoke", "compat.seed_noop=True record_every=1", "config.record_every=1: must be 0 with compat.seed_noop"),
-    ("train_agent.py:smoke", "reward.dir=AT/doorkey.safetensors reward.intrinsic_coefficient=0.1 reward.quantile=0.77", "config.reward.quantile=0.77: must be one of 0.05"),
+    ("train_agent.py:smoke", f"{REWARD} reward.intrinsic_coefficient=0.1 reward.quantile=0.77", "config.reward.quantile=0.77: must be one of 0.05"),
     ("oni.py:smoke", "reward.kind=bag_of_words reward.similarity=nan", "config.reward.similarity=nan: must be a finite number"),
     ("oni.py:smoke", "reward.kind=bag_of_words reward.vectors=AT/none", "none: No such file or directory"),
     ("oni.py:smoke", "reward.kind=bag_of_words reward.vectors=AT/list.txt", "line 1 must hold the number of words and the size"),
@@ -255,11 +256,11 @@ REFUSED = [
     ("oni.py:smoke", "reward.kind=table reward.table=AT/list.txt", "list.txt is damaged (no JSON"),
     ("oni.py:smoke", "annotator.kind=vllm", "config.annotator.kind='vllm': must be lexicon, openai"),
     ("oni.py:smoke", "annotator.kind=openai", "config.annotator.openai.model='': must be the model's name"),
-    ("annotate.py", "dataset_dir=AT annotator=openai openai.model=m openai.base_url=ftp://x", "config.openai.base_url='ftp://x': must be a URL"),
+    ("annotate.py", f"{JUDGE} openai.base_url=ftp://x", "config.openai.base_url='ftp://x': must be a URL"),
     ("annotate.py", 'dataset_dir=AT annotator=openai openai.model=m openai.extra_body={"messages":1}', "must be without model and messages"),
-    ("annotate.py", "dataset_dir=AT annotator=openai openai.model=m sampling.top_k=0", "config.sampling.top_k=0: must be at least 1"),
-    ("annotate.py", "dataset_dir=AT annotator=openai openai.model=m prompt.file=AT/none", "none: cannot be read: No such file"),
-    ("annotate.py", "dataset_dir=AT annotator=openai openai.model=m prompt.file=AT/list.txt", "must hold the fields system, question, retry"),
+    ("annotate.py", f"{JUDGE} sampling.top_k=0", "config.sampling.top_k=0: must be at least 1"),
+    ("annotate.py", f"{JUDGE} prompt.file=AT/none", "none: cannot be read: No such file"),
+    ("annotate.py", f"{JUDGE} prompt.file=AT/list.txt", "must hold the fields system, question, retry"),
     ("annotate.py", "dataset_dir=AT annotator=tests.toys:Talker", "must be a class of motif_jax.labels.annotator.Annotator"),
     ("annotate.py", "dataset_dir=AT shard_index=1", "config.shard_index=1: must be from 0 to num_shards - 1 = 0"),
     ("annotate.py", "dataset_dir=AT name=a/b", "config.name='a/b': must be letters, digits"),
@@ -314,9 +315,8 @@ REFUSED = [
     ("benchmark.py:actors", "name=nothing", "config.name='nothing': must be one of actors"),
     ("train_reward.py:smoke", "dataset_dir=None", "config.dataset_dir=None: must be a folder"),
     ("train_text.py:wordle_ilql", "method.name=nothing", "config.method.name='nothing': must be one of bc"),
-    ("train_text.py:wordle_ilql", "task=tests.toy_text:Task policy=half num_devices=1 filter.bottom=0.2 filter.top=0.2", "config.filter.top=0.2: must be 1 with filter.bottom=0.2"),
-    ("train_text.py:wordle_ilql", "task=tests.toy_text:Task policy=half num_devices=1 network.checkpoint=AT/model", "must be a model with the same tokenizer.json"),
-    ("train_text.py:wordle_ilql", "task=tests.toy_text:Task policy=half initial.policy=AT/ilql num_devices=1", "was trained with other tokens than the task tests.toy_text:Task"),
+    ("train_text.py:wordle_ilql", f"{TOY} filter.bottom=0.2 filter.top=0.2", "config.filter.top=0.2: must be 1 with filter.bottom=0.2"),
+    ("train_text.py:wordle_ilql", f"{TOY} network.checkpoint=AT/model", "must be a model with the same tokenizer.json"),
     ("train_text.py:wordle_chai", "initial.policy=AT/ilql initial.value=AT/ilql num_devices=1", "must be None with method chai"),
     ("train_text.py:wordle_chai", "initial.policy=AT/ilql lora.patterns=* num_devices=1", "config.lora.patterns='*': must be empty: chai"),
     ("train_text.py:wordle_chai", "initial.policy=AT/ilql candidates.folder=AT/list.txt num_devices=1", "list.txt': must be a folder, or a new one"),
@@ -324,9 +324,9 @@ REFUSED = [
     ("pretrain_language_model.py:smoke", "texts=AT/texts tokenizer.folder=AT/none", "none': must be an existing folder"),
     ("train_upvote.py:smoke", "network.checkpoint=AT/model", "model: must be a RoBERTa, it is gpt2"),
     ("train_upvote.py:smoke", "num_devices=99", "config.num_devices=99: must be at most the 4 of this machine"),
-    ("evaluate_text.py:wordle", "agent=AT/ilql decode.kind=beam decode.batches=2", "config.decode.batches=2: must be 1 for beams"),
-    ("evaluate_text.py:wordle", "agent=AT/ilql decode.kind=greedy decode.batches=2", "config.decode.kind='greedy': must be 'beam' or 'rerank'"),
-    ("evaluate_text.py:wordle", "agent=AT/ilql data=AT/none", "none: must be a file of dialogues"),
+    ("evaluate_text.py:wordle", f"{AGENT} decode.kind=beam decode.batches=2", "config.decode.batches=2: must be 1 for beams"),
+    ("evaluate_text.py:wordle", f"{AGENT} decode.kind=greedy decode.batches=2", "config.decode.kind='greedy': must be 'beam' or 'rerank'"),
+    ("evaluate_text.py:wordle", f"{AGENT} data=AT/none", "none: must be a file of dialogues"),
     ("visualize.py:smoke", "forms.start=5 forms.stop=3", "config.forms.stop=3: must be above start=5"),
     ("train_language_agent.py:smoke", "network.model=AT/texts", "texts is not a language model: it has no config.json"),
 ]  # fmt: skip
