@@ -175,7 +175,11 @@ def test_one_learner_update_is_the_golden_one(golden: Any) -> None:
         )
         return features, appo.gradient(network, config, s, b, reward), update(s, b)
 
-    features, (gradients, metrics, output), (after, described) = program(state, batch, reward)
+    traced = program.trace(state, batch, reward)
+    assert "72,72,3]" not in str(traced.jaxpr), "no picture is drawn"
+    features, (gradients, metrics, output), (after, described) = traced.lower().compile()(
+        state, batch, reward
+    )
     by_environment = {
         "core_output": time_major(features[:-1]), "logits": time_major(output.logits), "value": output.value.T,
         "ratio": output.ratio.T, "vs": output.targets.value.T, "advantage": output.targets.advantage.T,
