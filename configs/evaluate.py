@@ -15,7 +15,7 @@ started again, it loses at most the episodes in flight.
 """
 
 from motif_jax import sections
-from motif_jax.schema import Key, configs, natural, positive
+from motif_jax.schema import Key, configs, keys, natural, positive
 
 KEYS = {
     "stage": "evaluate",
@@ -32,8 +32,8 @@ KEYS = {
     "resamples": sections.RESAMPLES,
     "confidence": sections.CONFIDENCE,
     "environment": sections.PLAYED_ENVIRONMENT,
-    "reward": sections.SCORING,
-    "forms": sections.FORMS,
+    "reward": keys(sections.Scoring),
+    "forms": keys(sections.Forms),
     # Of the environment without an agent; with one, its own hold.
     "compat": sections.compat("sober_mask oracle_patch_edge crop_row_offset message_count_off"),
 }

@@ -14,7 +14,7 @@ Variants: wordle, visdial, reddit: the published way to decode for that task (we
 """
 
 from motif_jax import sections
-from motif_jax.schema import Key, configs, natural, positive
+from motif_jax.schema import Key, configs, keys, natural, positive
 
 # The published way to decode, by task.
 TASKS = {
@@ -47,8 +47,8 @@ KEYS = {
     "episodes": positive(1024, "episodes in all"),
     "lanes": positive(1024, "played at a time, in one program", most=1 << 20),
     "threads": sections.THREADS,
-    "decode": sections.DECODE,
-    "token_reward": sections.TOKEN_REWARD,
+    "decode": keys(sections.Decode),
+    "token_reward": keys(sections.TokenReward),
     "show": natural(8, "episodes on the page token by token"),
     "resamples": sections.RESAMPLES,
     "confidence": sections.CONFIDENCE,

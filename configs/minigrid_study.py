@@ -18,7 +18,7 @@ Variants:
   demo    task, random and both with one seed on DoorKey: launch/demo_any_env.sh.
 """
 
-from motif_jax import sections
+from motif_jax.sections import studies
 
 _TASK = "--config.reward.intrinsic_coefficient=0"
 _JUDGES = ("defaultgoal", "alike", "shuffled1", "shuffled2", "shuffled3")
@@ -96,4 +96,4 @@ DEMO = {
     "curves": {"doorkey": "success"},
     "claims": "doorkey_both > doorkey_task + 0.3: success",
 }
-get_config = sections.study(BASE, {"": {}, "demo": DEMO})
+get_config = studies.study(BASE, {"": {}, "demo": DEMO})

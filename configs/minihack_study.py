@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from motif_jax import sections
+from motif_jax.sections import studies
 
 # What is played, and what the judge's texts are of: random play there.
 _LEVELS = {"multiroom": ("MultiRoom-N4", "MultiRoom-N4"), "keyroom": ("KeyRoom-S5", "KeyRoom-S5")}
@@ -77,4 +77,4 @@ BASE = {
     "lexicon.file": "minihack.yaml",
     "measures": "success,scout",
 }
-get_config = sections.study(BASE, {"": {}})
+get_config = studies.study(BASE, {"": {}})

@@ -18,56 +18,18 @@ Variants:
 """
 
 from motif_jax import sections
-from motif_jax.labels import defaults
-from motif_jax.schema import Key, configs, fraction, natural, one_of, positive, size
+from motif_jax.schema import configs, keys
+from motif_jax.sections.agents import LearnedReward
+from motif_jax.sections.annotators import OnlineAnnotator, Queue
 from motif_jax.support import resources
 
 _FILE = resources.config_file("train_agent")
 _AGENT, _VARIANTS = _FILE["KEYS"], _FILE["VARIANTS"]
-REWARD = {
-    **{name: key for name, key in _AGENT["reward"].items() if name != "threshold"},
-    "kind": Key(
-        "retrieval",
-        "retrieval: the labels themselves. classification: a network that is trained on them. ranking: one that is trained on preferences "
-        "between two messages. motif, table, bag_of_words: frozen, as in configs/train_agent.py. none: the task's reward alone",
-    ),
-    "intrinsic_coefficient": natural(0.4, "of the intrinsic reward; as published for retrieval on the score"),
-    "value": one_of(("label", "probability"), "pays 1 for yes (above the threshold), or its probability"),
-    "encoder": one_of(("lt_cnn", "lt_cnn_small"), "of networks; the small one reads 128 bytes and is cheap"),
-    "classifier": {
-        "threshold": fraction(0.5, "probabilities strictly above it are helpful"),
-        "dropout": fraction(0.1, "while it trains"),
-    },
-    # With reward.normalise=False rewards are raw, and there is no threshold.
-    "threshold": Key(-0.5, "ranking: normalised rewards at or below it become 0"),
-    "decay": Key(1.0, "ranking: factor on the weight of earlier steps at each batch", above=0, most=1),
-    "pairs": {
-        "every": positive(10, "ranking: pairs are drawn from every Nth step"),
-        "distinct": Key(False, "ranking: draws each distinct text alike, not each step"),
-        "a_batch": positive(10, "ranking: pairs drawn with each batch"),
-        "waiting": positive(200, "ranking: draws only while fewer questions than this wait"),
-    },
-    "training": {
-        "batch_size": sections.batch(256, "labels"),
-        "learning_rate": positive(1e-4, "of Adam", most=100.0),
-        "schedule": one_of(
-            ("budget", "published"),
-            "'budget': new labels call for steps_per_arrival steps, taken beside the learner, at most steps_per_update an "
-            "update. 'published': all at once, and from 25,000 labels on one step an update",
-        ),
-        "steps_per_arrival": positive(32, "see schedule"),
-        "steps_per_update": positive(1, "see schedule"),
-        "target": one_of(("label", "probability"), "learns labels, or the annotator's probabilities"),
-        "members": size(1, "networks"),
-        "deviations": natural(0.0, "standard deviations of the members that are subtracted from their mean"),
-        "device": Key("auto", "number of the device that trains; 'auto': the one that computes rewards"),
-    },
-}
 KEYS = {
     **_AGENT,
-    "reward": REWARD,
-    "annotator": defaults.ANNOTATOR,
-    "queue": defaults.QUEUE,
+    "reward": keys(LearnedReward),
+    "annotator": keys(OnlineAnnotator),
+    "queue": keys(Queue),
     "compat": _AGENT["compat"]
     | sections.compat(
         "oni_requeue oni_label_anywhere oni_extended_steps oni_untrained_reward oni_ranking_raw_reward"

@@ -14,7 +14,7 @@ Variants:
   smoke    two methods, one seed, a minute: whether everything works.
 """
 
-from motif_jax import sections
+from motif_jax.sections import studies
 
 _DATASET = "--config.dataset_dir={workdir}/dataset"
 _CLASSIFICATION = "--config.reward.kind=classification"
@@ -63,4 +63,4 @@ SMOKE = {
     "evaluation": "configs/evaluate.py:smoke --config.policy=agent --config.reward.dir=",
     "resamples": 100,
 }
-get_config = sections.study(BASE, {"": {}, "smoke": SMOKE})
+get_config = studies.study(BASE, {"": {}, "smoke": SMOKE})

@@ -6,7 +6,7 @@ Every game is kept in WORKDIR/games.jsonl. End with Ctrl-D.
 """
 
 from motif_jax import sections
-from motif_jax.schema import Key, configs, one_of, positive, with_defaults
+from motif_jax.schema import Key, configs, keys, one_of, positive
 
 KEYS = {
     "stage": "play_text",
@@ -21,8 +21,8 @@ KEYS = {
         "same seed; 'answer': you are the other side, and it speaks to you",
     ),
     "games": positive(1, "games to play"),
-    "decode": with_defaults(sections.DECODE, kind="greedy", advantage_clip=0.0),
-    "token_reward": sections.TOKEN_REWARD,
+    "decode": keys(sections.Decode, kind="greedy", advantage_clip=0.0),
+    "token_reward": keys(sections.TokenReward),
     "dtype": sections.DTYPE,
 }
 get_config = configs(KEYS)

@@ -11,7 +11,7 @@ per episode of 1,000 steps, GIF and MP4 10 ms per frame.
 """
 
 from motif_jax import sections
-from motif_jax.schema import Key, configs
+from motif_jax.schema import Key, configs, keys
 
 KEYS = {
     "stage": "replay",
@@ -27,7 +27,7 @@ KEYS = {
         ),
         "checkpoint": sections.CHECKPOINT,
     },
-    "reward": sections.SCORING,
-    "forms": sections.FORMS,
+    "reward": keys(sections.Scoring),
+    "forms": keys(sections.Forms),
 }
 get_config = configs(KEYS, {"smoke": {}, "quickstart": {}})

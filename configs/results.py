@@ -17,7 +17,7 @@ Variants:
 
 from typing import Any
 
-from motif_jax import sections
+from motif_jax.sections import studies
 
 _MOTIF = "--config.reward.dir={workdir}/reward"
 # The published coefficients: the intrinsic reward's is 0.1, the task's by itself 0.1 for scores and 10 for the others.
@@ -146,4 +146,4 @@ VARIANTS = {
         "resamples": 100,
     },
 }
-get_config = sections.study(BASE, VARIANTS)
+get_config = studies.study(BASE, VARIANTS)

@@ -6,8 +6,8 @@ answers the questions of this project's prompt files (one text or a pair, every 
 stopped (SIGTERM, Ctrl-C); it prints its address when it can be asked. For trying out a setup, and for tests. See docs/oni.md.
 """
 
-from motif_jax.labels import defaults
-from motif_jax.schema import Key, configs, natural
+from motif_jax.schema import Key, configs, keys, natural
+from motif_jax.sections import annotators
 
 KEYS = {
     "stage": "serve_annotator",
@@ -19,6 +19,6 @@ KEYS = {
     "port": natural(8000, "0: any that is free; it is printed", below=1 << 16),
     "latency_seconds": natural(0.0, "from a question to its answer, also of questions asked together"),
     "prompt_file": Key("", "a prompt file of your own whose questions it answers too"),
-    "lexicon": defaults.LEXICON,
+    "lexicon": keys(annotators.LexiconFile),
 }
 get_config = configs(KEYS)

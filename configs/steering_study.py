@@ -13,7 +13,7 @@ Variants:
   demo    combat, gold and random with one seed: launch/demo_steering.sh.
 """
 
-from motif_jax import sections
+from motif_jax.sections import studies
 
 _NO_REWARD = "--config.reward.intrinsic_coefficient=0 --config.reward.extrinsic_coefficient=1"
 _LEXICONS = {
@@ -73,4 +73,4 @@ DEMO = {
     "tables": {"goals": "combat,gold,random"},
     "claims": "combat > gold: kills; combat > random: kills; gold > combat: gathered; gold > random: gathered",
 }
-get_config = sections.study(BASE, {"": {}, "demo": DEMO})
+get_config = studies.study(BASE, {"": {}, "demo": DEMO})

@@ -28,150 +28,19 @@ Variants:
 from ml_collections import ConfigDict
 
 from motif_jax import sections
-from motif_jax.schema import (
-    DTYPES,
-    Key,
-    configs,
-    count,
-    fraction,
-    natural,
-    one_of,
-    positive,
-    section,
-    size,
-    update,
-    with_defaults,
-)
+from motif_jax.schema import Key, configs, keys, positive, section, update
+from motif_jax.sections.agents import AgentConfig, PlayedTask
 from motif_jax.support import resources
-from motif_jax.support.config import default_workers
 
-NETWORK = {
-    "encoder": one_of(
-        ("auto", "nethack", "tiles", "tiles_underfoot", "flat", "film"),
-        "'nethack' (window, status, message), 'flat' (all fields as numbers), 'auto': one of these by fields; 'tiles' (what 'nethack' "
-        "reads, by embeddings in place of pictures: a tenth of the time), 'tiles_underfoot' (and remembers the tile that the hero "
-        "covers); 'film' (BabyAI's view and instruction: image_features channels, words and the GRU that reads them "
-        "message_features wide)",
-    ),
-    "image_encoder": one_of(("convnet_simple", "convnet_impala", "resnet_impala", "mlp"), "of the window"),
-    "image_features": size(512, "of the window"),
-    "vector_features": size(128, "of the status"),
-    "message_features": size(128, "of the message"),
-    "flat_sizes": size((128,), "layers of the flat encoder"),
-    "obs_scale": positive(255.0, "pixels are divided by it"),
-    "nonlinearity": one_of(("elu", "relu", "tanh"), "of the encoders"),
-    "core": one_of(("gru", "lstm", "none"), "the memory"),
-    "hidden_size": size(512, "of the core"),
-    "core_layers": size(1, "of the core"),
-    "head_sizes": size((), "layers, with tanh, before the heads of policy and value"),
-    "separate_critic": Key(False, "the value has a network of its own"),
-    "first_convolution": one_of(("auto", "table", "picture"), "looks tiles up (fast on CPU), or draws them"),
-    "dtype": one_of(DTYPES, "of the computation; parameters, states, losses and targets are float32"),
-}
-ALGORITHM = {
-    "name": Key("appo", "or module:Class of your own (motif_jax/algorithms/registry.py)"),
-    "gamma": fraction(0.99, "discount of a step"),
-    "advantage": one_of(("vtrace", "gae"), "how advantages are estimated"),
-    # Where rewards are rare most batches hold none, and by its own spread a batch's noise becomes as large as they are.
-    "advantage_scale": one_of(
-        ("batch", "returns"),
-        "what advantages are divided by: their standard deviation in the batch, or that of value targets of many batches "
-        "('returns', with a value_normalisation)",
-    ),
-    "rho_clip": positive(1.0, "of V-trace's weights of temporal differences"),
-    "c_clip": positive(1.0, "of V-trace's weights of traces"),
-    "gae_lambda": fraction(0.95, "of gae"),
-    "ratio_min": positive(0.05, "of the ratio of the policies, 1 where nothing has changed", below=1),
-    "ratio_max": Key(20.0, "of the ratio of the policies, 1 where nothing has changed", above=1),
-    "clip_ratio": positive(0.1, "of the surrogate: [1 / 1.1, 1.1]"),
-    "clip_value": positive(1.0, "of the value's change"),
-    "value_coefficient": natural(0.5, "of the value's loss"),
-    "exploration": one_of(("entropy", "symmetric_kl", "none"), "the loss that keeps the policy exploring"),
-    "exploration_coefficient": natural(0.003, "of that loss"),
-    "epochs": positive(1, "over a batch"),
-    # Each deals with a rollout of every `minibatches` consecutive ones: the same on any number of devices.
-    "minibatches": positive(1, "of whole rollouts (docs/clusters.md)"),
-    "max_policy_lag": positive(10_000, "updates; older rows are left out of the losses", below=1 << 31),
-    "value_normalisation": one_of(("none", "running", "popart"), "of the targets of values"),
-    "value_statistics_rate": fraction(3e-4, "of the statistics of value_normalisation"),
-}
-REWARD = {
-    "kind": Key(
-        "motif",
-        "'motif': frozen, of the run in `dir`. 'table': the numbers of a file. 'bag_of_words': how much a message is like the goal. Or "
-        "module:Class of your own (motif_jax/rewards/intrinsic.py). docs/rewards.md",
-    ),
-    "dir": Key(None, "run of train_reward, file of export_reward, or hf://OWNER/NAME; None: none", str),
-    "step": sections.REWARD_STEP,
-    "normalise": sections.NORMALISE,
-    "quantile": sections.QUANTILE,
-    "threshold": sections.THRESHOLD,
-    "table": Key(None, "of kind table: JSON {text: number}, or a run of configs/oni.py; others get 0", str),
-    "vectors": Key(None, "of kind bag_of_words: word vectors of fastText; None: hashed letters", str),
-    "goal": Key("defaultgoal", "of kind bag_of_words: one of the prompts' goals, or a sentence"),
-    "similarity": Key(-0.5, "of kind bag_of_words: the cosine above which a message is paid"),
-    "count_exponent": sections.COUNT_EXPONENT,
-    "intrinsic_coefficient": natural(0.1, "of the intrinsic reward"),
-    "extrinsic_coefficient": natural(None, "None: 0.1 for the score tasks, 10 for the others", float),
-    "extrinsic_scale": positive(0.1, "of the task's reward"),
-    "extrinsic_clip": positive(10.0, "clips the task's reward, after the scale and before the coefficient"),
-}
-ACTORS = {
-    "workers": positive(default_workers(), "processes that play, on every host"),
-    "envs_per_worker": count(20, "environments of each"),
-    "start_method": one_of(("auto", "fork", "exec"), "'exec': start each process by itself, more slowly"),
-    "cores": Key("auto", "one a worker: 'auto' (claimed by no other run), '' for any, or '2,3,5'"),
-    "groups_per_worker": positive(2, "one is stepped while the other waits for its actions"),
-    "slots_per_group": positive(None, "rollouts a group can hold; None: as many as batches need", int),
-    "warmup_steps": natural(32, "every environment starts with up to this many random steps"),
-    "warmup_seconds": natural(0.0, "every worker starts with a random delay of up to this"),
-    "timeout_seconds": positive(300.0, "a process that does not answer for this long is replaced"),
-    "start_timeout_seconds": positive(120.0, "a process that takes longer than this to start is replaced"),
-    # In serial runs nothing dies, and they are always remembered.
-    "rebuild": Key(False, "games whose process died are replayed from seed and actions, in memory"),
-    "max_failures": positive(3, "deaths of a process without a rollout between them until the run ends"),
-}
-DEVICES = {
-    "learner": Key("all", "numbers of the devices that learn ('0,1'), or 'all'"),
-    "actor": Key("first", "numbers of those that choose actions, 'all', or 'first' (of the learner's)"),
-    "cpu_count": positive(None, "without a GPU: splits the CPU into this many devices", int),
-}
 KEYS = {
     "stage": "train_agent",
-    "seed": sections.seed(777),
-    "train_for_env_steps": positive(2_000_000_000, "of the whole run"),
-    "batch_size": sections.batch(4096, "steps of an update, of all hosts together"),
-    "rollout": count(32, "steps of a trajectory; gradients run back through all of them"),
-    "max_waiting_batches": positive(1, "batches that wait for the learner until actors wait: policy lag"),
-    # A run that is continued from a checkpoint plays its games on, from seeds and actions, and ends as one that was never
-    # stopped (compat.seed_noop: it begins new games, which nobody can play again). On a GPU: docs/clusters.md, Precision.
-    "serial": Key(False, "everything in one thread and in order: slow, and two runs are equal bit for bit"),
-    # A batch has a rollout of every environment; actors play one group while the other's actions are chosen.
-    "on_policy": Key(False, "plays a batch only after the update before it"),
+    **keys(AgentConfig),
     "environment": {
         "name": Key("NetHackScore-v1", "or 'gym:ID' of gymnasium, or module:Class (docs/environments.md)"),
         **sections.GYM,
-        "max_episode_steps": positive(5000, "cuts episodes off"),
+        **keys(PlayedTask),
         "recall": {"cues": positive(4, "of Recall-v0"), "delay": positive(4, "of Recall-v0")},
     },
-    "network": NETWORK,
-    "algorithm": ALGORITHM,
-    "optimizer": with_defaults(sections.OPTIMIZER, eps=1e-6, max_gradient_norm=4.0),
-    "reward": REWARD,
-    "actors": ACTORS,
-    "devices": DEVICES,
-    "hosts": sections.HOSTS,
-    "nonfinite": sections.NONFINITE,
-    "save_every_steps": positive(10_000_000, "between checkpoints"),
-    "save_every_seconds": sections.SAVE_EVERY_SECONDS,
-    "keep_checkpoints": positive(5, "the newest, besides the best"),
-    "stats_episodes": positive(1000, "episodes over which statistics are means"),
-    "record_every": natural(0, "every Nth game of each environment is recorded in recordings/; 0: none"),
-    "log_every_seconds": positive(20.0, "between rows of metrics"),
-    "matmul_precision": sections.MATMUL_PRECISION,
-    "compile_cache": Key("auto", "folder of compiled programs; 'auto': in the user's cache folder, '': none"),
-    "profile": sections.profile(5),
-    "wandb": sections.WANDB,
     "compat": sections.compat(
         "sober_mask oracle_patch_edge crop_row_offset seed_noop message_count_off vtrace_bootstrap timeout_as_terminal "
         "quantile_two_decimals"

@@ -22,18 +22,9 @@ from ml_collections import ConfigDict
 
 from motif_jax import sections
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
-from motif_jax.schema import (
-    Key,
-    count,
-    fraction,
-    natural,
-    one_of,
-    positive,
-    section,
-    size,
-    update,
-    with_defaults,
-)
+from motif_jax.schema import Key, keys, natural, positive, section, update
+from motif_jax.sections.agents import Probes
+from motif_jax.sections.policies import DrrnPolicy, LanguagePolicy, Ppo, QLearning
 from motif_jax.support import resources
 from motif_jax.support.config import unknown_variant
 
@@ -64,69 +55,22 @@ ENVIRONMENT = {
         "change": Key("", "of the words of prompts (motif_jax/envs/babyai_text/changes.py); '' for none"),
     },
 }
-NETWORK = {
-    "kind": one_of(("language",), "of agent"),
-    "model": Key("", "a folder, or a name of the Hugging Face hub"),
-    "pretrained": Key(True, "False: fresh weights of the model's shapes"),
-    "keep_embedding": Key(False, "with fresh weights: still takes the folder's embeddings"),
-    "policy": one_of(("score", "actions"), "scores the actions' words, or has a head on the value's state"),
-    "score": one_of(
-        ("log_probability", "raw_logit", "scaled_probability"),
-        "of actions by their words: the sum of their tokens' log-probabilities, or of their logits, or the product of their tokens' "
-        "probabilities over the greatest of all actions'",
-    ),
-    "by_length": Key(False, "divides an action's sum by its number of tokens"),
-    "special_tokens": one_of(
-        ("prompt", "nowhere"),
-        "where the tokens that the tokenizer adds to a text (such as T5's end token) stand: round the prompt, as in pretraining, or "
-        "nowhere, as in the released code",
-    ),
-    "head_widths": size((1024, 1024), "of the value's hidden layers, and the action head's"),
-    "prompt_tokens": count(512, "of the longest prompt; batches are padded to the longest in them"),
-    "dtype": sections.DTYPE,
-    "remat": sections.REMAT,
-}
-ALGORITHM = {
-    "name": Key("ppo", "or module:Class of your own (motif_jax/algorithms/registry.py)"),
-    "gamma": fraction(0.99, "discount of a step"),
-    "gae_lambda": fraction(0.99, "of generalised advantage estimation"),
-    "clip_ratio": positive(0.2, "of the surrogate: [0.8, 1.2]"),
-    "clip_value": positive(0.2, "of the value's change"),
-    "value_coefficient": natural(0.5, "of the value's loss"),
-    "entropy_coefficient": natural(0.01, "of the entropy"),
-    "epochs": positive(4, "over a batch"),
-    "minibatch_size": sections.batch(64, "steps, of all devices together"),
-    "microbatch_size": sections.batch(16, "steps of a minibatch at a time on a device: changes memory alone"),
-    "recurrence": positive(1, "steps that gradients run back through; a language model has no memory: 1"),
-    "normalise_advantage": Key(False, "subtracts the batch's mean, divides by its standard deviation"),
-    "kl_limit": positive(None, "nats from the policy that played until an update ends; None: never", float),
-    "kl": sections.KL,
-    "positive_reward": Key(True, "negative rewards of the task count as 0, as published"),
-    "broadcast_rows": positive(16, "with compat.glam_value_broadcast: steps of a published process"),
-}
 _AGENT = resources.config_file("train_agent")["KEYS"]
 KEYS = {
     **_AGENT,
     "seed": sections.seed(1),
     "environment": ENVIRONMENT,
-    "probes": {
-        "prompts": Key(
-            "own",
-            "fixed situations in which the agent is asked what it would do, before every update: 'own' (11 built-in ones in English, those with "
-            "no more observations than its prompts), '' for none, or a JSON file like configs/probes/babyai_text.json",
-        ),
-        "clauses_every": natural(50, "updates between probes that leave out each clause in turn; 0: never"),
-    },
+    "probes": keys(Probes),
     "tests": Key(
         "all",
         "tests of generalisation (docs/glam.md) whose prompts and actions are tried before the training; a named test that would be refused "
         "is an error, one of 'all' is only reported; '': tries the training's own prompts alone",
     ),
     "published_files": Key(True, "also writes log.csv and distrib.csv with the published columns"),
-    "network": NETWORK,
-    "lora": with_defaults(sections.LORA, rank=16, alpha=32.0) | {"base": sections.LORA_BASE},
-    "sharding": sections.SHARDING,
-    "algorithm": ALGORITHM,
+    "network": keys(LanguagePolicy),
+    "lora": keys(sections.LoraOnBase, rank=16, alpha=32.0),
+    "sharding": keys(sections.Sharding),
+    "algorithm": keys(Ppo),
     "compat": sections.compat(
         f"quantile_two_decimals {FAITHFUL} glam_scaled_probability_score glam_end_token"
     ),
@@ -198,22 +142,8 @@ _CHANGES = {
 }
 # DRRN (He et al. 2016) with the published sizes: 32 environments x 4 steps, then one step of learning.
 _DRRN = {
-    "network": {
-        "kind": one_of(("drrn",), "of agent"),
-        "tokenizer": Key("", "a tokenizer.json, or a folder with one"),
-        "embedding": size(128, "width of a token's"),
-        "hidden_size": size(128, "of both encoders and of the layer before Q"),
-        "prompt_tokens": NETWORK["prompt_tokens"],
-    },
-    "algorithm": {
-        "name": Key("drrn", ALGORITHM["name"].help),
-        "gamma": fraction(0.9, "discount of a step"),
-        "epochs": positive(1, "steps of learning after each batch, each on its own draw"),
-        # All of the published run.
-        "replay_steps": positive(1_500_000, "steps remembered, each in 2.5 bytes x network.prompt_tokens"),
-        "replay_draw": positive(64, "steps of a draw, of all devices together"),
-        "positive_reward": ALGORITHM["positive_reward"],
-    },
+    "network": keys(DrrnPolicy),
+    "algorithm": keys(QLearning),
     "compat": sections.compat(
         "timeout_as_terminal quantile_two_decimals glam_french_goal glam_fixed_kind_per_env drrn_first_observation"
     ),

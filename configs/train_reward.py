@@ -18,58 +18,12 @@ Variants:
 """
 
 from motif_jax import sections
-from motif_jax.schema import (
-    DTYPES,
-    SIZE,
-    Key,
-    configs,
-    fraction,
-    natural,
-    one_of,
-    positive,
-    size,
-    with_defaults,
-)
+from motif_jax.schema import configs, keys
+from motif_jax.sections.trainings import RewardConfig
 
 KEYS = {
     "stage": "train_reward",
-    "seed": sections.seed(777, most=2**32 - 1),
-    "dataset_dir": Key(None, "folder of a pairs dataset", str),
-    "annotator": Key(None, "names of label files, with commas between", str),
-    "batch_size": sections.batch(1024, "pairs"),
-    "epochs": natural(10, "over the pairs"),
-    "train_fraction": Key(0.8, "of the pairs; losses are measured on the others", above=0, below=1),
-    "network": {
-        "message": one_of(("lt_cnn", "lt_cnn_small", "none"), "what reads the message"),
-        "status": Key(False, "also reads the status line"),
-        "crop": Key(False, "also reads a window of the map round the hero (needs the status)"),
-        "glyphs": Key(False, "also reads the whole map"),
-        "hidden_dim": Key(512, "of the layers; the first has half of it", least=2, most=SIZE),
-        "embedding_dim": size(128, "of glyphs"),
-        "crop_dim": positive(16, "of the window"),
-        "num_layers": positive(2, "convolutions of the crop and of the map", most=4),
-        "dtype": one_of(DTYPES, "of the computation"),
-    },
-    "optimizer": with_defaults(sections.OPTIMIZER, learning_rate=1e-5),
-    "labels": {
-        "soft": Key(False, "learns the annotators' probabilities instead of their labels"),
-        "smoothing": fraction(0.0, "share of every target that is moved to one half each"),
-        "confidence": one_of(("none", "probability"), "weighs pairs by the annotator's probability"),
-        "ties": one_of(("half", "drop"), "'drop' leaves ties out of the loss"),
-        "annotator_weights": Key("", "one number an annotator, such as '2,1'; empty: all count alike"),
-    },
-    "ensemble": {
-        "members": size(1, "models from other initial parameters, side by side; their mean is the reward"),
-        "bootstrap": Key(False, "each learns from its own sample of the pairs"),
-    },
-    "early_stopping": sections.EARLY_STOPPING,
-    "num_devices": sections.NUM_DEVICES,
-    "chunk_steps": sections.batch(32, "optimiser steps of one program"),
-    "matmul_precision": sections.MATMUL_PRECISION,
-    "save_every_seconds": sections.SAVE_EVERY_SECONDS,
-    "nonfinite": sections.NONFINITE,
-    "profile": sections.profile(),
-    "wandb": sections.WANDB,
+    **keys(RewardConfig),
     "compat": sections.compat("running_statistics quantile_two_decimals glyph_crop_centre"),
 }
 _QUICK = {

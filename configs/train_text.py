@@ -21,121 +21,16 @@ from ml_collections import ConfigDict
 
 from motif_jax import sections
 from motif_jax.envs.text import registry
-from motif_jax.schema import Key, configs, count, fraction, natural, one_of, positive, update, with_defaults
+from motif_jax.schema import configs, keys, update
+from motif_jax.sections.texts import TextConfig
 
 TASKS = registry.names()
 METHODS = "bc bc_top ilql sarsa awac ilql_utterance cql psi bcq g chai dt ppo".split()
 _NAMES = {f"{task}_{method}": (task, method) for task in TASKS for method in METHODS}
 _PUBLISHED = [name for name, (_, method) in _NAMES.items() if method != "ppo"]
-METHOD = {
-    "name": Key("ilql", "of METHOD above, or module:Class (docs/ilql.md)"),
-    "discount": fraction(0.99, "from one action (a token; of ilql_utterance an utterance) to the next"),
-    "expectile": Key(0.7, "expectile of the target Q that V estimates; 0.5: the mean", above=0, below=1),
-    "polyak": fraction(0.005, "share by which targets move to the Qs after every step"),
-    "copy_every": positive(None, "steps between whole copies to the targets; None: no copies", int),
-    "double_q": Key(True, "two Qs, of which targets take the smaller one"),
-    "separate_policy": Key(True, "the policy has a trunk of its own; else that of the values"),
-    "separate_target": Key(True, "the target Qs have a trunk of their own"),
-    "advanced_mlp": Key(False, "the other form of heads: a residual layer with dropout"),
-    "detach_v": Key(False, "no gradient of V reaches the trunk"),
-    "detach_q": Key(False, "no gradient of Q reaches the trunk"),
-    "detach_policy": Key(False, "no gradient of the policy reaches the trunk"),
-    "q_min": Key(None, "target Qs are at least this", float),
-    "q_max": Key(None, "target Qs are at most this", float),
-    "monte_carlo": Key(False, "V estimates the return that followed instead of the target Q"),
-    "cql_temperature": positive(1.0, "of the conservative term's softmax"),
-    "margin": natural(0.0, "of the margin term"),
-    "reward_scale": positive(1.0, "rewards are divided by it"),
-    "policy": {
-        "beta": natural(0.0, "an action has weight exp(beta A); see exponential"),
-        "exponential": Key(True, "False: an action has weight beta where A > 0, else 1 - beta"),
-        "most_weight": positive(None, "weights are clipped to it", float),
-        "context_weight": natural(0.0, "weight of tokens that the agent did not say"),
-    },
-}
-CANDIDATES = {
-    "count": positive(5, "of method chai: texts of the policy in each state of the data"),
-    "max_tokens": count(6, "of each"),
-    "together": positive(4, "states whose candidates are written in one program"),
-    "temperature": Key(1.0, "of their draws"),
-    "top_k": Key(0, "tokens that may be drawn; 0: all"),
-    "top_p": Key(1.0, "probability of the tokens that may be drawn"),
-    "cache_mebibytes": positive(1024, "kept in candidates/ of the run; the oldest are dropped"),
-    "folder": Key(None, "keeps candidates here, for several runs of one policy", str),
-}
-PPO = {
-    "epochs": positive(4, "of method ppo: passes over the episodes of a step, batch_size of them"),
-    "minibatches": positive(4, "of a pass, each one optimiser step in `accumulate` parts"),
-    "clip_ratio": positive(0.2, "of the surrogate: [0.8, 1.2]"),
-    "clip_value": positive(0.2, "of the value's change, in units of the reward"),
-    "value_coefficient": natural(0.1, "of the value's loss"),
-    "entropy_coefficient": natural(0.0, "of the entropy"),
-    "gae_lambda": fraction(0.95, "of generalised advantage estimation"),
-    "normalise_advantage": Key(True, "subtracts the mean of a step's tokens, divides by their deviation"),
-    "kl": sections.KL,
-}
 KEYS = {
     "stage": "train_text",
-    "seed": sections.SEED_32,
-    "task": Key("wordle", "a text task, or module:Class (docs/ilql.md)"),
-    "options": Key("", 'of the task, as JSON: {"num_words": 100}; data of collect_text bring theirs'),
-    "data": Key(None, "dialogues (.jsonl, .parquet) or their folder; None: drawn as by collect_text", str),
-    "kind": Key("games", "of dialogues that are drawn"),
-    "policy": Key("mixture(0.5, optimal, repeat(optimal))", "of dialogues that are drawn"),
-    "held_out": {
-        "share": Key(
-            0.02,
-            "of the data (of groups) on which losses are measured: 1 of n where it is 1 / n",
-            above=0,
-            most=0.5,
-        ),
-        "data": Key(None, "other data in place of a share; of a stream they are drawn beforehand", str),
-    },
-    "filter": {
-        "top": Key(1.0, "%BC: only this best part of the data, by return, is learned from", above=0, most=1),
-        "bottom": Key(1.0, "or the worst part", above=0, most=1),
-        "cutoff": Key(None, "or those with a return of at least this, without token_reward", float),
-    },
-    "token_reward": sections.TOKEN_REWARD,
-    "method": METHOD,
-    "loss": {
-        "q": natural(1.0, "weight of Q's term"),
-        "v": natural(1.0, "weight of V's term"),
-        "policy": natural(1.0, "weight of the policy's cross-entropy"),
-        "cql": natural(0.0, "weight of the conservative term"),
-        "margin": natural(0.0, "weight of the margin term"),
-    },
-    "candidates": CANDIDATES,
-    "ppo": PPO,
-    "network": {
-        "checkpoint": Key(None, "trunks begin as this folder or hub model; None: fresh, of these sizes", str),
-        **sections.MODEL_SIZES,
-    },
-    "initial": {
-        "policy": Key(None, "a run that the policy's parameters are taken from", str),
-        "value": Key(None, "a run that the values' parameters are taken from", str),
-    },
-    "max_len": count(None, "tokens of a dialogue that are kept; None: what the model has room for", int),
-    "length_buckets": Key(True, "batches dialogues of similar length; False: pads to the longest"),
-    "batch_size": sections.batch(64, "dialogues of a step"),
-    "accumulate": sections.ACCUMULATE,
-    "average": one_of(("batch", "micro_batch"), "over a step's actions, or over micro-batches (published)"),
-    "max_steps": positive(10_000, "of the training"),
-    "evaluate_every": sections.EVALUATE_EVERY,
-    "evaluation_batches": positive(16, "of held-out dialogues, at most"),
-    "games": {
-        "episodes": natural(16, "played at every evaluation, the same each time; 0: none"),
-        "decode": sections.DECODE,
-    },
-    "optimizer": with_defaults(sections.OPTIMIZER, final_fraction=0.1)
-    | {"weight_decay": sections.WEIGHT_DECAY},
-    "dropout": sections.DROPOUT,
-    "dtype": sections.DTYPE,
-    "remat": sections.REMAT,
-    "logits_chunk": sections.LOGITS_CHUNK,
-    "lora": sections.LORA,
-    **sections.TRAINING_FROM_TEXT,
-    "log_every_seconds": positive(20.0, "between rows of Q, V and advantages (docs/metrics.md)"),
+    **keys(TextConfig),
     "compat": sections.compat(
         "ilql_policy_loss_norm ilql_utterance_int_reward ilql_padded_positions ilql_utterance_truncation ilql_next_q_zero "
         "ilql_target_dropout chai_scores"

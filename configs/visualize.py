@@ -10,7 +10,7 @@ their normalised reward, and those that paid most.
 """
 
 from motif_jax import sections
-from motif_jax.schema import Key, configs, natural, positive
+from motif_jax.schema import Key, configs, keys, natural, positive
 
 KEYS = {
     "stage": "visualize",
@@ -23,8 +23,8 @@ KEYS = {
     "seconds_per_step": natural(0.125, "at the start; 0: as fast as possible"),
     "top_messages": positive(100, "messages to list"),
     "environment": sections.PLAYED_ENVIRONMENT,
-    "reward": sections.SCORING,
-    "forms": sections.FORMS,
+    "reward": keys(sections.Scoring),
+    "forms": keys(sections.Forms),
     "compat": sections.compat("sober_mask oracle_patch_edge crop_row_offset message_count_off"),
 }
 get_config = configs(KEYS, {"smoke": {"live": False, "environment.max_episode_steps": 100}, "quickstart": {}})

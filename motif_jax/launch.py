@@ -24,16 +24,18 @@ import runpy
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from absl import app, flags, logging
 from ml_collections import ConfigDict, FieldReference, config_flags
 from ml_collections.config_flags import config_path
 
 from motif_jax import schema, stages
-from motif_jax.support import cluster, entry_points, memory_limit, resources
+from motif_jax.sections import ClusterHosts
+from motif_jax.support import entry_points, memory_limit, resources
 from motif_jax.support.config import dotted, flat
 from motif_jax.support.errors import UserError, printable
+from motif_jax.support.files import parse_json
 
 USAGE = """motif_jax: reinforcement learning from a language model's preferences.
 
@@ -271,13 +273,28 @@ def _keys_of_stage(config: ConfigDict) -> dict[str, schema.Key]:
     return found
 
 
+def localise(config: ConfigDict, workdir: Path | None) -> None:
+    """Replaces every value that names something on a hub by its local copy (`hub.local`); a run in `workdir` is resumed."""
+    from motif_jax.support import hub
+
+    named = {key: value for key, value in flat(config.to_dict()).items() if hub.is_named(value)}
+    before: dict[str, Any] = {}
+    if named and workdir is not None and (workdir / "config.json").is_file():
+        try:
+            before = flat(parse_json((workdir / "config.json").read_bytes()))
+        except (ValueError, AttributeError):
+            before = {}  # the stage reports the damaged file
+    for key, value in named.items():
+        config.update_from_flattened_dict({key: hub.local(value, key, before.get(key))})
+
+
 def _hosts(config: ConfigDict) -> contextlib.AbstractContextManager[None]:
     """Joins the other hosts of a run of several, which imports jax."""
-    if "hosts" not in config or cluster.place(config).count == 1:
+    if "hosts" not in config or schema.values(ClusterHosts, config.hosts).place().count == 1:
         return contextlib.nullcontext()
     from motif_jax.devices import hosts
 
-    return hosts.connected(config)
+    return hosts.connected(schema.values(ClusterHosts, config.hosts))
 
 
 def _main(arguments: Sequence[str]) -> int:
@@ -288,7 +305,7 @@ def _main(arguments: Sequence[str]) -> int:
         for name, value in sorted(flat(config.to_dict()).items()):
             print(f"--config.{name}={value}")
         return 0
-    from motif_jax.support import hub, tempdirs
+    from motif_jax.support import tempdirs
 
     try:
         stage_name = config.get("stage")
@@ -300,7 +317,7 @@ def _main(arguments: Sequence[str]) -> int:
         if needs_workdir and not _WORKDIR.value:
             raise UserError("--workdir is missing: the folder where this run lies, e.g. --workdir=runs/a")
         workdir = Path(_WORKDIR.value) if _WORKDIR.value else None
-        hub.localise(config, workdir)
+        localise(config, workdir)
         with _hosts(config):
             stage.check(config, workdir)
             tempdirs.remove_abandoned()  # also where this command's work is done already and starts no game
@@ -325,7 +342,7 @@ def _main(arguments: Sequence[str]) -> int:
 
 def _fail_for_memory(what: str, config: ConfigDict) -> NoReturn:
     sys.stdout.flush()
-    memory_limit.leave(f"error: {memory_limit.explained(what, config)}", 2)
+    memory_limit.leave(f"error: {memory_limit.explained(what, flat(config.to_dict()))}", 2)
 
 
 def main() -> None:

@@ -6,7 +6,16 @@ A config file lists its keys and sets its variants:
     get_config = configs(KEYS, {"smoke": {"episodes": 4}})
 
 A key of a config keeps its `Key` wherever its section is put, so that `validate` and `describe` need only the config.
-Sections that several configs have are in `motif_jax/sections.py`.
+What functions below the stages read is a class (`settings`), which holds the keys of its section and, as an instance, their values:
+
+    @settings
+    class Surrogate:
+        clip_ratio: float = positive(0.1, "of the surrogate")
+
+    KEYS = {"algorithm": keys(Surrogate, clip_ratio=0.2)}
+    surrogate = values(Surrogate, config.algorithm)
+
+These classes are in `motif_jax/sections/`.
 """
 
 from __future__ import annotations
@@ -15,8 +24,9 @@ import dataclasses
 import functools
 import math
 import textwrap
+import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from ml_collections import ConfigDict, FieldReference
 
@@ -26,6 +36,7 @@ from motif_jax.support.config import dotted, is_finite, require, unknown_variant
 # memory before it fails.
 SIZE, LENGTH, BATCH = 1 << 16, 1 << 20, 1 << 24
 _TOO_LARGE = 1 << 63
+T = TypeVar("T")
 _TYPES = {int: "whole number", float: "number", str: "text", bool: "True or False"}
 DTYPES = ("float32", "bfloat16")
 
@@ -112,15 +123,17 @@ class Field(FieldReference):
         self.key = key
 
 
-# Keys of numbers: above 0; of at least 0; between 0 and 1; a network's size; a length. Arguments are those of `Key`.
-positive = functools.partial(Key, above=0)
-natural = functools.partial(Key, least=0)
-fraction = functools.partial(Key, least=0, most=1)
-size = functools.partial(Key, above=0, most=SIZE)
-count = functools.partial(Key, above=0, most=LENGTH)
+# Keys of any value, and of numbers: above 0; of at least 0; between 0 and 1; a network's size; a length. Arguments are those of
+# `Key`; they are of no type, so that they can stand in `settings`.
+key: Callable[..., Any] = Key
+positive: Callable[..., Any] = functools.partial(Key, above=0)
+natural: Callable[..., Any] = functools.partial(Key, least=0)
+fraction: Callable[..., Any] = functools.partial(Key, least=0, most=1)
+size: Callable[..., Any] = functools.partial(Key, above=0, most=SIZE)
+count: Callable[..., Any] = functools.partial(Key, above=0, most=LENGTH)
 
 
-def one_of(choices: Sequence[Any], help: str, **more: Any) -> Key:
+def one_of(choices: Sequence[Any], help: str, **more: Any) -> Any:
     """One of `choices`, of which the first is the default."""
     return Key(choices[0], help, choices=choices, **more)
 
@@ -131,7 +144,7 @@ def section(keys: Mapping[str, Any]) -> ConfigDict:
     return ConfigDict({k: section(v) if isinstance(v, Mapping) else v for k, v in made.items()})
 
 
-def with_defaults(keys: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:
+def with_defaults(keys: Mapping[str, Any], /, **defaults: Any) -> dict[str, Any]:
     """`keys` with other defaults for some of them. Raises KeyError for a key that is not among them."""
     found = dict(keys)
     for name, default in defaults.items():
@@ -139,6 +152,72 @@ def with_defaults(keys: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:
         kind = key.type or type(key.default)
         found[name] = dataclasses.replace(key, default=default, type=kind, none=key.optional)
     return found
+
+
+@typing.dataclass_transform(frozen_default=True, kw_only_default=True)
+def settings(kind: type[T]) -> type[T]:
+    """A frozen dataclass of the values of a section; a field that is set to a `Key`, or to `part`, is a key of its configs."""
+    found = dict(getattr(kind, "_keys", {}))
+    for name in vars(kind).get("__annotations__", {}):
+        given = vars(kind).get(name)
+        if isinstance(given, Key):
+            found[name] = given
+            setattr(kind, name, given.default)
+        elif isinstance(given, _Part):
+            found[name] = keys(given.kind, **given.defaults)
+            setattr(kind, name, given.kind(**given.defaults))
+    kind._keys = found  # type: ignore[attr-defined]
+    for name, method in _AS_CONFIG_DICT.items():
+        setattr(kind, name, method)
+    return dataclasses.dataclass(frozen=True, kw_only=True)(kind)
+
+
+# What a ConfigDict has, while functions that took one are given classes.
+_AS_CONFIG_DICT: dict[str, Any] = {
+    "get": lambda self, name, default=None: getattr(self, name, default),
+    "__getitem__": getattr,
+    "__contains__": hasattr,
+    "to_dict": dataclasses.asdict,
+    "copy_and_resolve_references": lambda self: self,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    kind: Any
+    defaults: dict[str, Any]
+
+
+def part(kind: type, /, **defaults: Any) -> Any:
+    """A section in a section, as the value of a field of `settings`, with other defaults for some of its keys."""
+    return _Part(kind, defaults)
+
+
+def keys(kind: type, /, **defaults: Any) -> dict[str, Any]:
+    """The keys of `settings`, with other defaults for some of them."""
+    return with_defaults(vars(kind)["_keys"], **defaults)
+
+
+def values(kind: type[T], config: ConfigDict | Mapping[str, Any], /, **more: Any) -> T:
+    """`kind`, a class of `settings`, with the values of a config or of its section, and `more` in place of some.
+
+    A key that is not in the section, as in older runs, has its default; keys that are no fields are left out.
+    """
+    found, kinds = {}, typing.get_type_hints(kind)
+    for name in kinds.keys() & set(config) - more.keys():
+        value, inner = config[name], kinds[name]
+        if isinstance(value, ConfigDict):
+            value = value.to_dict()
+        own = [each for each in (inner, *typing.get_args(inner)) if hasattr(each, "_keys")]
+        if own and isinstance(value, Mapping):
+            value = values(own[0], value)
+        found[name] = tuple(value) if isinstance(value, list) else value
+    return kind(**found, **more)
+
+
+def plain(given: Any) -> dict[str, Any]:
+    """The values of `settings` as nested dictionaries."""
+    return dataclasses.asdict(given)
 
 
 def update(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:

@@ -207,7 +207,7 @@ def load(
     entry_points.trust(trust)
     if dtype not in schema.DTYPES:
         raise UserError(f"dtype={dtype}: must be one of {', '.join(schema.DTYPES)}")
-    section = schema.section(sections.DECODE)
+    section = schema.section(schema.keys(sections.Decode))
     if unknown := sorted(set(decode or {}) - set(section)):
         raise UserError(f"decode: has no {', '.join(unknown)}; its keys are {', '.join(section)}")
     try:

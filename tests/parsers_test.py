@@ -27,10 +27,7 @@ OURS, PUBLISHED = AnswerParser(FORM), AnswerParser(FORM, first_match=True)
 
 
 def coordinator(text: str) -> None:
-    hosts = {
-        "coordinator": text, "count": 2, "index": 0, "heartbeat_timeout_seconds": 100.0, "connect_timeout_seconds": 9.0,
-    }  # fmt: skip
-    cluster.place(ConfigDict({"hosts": hosts}), {})
+    cluster.place(text, 2, 0, {})
 
 
 def judge_request(text: str) -> None:

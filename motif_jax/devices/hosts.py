@@ -13,15 +13,15 @@ import threading
 import time
 import traceback
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
-from ml_collections import ConfigDict
 
+from motif_jax.sections import ClusterHosts
 from motif_jax.support import cluster, interruption, run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_text, system_error
@@ -40,22 +40,22 @@ _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 @contextlib.contextmanager
-def connected(config: ConfigDict) -> Iterator[None]:
-    """Joins the hosts of `config.hosts`, before jax's first computation; does nothing in a run of one host.
+def connected(hosts: ClusterHosts) -> Iterator[None]:
+    """Joins the hosts of a run, before jax's first computation; does nothing in a run of one host.
 
     If the block raises, the process ends at once with the exit code of `motif_jax.launch`: an orderly end would deadlock
     with the other hosts. They miss its heartbeats and end, too.
     """
-    here = cluster.place(config)
+    here = hosts.place()
     if here.count == 1:
         yield
         return
     with _leave_at_once_on_error(here.index):
-        _join(here, config.hosts)
+        _join(here, hosts)
         yield
 
 
-def _join(here: cluster.HostPosition, hosts: ConfigDict) -> None:
+def _join(here: cluster.HostPosition, hosts: ClusterHosts) -> None:
     slurm, seconds = here.coordinator == cluster.SLURM, hosts.connect_timeout_seconds
     host, _, port = str(here.coordinator).rpartition(":")
     if here.index == 0 and not slurm:
@@ -161,7 +161,7 @@ class Hosts:
             if other != values[0]:
                 raise UserError(f"{what}: host 0 sees {values[0]}, host {number} sees {other}")
 
-    def require_alike(self, config: ConfigDict) -> None:
+    def require_alike(self, config: Mapping[str, Any]) -> None:
         """Raises UserError, on all hosts, unless they have equal configs and equally many devices."""
         plain = run_folder.as_plain(config)
         plain["hosts"].pop("index")

@@ -39,12 +39,10 @@ def check_config(config: ConfigDict, there: int, hosts: int = 1) -> None:
     checks.require(config.batch_size % parts == 0, "batch_size", config.batch_size, allowed)
 
 
-def training_devices(config: ConfigDict) -> list[jax.Device]:
-    """The first `config.num_devices` devices of every host; None: all."""
+def training_devices(count: int | None) -> list[jax.Device]:
+    """The first `count` devices of every host; None: all."""
     hosts = range(jax.process_count())
-    return [
-        device for host in hosts for device in jax.local_devices(process_index=host)[: config.num_devices]
-    ]
+    return [device for host in hosts for device in jax.local_devices(process_index=host)[:count]]
 
 
 def mesh_of(sizes: Mapping[str, int], devices: Sequence[jax.Device]) -> Mesh:

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from ml_collections import ConfigDict
 
 from motif_jax.datasets.verdicts import Form
-from motif_jax.labels import defaults
 from motif_jax.labels.annotator import check_annotator
 from motif_jax.labels.store import check_store
+from motif_jax.schema import keys
+from motif_jax.sections.annotators import OnlineAnnotator
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
@@ -50,8 +51,8 @@ def in_section() -> Iterator[None]:
     except UserError as error:
         text = re.sub(r"\bconfig\.annotator=", "config.kind=", str(error))
         # Only keys of the section: an error may also name files, such as config.json.
-        keys = "|".join(defaults.ANNOTATOR)
-        raise UserError(re.sub(rf"\bconfig\.(?=({keys})\b)", "config.annotator.", text)) from error
+        names = "|".join(keys(OnlineAnnotator))
+        raise UserError(re.sub(rf"\bconfig\.(?=({names})\b)", "config.annotator.", text)) from error
 
 
 def in_run(config: ConfigDict, folder: str | os.PathLike[str]) -> ConfigDict:

@@ -11,6 +11,8 @@ from ml_collections import ConfigDict
 
 from motif_jax.algorithms.finite import named_leaves
 from motif_jax.rl.learner import Failure, Learner
+from motif_jax.schema import values
+from motif_jax.sections import Nonfinite
 from motif_jax.support import nan_policy
 from motif_jax.support.errors import UserError
 
@@ -28,7 +30,7 @@ class Guard:
     """
 
     def __init__(self, config: ConfigDict, workdir: Path | None, progress: dict[str, Any]) -> None:
-        self._workdir, self._most = workdir, nan_policy.most_skips(config)
+        self._workdir, self._most = workdir, values(Nonfinite, config.nonfinite).budget
         self.skipped: int = progress.get(SKIPPED, 0)
         before: str | None = progress.get(ENDED_BY)
         self._ended_by = before if self.skipped > self._most else None

@@ -19,7 +19,9 @@ from motif_jax.envs import registry
 from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.rewards.reward_model import cpu_device
 from motif_jax.rl import agent_networks
-from motif_jax.support import capacity, cluster, metrics, seeds
+from motif_jax.schema import values
+from motif_jax.sections import ClusterHosts
+from motif_jax.support import capacity, metrics, seeds
 from motif_jax.support import config as checks
 
 SCORE_TASKS = ("NetHackScore-v1", "NetHackScoreExtendedActions-v1")
@@ -67,7 +69,7 @@ def fields_option(name: str, options: Mapping[str, Any], reward: ConfigDict) -> 
 def resolved(config: ConfigDict) -> ConfigDict:
     """A copy with dependent values set; as published the task's reward is scaled by 0.1 on score tasks, 10 on sparse ones."""
     config = config.copy_and_resolve_references()
-    config.hosts.update(dataclasses.asdict(cluster.place(config)))
+    config.hosts.update(dataclasses.asdict(values(ClusterHosts, config.hosts).place()))
     if config.reward.extrinsic_coefficient is None:
         score = config.environment.name in SCORE_TASKS
         config.reward.extrinsic_coefficient = SCORE_COEFFICIENT if score else SPARSE_COEFFICIENT
@@ -166,7 +168,7 @@ def configure_jax(config: ConfigDict) -> None:
         jax.config.update("jax_num_cpu_devices", config.devices.cpu_count)
     if not memory.accelerator_possible(jax.config.values["jax_platforms"]):
         memory.keep_freed_memory()
-    precision.set_matmul_precision(config)
+    precision.set_matmul_precision(config.matmul_precision)
     folder = compiled_programs.folder_of(config.compile_cache)
     if folder is not None:
         compiled_programs.keep_in(folder)

@@ -12,6 +12,7 @@ from ml_collections import ConfigDict
 
 from motif_jax import sections
 from motif_jax.rollouts.episode_worker import PlayedEpisode
+from motif_jax.schema import keys
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
@@ -20,7 +21,7 @@ _ROWS = 64
 _MOTIF = "motif"  # the kind of reward that lies in a folder or file
 
 
-_SETTINGS = {name: key.default for name, key in sections.SCORING.items() if name != "dir"}
+_SETTINGS = {name: key.default for name, key in keys(sections.Scoring).items() if name != "dir"}
 
 
 def choose_reward(
@@ -33,7 +34,7 @@ def choose_reward(
     """The values of the reward that rates episodes, with the evaluation resolved; None for none.
 
     Args:
-      asked: the section `sections.SCORING` of a config.
+      asked: the section `sections.Scoring` of a config.
       own: the reward of what is played, None where it has none.
       two_decimals: of `agent_policy.rounded_threshold`, where `own` does not say.
       pinned: this evaluation in place of the newest.

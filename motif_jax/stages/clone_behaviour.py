@@ -86,7 +86,7 @@ def _network(config: ConfigDict) -> LanguageAgent:
 
 def run(config: ConfigDict, workdir: Path) -> int:
     config = resolved(config)
-    parallel = DataParallel(training_devices(config))
+    parallel = DataParallel(training_devices(config.num_devices))
 
     def build(stopped: Callable[[], bool]) -> OfflineRun:
         del stopped

@@ -42,7 +42,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 def run(config: ConfigDict, workdir: Path) -> int | None:
     resolved, everyone = settings.resolved(config), Hosts()
     if everyone.count > 1:
-        everyone.require_alike(config)
+        everyone.require_alike(config.to_dict())
         settings.check_devices(resolved)  # how many there are was not known before
 
     def prepare() -> None:

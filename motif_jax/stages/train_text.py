@@ -11,7 +11,8 @@ from motif_jax.datasets.dialogues import files
 from motif_jax.envs.text import registry
 from motif_jax.language.sampling import Sampling
 from motif_jax.rollouts import dialogues, text_rollouts, text_scores, text_sources
-from motif_jax.support import cluster
+from motif_jax.schema import values
+from motif_jax.sections import ClusterHosts
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import StoppedError
@@ -43,7 +44,7 @@ def _check_method(config: ConfigDict) -> None:
     top, bottom = config.filter.top, config.filter.bottom
     checks.require_key(config, "filter.top", top == 1 or bottom == 1, f"1 with filter.bottom={bottom}")
     if rule.proposes or rule.online:
-        hosts = cluster.place(config).count
+        hosts = values(ClusterHosts, config.hosts).place().count
         what = "keeps candidates" if rule.proposes else "plays the episodes"
         checks.require(hosts == 1, "hosts.count", hosts, f"1: method {name} {what} of one host")
     if rule.proposes:

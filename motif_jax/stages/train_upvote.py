@@ -36,5 +36,7 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> int:
-    build = functools.partial(upvote_run.build, config, workdir, DataParallel(training_devices(config)))
+    build = functools.partial(
+        upvote_run.build, config, workdir, DataParallel(training_devices(config.num_devices))
+    )
     return offline_run.run(config, workdir, IDENTITY, upvote_run.made_files(config), build)

@@ -6,8 +6,6 @@ import dataclasses
 import os
 from collections.abc import Mapping
 
-from ml_collections import ConfigDict
-
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
@@ -29,22 +27,27 @@ class HostPosition:
     count: int
 
 
-def place(config: ConfigDict, environment: Mapping[str, str] | None = None) -> HostPosition:
-    """This process's host, by `config.hosts` or, with coordinator 'slurm', by Slurm. Raises UserError: values do not fit."""
-    given, environment = config.hosts, os.environ if environment is None else environment
-    if given.coordinator in (None, SLURM):
-        why = "Slurm says it" if given.coordinator else "there is no config.hosts.coordinator"
-        for key in ("count", "index"):
-            checks.require(given[key] is None, f"hosts.{key}", given[key], f"left out: {why}")
-        return _of_slurm(environment) if given.coordinator else HostPosition(None, 0, 1)
-    name, _, port = given.coordinator.rpartition(":")
+def place(
+    coordinator: str | None,
+    count: int | None,
+    index: int | None,
+    environment: Mapping[str, str] | None = None,
+) -> HostPosition:
+    """This process's host, by the keys of `config.hosts` or, with coordinator 'slurm', by Slurm. Raises UserError: they do not fit."""
+    if coordinator in (None, SLURM):
+        why = "Slurm says it" if coordinator else "there is no config.hosts.coordinator"
+        for key, value in (("count", count), ("index", index)):
+            checks.require(value is None, f"hosts.{key}", value, f"left out: {why}")
+        here = os.environ if environment is None else environment
+        return _of_slurm(here) if coordinator else HostPosition(None, 0, 1)
+    name, _, port = str(coordinator).rpartition(":")
     good = bool(name) and checks.is_natural(port) and 0 < int(port) < 65_536
-    checks.require(good, "hosts.coordinator", given.coordinator, "HOST:PORT of the first host, or 'slurm'")
-    checks.require(given.count is not None, "hosts.count", None, "the number of hosts")
-    in_range = given.index is not None and 0 <= given.index < given.count
-    allowed = f"this host's number, 0 to {given.count - 1}"
-    checks.require(in_range, "hosts.index", given.index, allowed)
-    return HostPosition(given.coordinator if given.count > 1 else None, given.index, given.count)
+    checks.require(good, "hosts.coordinator", coordinator, "HOST:PORT of the first host, or 'slurm'")
+    checks.require(count is not None, "hosts.count", None, "the number of hosts")
+    hosts, number = count or 0, -1 if index is None else index
+    allowed = f"this host's number, 0 to {hosts - 1}"
+    checks.require(0 <= number < hosts, "hosts.index", index, allowed)
+    return HostPosition(coordinator if hosts > 1 else None, number, hosts)
 
 
 def _of_slurm(environment: Mapping[str, str]) -> HostPosition:

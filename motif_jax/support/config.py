@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ml_collections import ConfigDict
-
 from motif_jax.support.errors import UserError
 
 
@@ -29,21 +27,20 @@ def default_workers() -> int:
     return max(1, available_cores() - 1)
 
 
-def dotted(config: ConfigDict, key: str) -> Any:
-    """The value of a dotted `key` such as 'reward.quantile'."""
+def dotted(config: Any, key: str) -> Any:
+    """The value of a dotted `key` such as 'reward.quantile', of a config, of `schema.settings` or of nested mappings."""
     value: Any = config
     for part in key.split("."):
-        value = value[part]
+        value = value[part] if isinstance(value, Mapping) else getattr(value, part)
     return value
 
 
-def has(config: ConfigDict, key: str) -> bool:
+def has(config: Any, key: str) -> bool:
     """Whether `config` has a dotted `key`."""
-    value: Any = config
-    for part in key.split("."):
-        if not isinstance(value, ConfigDict) or part not in value:
-            return False
-        value = value[part]
+    try:
+        dotted(config, key)
+    except (LookupError, AttributeError):
+        return False
     return True
 
 
@@ -67,19 +64,19 @@ def require(condition: bool, key: str, value: Any, allowed: str) -> None:
         raise UserError(f"config.{key}={shown}: must be {allowed}")
 
 
-def require_key(config: ConfigDict, key: str, condition: bool, allowed: str) -> None:
+def require_key(config: Any, key: str, condition: bool, allowed: str) -> None:
     """`require` of the value that `config` has for a dotted `key`."""
     require(condition, key, dotted(config, key), allowed)
 
 
-def choice(config: ConfigDict, key: str, options: Iterable[Any]) -> None:
+def choice(config: Any, key: str, options: Iterable[Any]) -> None:
     """Requires that the value of `key` is one of `options`."""
     options = list(options)
     value = dotted(config, key)
     require(value in options, key, value, "one of " + ", ".join(str(o) for o in options))
 
 
-def positive(config: ConfigDict, key: str, allow_zero: bool = False) -> None:
+def positive(config: Any, key: str, allow_zero: bool = False) -> None:
     """Requires that the value of `key` is a finite number above zero."""
     value = dotted(config, key)
     good = is_finite(value) and (value > 0 or (allow_zero and value == 0))
@@ -99,7 +96,7 @@ def is_finite(value: Any) -> bool:
         return False
 
 
-def existing_folder(config: ConfigDict, key: str) -> Path:
+def existing_folder(config: Any, key: str) -> Path:
     """Requires that the value of `key` names an existing folder, and returns it."""
     value = dotted(config, key)
     require(bool(value), key, value, f"a folder: give it with --config.{key}=DIR")

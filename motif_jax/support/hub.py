@@ -11,11 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ml_collections import ConfigDict
-
-from motif_jax.support.config import flat
 from motif_jax.support.errors import UserError, first_line
-from motif_jax.support.files import parse_json
 
 SCHEME = "hf://"
 FORM = "hf://OWNER/NAME[@REVISION][/PATH]"
@@ -61,19 +57,6 @@ def local(place: Any, key: str = "", before: Any = None) -> Any:
     if not found.exists():
         raise UserError(f"{where}: the repository has no {path or 'file of a reward, an agent or a model'}")
     return str(found)
-
-
-def localise(config: ConfigDict, workdir: Path | None) -> None:
-    """Replaces every value of `config` that names something on a hub by its `local` copy; a run in `workdir` is resumed."""
-    named = {key: value for key, value in flat(config.to_dict()).items() if is_named(value)}
-    before: dict[str, Any] = {}
-    if named and workdir is not None and (workdir / "config.json").is_file():
-        try:
-            before = flat(parse_json((workdir / "config.json").read_bytes()))
-        except (ValueError, AttributeError):
-            before = {}  # the stage reports the damaged file
-    for key, value in named.items():
-        config.update_from_flattened_dict({key: local(value, key, before.get(key))})
 
 
 def snapshot(name: str, revision: str | None, where: str, files: Sequence[str]) -> Path:

@@ -5,11 +5,9 @@ The config.json beside it describes the model or dataset, as in a folder that a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
-
-from ml_collections import ConfigDict
 
 from motif_jax.support import digests
 from motif_jax.support.errors import UserError
@@ -19,7 +17,7 @@ from motif_jax.support.run_folder import as_plain, differences, read_config
 FILE = "import.json"
 
 
-def _about(config: ConfigDict, files: Iterable[str]) -> dict[str, Any]:
+def _about(config: Mapping[str, Any], files: Iterable[str]) -> dict[str, Any]:
     """The config without its seed, and a digest in place of each file it names."""
     about = as_plain(config)
     about.pop("seed", None)
@@ -34,7 +32,7 @@ def has_checkpoints(workdir: Path) -> bool:
     return any(path.name.isdigit() for path in (workdir / "checkpoints").glob("*"))
 
 
-def check(workdir: Path, config: ConfigDict, files: Iterable[str], whole: bool) -> bool:
+def check(workdir: Path, config: Mapping[str, Any], files: Iterable[str], whole: bool) -> bool:
     """Whether the import that `config` describes has been made in `workdir`, which holds a `whole` model or dataset or not.
 
     The keys `files` name files, which are compared by content.
@@ -50,9 +48,9 @@ def check(workdir: Path, config: ConfigDict, files: Iterable[str], whole: bool) 
             raise UserError(f"--workdir={workdir} holds a run of {stage}: choose another --workdir")
         return False
     there = read_json(path, "choose another --workdir, or remove the folder and import again")
-    if there.get("stage") != config.stage:
+    if there.get("stage") != config["stage"]:
         raise UserError(
-            f"--workdir={workdir} belongs to {there.get('stage')}, this is {config.stage}: choose another --workdir"
+            f"--workdir={workdir} belongs to {there.get('stage')}, this is {config['stage']}: choose another --workdir"
         )
     if not whole:
         return False
@@ -64,7 +62,7 @@ def check(workdir: Path, config: ConfigDict, files: Iterable[str], whole: bool) 
     return True
 
 
-def write(workdir: Path, config: ConfigDict, files: Iterable[str]) -> None:
+def write(workdir: Path, config: Mapping[str, Any], files: Iterable[str]) -> None:
     """Marks `workdir` as this import's, before anything else is written, and removes a killed writer's files."""
     remove_temporaries(workdir)
     atomic_write_json(workdir / FILE, _about(config, files))

@@ -5,12 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import resource
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Mapping
+from typing import Any, NoReturn
 
 from motif_jax.support.errors import causes
-
-if TYPE_CHECKING:
-    from ml_collections import ConfigDict
 
 # Keys that memory grows with, in the order in which they are named, and keys that divide the work.
 _GROWS_WITH = (
@@ -41,14 +39,12 @@ def ran_out(error: BaseException) -> str | None:
     return None
 
 
-def explained(what: str, config: ConfigDict) -> str:
-    """The line for the user: `what` was refused, and which keys of `config` make the stage smaller."""
-    from motif_jax.support.config import dotted, has
-
-    values = {key: dotted(config, key) for key in _GROWS_WITH if has(config, key)}
-    large = [f"config.{key}={value}" for key, value in values.items() if isinstance(value, int) and value > 1]
+def explained(what: str, values: Mapping[str, Any]) -> str:
+    """The line for the user: `what` was refused, and which keys of a config (dotted name -> value) make the stage smaller."""
+    sizes = {key: values[key] for key in _GROWS_WITH if key in values}
+    large = [f"config.{key}={value}" for key, value in sizes.items() if isinstance(value, int) and value > 1]
     ways = [f"make {' or '.join(large[:_NAMED])} smaller"] if large else []
-    ways += [f"make config.{key}={dotted(config, key)} larger" for key in _DIVIDERS if has(config, key)][:1]
+    ways += [f"make config.{key}={values[key]} larger" for key in _DIVIDERS if key in values][:1]
     bound = limit()
     more = f"more than {bound / 2**20:,.0f} MiB (ulimit -v)" if bound else "more"
     return (

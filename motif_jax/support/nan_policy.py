@@ -1,4 +1,4 @@
-"""Handles a step that is not finite: reads the config's policy, and writes the batch for inspection."""
+"""Writes the batch of a step that is not finite, for inspection."""
 
 from __future__ import annotations
 
@@ -9,16 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.support.files import atomic_write_bytes
 
 FOLDER = "nonfinite"
-
-
-def most_skips(config: ConfigDict) -> int:
-    """How many steps a run may skip before it ends."""
-    return config.nonfinite.most_skips if config.nonfinite.policy == "skip" else 0
 
 
 def path_of(workdir: str | os.PathLike[str], step: int) -> Path:

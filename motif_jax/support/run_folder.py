@@ -16,8 +16,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ml_collections import ConfigDict
-
 from motif_jax.support import entry_points, resources
 from motif_jax.support.config import flat
 from motif_jax.support.errors import UserError
@@ -61,9 +59,11 @@ def git_revision() -> str:
     return done.stdout.strip()
 
 
-def as_plain(config: ConfigDict) -> dict[str, Any]:
+def as_plain(config: Mapping[str, Any]) -> dict[str, Any]:
     """Returns `config` as nested dictionaries, lists and scalars that JSON can hold."""
-    return json.loads(json.dumps(config.to_dict(), default=list))
+    return json.loads(
+        json.dumps(config, default=lambda each: dict(each) if hasattr(each, "items") else list(each))
+    )
 
 
 def differences(
@@ -114,7 +114,7 @@ def read_config(workdir: str | Path) -> dict[str, Any]:
 
 
 def check_identity(
-    workdir: str | Path, config: ConfigDict, identity: Iterable[str] = (), free: Iterable[str] = ()
+    workdir: str | Path, config: Mapping[str, Any], identity: Iterable[str] = (), free: Iterable[str] = ()
 ) -> None:
     """Raises UserError for another stage's run, or one whose `identity` keys differ, except `free` ones (see `differences`)."""
     if not (Path(workdir) / CONFIG).exists():
@@ -133,7 +133,7 @@ def check_identity(
 
 
 def prepare(
-    workdir: str | Path, config: ConfigDict, identity: Iterable[str] = (), free: Iterable[str] = ()
+    workdir: str | Path, config: Mapping[str, Any], identity: Iterable[str] = (), free: Iterable[str] = ()
 ) -> Path:
     """Creates the run folder or continues in it, and writes config.json and versions.json; raises as `check_identity`."""
     folder = Path(workdir)
@@ -150,7 +150,7 @@ def prepare(
 
 @contextlib.contextmanager
 def opened(
-    workdir: str | Path, config: ConfigDict, identity: Iterable[str] = (), free: Iterable[str] = ()
+    workdir: str | Path, config: Mapping[str, Any], identity: Iterable[str] = (), free: Iterable[str] = ()
 ) -> Iterator[None]:
     """Calls `prepare` and locks the folder until the block ends."""
     with FolderLock(workdir):

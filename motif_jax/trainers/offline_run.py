@@ -47,7 +47,7 @@ def check(
         run_folder.check_identity(workdir, config, identity, free=free)
     if steps is not None:
         schedules.check_warmup(config, steps)
-    precision.set_matmul_precision(config)
+    precision.set_matmul_precision(config.matmul_precision)
     sharding.check_config(config, jax.local_device_count(), jax.process_count())
     if config.wandb.enabled:
         metrics.import_wandb()
@@ -56,12 +56,12 @@ def check(
 def mesh_sizes(config: ConfigDict) -> dict[str, int]:
     """Devices along each axis of the mesh of a training."""
     split = config.sharding.to_dict()
-    return {"data": len(sharding.training_devices(config)) // math.prod(split.values()), **split}
+    return {"data": len(sharding.training_devices(config.num_devices)) // math.prod(split.values()), **split}
 
 
 def devices_of(config: ConfigDict) -> DataParallel:
     """The devices that train, with split parameters where `config.sharding` asks for it."""
-    devices, sizes = sharding.training_devices(config), mesh_sizes(config)
+    devices, sizes = sharding.training_devices(config.num_devices), mesh_sizes(config)
     if sizes["data"] == len(devices):
         return DataParallel(devices)
     return sharding.Sharded(sizes, devices)
@@ -98,7 +98,7 @@ def run(
     with hosts.locked(workdir):
         with Interruption() as stop:
             if hosts.count > 1:
-                hosts.require_alike(config)
+                hosts.require_alike(config.to_dict())
             # The first host makes the files, then the others read them.
             hosts.on_first(first)
             hosts.require_shared(workdir)

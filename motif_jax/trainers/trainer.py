@@ -19,6 +19,8 @@ from ml_collections import ConfigDict
 
 from motif_jax.devices.hosts import Hosts
 from motif_jax.devices.parallel import DataParallel
+from motif_jax.schema import values
+from motif_jax.sections import Nonfinite
 from motif_jax.support import nan_policy
 from motif_jax.support.interruption import Interruption
 from motif_jax.support.metric_files import best_row
@@ -55,7 +57,7 @@ class TrainerSettings:
             keep=config.get("keep_checkpoints"),
             save_every_seconds=config.save_every_seconds,
             log_every_seconds=config.get("log_every_seconds"),
-            most_skips=nan_policy.most_skips(config),
+            most_skips=values(Nonfinite, config.nonfinite).budget,
             profile=config.profile.to_dict(),
             wandb=wandb,
         )

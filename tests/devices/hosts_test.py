@@ -15,6 +15,7 @@ import pytest
 from motif_jax.devices import hosts
 from motif_jax.devices.hosts import Hosts, connected
 from motif_jax.rl import settings
+from motif_jax.sections import ClusterHosts
 from motif_jax.support import cluster
 from motif_jax.support.cluster import HostPosition
 from motif_jax.support.errors import UserError
@@ -47,8 +48,8 @@ SEVERAL = {"hosts__coordinator": "n:4000", "hosts__count": 3}
 def test_place_comes_from_the_config_or_from_slurm(
     environment: dict[str, str], hosts: dict[str, Any], expected: HostPosition
 ) -> None:
-    config = recall_config(**{f"hosts__{key}": value for key, value in hosts.items()})
-    assert cluster.place(config, environment) == expected
+    given = {"coordinator": None, "count": None, "index": None, **hosts}
+    assert cluster.place(**given, environment=environment) == expected
 
 
 def test_a_batch_divides_over_hosts_and_their_devices() -> None:
@@ -120,7 +121,7 @@ def test_hosts_of_different_folders_say_so(tmp_path: Path) -> None:
 
 
 def test_an_error_of_a_run_of_one_host_is_raised_as_it_is() -> None:
-    with pytest.raises(ZeroDivisionError), connected(recall_config()):
+    with pytest.raises(ZeroDivisionError), connected(ClusterHosts()):
         raise ZeroDivisionError
 
 

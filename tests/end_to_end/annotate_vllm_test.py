@@ -15,8 +15,10 @@ from ml_collections import ConfigDict
 
 from motif_jax import schema
 from motif_jax.datasets.verdicts import SINGLE
-from motif_jax.labels import defaults, online
+from motif_jax.labels import online
 from motif_jax.labels.label_service import LabelService
+from motif_jax.schema import keys
+from motif_jax.sections.annotators import OnlineAnnotator, Queue
 from tests import tiny_judge
 from tests.end_to_end.annotate_datasets import (
     conversations,
@@ -160,7 +162,7 @@ def test_soft_labels_and_too_long_prompts(judge, pairs, tmp_path):
 
 def online_accuracy(folder, **values):
     """The share of right labels of messages that come in two parts, with nothing to ask in between."""
-    config = schema.section({"annotator": defaults.ANNOTATOR, "queue": defaults.QUEUE})
+    config = schema.section({"annotator": keys(OnlineAnnotator), "queue": keys(Queue)})
     config.compat = ConfigDict({})
     config.annotator.store_dir = str(folder)
     config.annotator.sampling.max_tokens = 64

@@ -10,11 +10,13 @@ from ml_collections import ConfigDict
 
 from motif_jax import schema
 from motif_jax.datasets.verdicts import FIRST, NO, PAIR, SECOND, SINGLE, TIE, UNKNOWN, YES
-from motif_jax.labels import defaults, online
+from motif_jax.labels import online
 from motif_jax.labels.annotator import Annotator, Answer
 from motif_jax.labels.label_queue import Label, LabelBookkeeper
 from motif_jax.labels.label_service import LabelService
 from motif_jax.labels.store import StoredAnswer
+from motif_jax.schema import keys
+from motif_jax.sections.annotators import OnlineAnnotator, Queue
 from motif_jax.support.errors import UserError
 from tests.end_to_end.annotate_datasets import conversations
 
@@ -46,7 +48,7 @@ class Counting(Annotator):
 
 
 def make_config(tmp_path, **values):
-    config = schema.section({"annotator": defaults.ANNOTATOR, "queue": defaults.QUEUE})
+    config = schema.section({"annotator": keys(OnlineAnnotator), "queue": keys(Queue)})
     config.compat = ConfigDict({"oni_requeue": False})
     config.annotator.store_dir = str(tmp_path / "store")
     config.update_from_flattened_dict({name.replace("__", "."): value for name, value in values.items()})

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from huggingface_hub import constants
 
-from motif_jax import agents, rewards
+from motif_jax import agents, launch, rewards
 from motif_jax.rollouts import evaluation_setup
 from motif_jax.support import hub, run_folder
 from motif_jax.support.errors import UserError
@@ -108,7 +108,7 @@ def test_a_config_is_resolved_and_a_resumed_run_keeps_its_commit(served: type[Hu
 
     def resolved(name: str) -> str:
         config = load_config("explain_reward", "", {"reward.dir": name, "text": "no hf:// here"})
-        hub.localise(config, workdir)
+        launch.localise(config, workdir)
         assert config.text == "no hf:// here"
         return config.reward.dir
 

@@ -44,11 +44,11 @@ def test_other_errors_are_none_of_it() -> None:
 
 
 def test_the_line_names_what_can_be_made_smaller() -> None:
-    config = ConfigDict({"batch_size": 64, "rollout": 32, "actors": {"workers": 1}, "seed": 7})
-    line = memory_limit.explained("3 GiB", config)
+    values = {"batch_size": 64, "rollout": 32, "actors.workers": 1, "seed": 7}
+    line = memory_limit.explained("3 GiB", values)
     assert "make config.batch_size=64 or config.rollout=32 smaller, or give it more" in line
     assert not any(word in line for word in ("seed", "workers")), "one worker cannot be made less"
-    line = memory_limit.explained("3 GiB", ConfigDict({"num_shards": 1}))
+    line = memory_limit.explained("3 GiB", {"num_shards": 1})
     assert "config.num_shards=1 larger, or give" in line
 
 

@@ -1,0 +1,170 @@
+"""The sections and keys of everything that asks language models."""
+
+from __future__ import annotations
+
+from motif_jax.schema import count, fraction, key, natural, one_of, part, positive, settings
+
+
+@settings
+class PromptChoice:
+    """Which prompt asks."""
+
+    version: str = key("default", "default, reworded, or that of a prompt file of your own")
+    file: str = key("", "a prompt file of your own")
+
+
+@settings
+class AnswerMode:
+    """How an answer is asked for and read."""
+
+    mode: str = one_of(
+        ("analysis", "verdict", "soft"),
+        "analysis: free text, then the verdict (published). verdict: the verdict alone, by structured output. soft: probabilities of the "
+        "verdicts after a prefilled answer",
+    )
+    retry: bool = key(True, "an answer without a verdict is followed by a request for one")
+    minimum_mass: float = fraction(
+        0.05, "soft: an answer whose verdicts have less probability together is unknown"
+    )
+
+
+@settings
+class Sampling:
+    """How an answer's tokens are drawn."""
+
+    temperature: float = natural(0.1, "of answers")
+    top_k: int = key(50, "tokens that may be drawn; -1: all", least=-1)
+    top_p: float = key(0.95, "probability of the tokens that may be drawn", above=0, most=1)
+    max_tokens: int = count(4096, "of an answer")
+    seeded: bool = key(
+        True, "a seed for every question, derived from `seed`; False is a little faster on a GPU"
+    )
+
+
+@settings
+class LexiconFile:
+    """The lexicon, which answers in place of a language model."""
+
+    file: str = key("", "a YAML file, or a built-in one: nethack.yaml (empty), minigrid.yaml, comments.yaml")
+
+
+GOAL = key("defaultgoal", "defaultgoal, zeroknowledge, combat, gold, stairs, or one of your prompt file")
+STORE_DIR = key("runs/answer_store", "answers of all runs; stored questions are never asked again")
+KEEP_CONVERSATIONS = key(False, "keeps each question with its answer, word for word")
+
+
+@settings
+class VllmEngine:
+    """vLLM's engine."""
+
+    model: str = key("", "folder or hub name")
+    revision: str | None = key(None, "of the model on the hub", str)
+    tokenizer: str | None = key(None, "None: the model's", str)
+    tensor_parallel_size: int = positive(1, "GPUs that share each layer")
+    pipeline_parallel_size: int = positive(1, "groups of GPUs that share the layers")
+    dtype: str = key("auto", "of the weights")
+    quantization: str | None = key(None, "None: as the model says", str)
+    kv_cache_dtype: str = key("auto", "of keys and values")
+    max_model_len: int | None = positive(
+        None, "tokens of a question and its answer; None: vLLM's choice", int
+    )
+    max_num_seqs: int | None = positive(
+        None, "questions that are answered at a time; None: vLLM's choice", int
+    )
+    max_num_batched_tokens: int | None = positive(None, "of a step; None: vLLM's choice", int)
+    gpu_memory_utilization: float = key(0.92, "share of a GPU's memory", above=0, most=1)
+    kv_cache_memory_bytes: int | None = positive(None, "None: what the share leaves", int)
+    block_size: int | None = positive(None, "None: vLLM's choice", int)
+    enable_prefix_caching: bool = key(True, "computes what prompts share once")
+    enforce_eager: bool = key(False, "no CUDA graphs")
+    trust_remote_code: bool = key(False, "runs Python code that the model brings")
+    download_dir: str | None = key(None, "None: the hub's cache", str)
+    in_flight: int = positive(
+        2000,
+        "questions in the engine's queue at most. It is filled up when an eighth of it, or room for 64, is free: keep it above "
+        "max_num_seqs by more than that",
+    )
+    engine: str = key("{}", "any other option of vLLM's engine as a JSON object, '{\"cpu_offload_gb\": 8}'")
+    chat_template_kwargs: str = key(
+        "{}", "of the model's chat template as a JSON object, '{\"enable_thinking\": false}'"
+    )
+
+
+@settings
+class TokenPrices:
+    """Prices of a million tokens."""
+
+    prompt: float = natural(0.0, "of a million tokens, for the progress line, the summary and the dry run")
+    completion: float = natural(0.0, "of a million tokens")
+    cached: float | None = natural(
+        None, "of a prompt that the server remembers; None: the price of a prompt", float
+    )
+
+
+@settings
+class OpenaiServer:
+    """A server that speaks the OpenAI protocol."""
+
+    base_url: str = key("http://127.0.0.1:8000/v1", "of any server that speaks the OpenAI protocol")
+    model: str = key("", "the model's name on the server")
+    revision: str | None = key(None, "of the model, where its name does not say it", str)
+    key_variable: str = key("OPENAI_API_KEY", "environment variable that holds the key")
+    concurrency: int = positive(64, "requests at a time at most")
+    prices: TokenPrices = part(TokenPrices)
+    timeout_seconds: float = positive(600.0, "time limit of a request")
+    retries: int = natural(
+        6, "times that a failed request is sent again, after 1, 2, 4 ... seconds or when the server says"
+    )
+    structured: str = one_of(
+        ("structured_outputs", "response_format", "none"),
+        "for answer.mode=verdict: structured_outputs (vLLM), response_format (OpenAI's JSON schema), or none",
+    )
+    send_top_k: bool = key(True, "turn it off for a server that does not know the field")
+    send_seed: bool = key(True, "turn it off for a server that does not know the field")
+    extra_body: str = key("{}", "further fields of each request as a JSON object")
+
+
+@settings
+class OnlineAnnotator:
+    """The annotator beside a training."""
+
+    kind: str = key(
+        "lexicon",
+        "openai: any server that speaks the protocol (launch/oni.sh starts one of vLLM), asked in the background. lexicon, or module:Class of "
+        "your own: answers in the training's process, which waits for it",
+    )
+    goal: str = GOAL
+    seed: int = key(0, "of answers; runs that share a store find each other's where it is the same")
+    store_dir: str = key(STORE_DIR.default, f"{STORE_DIR.help}; empty: answers/ in the run folder")
+    keep_conversations: bool = KEEP_CONVERSATIONS
+    prompt: PromptChoice = part(PromptChoice)
+    answer: AnswerMode = part(AnswerMode)
+    sampling: Sampling = part(Sampling, top_k=-1, top_p=1.0)
+    attempts: int = positive(2, "times that a question is asked at most, until an answer has a verdict")
+    wait_seconds: float = natural(600.0, "how long a start waits for a server that does not answer yet")
+    lexicon: LexiconFile = part(LexiconFile)
+    # A question that gets no answer is asked again later, so that nothing else has to wait for it.
+    openai: OpenaiServer = part(OpenaiServer, timeout_seconds=120.0)
+
+
+@settings
+class Budget:
+    """What the questions of a training may cost."""
+
+    questions: int | None = positive(None, "at most, in all; None: no limit", int)
+    tokens: int | None = positive(None, "at most, in all; None: no limit", int)
+    questions_per_million_steps: int | None = positive(None, "of the environment; None: no limit", int)
+    tokens_per_million_steps: int | None = positive(None, "of the environment; None: no limit", int)
+
+
+@settings
+class Queue:
+    """Questions that wait for the annotator beside a training."""
+
+    size: int = positive(10_000, "questions that wait at most; the last in order are dropped")
+    order: str = one_of(
+        ("frequent", "newest", "uncertain"),
+        "frequent: messages seen at most steps. newest: those seen last (published). uncertain: those that the reward is least sure of",
+    )
+    batch: int = positive(100, "entries of one call as published; only compat.oni_requeue reads it")
+    budget: Budget = part(Budget)
