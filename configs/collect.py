@@ -12,8 +12,8 @@ captions of events, half a minute).
 """
 
 from motif_jax import sections
-from motif_jax.schema import Key, configs, count, natural, one_of, positive
-from motif_jax.support.config import available_cores
+from motif_jax.schema import Key, configs, count, keys, natural, one_of, positive
+from motif_jax.sections.played import CollectedPairs
 
 _WEIGHT = "weight of this player in a mixture"
 _HABIT = f"{_WEIGHT}; habits of NetHack's actions"
@@ -21,7 +21,7 @@ _ERRAND = f"{_WEIGHT}; it explores, and walks up to"
 KEYS = {
     "stage": "collect",
     "seed": sections.seed(1),
-    "num_pairs": positive(500_000, "of the dataset"),
+    **keys(CollectedPairs),
     "length": count(1, "steps of a sub-sequence; 1 in the paper"),
     # Below 1, a dataset of the same size comes from more games.
     "start_share": Key(1.0, "share of the published start points (steps / length)", above=0, most=1),
@@ -29,7 +29,6 @@ KEYS = {
         ("steps", "messages"),
         "how start points are drawn: from all steps of a game alike, as published, or from its distinct messages alike",
     ),
-    "drop_equal_captions": Key(False, "leaves out pairs with two equal captions, which are ties"),
     "environment": {
         "name": Key("NetHackScore-v1", "as in train_agent"),
         "max_episode_steps": positive(5000, "cuts episodes off"),
@@ -57,11 +56,8 @@ KEYS = {
         "", "runs of train_agent, with commas between: RUN (the newest), RUN@STEP, RUN@best, RUN@all"
     ),
     "scripted": Key("", "players of your own, module:Class (rollouts/policies.py), with commas between"),
-    "lanes": sections.LANES,
     "screens": Key(True, "writes data/tty_chars and data/tty_colors, to look at: most of a dataset's size"),
     "glyphs": Key(False, "writes data/glyphs, for rewards that read the map"),
-    # This one only hands out episodes, so all cores play.
-    "workers": positive(available_cores(), "processes that play"),
 }
 VARIANTS = {
     "smoke": {"num_pairs": 300, "environment.max_episode_steps": 300, "start_share": 0.1},

@@ -10,20 +10,19 @@ makes 400,000 steps in a few minutes on two cores.
 """
 
 from motif_jax import sections
-from motif_jax.schema import Key, configs, positive
+from motif_jax.schema import Key, configs, keys, positive
+from motif_jax.sections.played import LevelPolicy
 from motif_jax.support import resources
 
 _AGENT = resources.config_file("train_language_agent")["KEYS"]
 KEYS = {
     "stage": "collect_trajectories",
-    "seed": sections.SEED,
+    **keys(LevelPolicy),
     "policy": Key("bot", "as in configs/test_language_agent.py"),
-    "agent": {"checkpoint": sections.CHECKPOINT},
     "steps": positive(400_000, "plays whole episodes until it has this many"),
     "successes": Key(False, "only episodes with success; 1,000 without one end the run"),
     # 4 bytes a letter.
     "published": Key(False, "also writes {bot_,}trajectories_{prompts,actions}_1.npy and status.json"),
-    "greedy": sections.GREEDY,
     "workers": sections.WORKERS,
     "lanes": sections.LANES,
     "environment": _AGENT["environment"] | {"name": sections.PLAYED_LEVEL},

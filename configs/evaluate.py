@@ -16,13 +16,11 @@ started again, it loses at most the episodes in flight.
 
 from motif_jax import sections
 from motif_jax.schema import Key, configs, keys, natural, positive
+from motif_jax.sections.played import PlayedPolicy
 
 KEYS = {
     "stage": "evaluate",
-    "seed": sections.SEED,
-    "policy": sections.POLICY,
-    "agent": {"dir": sections.AGENT_DIR, "checkpoint": sections.CHECKPOINT},
-    "greedy": sections.GREEDY,
+    **keys(PlayedPolicy),
     "bot_agreement": Key(False, "measures at how many steps the scripted player would have done the same"),
     "episodes": positive(100, "episodes in all"),
     "workers": sections.WORKERS,
@@ -31,10 +29,7 @@ KEYS = {
     "show_best": natural(0, "also this many best and worst episodes, by intrinsic return, else return"),
     "resamples": sections.RESAMPLES,
     "confidence": sections.CONFIDENCE,
-    "environment": sections.PLAYED_ENVIRONMENT,
-    "reward": keys(sections.Scoring),
     "forms": keys(sections.Forms),
-    # Of the environment without an agent; with one, its own hold.
     "compat": sections.compat("sober_mask oracle_patch_edge crop_row_offset message_count_off"),
 }
 VARIANTS = {

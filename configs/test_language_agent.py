@@ -11,19 +11,19 @@ return_per_episode/NAME.npy, the published arrays. Stopped at any moment and sta
 """
 
 from motif_jax import sections
-from motif_jax.schema import Key, configs, count, positive
+from motif_jax.schema import Key, configs, count, keys, positive
+from motif_jax.sections.played import LevelPolicy
 from motif_jax.support import resources
 
 _AGENT = resources.config_file("train_language_agent")["KEYS"]
 KEYS = {
     "stage": "test_language_agent",
-    "seed": sections.SEED,
+    **keys(LevelPolicy),
     "policy": Key(
         "random",
         "'random'; 'bot'; 'zero_shot' (network.model as it is, before any training); the folder of an agent run (language, cloned, DRRN, "
         "symbolic); or module:Class of your own (rollouts/policies.py)",
     ),
-    "agent": {"checkpoint": sections.CHECKPOINT},
     "tests": Key(
         "all",
         "names with commas between, or levels; 'all': every test that applies to the policy (docs/glam.md lists them) and whose prompts "
@@ -35,7 +35,6 @@ KEYS = {
     ),
     "episodes": positive(1000, "of each test"),
     "prompt_tokens": count(None, "None: the training's, twice as many where words may take more", int),
-    "greedy": sections.GREEDY,
     "workers": sections.WORKERS,
     "lanes": sections.LANES,
     "resamples": sections.RESAMPLES,

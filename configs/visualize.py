@@ -11,19 +11,15 @@ their normalised reward, and those that paid most.
 
 from motif_jax import sections
 from motif_jax.schema import Key, configs, keys, natural, positive
+from motif_jax.sections.played import PlayedPolicy
 
 KEYS = {
     "stage": "visualize",
-    "seed": sections.SEED,
-    "policy": sections.POLICY,
-    "agent": {"dir": sections.AGENT_DIR, "checkpoint": sections.CHECKPOINT},
-    "greedy": sections.GREEDY,
+    **keys(PlayedPolicy),
     "episodes": positive(1, "episodes to play"),
     "live": Key(True, "shows them, where there is a terminal"),
     "seconds_per_step": natural(0.125, "at the start; 0: as fast as possible"),
     "top_messages": positive(100, "messages to list"),
-    "environment": sections.PLAYED_ENVIRONMENT,
-    "reward": keys(sections.Scoring),
     "forms": keys(sections.Forms),
     "compat": sections.compat("sober_mask oracle_patch_edge crop_row_offset message_count_off"),
 }

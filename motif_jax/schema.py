@@ -175,8 +175,8 @@ def settings(kind: type[T]) -> type[T]:
 # What a ConfigDict has, while functions that took one are given classes.
 _AS_CONFIG_DICT: dict[str, Any] = {
     "get": lambda self, name, default=None: getattr(self, name, default),
-    "__getitem__": getattr,
-    "__contains__": hasattr,
+    "__getitem__": lambda self, name: getattr(self, name),
+    "__contains__": lambda self, name: hasattr(self, name),
     "to_dict": dataclasses.asdict,
     "copy_and_resolve_references": lambda self: self,
 }
@@ -216,8 +216,8 @@ def values(kind: type[T], config: ConfigDict | Mapping[str, Any], /, **more: Any
 
 
 def plain(given: Any) -> dict[str, Any]:
-    """The values of `settings` as nested dictionaries."""
-    return dataclasses.asdict(given)
+    """The values of `settings`, or of a namespace, as nested dictionaries."""
+    return dataclasses.asdict(given) if hasattr(given, "_keys") else dict(vars(given))
 
 
 def update(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:

@@ -319,13 +319,18 @@ def _as_trained(folder: str | Path, shown: gymnasium.Space, trust: Iterable[str]
     reward = ratings.load_reward(setup.reward, setup.spec)
     if reward.in_step is not None:
         raise UserError(f"{folder}: the agent's reward reads more than the text")
-    trained = settings.resolved(agent_policy.read_config(folder)).reward
-    keys = "intrinsic_coefficient extrinsic_coefficient extrinsic_scale extrinsic_clip".split()
-    exponent = ratings.count_exponent(setup.reward, setup.spec)
+    trained = agent_policy.read_config(folder)
+    terms = Terms(
+        count_exponent=ratings.count_exponent(setup.reward, setup.spec),
+        intrinsic_coefficient=trained.reward.intrinsic_coefficient,
+        extrinsic_coefficient=settings.extrinsic_coefficient(trained),
+        extrinsic_scale=trained.reward.extrinsic_scale,
+        extrinsic_clip=trained.reward.extrinsic_clip,
+    )
     count = setup.spec.count_field
     return {
         "reward": lambda texts: reward.lookup(_rows(texts)).values,
-        "terms": Terms(count_exponent=exponent, **{key: trained[key] for key in keys}),
+        "terms": terms,
         "text": setup.spec.text_field,
         "count": count if isinstance(shown, gymnasium.spaces.Dict) and count in shown.spaces else None,
     }

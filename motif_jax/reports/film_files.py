@@ -6,10 +6,11 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from motif_jax import sections
 from motif_jax.envs import registry
 from motif_jax.reports import movie, player, ttyrec
 from motif_jax.rollouts.watching import Film
@@ -21,18 +22,8 @@ LEDGER = "films.json"
 _REMEDY = "remove it, then the films are made again"
 
 
-@dataclass(frozen=True)
-class Forms:
+class FilmForms(sections.Forms):
     """Formats of films; movies (gif, mp4) show every `every`-th of the steps [start, stop) and each rewarded one."""
-
-    html: bool
-    ttyrec: bool
-    gif: bool
-    mp4: bool
-    frames_per_second: float
-    start: int
-    stop: int | None
-    every: int
 
     def check(self) -> None:
         if self.stop is not None:
@@ -52,7 +43,7 @@ class Forms:
 class Films:
     """The films of a stage, which resumes after the last complete one; films.json in `workdir` records their sources."""
 
-    def __init__(self, workdir: Path, folder: Path, forms: Forms) -> None:
+    def __init__(self, workdir: Path, folder: Path, forms: FilmForms) -> None:
         self._path, self._folder, self._forms = workdir / LEDGER, folder, forms
         self._made: dict[str, dict[str, Any]] = {}
         if self._path.exists():

@@ -103,13 +103,13 @@ def make(config: ConfigDict, network: Any) -> Probing | None:
     if not isinstance(network, LanguageAgent) or network.candidates is None:
         raise UserError("config.probes.prompts: needs an agent with one list of actions for all prompts")
     level = catalogue.find(config.environment.name)
-    language = config.environment.babyai_text.language
+    language = config.environment.babyai_text["language"]
     language = language or (catalogue.ENGLISH if level is None else level.language)
     if chosen.prompts == OWN and language != catalogue.ENGLISH:
         return None
     probes = read(chosen.prompts)
     if chosen.prompts == OWN:  # only those of the package whose history fits the agent's window
-        most = config.environment.babyai_text.observations
+        most = config.environment.babyai_text["observations"]
         probes = [probe for probe in probes if len(probe.observations) <= most]
     return Probing(network, probes, settings.environment_options(config), language)
 

@@ -21,6 +21,7 @@ from motif_jax.rewards.reward_model import cpu_device
 from motif_jax.rl import agent_networks
 from motif_jax.schema import values
 from motif_jax.sections import ClusterHosts
+from motif_jax.sections.agents import AgentConfig
 from motif_jax.support import capacity, metrics, seeds
 from motif_jax.support import config as checks
 
@@ -42,10 +43,9 @@ def environment_options(config: ConfigDict) -> dict[str, Any]:
         options["compat"] = switches
     if spec.section is not None:
         allowed = f"a task of this config, which has no section environment.{spec.section}"
-        checks.require(
-            spec.section in config.environment, "environment.name", config.environment.name, allowed
-        )
-        options |= config.environment[spec.section].to_dict()
+        section = config.environment.get(spec.section)
+        checks.require(section is not None, "environment.name", config.environment.name, allowed)
+        options |= dict(section)
     return options | agent_networks.environment_options(config)
 
 
@@ -66,13 +66,18 @@ def fields_option(name: str, options: Mapping[str, Any], reward: ConfigDict) -> 
     return {"fields": [*options.get("fields", ()), *more]} if more else {}
 
 
+def extrinsic_coefficient(config: AgentConfig) -> float:
+    """The weight of the task's reward; as published 0.1 on score tasks, 10 on sparse ones."""
+    usual = SCORE_COEFFICIENT if config.environment.name in SCORE_TASKS else SPARSE_COEFFICIENT
+    given = config.reward.extrinsic_coefficient
+    return usual if given is None else given
+
+
 def resolved(config: ConfigDict) -> ConfigDict:
-    """A copy with dependent values set; as published the task's reward is scaled by 0.1 on score tasks, 10 on sparse ones."""
+    """A copy with dependent values set."""
     config = config.copy_and_resolve_references()
     config.hosts.update(dataclasses.asdict(values(ClusterHosts, config.hosts).place()))
-    if config.reward.extrinsic_coefficient is None:
-        score = config.environment.name in SCORE_TASKS
-        config.reward.extrinsic_coefficient = SCORE_COEFFICIENT if score else SPARSE_COEFFICIENT
+    config.reward.extrinsic_coefficient = extrinsic_coefficient(config)
     if config.actors.slots_per_group is None:
         config.actors.slots_per_group = slots_per_group(config)
     return config

@@ -10,7 +10,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.algorithms import finite
 from motif_jax.envs import registry
@@ -18,6 +17,8 @@ from motif_jax.envs.babyai_text import catalogue
 from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.rewards.reward_model import default_step, tell_once
 from motif_jax.rl import agent_checkpoints, agent_networks, reward_choice, settings
+from motif_jax.sections import Compat
+from motif_jax.sections.agents import AgentConfig, agent_config
 from motif_jax.support import digests, run_folder
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.config import dotted, has, is_natural
@@ -60,48 +61,51 @@ def _act(
     return logits[0], values[0], state
 
 
-def read_config(folder: str | Path) -> ConfigDict:
+def read_config(folder: str | Path) -> AgentConfig:
     """The config of an agent run, with the reward's evaluation that it learns from, and without switches of training alone.
 
     Raises UserError for another folder, or a config that has lost some of its keys.
     """
-    config = ConfigDict(run_folder.read_config(folder))
+    config = run_folder.read_config(folder)
     if config.get("stage") == _CLONE:
-        config.reward = {"dir": None, "step": None, "intrinsic_coefficient": 0.0}
+        config["reward"] = {"dir": None, "step": None, "intrinsic_coefficient": 0.0}
     elif config.get("stage") != "train_agent":
         raise UserError(f"{folder} is a run of {config.get('stage')}, not of train_agent")
     _require_whole(config, Path(folder) / "config.json")
-    for switch in (agent_networks.BATCH_STATISTICS, agent_networks.UNTRAINED_DROPOUT):
-        if config.compat.get(switch):
-            config.compat[switch] = False
-    return reward_choice.apply(config, folder)
+    config["compat"] |= {agent_networks.BATCH_STATISTICS: False, agent_networks.UNTRAINED_DROPOUT: False}
+    step = reward_choice.settled(folder)
+    if step is not None:
+        config["reward"]["step"] = step
+    return agent_config(config)
 
 
-def _require_whole(config: ConfigDict, path: Path) -> None:
+def _require_whole(config: Mapping[str, Any], path: Path) -> None:
     missing = [key for key in _NEEDED if not has(config, key)]
-    sections = ("network", "reward", "compat", "environment", "environment.recall", "environment.babyai_text")
+    sections = (
+        "network reward compat environment environment.recall environment.babyai_text algorithm".split()
+    )
     given = [key for key in sections if has(config, key)]
-    wrong = [key for key in given if not isinstance(dotted(config, key), ConfigDict)]
-    if not missing and not isinstance(config.environment.name, str):
+    wrong = [key for key in given if not isinstance(dotted(config, key), Mapping)]
+    if not missing and not isinstance(dotted(config, "environment.name"), str):
         wrong.append("environment.name")
     if missing or wrong:
         what = f"it has no {', '.join(missing)}" if missing else f"invalid: {', '.join(wrong)}"
         raise UserError(f"{path} is damaged ({what}): restore a copy of the file, or train in another folder")
 
 
-def environment_of(config: ConfigDict) -> tuple[str, dict[str, Any]]:
-    """Name and options of the environment that a training config names.
+def environment_of(config: AgentConfig) -> tuple[str, dict[str, Any]]:
+    """Name and options of the environment of a training.
 
     `compat.seed_noop` is left out: episodes that are evaluated or shown always have seeds.
     """
     options = settings.environment_options(config)
     switches = {key: True for key, on in options.pop("compat", {}).items() if on and key != "seed_noop"}
-    return config.environment.name, {**options, "compat": switches} if switches else options
+    return str(config.environment.name), {**options, "compat": switches} if switches else options
 
 
-def rounded_threshold(config: ConfigDict) -> bool | None:
+def rounded_threshold(compat: Compat) -> bool | None:
     """Whether the threshold is the published two-decimal number; None: the agent's reward run decides."""
-    return bool(config.compat.get("quantile_two_decimals")) or None
+    return compat.quantile_two_decimals or None
 
 
 def choose_step(checkpoints: Checkpoints, which: str, folder: str | Path) -> int:

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.datasets.pairs import assemble, chunks, layout
 from motif_jax.datasets.pairs.writer import PairsWriter
 from motif_jax.rollouts import sampling
 from motif_jax.rollouts.sampling import EpisodeJob, Players, SamplingPlan
+from motif_jax.sections.played import CollectedPairs
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_text
@@ -34,7 +34,6 @@ class Collection:
     """Plays, pairs and writes; episodes with a chunk are not played again.
 
     Args:
-      config: of collect.
       plan: its seed decides every draw; the parent of its folder holds chunks and agents' actions, and is removed at the end.
       agents: name -> checkpoint (`agents.CollectingAgent`) of the players that are agents.
       folder: of the dataset.
@@ -42,7 +41,7 @@ class Collection:
 
     def __init__(
         self,
-        config: ConfigDict,
+        config: CollectedPairs,
         plan: SamplingPlan,
         players: Players,
         agents: Mapping[str, Any],

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import jax
-from ml_collections import ConfigDict
 
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue
@@ -16,6 +15,9 @@ from motif_jax.envs.babyai_text.environment import levels_in_words
 from motif_jax.rl import agent_networks, settings
 from motif_jax.rollouts import agent_policy, evaluation_setup, generalisation, policies
 from motif_jax.rollouts.generalisation import CHOOSES_WORDS, READS, GeneralisationTest, PlayedLevel
+from motif_jax.schema import plain, values
+from motif_jax.sections.agents import AgentConfig, agent_config
+from motif_jax.sections.played import LevelPolicy
 from motif_jax.support import config as checks
 from motif_jax.support import resources, run_folder, seeds
 from motif_jax.support.errors import UserError
@@ -90,8 +92,8 @@ def may_be_left_out(test: GeneralisationTest, names: Sequence[str]) -> bool:
     return test.name not in (generalisation.BASE, *names)
 
 
-def open_pinned(config: ConfigDict, workdir: Path) -> EvalAgent:
-    """Opens the agent of a config, with the checkpoint that the run in `workdir` started with, even if there is a newer one.
+def open_pinned(config: LevelPolicy, workdir: Path) -> EvalAgent:
+    """Opens the agent, with the checkpoint that the run in `workdir` started with, even if there is a newer one.
 
     Raises UserError as `open_agent`, or if a file that it reads changed since the run started, or it cannot be greedy.
     """
@@ -116,8 +118,8 @@ def pin(workdir: Path, agent: EvalAgent) -> None:
     atomic_write_json(workdir / PLAN, {"checkpoint": agent.checkpoint, "read": dict(agent.read)})
 
 
-def open_agent(config: ConfigDict, pinned: int | None = None) -> EvalAgent:
-    """Loads the player of a config of test_language_agent or collect_trajectories.
+def open_agent(config: LevelPolicy, pinned: int | None = None) -> EvalAgent:
+    """Loads the player.
 
     An agent keeps the sections of its training, except the level. Raises UserError where there is no such policy, or it does
     not fit the environment.
@@ -134,7 +136,7 @@ def open_agent(config: ConfigDict, pinned: int | None = None) -> EvalAgent:
     return _zero_shot(config) if name == ZERO_SHOT else _trained(config, pinned)
 
 
-def _abilities(config: ConfigDict) -> tuple[frozenset[str], int | None]:
+def _abilities(config: AgentConfig) -> tuple[frozenset[str], int | None]:
     """`EvalAgent.abilities` and `.room` of a training's network."""
     reads = agent_networks.kind_of(config) != agent_networks.GAME
     able = {READS: reads, CHOOSES_WORDS: agent_networks.takes_any_actions(config)}
@@ -142,44 +144,42 @@ def _abilities(config: ConfigDict) -> tuple[frozenset[str], int | None]:
     return frozenset(name for name, is_able in able.items() if is_able), room
 
 
-def _asked(config: ConfigDict) -> ConfigDict:
-    training = resources.config("train_language_agent")
-    level = config.environment.name or training.environment.name
-    training.environment = ConfigDict({**config.environment.to_dict(), "name": level})
-    training.network = ConfigDict(config.network.to_dict())
-    return training
+def _asked(config: LevelPolicy) -> AgentConfig:
+    training = agent_config(resources.config("train_language_agent"))
+    environment = replace(config.environment, name=config.environment.name or training.environment.name)
+    return replace(training, environment=environment, network=config.network)
 
 
-def _without_network(config: ConfigDict) -> EvalAgent:
+def _without_network(config: LevelPolicy) -> EvalAgent:
     environment = _asked(config).environment
-    options = environment.babyai_text.to_dict()
+    level, options = str(environment.name), dict(environment.babyai_text or {})
     options["max_episode_steps"] = environment.max_episode_steps
-    spec = registry.spec(environment.name, **options)
+    spec = registry.spec(level, **options)
     policy: Any = policies.RandomPolicy()
     if config.policy == policies.BOT:
         policy, options = policies.BotPolicy(), {**options, "fields": ["bot_action"]}
     elif config.policy != policies.RANDOM:
         policy = policies.from_outside(config.policy, spec)
     able = frozenset({CHOOSES_WORDS} if config.policy == policies.RANDOM else ())
-    return EvalAgent(config.policy, PlayedLevel(environment.name, options), lambda _: policy, able)
+    return EvalAgent(config.policy, PlayedLevel(level, options), lambda _: policy, able)
 
 
-def _zero_shot(config: ConfigDict) -> EvalAgent:
+def _zero_shot(config: LevelPolicy) -> EvalAgent:
     from motif_jax.language import weights
     from motif_jax.language.text import fetch
 
     asked = _asked(config)
     agent_networks.check(asked)
     allowed = "'score': the head of a model that was never trained knows nothing"
-    checks.require(agent_networks.takes_any_actions(asked), "network.policy", asked.network.policy, allowed)
-    base = PlayedLevel(asked.environment.name, settings.environment_options(asked))
+    checks.require(agent_networks.takes_any_actions(asked), "network.policy", config.network.policy, allowed)
+    base = PlayedLevel(str(asked.environment.name), settings.environment_options(asked))
     policy = _policies(asked, base, lambda network: network.init(jax.random.key(config.seed)))
-    read = {**agent_networks.read_anew(asked), "model": weights.digest(fetch(asked.network.model))}
-    name = f"{asked.network.model} before any training"
+    read = {**agent_networks.read_anew(asked), "model": weights.digest(fetch(config.network.model))}
+    name = f"{config.network.model} before any training"
     return EvalAgent(name, base, policy, *_abilities(asked), read=read)
 
 
-def _trained(config: ConfigDict, pinned: int | None) -> EvalAgent:
+def _trained(config: LevelPolicy, pinned: int | None) -> EvalAgent:
     folder, which, level = config.policy, config.agent.checkpoint, config.environment.name
     evaluation_setup.check_checkpoint(which)
     trained = agent_policy.read_config(folder)
@@ -199,24 +199,22 @@ def _trained(config: ConfigDict, pinned: int | None) -> EvalAgent:
     return EvalAgent(folder, base, policy, *_abilities(trained), step, read)
 
 
-def refused_after(config: ConfigDict) -> dict[str, str]:
+def refused_after(config: AgentConfig) -> dict[str, str]:
     """Test -> why the agent of a training could not take it, of those that 'all' means; {} for an environment without tests.
 
     Raises UserError where a named test cannot be taken, or a prompt of the training itself is too long.
     """
-    base = PlayedLevel(config.environment.name, settings.environment_options(config))
+    base = PlayedLevel(str(config.environment.name), settings.environment_options(config))
     if catalogue.find(base.environment) is None:
         return {}
     agent = EvalAgent("", base, lambda place: agent_networks.make(config, place.spec()), *_abilities(config))
     numbers = [seeds.derive(config.seed, "test", index) for index in range(_TRIED_BEFORE)]
-    return agent.takeable(checks.listed(config.tests), numbers, "network.prompt_tokens")[1]
+    return agent.takeable(checks.listed(config.tests or ""), numbers, "network.prompt_tokens")[1]
 
 
-def _refuse_other_options(config: ConfigDict) -> None:
-    own = resources.config("test_language_agent")
-    usual, given = (
-        {key: each[key].to_dict() for key in ("environment", "network")} for each in (own, config)
-    )
+def _refuse_other_options(config: LevelPolicy) -> None:
+    own = values(LevelPolicy, resources.config("test_language_agent"))
+    usual, given = ({key: plain(each)[key] for key in ("environment", "network")} for each in (own, config))
     for section in (given, usual):
         section["environment"].pop("name")
     changed = run_folder.differences(usual, given, given)
@@ -226,7 +224,7 @@ def _refuse_other_options(config: ConfigDict) -> None:
 
 
 def _policies(
-    config: ConfigDict, base: PlayedLevel, params: Callable[[Any], Any]
+    config: AgentConfig, base: PlayedLevel, params: Callable[[Any], Any]
 ) -> Callable[[PlayedLevel], Any]:
     made: dict[Any, Any] = {}
     kept: list[Any] = []  # parameters are the same whatever the actions
@@ -235,10 +233,10 @@ def _policies(
         spec = place.spec()
         key = (spec.action_names, place.options.get("prompt_tokens"))
         if key not in made:
-            there = config.copy_and_resolve_references()
+            own: Any = config.network
             if "prompt_tokens" in place.options:
-                there.network.prompt_tokens = place.options["prompt_tokens"]
-            network = agent_networks.make(there, spec)
+                own = replace(own, prompt_tokens=place.options["prompt_tokens"])
+            network = agent_networks.make(replace(config, network=own), spec)
             if not kept:
                 kept.append(jax.device_put(params(network)))
             made[key] = agent_policy.AgentPolicy(f"{base.environment}'s", network, kept[0])

@@ -7,15 +7,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ml_collections import ConfigDict
-
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.rollouts import fixed_shares, policies, ratings
 from motif_jax.rollouts.ratings import EpisodeRater, LiveRater
+from motif_jax.schema import plain
+from motif_jax.sections import Scoring
+from motif_jax.sections.agents import agent_reward
+from motif_jax.sections.played import PlayedAgent, PlayedEnvironment, PlayedPolicy
 from motif_jax.support import config as checks
-from motif_jax.support import resources, run_folder
+from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 
 DEFAULT_ENVIRONMENT = "NetHackScore-v1"
@@ -79,7 +81,7 @@ def check_checkpoint(which: str) -> None:
     checks.require(good, "agent.checkpoint", which, "latest, best or a step")
 
 
-def check(config: ConfigDict, pins: PinnedVersions | None = None) -> EvalSetup:
+def check(config: PlayedPolicy, pins: PinnedVersions | None = None) -> EvalSetup:
     """Opens the setup as `open_setup` does; raises UserError, too, for values that it does not read."""
     policy, name = config.policy, config.environment.name
     if policy == policies.AGENT or config.agent.dir is not None:
@@ -107,8 +109,8 @@ def check_greedy(name: str, greedy: bool, policy: Any) -> None:
     checks.require(not (greedy and policy.in_workers), "greedy", greedy, allowed)
 
 
-def open_setup(config: ConfigDict, pins: PinnedVersions | None = None) -> EvalSetup:
-    """Loads what a config of evaluate or visualize names.
+def open_setup(config: PlayedPolicy, pins: PinnedVersions | None = None) -> EvalSetup:
+    """Loads the policy, its environment and its reward.
 
     Raises:
       UserError: a folder cannot be used, or changed since `pins` were made.
@@ -127,15 +129,15 @@ def open_setup(config: ConfigDict, pins: PinnedVersions | None = None) -> EvalSe
     if reward is not None:
         from motif_jax.rl import settings
 
-        options |= settings.fields_option(name, options, ConfigDict(reward))
+        options |= settings.fields_option(name, options, agent_reward(reward))
     spec = registry.spec(name, **options)
-    policy = agent.policy or _policy(config, name, options, spec, pins)
+    policy = agent.policy or _policy(config, name, options, spec, pins.shares)
     plan = {
         "policy": policy_name if is_outside or agent.step is None else str(folder),
         "checkpoint": agent.step,
         "environment": name,
         "options": options,
-        "reward": None if reward is None else run_folder.as_plain(ConfigDict(reward)),
+        "reward": None if reward is None else run_folder.as_plain(reward),
         **({"shares": policy.shares} if policy_name == policies.FIXED else {}),
     }
     rater = None if reward is None else ratings.load_rater(reward, spec)
@@ -144,32 +146,32 @@ def open_setup(config: ConfigDict, pins: PinnedVersions | None = None) -> EvalSe
     return EvalSetup(policy, name, options, spec, agent.step, rater, reward, plan, digests)
 
 
-def _policy(config: ConfigDict, name: str, options: Any, spec: EnvironmentSpec, pins: PinnedVersions) -> Any:
+def _policy(config: PlayedPolicy, name: str, options: Any, spec: EnvironmentSpec, shares: Any) -> Any:
     if config.policy == policies.FIXED:
-        return policies.FixedPolicy(pins.shares or fixed_shares.fit(name, options, config.seed))
+        return policies.FixedPolicy(shares or fixed_shares.fit(name, options, config.seed))
     if policies.is_outside(config.policy):
         return policies.from_outside(config.policy, spec)
     return policies.BotPolicy() if config.policy == policies.BOT else policies.RandomPolicy()
 
 
-def _own_options(config: ConfigDict, agent: _Agent) -> dict[str, Any]:
+def _own_options(config: PlayedPolicy, agent: _Agent) -> dict[str, Any]:
     name = agent.environment
-    options = agent.options | registry.options_of({**config.environment, "name": name})
+    options = agent.options | registry.options_of({**plain(config.environment), "name": name})
     if (change := config.environment.change) is not None:
         allowed = f"None: {name} is not BabyAI-Text, and only its prompts can be changed"
         checks.require(name.startswith(catalogue.PREFIX), "environment.change", change, allowed)
         options["change"] = change
     key = "policy" if config.policy == policies.BOT else "bot_agreement"
-    if config.policy != policies.BOT and not config.get("bot_agreement"):
+    if config.policy != policies.BOT and not config.bot_agreement:
         return options
     expert = registry.spec(name, **options).expert_field
     checks.require_key(config, key, expert is not None, f"another: {name} has no scripted player")
     return options | {"fields": [*options.get("fields", ()), expert]}
 
 
-def _without_agent(config: ConfigDict) -> _Agent:
+def _without_agent(config: PlayedPolicy) -> _Agent:
     name = config.environment.name or DEFAULT_ENVIRONMENT
-    switches = {key: True for key, on in config.compat.items() if on}
+    switches = {key: True for key, on in plain(config.compat).items() if on}
     if not switches:
         return _Agent(name, {})
     unknown = sorted(set(switches) - set(() if registry.is_gym(name) else registry.spec(name).quirks))
@@ -178,43 +180,44 @@ def _without_agent(config: ConfigDict) -> _Agent:
     return _Agent(name, {"compat": switches})
 
 
-def _of_folder(config: ConfigDict, folder: str, plays: bool, pins: PinnedVersions) -> _Agent:
+def _of_folder(config: PlayedPolicy, folder: str, plays: bool, pins: PinnedVersions) -> _Agent:
     from motif_jax import rewards
     from motif_jax.rollouts import agent_policy
 
     trained = agent_policy.read_config(folder)
     trained_on, options = agent_policy.environment_of(trained)
     name = config.environment.name or trained_on
-    over = registry.options_of({**config.environment, "name": name, "max_episode_steps": None})
+    over = registry.options_of({**plain(config.environment), "name": name, "max_episode_steps": None})
     options = _options_in(name, trained_on, options | over, folder)
     policy, step, own = None, None, None
     if trained.reward.intrinsic_coefficient and rewards.kind_of(trained.reward).rates(trained.reward):
-        own, place = trained.reward.to_dict(), Path(trained.reward.dir or "")
+        own, place = plain(trained.reward), Path(trained.reward.dir or "")
         # It may no longer lie where the training found it.
         if not place.exists() and (beside := Path(folder) / place.name).exists():
             own["dir"] = str(beside)
     if plays:
         which = config.agent.checkpoint if pins.checkpoint is None else str(pins.checkpoint)
         policy, step = agent_policy.load(folder, which, name)
-    if trained.reward.intrinsic_coefficient and trained.reward.get("kind") in rewards.LEARNED:
+    if trained.reward.intrinsic_coefficient and trained.reward.kind in rewards.LEARNED:
         # Rate with the reward as of the agent's checkpoint; before the first update use the newest.
         rated_at = step
         if step is None and config.reward.dir is None and pins.reward_step is None:
             rated_at = agent_policy.find_step(folder, config.agent.checkpoint)
-        own = trained.reward.to_dict()
+        own = plain(trained.reward)
         own |= {"kind": rewards.MOTIF, "dir": str(folder), "step": rated_at or None}
-    return _Agent(name, options, policy, step, own, agent_policy.rounded_threshold(trained))
+    return _Agent(name, options, policy, step, own, agent_policy.rounded_threshold(trained.compat))
 
 
 def of_folder(
     folder: str | Path, checkpoint: str = "latest", environment: str | None = None, reward: bool = True
-) -> ConfigDict:
-    """A config of evaluate for the agent in `folder` as it was trained, with its own reward or none."""
-    config = resources.config("evaluate")
-    # 'agent', whatever the folder is called.
-    config.policy, config.agent.dir, config.agent.checkpoint = policies.AGENT, str(folder), checkpoint
-    config.environment.name, config.reward.dir = environment, None if reward else ""
-    return config
+) -> PlayedPolicy:
+    """The agent in `folder` as it was trained, with its own reward or none."""
+    return PlayedPolicy(
+        policy=policies.AGENT,  # whatever the folder is called
+        agent=PlayedAgent(dir=str(folder), checkpoint=checkpoint),
+        environment=PlayedEnvironment(name=environment),
+        reward=Scoring(dir=None if reward else ""),
+    )
 
 
 def digests_of(folder: str | None, step: int | None, reward: Mapping[str, Any] | None) -> dict[str, str]:
@@ -223,7 +226,7 @@ def digests_of(folder: str | None, step: int | None, reward: Mapping[str, Any] |
     from motif_jax.rollouts import agent_policy
 
     agent = None if folder is None or step is None else agent_policy.digest(folder, step)
-    found = {"agent": agent, "reward": None if reward is None else rewards.digest(ConfigDict(reward))}
+    found = {"agent": agent, "reward": None if reward is None else rewards.digest(agent_reward(reward))}
     return {name: digest for name, digest in found.items() if digest is not None}
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from ml_collections import ConfigDict
 
-from motif_jax import sections
 from motif_jax.rollouts.episode_worker import PlayedEpisode
-from motif_jax.schema import keys
+from motif_jax.schema import plain
+from motif_jax.sections import Scoring
+from motif_jax.sections.agents import agent_reward
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
@@ -21,11 +21,11 @@ _ROWS = 64
 _MOTIF = "motif"  # the kind of reward that lies in a folder or file
 
 
-_SETTINGS = {name: key.default for name, key in keys(sections.Scoring).items() if name != "dir"}
+_SETTINGS = {name: default for name, default in plain(Scoring()).items() if name != "dir"}
 
 
 def choose_reward(
-    asked: ConfigDict,
+    asked: Scoring,
     own: Mapping[str, Any] | None,
     owner: str,
     two_decimals: bool | None = None,
@@ -34,7 +34,6 @@ def choose_reward(
     """The values of the reward that rates episodes, with the evaluation resolved; None for none.
 
     Args:
-      asked: the section `sections.Scoring` of a config.
       own: the reward of what is played, None where it has none.
       two_decimals: of `agent_policy.rounded_threshold`, where `own` does not say.
       pinned: this evaluation in place of the newest.
@@ -45,7 +44,7 @@ def choose_reward(
     is_own = asked.dir is None
     if is_own:
         _check_settings_unused(asked, own, owner)
-    chosen = own if is_own else asked.to_dict()
+    chosen = own if is_own else plain(asked)
     if not chosen or asked.dir == "":
         return None
     if chosen.get("kind", _MOTIF) != _MOTIF:
@@ -63,9 +62,9 @@ def choose_reward(
     return values
 
 
-def _check_settings_unused(asked: ConfigDict, own: Mapping[str, Any] | None, owner: str) -> None:
+def _check_settings_unused(asked: Scoring, own: Mapping[str, Any] | None, owner: str) -> None:
     for key, default in _SETTINGS.items():
-        value = asked[key]
+        value = getattr(asked, key)
         if value == default or (own is not None and value == own[key]):
             continue
         allowed = f"left at {default}, or given together with reward.dir"
@@ -142,7 +141,7 @@ def load_reward(values: Mapping[str, Any], spec: Any) -> Any:
     """Loads the `IntrinsicReward` of `choose_reward`; UserError where it reads what `spec` does not show."""
     from motif_jax import rewards
 
-    return rewards.load_intrinsic(ConfigDict(values), spec, values["two_decimals"])
+    return rewards.load_intrinsic(agent_reward(values), spec, values["two_decimals"])
 
 
 def load_rater(values: Mapping[str, Any], spec: Any) -> EpisodeRater:

@@ -206,26 +206,10 @@ LANES = count(32, "episodes of an agent at a time; the network sees lanes / 2 at
 GREEDY = key(False, "takes the most likely action instead of drawing one (networks only)")
 RESAMPLES = positive(2000, "of the bootstrap")
 CONFIDENCE = key(0.95, "of the intervals", above=0, below=1)
-POLICY = key(
-    "random",
-    "'random'; 'fixed': actions drawn at every step by the same shares, fitted first to earn most; 'bot', where the environment has a "
-    "scripted player (BabyAI-Text); 'agent' (that of agent.dir); the folder of an agent run; or module:Class of your own "
-    "(rollouts/policies.py)",
-)
 CHECKPOINT = key("latest", "'latest', 'best' (by mean return in training), or a step; 0: before it")
-AGENT_DIR = key(None, "run folder of train_agent; the random policy plays in its environment", str)
 # An agent keeps the options of its training; on another level without kind and distractors.
 PLAYED_LEVEL = key(None, "None: the agent's, or BabyAI-MixedTrainLocal-v0", str)
 THREADS = size(1, "environments that answer at a time; take more where they wait for a server")
-MAX_EPISODE_STEPS = positive(None, "None: the agent's, or the environment's own", int)
-PLAYED_ENVIRONMENT = {
-    "name": Key(None, "None: the agent's, or NetHackScore-v1; else as in train_agent", str),
-    "text": Key(None, "of gym:ID, as in train_agent; None: the agent's, or the default", str),
-    "text_bytes": positive(None, "of gym:ID, as in train_agent; None: the agent's, or the default", int),
-    "modules": Key(None, "of gym:ID, as in train_agent; None: the agent's, or the default", str),
-    "change": Key(None, "of BabyAI-Text's prompts ('other_episode'; docs/glam.md); None: the agent's", str),
-    "max_episode_steps": MAX_EPISODE_STEPS,
-}
 GYM = {
     "text": Key("", "of gym:ID: a step's text: 'module:function', 'info:KEY', 'obs:KEY'; empty: none"),
     "text_bytes": positive(256, "of gym:ID: bytes of a text at most"),

@@ -252,17 +252,21 @@ def agent_config(config: ConfigDict | Mapping[str, Any]) -> AgentConfig:
 
     The section of an algorithm or a reward from outside the package (module:Class) is a namespace of all its values.
     """
-    network, algorithm, reward = (config.get(name, {}) for name in ("network", "algorithm", "reward"))
+    network, algorithm = (config.get(name, {}) for name in ("network", "algorithm"))
     kinds: dict[str, type] = {"language": LanguagePolicy, "drrn": DrrnPolicy}
-    by_key: dict[str, type] = {"minibatch_size": Ppo, "replay_steps": QLearning, "training": LearnedReward}
     more: dict[str, Any] = {"network": values(kinds.get(network.get("kind"), GameNetwork), network)}
-    for name, part_of, choice, usual in (
-        ("algorithm", algorithm, "name", Appo),
-        ("reward", reward, "kind", AgentReward),
-    ):
-        if entry_points.is_entry_point(part_of.get(choice) or ""):
-            more[name] = SimpleNamespace(**dict(part_of))
-        else:
-            kind = next((each for key, each in by_key.items() if key in part_of), usual)
-            more[name] = values(kind, part_of)
-    return values(AgentConfig, config, **more)
+    more["algorithm"] = _own_or_outside(algorithm, "name", Appo)
+    return values(AgentConfig, config, reward=agent_reward(config.get("reward", {})), **more)
+
+
+def agent_reward(section: ConfigDict | Mapping[str, Any]) -> AgentReward:
+    """The values of a training's section `reward`, or of a reward that rates episodes."""
+    found: AgentReward = _own_or_outside(section, "kind", AgentReward)
+    return found
+
+
+def _own_or_outside(section: ConfigDict | Mapping[str, Any], choice: str, usual: type) -> Any:
+    if entry_points.is_entry_point(section.get(choice)):
+        return SimpleNamespace(**dict(section))
+    by_key: dict[str, type] = {"minibatch_size": Ppo, "replay_steps": QLearning, "training": LearnedReward}
+    return values(next((each for key, each in by_key.items() if key in section), usual), section)

@@ -17,6 +17,8 @@ from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.rollouts import policies
 from motif_jax.rollouts.collection import Collection
 from motif_jax.rollouts.sampling import Players, SamplingPlan
+from motif_jax.schema import values
+from motif_jax.sections.played import CollectedPairs
 from motif_jax.support import capacity, run_folder
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
@@ -142,7 +144,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         habits = PLAYERS if has_habits(spec) else {UNIFORM: policies.RandomPolicy()}
         players = Players(weights, config.seed, {**habits, **scripted})
         with Interruption() as stop:
-            collection = Collection(config, plan, players, agents, workdir, stop)
+            collection = Collection(values(CollectedPairs, config), plan, players, agents, workdir, stop)
             plain, versions = run_folder.as_plain(config), run_folder.versions()
             engine = {name: versions[name] for name in ("nle", "numpy") if name in versions}
             settings = {key: plain[key] for key in IDENTITY}

@@ -21,6 +21,8 @@ from motif_jax.rollouts import eval_agents, policies
 from motif_jax.rollouts.episodes import PlaySettings
 from motif_jax.rollouts.generalisation import PlayedLevel
 from motif_jax.rollouts.journal import play_policy
+from motif_jax.schema import values
+from motif_jax.sections.played import LevelPolicy
 from motif_jax.support import capacity, digests, interruption, run_folder, seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, read_json
@@ -35,13 +37,13 @@ _EPISODES = ".episodes"  # seeds and actions of what was played
 def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config, IDENTITY)
     capacity.require_workers("workers", config.workers)
-    eval_agents.open_pinned(config, workdir)
+    eval_agents.open_pinned(values(LevelPolicy, config), workdir)
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
     with interruption.Interruption() as stop, run_folder.opened(workdir, config, IDENTITY):
         meta = workdir / parquet.META
-        player = eval_agents.open_pinned(config, workdir)
+        player = eval_agents.open_pinned(values(LevelPolicy, config), workdir)
         eval_agents.pin(workdir, player)
         rows = _enough(config, workdir, player, stop)
         if rows is None:

@@ -13,11 +13,13 @@ from ml_collections import ConfigDict
 from motif_jax.actors.rerecording import differences, record_actions
 from motif_jax.envs.replay import Recording
 from motif_jax.reports import evaluation_files, evaluation_tables, messages
-from motif_jax.reports.film_files import Films, Forms
+from motif_jax.reports.film_files import FilmForms, Films
 from motif_jax.rollouts import evaluation_setup, watching
 from motif_jax.rollouts.episode_worker import PlayedEpisode
 from motif_jax.rollouts.episodes import PlaySettings
 from motif_jax.rollouts.journal import play_policy
+from motif_jax.schema import values
+from motif_jax.sections.played import PlayedPolicy
 from motif_jax.support import capacity, interruption, run_folder, seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, read_json
@@ -30,9 +32,9 @@ RECORDINGS = "recordings"
 def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config, IDENTITY)
     capacity.require_workers("workers", min(config.workers, config.episodes))
-    forms = Forms(**config.forms)
+    forms = FilmForms(**config.forms)
     forms.check()
-    who = evaluation_setup.check(config, _pinned(workdir))
+    who = evaluation_setup.check(values(PlayedPolicy, config), _pinned(workdir))
     if config.show_best or config.record_every:
         forms.check_screen(who.environment, who.options)
 
@@ -84,7 +86,7 @@ class _Evaluation:
 
     def __init__(self, config: ConfigDict, workdir: Path) -> None:
         self._config, self._workdir = config, workdir
-        self._setup = evaluation_setup.open_setup(config, _pinned(workdir))
+        self._setup = evaluation_setup.open_setup(values(PlayedPolicy, config), _pinned(workdir))
         rater = self._setup.rater
         self.reward = "none"
         if rater is not None:
@@ -105,7 +107,7 @@ class _Evaluation:
 
     def film(self, rows: Sequence[Mapping[str, Any]], stop: interruption.Interruption) -> int | None:
         folder = self._workdir / RECORDINGS
-        made = Films(self._workdir, folder, Forms(**self._config.forms))
+        made = Films(self._workdir, folder, FilmForms(**self._config.forms))
         who, rater = self._setup, self._setup.live_rater()
         rater_of = None if rater is None else lambda spec: rater
         policy = None if who.policy.in_workers else who.policy

@@ -23,8 +23,9 @@ from motif_jax.language.tokens import Tokenizer
 from motif_jax.reports import model_card
 from motif_jax.rewards import safetensors_file
 from motif_jax.rewards.reward_model import read_run
-from motif_jax.rl import settings
+from motif_jax.rl import agent_networks, settings
 from motif_jax.rollouts import agent_policy
+from motif_jax.sections.policies import LanguagePolicy
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
@@ -68,14 +69,15 @@ def _export_reward(config: ConfigDict, workdir: Path) -> None:
 
 def _check_language_agent(config: ConfigDict) -> None:
     folder = checks.existing_folder(config, "agent")
-    kind = agent_policy.read_config(folder).network.get("kind")
+    kind = agent_networks.kind_of(agent_policy.read_config(folder))
     allowed = "a run of train_language_agent or clone_behaviour whose config.network.kind is 'language'"
-    checks.require_key(config, "agent", kind == "language", allowed)
+    checks.require_key(config, "agent", kind == agent_networks.LANGUAGE, allowed)
     agent_policy.find_step(folder, config.checkpoint)
 
 
 def _export_language_agent(config: ConfigDict, workdir: Path) -> None:
     trained = agent_policy.read_config(config.agent)
+    assert isinstance(trained.network, LanguagePolicy), "checked"
     network: Any = settings.make_network(trained)
     params, step = agent_policy.restore(config.agent, config.checkpoint, network)
     with replaced_folder(workdir / exported.MODEL) as part:

@@ -13,8 +13,10 @@ from ml_collections import ConfigDict
 from motif_jax.envs.replay import Recording
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.reports import evaluation_files, film_files
-from motif_jax.reports.film_files import Films, Forms
+from motif_jax.reports.film_files import FilmForms, Films
 from motif_jax.rollouts import evaluation_setup, ratings, watching
+from motif_jax.sections import Scoring
+from motif_jax.sections.agents import agent_reward
 from motif_jax.stages.evaluate import recorded, return_key
 from motif_jax.support import config as checks
 from motif_jax.support import interruption, run_folder
@@ -45,7 +47,7 @@ class _Game:
 
 def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config)
-    forms = Forms(**config.forms)
+    forms = FilmForms(**config.forms)
     forms.check()
     given = bool(config.evaluation) or bool(config.recordings)
     checks.require_key(config, "evaluation", given, "given, or recordings")
@@ -64,7 +66,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     if overlay.reward is not None:
         from motif_jax import rewards
 
-        rewards.check(ConfigDict(overlay.reward))
+        rewards.check(agent_reward(overlay.reward))
 
 
 def _plan(config: ConfigDict) -> dict[str, Any]:
@@ -75,7 +77,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
     with interruption.Interruption() as stop, run_folder.opened(workdir, config):
         plan = _plan(config)
         games, overlay = _games(config, plan), _Overlay(config, plan)
-        made = Films(workdir, workdir, Forms(**config.forms))
+        made = Films(workdir, workdir, FilmForms(**config.forms))
         with Progress(len(games), "episodes", "replay") as progress:
             for done, game in enumerate(games, start=1):
                 source = [game.title, game.task, game.seed, game.actions.tolist(), overlay.source]
@@ -99,11 +101,12 @@ class _Overlay:
             from motif_jax.rollouts import agent_policy
 
             self._policy, step = agent_policy.load(folder, checkpoint)
-            rounded = agent_policy.rounded_threshold(agent_policy.read_config(folder))
+            rounded = agent_policy.rounded_threshold(agent_policy.read_config(folder).compat)
         owner = f"the evaluation in {config.evaluation}" if config.evaluation else "a recording"
-        self.reward = ratings.choose_reward(config.reward, plan.get("reward"), owner, rounded)
+        asked = Scoring(**config.reward)
+        self.reward = ratings.choose_reward(asked, plan.get("reward"), owner, rounded)
         self._rater: ratings.LiveRater | None = None
-        about = None if self.reward is None else run_folder.as_plain(ConfigDict(self.reward))
+        about = None if self.reward is None else run_folder.as_plain(self.reward)
         self.source = [folder, step, about, evaluation_setup.digests_of(folder, step, self.reward)]
 
     def film(self, game: _Game) -> watching.Film:
@@ -111,7 +114,7 @@ class _Overlay:
         if self.reward is not None:
             from motif_jax.rl import settings
 
-            reward = ConfigDict(self.reward)
+            reward = agent_reward(self.reward)
             fields = settings.fields_option(recording.task, recording.options, reward).get("fields", ())
         return watching.film_recording(recording, game.title, self._policy, self._rater_of, fields)
 

@@ -16,6 +16,8 @@ from motif_jax.rollouts import eval_agents
 from motif_jax.rollouts.episodes import PlaySettings
 from motif_jax.rollouts.generalisation import GeneralisationTest, PlayedLevel
 from motif_jax.rollouts.journal import play_policy
+from motif_jax.schema import values
+from motif_jax.sections.played import LevelPolicy
 from motif_jax.support import capacity, interruption, run_folder, seeds
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
@@ -30,13 +32,13 @@ def check(config: ConfigDict, workdir: Path) -> None:
     named = tuple(config.action_names)
     good = len(set(named)) == len(named) and all(isinstance(name, str) and name for name in named)
     checks.require(good, "action_names", named, "names of actions, each different and not empty")
-    player = eval_agents.open_pinned(config, workdir)
+    player = eval_agents.open_pinned(values(LevelPolicy, config), workdir)
     _tests(config, player)
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
     with interruption.Interruption() as stop, run_folder.opened(workdir, config, IDENTITY):
-        player = eval_agents.open_pinned(config, workdir)
+        player = eval_agents.open_pinned(values(LevelPolicy, config), workdir)
         eval_agents.pin(workdir, player)
         tests, left_out = _tests(config, player)
         results: list[dict[str, Any]] = []

@@ -11,6 +11,7 @@ from motif_jax.algorithms.registry import algorithm_of
 from motif_jax.devices.hosts import Hosts
 from motif_jax.rl import agent_checkpoints, agent_networks, reward_choice, settings
 from motif_jax.rl.training import AgentTraining
+from motif_jax.sections.agents import agent_config
 from motif_jax.support import run_folder
 from motif_jax.support.interruption import EXIT_CODE, Interruption
 
@@ -35,7 +36,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     if config.get("tests") is not None and not (workdir / agent_checkpoints.FOLDER).exists():
         from motif_jax.rollouts import eval_agents
 
-        for name, reason in eval_agents.refused_after(config).items():
+        for name, reason in eval_agents.refused_after(agent_config(config)).items():
             print(f"after this training the test {name} will be left out: {reason}", file=sys.stderr)
 
 

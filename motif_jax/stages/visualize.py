@@ -17,8 +17,10 @@ from rich.live import Live
 from motif_jax.actors.rerecording import record_actions
 from motif_jax.envs import registry
 from motif_jax.reports import messages, terminal
-from motif_jax.reports.film_files import Films, Forms
+from motif_jax.reports.film_files import FilmForms, Films
 from motif_jax.rollouts import evaluation_setup, keyboard, watching
+from motif_jax.schema import values
+from motif_jax.sections.played import PlayedPolicy
 from motif_jax.support import interruption, run_folder, seeds
 from motif_jax.support.errors import printable
 
@@ -31,9 +33,9 @@ _LOOK_SECONDS = 0.5
 
 def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config)
-    forms = Forms(**config.forms)
+    forms = FilmForms(**config.forms)
     forms.check()
-    who = evaluation_setup.check(config)
+    who = evaluation_setup.check(values(PlayedPolicy, config))
     forms.check_screen(who.environment, who.options)
 
 
@@ -52,8 +54,8 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 class _Stage:
     def __init__(self, config: ConfigDict, workdir: Path, console: Console) -> None:
         self._config, self._workdir, self._console = config, workdir, console
-        self._films = Films(workdir, workdir, Forms(**config.forms))
-        self._who = evaluation_setup.open_setup(config)
+        self._films = Films(workdir, workdir, FilmForms(**config.forms))
+        self._who = evaluation_setup.open_setup(values(PlayedPolicy, config))
         self._rater = self._who.live_rater()
 
     def show(self) -> None:

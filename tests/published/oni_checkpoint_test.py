@@ -14,6 +14,7 @@ from motif_jax import rewards
 from motif_jax.networks import layout
 from motif_jax.published import oni_checkpoint, torch_import
 from motif_jax.rollouts import agent_policy, evaluation_setup
+from motif_jax.sections.played import PlayedPolicy
 from motif_jax.stages import import_torch
 from motif_jax.support.errors import UserError
 from tests import torch_files
@@ -108,7 +109,7 @@ def test_an_agent_of_28_actions_plays_and_is_rated_by_its_own_reward(golden, for
     policy, step = agent_policy.load(workdir)
     assert step == 777
     jax.tree.map(np.testing.assert_array_equal, policy.params, params)
-    who = evaluation_setup.open_setup(load_config("evaluate", "smoke", {"policy": str(workdir)}))
+    who = evaluation_setup.open_setup(PlayedPolicy(policy=str(workdir)))
     assert who.environment == "NetHackScoreExtendedActions-v1"
     if kind == "none":
         assert who.reward is None

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from motif_jax import rewards, schema, sections
+from motif_jax import rewards
 from motif_jax.datasets.verdicts import FIRST, NO, YES
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.labels.label_queue import Label
@@ -17,6 +17,7 @@ from motif_jax.rewards.bag_of_words import goal_sentence
 from motif_jax.rewards.motif import MotifReward
 from motif_jax.rewards.word_vectors import FileVectors, HashedVectors
 from motif_jax.rollouts import ratings
+from motif_jax.sections import Scoring
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config
 
@@ -197,9 +198,7 @@ def test_episodes_of_an_agent_are_rated_by_the_reward_that_it_learned_from(tmp_p
     (tmp_path / "table.json").write_text('{"You kill the newt!": 2}')
     own = section("table", table=str(tmp_path / "table.json"))
     assert rewards.kind_of(own).rates(own)
-    asked = schema.section(sections.SCORING)
-    chosen = ratings.choose_reward(asked, own, "the agent")
+    chosen = ratings.choose_reward(Scoring(), own, "the agent")
     assert chosen["table"] == own.table
     assert ratings.LiveRater(chosen, SPEC)(rows(b"You kill the newt!")[0], {}) == (2, 2, 2)
-    asked.dir = ""
-    assert ratings.choose_reward(asked, own, "the agent") is None
+    assert ratings.choose_reward(Scoring(dir=""), own, "the agent") is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -161,16 +162,15 @@ def test_it_pays_what_it_paid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k
         table = {row["message"]: float(row["paid"]) for row in csv.DictReader(file)}
     np.testing.assert_allclose([table[text] for text in TEXTS[:-1]], paid[:-1], rtol=1e-6)
 
-    config = load_config("evaluate", "smoke", {"policy": "agent", "agent.dir": str(tmp_path)})
-    who = evaluation_setup.open_setup(config)
+    who = evaluation_setup.open_setup(evaluation_setup.of_folder(tmp_path))
     assert who.rater is not None
     assert who.reward is not None
     assert (who.reward["dir"], who.reward["step"]) == (str(tmp_path), who.checkpoint)
     # Whoever plays, it is rated as at that checkpoint; before the first update there was no reward yet, and the newest one counts.
     for checkpoint, rated_at in ((str(first), first), ("latest", who.checkpoint), ("0", who.checkpoint)):
-        for config.policy in ("agent", "random"):
-            config.agent.checkpoint = checkpoint
-            again = evaluation_setup.open_setup(config)
+        asked = evaluation_setup.of_folder(tmp_path, checkpoint)
+        for policy in ("agent", "random"):
+            again = evaluation_setup.open_setup(dataclasses.replace(asked, policy=policy))
             assert again.reward is not None
             assert again.reward["step"] == rated_at
     assert who.live_rater() is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -12,7 +13,9 @@ import pytest
 from motif_jax.algorithms.appo import make_state
 from motif_jax.rl import agent_checkpoints, settings
 from motif_jax.rollouts import agent_policy
-from motif_jax.rollouts.evaluation_setup import PinnedVersions, check, open_setup
+from motif_jax.rollouts.evaluation_setup import PinnedVersions, check, of_folder, open_setup
+from motif_jax.sections import Compat
+from motif_jax.sections.played import PlayedEnvironment, PlayedPolicy
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config
@@ -66,8 +69,7 @@ def test_it_is_the_checkpoint_that_was_asked_for(agent, which, step):
 
 
 def test_a_setup_names_its_checkpoint_and_keeps_a_pinned_one(agent):
-    config = load_config("evaluate")
-    config.policy, config.agent.dir = "agent", str(agent[0])
+    config = of_folder(agent[0])
     who = open_setup(config)
     assert (who.checkpoint, who.environment, who.options["delay"]) == (300, "Recall-v0", 20)
     assert who.plan["checkpoint"] == 300
@@ -78,31 +80,24 @@ def test_a_setup_names_its_checkpoint_and_keeps_a_pinned_one(agent):
     moved.mkdir(exist_ok=True)
     (moved / "config.json").write_text(json.dumps(trained))
     (moved / "checkpoints").symlink_to(agent[0] / "checkpoints")
-    config.agent.dir = str(moved)
     with pytest.raises(UserError, match="used the reward in /gone, which does not exist"):
-        open_setup(config)
-    config.reward.dir = ""
-    assert open_setup(config).rater is None
-    config.reward.dir = None
-    config.agent.dir, config.policy = None, str(agent[0])
-    assert open_setup(config).plan == who.plan, "the folder itself may stand as the policy"
-    config.agent.dir, config.policy = str(agent[0]), "random"
-    who = open_setup(config)
+        open_setup(of_folder(moved))
+    assert open_setup(of_folder(moved, reward=False)).rater is None
+    assert open_setup(PlayedPolicy(policy=str(agent[0]))).plan == who.plan, (
+        "the folder itself may stand as it"
+    )
+    who = open_setup(replace(config, policy="random"))
     assert (who.checkpoint, who.environment, who.options["delay"]) == (None, "Recall-v0", 20)
 
 
 def test_a_setup_that_cannot_be_opened_is_refused(agent):
-    config = load_config("evaluate")
-    config.policy, config.agent.dir, config.agent.checkpoint = "agent", str(agent[0]), "150"
+    config = of_folder(agent[0], "150")
     with pytest.raises(UserError, match=r"has no checkpoint 150: it has \[100, 200, 300\]"):
         check(config)
     check(config, PinnedVersions(checkpoint=200))
-    config.agent.checkpoint, config.environment.name = "latest", "NetHackScore-v1"
     with pytest.raises(UserError, match=r"must be Recall-v0, or .* was trained on Recall-v0"):
-        check(config)
-    config.environment.name = None
-    config.compat.sober_mask = True  # the agent's own switches hold
-    check(config)
+        check(of_folder(agent[0], environment="NetHackScore-v1"))
+    check(replace(of_folder(agent[0]), compat=Compat(sober_mask=True)))  # the agent's own switches hold
 
 
 def test_what_cannot_be_loaded_is_told(tmp_path):
@@ -120,6 +115,6 @@ def test_an_agent_plays_only_where_its_actions_are(tmp_path):
     other = "NetHackOracleExtendedActions-v1"
     with pytest.raises(UserError, match=f"plays NetHackScore-v1 with 23 actions, {other} has 28"):
         agent_policy.load(tmp_path, environment=other)
-    played = {"policy": str(tmp_path), "environment.name": "NetHackScoreExtendedActions-v1"}
+    elsewhere = PlayedEnvironment(name="NetHackScoreExtendedActions-v1")
     with pytest.raises(UserError, match=r"same fields and actions: .* was trained on NetHackScore-v1"):
-        check(load_config("evaluate", "smoke", played))
+        check(PlayedPolicy(policy=str(tmp_path), environment=elsewhere))

@@ -7,7 +7,6 @@ import shutil
 import jax
 import numpy as np
 import pytest
-from ml_collections import ConfigDict
 
 from motif_jax import agents, rewards, wrappers
 from motif_jax.actors.rerecording import record_actions
@@ -18,6 +17,9 @@ from motif_jax.rollouts import ratings, watching
 from motif_jax.rollouts.episode_worker import PlayedEpisode
 from motif_jax.rollouts.episodes import PlaySettings, play_episodes
 from motif_jax.rollouts.evaluation_setup import PinnedVersions, check, of_folder, open_setup
+from motif_jax.schema import values
+from motif_jax.sections.agents import AgentReward
+from motif_jax.sections.played import PlayedPolicy
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config, make_dataset, reward_config, train
 from tests.rollouts import untrained
@@ -45,7 +47,7 @@ def agent_run(folder, reward, **changes):
 
 
 def evaluate_config(**changes):
-    return load_config("evaluate", "smoke", changes)
+    return values(PlayedPolicy, load_config("evaluate", "smoke", changes))
 
 
 def only_episode(who):
@@ -69,14 +71,15 @@ def test_settings_of_a_reward_that_is_not_used_are_refused(runs, tmp_path):
     agent = agent_run(tmp_path / "agent", runs / "text")
     own = evaluate_config(policy=agent)
     assert open_setup(own).plan["reward"]["quantile"] == 0.3, "the agent's own"
-    own.reward.quantile = 0.3
-    check(own)
-    own.reward.quantile = 0.7
+    check(evaluate_config(policy=agent, **{"reward.quantile": 0.3}))
+    other = {"policy": agent, "reward.quantile": 0.7}
     said = r"config.reward.quantile=0.7: must be left at 0.5: the agent .* keeps its own 0.3; give --config.reward"
     with pytest.raises(UserError, match=said):
-        check(own)
-    own.reward.dir = str(runs / "text")
-    assert check(own).plan["reward"]["quantile"] == 0.7
+        check(evaluate_config(**other))
+    assert (
+        check(evaluate_config(**other, **{"reward.dir": str(runs / "text")})).plan["reward"]["quantile"]
+        == 0.7
+    )
     with pytest.raises(UserError, match=r"config.reward.step=1: must be .* given together with reward.dir"):
         check(evaluate_config(**{"reward.step": 1}))
 
@@ -108,10 +111,10 @@ def test_a_reward_is_told_from_another_at_its_place(runs, tmp_path):
     for evaluation in (0, 1):
         write_safetensors(read_run(runs / "text", evaluation), file)
         for place in (runs / "text", file):
-            found.append(rewards.digest(ConfigDict({"dir": str(place), "step": evaluation})))
+            found.append(rewards.digest(AgentReward(dir=str(place), step=evaluation)))
     assert len({*found} - {None}) == 4
-    assert rewards.digest(ConfigDict({"dir": str(runs / "text"), "step": 1})) == found[2]
-    assert rewards.digest(ConfigDict({"dir": None, "step": None})) is None
+    assert rewards.digest(AgentReward(dir=str(runs / "text"), step=1)) == found[2]
+    assert rewards.digest(AgentReward()) is None
 
 
 def test_a_folder_with_the_name_of_a_policy_is_a_folder(runs, tmp_path, monkeypatch):
@@ -182,9 +185,8 @@ def test_the_threshold_is_rounded_where_the_agents_was(runs, texts, tmp_path):
 
 
 def test_a_reward_of_more_than_the_message_rates_episodes_and_films(runs):
-    config = evaluate_config(**{"environment.max_episode_steps": 90, "reward.dir": str(runs / "more")})
-    config.reward.quantile = None
-    who = check(config)
+    given = {"environment.max_episode_steps": 90, "reward.dir": str(runs / "more"), "reward.quantile": None}
+    who = check(evaluate_config(**given))
     assert who.options["fields"] == ["glyphs"]
     assert who.rater.fields == ("message", "blstats", "glyphs")
     record = only_episode(who)
@@ -213,9 +215,8 @@ def test_a_safetensors_file_is_a_reward_wherever_a_run_folder_is(runs, tmp_path)
     file, paid = tmp_path / "reward.safetensors", []
     write_safetensors(read_run(runs / "more"), file)
     for place in (runs / "more", file):
-        config = evaluate_config(**{"environment.max_episode_steps": 60, "reward.dir": str(place)})
-        config.reward.quantile = None
-        who = check(config)
+        given = {"environment.max_episode_steps": 60, "reward.dir": str(place), "reward.quantile": None}
+        who = check(evaluate_config(**given))
         paid.append(who.rater.rate(only_episode(who)).discounted)
     np.testing.assert_array_equal(*paid)
     training = {"reward.dir": str(file), "reward.intrinsic_coefficient": 0.1}

@@ -8,6 +8,8 @@ import pytest
 
 from motif_jax.envs import registry
 from motif_jax.rollouts import evaluation_setup
+from motif_jax.schema import values
+from motif_jax.sections.played import PlayedPolicy
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config
@@ -16,7 +18,8 @@ CORRIDOR = "tests.toys:Corridor"
 
 
 def configured(**changes):
-    return load_config("evaluate", "smoke", {"environment.name": CORRIDOR, **changes})
+    config = load_config("evaluate", "smoke", {"environment.name": CORRIDOR, **changes})
+    return values(PlayedPolicy, config)
 
 
 def test_a_folder_with_a_colon_is_a_run_folder(tmp_path, monkeypatch):

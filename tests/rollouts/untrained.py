@@ -14,6 +14,7 @@ from motif_jax.envs import registry
 from motif_jax.networks.agent import make_agent_network
 from motif_jax.rl import agent_checkpoints
 from motif_jax.rollouts import agent_policy
+from motif_jax.sections.agents import agent_config
 from motif_jax.support import run_folder
 from tests.reward_fixtures import load_config
 
@@ -30,7 +31,7 @@ def write(
     folder.mkdir(exist_ok=True)
     config = load_config("train_agent", variant, changes)
     (folder / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
-    name, options = agent_policy.environment_of(config)
+    name, options = agent_policy.environment_of(agent_config(config))
     network = make_agent_network(config.network, registry.spec(name, **options))
     with agent_checkpoints.open_checkpoints(folder, 5) as checkpoints:
         for step, score in (returns or {100: 0.9}).items():

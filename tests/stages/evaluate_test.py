@@ -6,7 +6,7 @@ import pytest
 
 from motif_jax.reports import evaluation_files
 from motif_jax.reports.evaluation_files import encode_actions, read_rows
-from motif_jax.reports.film_files import Films, Forms
+from motif_jax.reports.film_files import FilmForms, Films
 from motif_jax.rollouts import fixed_shares
 from motif_jax.stages import evaluate
 from motif_jax.support import run_folder
@@ -27,7 +27,7 @@ def test_a_damaged_list_of_films_is_named(tmp_path):
     with pytest.raises(
         UserError, match=r"films.json is damaged .*: remove it, then the films are made again"
     ):
-        Films(tmp_path, tmp_path, Forms(**load_config("evaluate").forms))
+        Films(tmp_path, tmp_path, FilmForms())
 
 
 @pytest.mark.parametrize("actions", ["'abcde'", "7"])

@@ -8,6 +8,8 @@ import pytest
 
 from motif_jax.reports import generalisation_files
 from motif_jax.rollouts import eval_agents, evaluation_setup
+from motif_jax.schema import values
+from motif_jax.sections.played import LevelPolicy
 from motif_jax.stages import collect_trajectories, test_language_agent, train_agent
 from motif_jax.support.errors import UserError
 from tests.language import talkers
@@ -67,7 +69,7 @@ def test_an_agent_of_one_kind_of_task_plays_on_other_levels(tmp_path):
     for other, left in ((MIXED, {"goto"}), ("BabyAI-GoToRedBallGrey-v0", set()), (None, {"goto"})):
         config = load_config("test_language_agent")
         config.policy, config.environment.name = agent, other
-        base = eval_agents.open_agent(config).base
+        base = eval_agents.open_agent(values(LevelPolicy, config)).base
         assert (base.environment, {base.options.get("kind")} - {None}) == (other or MIXED, left)
         setup = evaluation_setup.open_setup(evaluation_setup.of_folder(agent, environment=other))
         assert (setup.environment, {setup.options.get("kind")} - {None}) == (other or MIXED, left)

@@ -1,0 +1,82 @@
+"""The configs of stages that play episodes."""
+
+from __future__ import annotations
+
+from motif_jax.schema import key, part, positive, settings
+from motif_jax.sections import CHECKPOINT, GREEDY, LANES, SEED, Compat, Scoring
+from motif_jax.sections.agents import PlayedTask
+from motif_jax.sections.policies import LanguagePolicy
+from motif_jax.support.config import available_cores
+
+
+@settings
+class PlayedEnvironment:
+    """Where episodes are played."""
+
+    name: str | None = key(None, "None: the agent's, or NetHackScore-v1; else as in train_agent", str)
+    text: str | None = key(None, "of gym:ID, as in train_agent; None: the agent's, or the default", str)
+    text_bytes: int | None = positive(
+        None, "of gym:ID, as in train_agent; None: the agent's, or the default", int
+    )
+    modules: str | None = key(None, "of gym:ID, as in train_agent; None: the agent's, or the default", str)
+    change: str | None = key(
+        None, "of BabyAI-Text's prompts ('other_episode'; docs/glam.md); None: the agent's", str
+    )
+    max_episode_steps: int | None = positive(None, "None: the agent's, or the environment's own", int)
+
+
+@settings
+class AgentCheckpoint:
+    """Which checkpoint of an agent plays."""
+
+    checkpoint: str = CHECKPOINT
+
+
+@settings
+class PlayedAgent(AgentCheckpoint):
+    """An agent, and which checkpoint of it plays."""
+
+    dir: str | None = key(None, "run folder of train_agent; the random policy plays in its environment", str)
+
+
+@settings
+class PlayedPolicy:
+    """Which policy plays where, and what rates it."""
+
+    seed: int = SEED
+    policy: str = key(
+        "random",
+        "'random'; 'fixed': actions drawn at every step by the same shares, fitted first to earn most; 'bot', where the environment has a "
+        "scripted player (BabyAI-Text); 'agent' (that of agent.dir); the folder of an agent run; or module:Class of your own "
+        "(rollouts/policies.py)",
+    )
+    agent: PlayedAgent = part(PlayedAgent)
+    greedy: bool = GREEDY
+    environment: PlayedEnvironment = part(PlayedEnvironment)
+    reward: Scoring = part(Scoring)
+    # Of the environment without an agent; with one, its own hold.
+    compat: Compat = Compat()
+    bot_agreement: bool = False
+
+
+@settings
+class LevelPolicy:
+    """Who plays BabyAI-Text; an agent keeps the environment's options and the network of its training."""
+
+    seed: int = SEED
+    policy: str = ""
+    agent: AgentCheckpoint = part(AgentCheckpoint)
+    greedy: bool = GREEDY
+    environment: PlayedTask = PlayedTask()
+    network: LanguagePolicy = LanguagePolicy()
+
+
+@settings
+class CollectedPairs:
+    """How many pairs are collected, and which."""
+
+    num_pairs: int = positive(500_000, "of the dataset")
+    drop_equal_captions: bool = key(False, "leaves out pairs with two equal captions, which are ties")
+    lanes: int = LANES
+    # The process that collects only hands out episodes, so all cores play.
+    workers: int = positive(available_cores(), "processes that play")
