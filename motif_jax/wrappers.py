@@ -309,19 +309,19 @@ class VectorIntrinsicReward(VectorWrapper):
 def _as_trained(folder: str | Path, shown: gymnasium.Space, trust: Iterable[str]) -> dict[str, Any]:
     """The wrappers' arguments for the rewards of the agent in `folder`; they count texts where `shown` has no counts."""
     from motif_jax.rl import settings
-    from motif_jax.rollouts import agent_policy, evaluation_setup, ratings
+    from motif_jax.rollouts import agent_policy, evaluation_setup
 
     entry_points.trust(trust)
     folder = hub.local(folder)
     setup = evaluation_setup.open_setup(evaluation_setup.of_folder(folder))
     if setup.reward is None:
         raise UserError(f"{folder}: this agent has no intrinsic reward to pay")
-    reward = ratings.load_reward(setup.reward, setup.spec)
+    reward = setup.reward.load(setup.spec)
     if reward.in_step is not None:
         raise UserError(f"{folder}: the agent's reward reads more than the text")
     trained = agent_policy.read_config(folder)
     terms = Terms(
-        count_exponent=ratings.count_exponent(setup.reward, setup.spec),
+        count_exponent=setup.reward.count_exponent(setup.spec),
         intrinsic_coefficient=trained.reward.intrinsic_coefficient,
         extrinsic_coefficient=settings.extrinsic_coefficient(trained),
         extrinsic_scale=trained.reward.extrinsic_scale,

@@ -33,7 +33,8 @@ class MotifReward(IntrinsicReward):
         self._trained, self._normalisation = trained, normalisation
         # A reward that was learned online has its own threshold, which is no quantile.
         learned = is_online_run(trained.config)
-        which, level = "checkpoint" if learned else "evaluation", trained.level(setup.config)
+        which = "checkpoint" if learned else "evaluation"
+        level = trained.level(setup.config.quantile, setup.config.get("threshold"))
         shown = "no threshold"
         if normalisation.threshold is not None:
             named = "" if learned else " (auto)" if level == threshold.AUTO else f" (quantile {level:g})"
@@ -63,7 +64,8 @@ class MotifReward(IntrinsicReward):
         """Reads the evaluation that `step` means, so that a missing one is reported before a run folder is made."""
         if config.dir:
             check_place(ConfigDict({"reward": config}), "reward.dir")
-            open_reward(config.dir, config.step).normalisation(config.normalise, RewardModel.level(config))
+            level = RewardModel.level(config.quantile, config.get("threshold"))
+            open_reward(config.dir, config.step).normalisation(config.normalise, level)
         elif config.get("intrinsic_coefficient"):
             raise UserError(
                 f"config.reward.intrinsic_coefficient={config.intrinsic_coefficient} needs a trained reward: give "
@@ -95,7 +97,8 @@ class MotifReward(IntrinsicReward):
         if not config.dir:
             return None
         trained = open_reward(config.dir, config.step)
-        normalisation = trained.normalisation(config.normalise, trained.level(config), setup.two_decimals)
+        level = trained.level(config.quantile, config.get("threshold"))
+        normalisation = trained.normalisation(config.normalise, level, setup.two_decimals)
         return cls(trained, normalisation, setup)
 
     def start(self) -> None:

@@ -42,9 +42,9 @@ class RewardModel:
     curve: list[dict[str, Any]]  # JSON rows of all evaluations up to this one
 
     @staticmethod
-    def level(section: Mapping[str, Any]) -> float | str | None:
-        """The argument `quantile` of `normalisation` for the section `reward` of a config."""
-        return AUTO if section.get("threshold") == AUTO else section["quantile"]
+    def level(quantile: float | None, threshold: str | None) -> float | str | None:
+        """The argument `quantile` of `normalisation` for these values of a section `reward`."""
+        return AUTO if threshold == AUTO else quantile
 
     def normalisation(
         self, normalise: bool = True, quantile: float | str | None = None, rounded: bool | None = None

@@ -11,13 +11,11 @@ from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.rollouts import fixed_shares, policies, ratings
-from motif_jax.rollouts.ratings import EpisodeRater, LiveRater
+from motif_jax.rollouts.ratings import EpisodeRater, LiveRater, RatingReward
 from motif_jax.schema import plain
 from motif_jax.sections import Scoring
-from motif_jax.sections.agents import agent_reward
 from motif_jax.sections.played import PlayedAgent, PlayedEnvironment, PlayedPolicy
 from motif_jax.support import config as checks
-from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 
 DEFAULT_ENVIRONMENT = "NetHackScore-v1"
@@ -45,7 +43,6 @@ class EvalSetup:
 
     Attributes:
       checkpoint: step of the agent's checkpoint, None for other policies.
-      reward: the values of `ratings.choose_reward`, None without one.
       plan: all of this, JSON-able.
       digests: of `agent` and `reward`, where they have one.
     """
@@ -56,7 +53,7 @@ class EvalSetup:
     spec: EnvironmentSpec
     checkpoint: int | None
     rater: EpisodeRater | None
-    reward: Mapping[str, Any] | None
+    reward: RatingReward | None
     plan: dict[str, Any]
     digests: dict[str, str]
 
@@ -71,7 +68,7 @@ class _Agent(NamedTuple):
     options: dict[str, Any]
     policy: Any = None
     step: int | None = None
-    reward: Mapping[str, Any] | None = None
+    reward: RatingReward | None = None
     two_decimals: bool | None = None
 
 
@@ -129,7 +126,7 @@ def open_setup(config: PlayedPolicy, pins: PinnedVersions | None = None) -> Eval
     if reward is not None:
         from motif_jax.rl import settings
 
-        options |= settings.fields_option(name, options, agent_reward(reward))
+        options |= settings.fields_option(name, options, reward.section)
     spec = registry.spec(name, **options)
     policy = agent.policy or _policy(config, name, options, spec, pins.shares)
     plan = {
@@ -137,10 +134,10 @@ def open_setup(config: PlayedPolicy, pins: PinnedVersions | None = None) -> Eval
         "checkpoint": agent.step,
         "environment": name,
         "options": options,
-        "reward": None if reward is None else run_folder.as_plain(reward),
+        "reward": None if reward is None else reward.plan(),
         **({"shares": policy.shares} if policy_name == policies.FIXED else {}),
     }
-    rater = None if reward is None else ratings.load_rater(reward, spec)
+    rater = None if reward is None else reward.rater(spec)
     digests = digests_of(folder, agent.step, reward)
     _refuse_changed(pins.digests, digests, plan)
     return EvalSetup(policy, name, options, spec, agent.step, rater, reward, plan, digests)
@@ -205,7 +202,9 @@ def _of_folder(config: PlayedPolicy, folder: str, plays: bool, pins: PinnedVersi
             rated_at = agent_policy.find_step(folder, config.agent.checkpoint)
         own = plain(trained.reward)
         own |= {"kind": rewards.MOTIF, "dir": str(folder), "step": rated_at or None}
-    return _Agent(name, options, policy, step, own, agent_policy.rounded_threshold(trained.compat))
+    rounded = agent_policy.rounded_threshold(trained.compat)
+    rates = None if own is None else RatingReward.of(own, rounded)
+    return _Agent(name, options, policy, step, rates, rounded)
 
 
 def of_folder(
@@ -220,13 +219,13 @@ def of_folder(
     )
 
 
-def digests_of(folder: str | None, step: int | None, reward: Mapping[str, Any] | None) -> dict[str, str]:
+def digests_of(folder: str | None, step: int | None, reward: RatingReward | None) -> dict[str, str]:
     """`EvalSetup.digests` of the agent's checkpoint and of the reward."""
     from motif_jax import rewards
     from motif_jax.rollouts import agent_policy
 
     agent = None if folder is None or step is None else agent_policy.digest(folder, step)
-    found = {"agent": agent, "reward": None if reward is None else rewards.digest(agent_reward(reward))}
+    found = {"agent": agent, "reward": None if reward is None else rewards.digest(reward.section)}
     return {name: digest for name, digest in found.items() if digest is not None}
 
 

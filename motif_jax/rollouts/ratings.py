@@ -3,74 +3,117 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.rollouts.episode_worker import PlayedEpisode
-from motif_jax.schema import plain
+from motif_jax.schema import plain, values
 from motif_jax.sections import Scoring
-from motif_jax.sections.agents import agent_reward
+from motif_jax.sections.agents import AgentReward, agent_reward
 from motif_jax.support import config as checks
+from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 
 # Observations that a reward of more than the text reads at a time.
 _ROWS = 64
 _MOTIF = "motif"  # the kind of reward that lies in a folder or file
-
-
 _SETTINGS = {name: default for name, default in plain(Scoring()).items() if name != "dir"}
+
+
+@dataclass(frozen=True)
+class RatingReward:
+    """The reward that rates episodes.
+
+    Attributes:
+      two_decimals: see `agent_policy.rounded_threshold`.
+    """
+
+    section: AgentReward
+    two_decimals: bool | None = None
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], two_decimals: bool | None = None) -> Self:
+        """From the values of a section or a `plan`, which says `two_decimals` itself."""
+        section = agent_reward(given)
+        return cls(section, given.get("two_decimals", two_decimals) if section.kind == _MOTIF else None)
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether it lies in a folder or file."""
+        return self.section.kind == _MOTIF
+
+    def plan(self) -> dict[str, Any]:
+        """All that decides its values, JSON-able."""
+        found = plain(values(Scoring, vars(self.section)) if self.is_trained else self.section)
+        return {**run_folder.as_plain(found), "two_decimals": self.two_decimals}
+
+    def count_exponent(self, spec: EnvironmentSpec) -> float:
+        """The exponent of counts if the task of `spec` shows them, else 0, as in training."""
+        return 0.0 if spec.count_field is None else float(self.section.count_exponent)
+
+    def load(self, spec: EnvironmentSpec) -> Any:
+        """Its `IntrinsicReward`. Raises UserError where it reads what `spec` does not show."""
+        from motif_jax import rewards
+
+        return rewards.load_intrinsic(self.section, spec, self.two_decimals)
+
+    def rater(self, spec: EnvironmentSpec) -> EpisodeRater:
+        """Loads it for whole episodes; UserError as `load`."""
+        reward, exponent = self.load(spec), self.count_exponent(spec)
+        about = reward.description or self.section.kind
+        if reward.in_step is not None:
+            return EpisodeRater(_observation_lookup(reward), exponent, tuple(reward.fields), about)
+        return EpisodeRater(lambda texts: reward.lookup(texts).values, exponent, (), about)
 
 
 def choose_reward(
     asked: Scoring,
-    own: Mapping[str, Any] | None,
+    own: RatingReward | None,
     owner: str,
     two_decimals: bool | None = None,
     pinned: int | None = None,
-) -> dict[str, Any] | None:
-    """The values of the reward that rates episodes, with the evaluation resolved; None for none.
+) -> RatingReward | None:
+    """The reward that rates episodes, with the evaluation resolved; None for none.
 
     Args:
       own: the reward of what is played, None where it has none.
-      two_decimals: of `agent_policy.rounded_threshold`, where `own` does not say.
+      two_decimals: of a reward that is asked for.
       pinned: this evaluation in place of the newest.
 
     Raises:
       UserError: there is no such folder or evaluation, or there are settings without a reward.
     """
-    is_own = asked.dir is None
-    if is_own:
+    if asked.dir is None:
         _check_settings_unused(asked, own, owner)
-    chosen = own if is_own else plain(asked)
-    if not chosen or asked.dir == "":
-        return None
-    if chosen.get("kind", _MOTIF) != _MOTIF:
-        return {**chosen, "two_decimals": None}
-    if is_own and not Path(chosen["dir"]).exists():
+        chosen = own
+    else:
+        chosen = RatingReward.of(plain(asked), two_decimals) if asked.dir else None
+    if chosen is None or not chosen.is_trained:
+        return chosen
+    place = str(chosen.section.dir)
+    if asked.dir is None and not Path(place).exists():
         raise UserError(
-            f"config.reward.dir=None: {owner} used the reward in {chosen['dir']}, which does not exist: give "
+            f"config.reward.dir=None: {owner} used the reward in {place}, which does not exist: give "
             "--config.reward.dir=DIR, or --config.reward.dir= to go without"
         )
     from motif_jax.rewards.reward_function import open_reward
 
-    values = {"dir": str(chosen["dir"]), **{key: chosen[key] for key in _SETTINGS}}
-    values["step"] = open_reward(values["dir"], chosen["step"] if pinned is None else pinned).step
-    values["two_decimals"] = chosen.get("two_decimals", two_decimals)
-    return values
+    step = open_reward(place, chosen.section.step if pinned is None else pinned).step
+    return replace(chosen, section=replace(chosen.section, step=step))
 
 
-def _check_settings_unused(asked: Scoring, own: Mapping[str, Any] | None, owner: str) -> None:
+def _check_settings_unused(asked: Scoring, own: RatingReward | None, owner: str) -> None:
     for key, default in _SETTINGS.items():
-        value = getattr(asked, key)
-        if value == default or (own is not None and value == own[key]):
-            continue
-        allowed = f"left at {default}, or given together with reward.dir"
+        kept, allowed = default, f"left at {default}, or given together with reward.dir"
         if own is not None:
-            allowed = f"left at {default}: {owner} keeps its own {own[key]}; give --config.reward.dir={own['dir']} to score otherwise"
-        checks.require(False, f"reward.{key}", value, allowed)
+            kept, there = getattr(own.section, key), own.section.dir
+            allowed = f"left at {default}: {owner} keeps its own {kept}; give --config.reward.dir={there} to score otherwise"
+        value = getattr(asked, key)
+        checks.require(value in (default, kept), f"reward.{key}", value, allowed)
 
 
 class RatedEpisode(NamedTuple):
@@ -132,27 +175,6 @@ def _observation_lookup(reward: Any) -> Callable[[Mapping[str, np.ndarray]], np.
     return compute
 
 
-def count_exponent(values: Mapping[str, Any], spec: Any) -> float:
-    """The reward's count exponent if the task of `spec` shows counts, else 0, as in training."""
-    return 0.0 if spec.count_field is None else float(values["count_exponent"])
-
-
-def load_reward(values: Mapping[str, Any], spec: Any) -> Any:
-    """Loads the `IntrinsicReward` of `choose_reward`; UserError where it reads what `spec` does not show."""
-    from motif_jax import rewards
-
-    return rewards.load_intrinsic(agent_reward(values), spec, values["two_decimals"])
-
-
-def load_rater(values: Mapping[str, Any], spec: Any) -> EpisodeRater:
-    """Loads the reward of `choose_reward` for whole episodes; UserError as `load_reward`."""
-    reward = load_reward(values, spec)
-    exponent, about = count_exponent(values, spec), reward.description or values["kind"]
-    if reward.in_step is not None:
-        return EpisodeRater(_observation_lookup(reward), exponent, tuple(reward.fields), about)
-    return EpisodeRater(lambda texts: reward.lookup(texts).values, exponent, (), about)
-
-
 class TextReward(NamedTuple):
     """The reward of one observation.
 
@@ -170,21 +192,24 @@ class TextReward(NamedTuple):
 class LiveRater:
     """Rates single observations for people who watch; those of a text alone once."""
 
-    def __init__(self, values: Mapping[str, Any], spec: Any) -> None:
+    def __init__(self, rating: RatingReward, spec: EnvironmentSpec) -> None:
         from motif_jax.rewards.reward_function import open_reward
 
-        self.count_exponent = count_exponent(values, spec)
+        self.count_exponent = rating.count_exponent(spec)
         self._known: dict[bytes, TextReward] = {}
         # What no normalisation belongs to is paid as it is.
         self._normalise = self._pay = lambda raw: raw
-        if values.get("kind", _MOTIF) == _MOTIF:
-            trained = open_reward(values["dir"], values["step"])
-            self._normalise = trained.normalisation().normalise
-            self._pay = trained.normalisation(
-                values["normalise"], trained.level(values), values["two_decimals"]
+        if rating.is_trained:
+            section = rating.section
+            trained = open_reward(str(section.dir), section.step)
+            self._normalise, level = (
+                trained.normalisation().normalise,
+                trained.level(section.quantile, section.threshold),
             )
-            values = {**values, "normalise": False, "quantile": None, "threshold": "quantile"}
-        reward = load_reward(values, spec)
+            self._pay = trained.normalisation(section.normalise, level, rating.two_decimals)
+            raw = replace(section, normalise=False, quantile=None, threshold="quantile")
+            rating = replace(rating, section=raw)
+        reward = rating.load(spec)
         self._of_text, self._fields = reward.lookup, reward.fields
         self._of_observation = None if reward.in_step is None else _observation_lookup(reward)
 

@@ -40,7 +40,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     models = _open_models(config)
     folder = _dataset_folder(config, models[0])
     for model in models:
-        model.normalisation(True, model.level(config.reward))
+        model.normalisation(True, model.level(config.reward.quantile, config.reward.threshold))
         architecture = model.network.architecture
         if folder is not None:
             PairsDataset.open(folder, need=("message", *architecture.fields))
@@ -132,7 +132,7 @@ def _names(models: list[Any]) -> list[str]:
 
 
 def _explained(config: ConfigDict, model: Any, name: str, rating: Any, history: Any, evaluations: Any) -> Any:
-    payment = model.normalisation(True, model.level(config.reward))
+    payment = model.normalisation(True, model.level(config.reward.quantile, config.reward.threshold))
     return ExplainedReward(
         name=name,
         raw=rating.raw,

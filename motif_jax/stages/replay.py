@@ -15,8 +15,8 @@ from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.reports import evaluation_files, film_files
 from motif_jax.reports.film_files import FilmForms, Films
 from motif_jax.rollouts import evaluation_setup, ratings, watching
+from motif_jax.rollouts.ratings import RatingReward
 from motif_jax.sections import Scoring
-from motif_jax.sections.agents import agent_reward
 from motif_jax.stages.evaluate import recorded, return_key
 from motif_jax.support import config as checks
 from motif_jax.support import interruption, run_folder
@@ -66,7 +66,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     if overlay.reward is not None:
         from motif_jax import rewards
 
-        rewards.check(agent_reward(overlay.reward))
+        rewards.check(overlay.reward.section)
 
 
 def _plan(config: ConfigDict) -> dict[str, Any]:
@@ -104,9 +104,10 @@ class _Overlay:
             rounded = agent_policy.rounded_threshold(agent_policy.read_config(folder).compat)
         owner = f"the evaluation in {config.evaluation}" if config.evaluation else "a recording"
         asked = Scoring(**config.reward)
-        self.reward = ratings.choose_reward(asked, plan.get("reward"), owner, rounded)
+        own = plan.get("reward") and RatingReward.of(plan["reward"], rounded)
+        self.reward = ratings.choose_reward(asked, own, owner, rounded)
         self._rater: ratings.LiveRater | None = None
-        about = None if self.reward is None else run_folder.as_plain(self.reward)
+        about = None if self.reward is None else self.reward.plan()
         self.source = [folder, step, about, evaluation_setup.digests_of(folder, step, self.reward)]
 
     def film(self, game: _Game) -> watching.Film:
@@ -114,8 +115,8 @@ class _Overlay:
         if self.reward is not None:
             from motif_jax.rl import settings
 
-            reward = agent_reward(self.reward)
-            fields = settings.fields_option(recording.task, recording.options, reward).get("fields", ())
+            shown = settings.fields_option(recording.task, recording.options, self.reward.section)
+            fields = shown.get("fields", ())
         return watching.film_recording(recording, game.title, self._policy, self._rater_of, fields)
 
     def _rater_of(self, spec: EnvironmentSpec) -> ratings.LiveRater | None:

@@ -114,7 +114,7 @@ def test_an_agent_of_28_actions_plays_and_is_rated_by_its_own_reward(golden, for
     if kind == "none":
         assert who.reward is None
         return
-    assert who.reward["dir"] == str(workdir)
+    assert who.reward.section.dir == str(workdir)
     assert json.loads((workdir / "labels.json").read_text()) == LABELS
     reward = rewards.load(workdir)
     if kind == "retrieval":

@@ -18,6 +18,7 @@ from motif_jax.rewards.motif import MotifReward
 from motif_jax.rewards.word_vectors import FileVectors, HashedVectors
 from motif_jax.rollouts import ratings
 from motif_jax.sections import Scoring
+from motif_jax.sections.agents import AgentReward
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config
 
@@ -196,9 +197,9 @@ def test_an_environment_without_text_is_refused(kind, tmp_path):
 
 def test_episodes_of_an_agent_are_rated_by_the_reward_that_it_learned_from(tmp_path):
     (tmp_path / "table.json").write_text('{"You kill the newt!": 2}')
-    own = section("table", table=str(tmp_path / "table.json"))
-    assert rewards.kind_of(own).rates(own)
+    own = ratings.RatingReward(AgentReward(kind="table", table=str(tmp_path / "table.json")))
+    assert rewards.kind_of(own.section).rates(own.section)
     chosen = ratings.choose_reward(Scoring(), own, "the agent")
-    assert chosen["table"] == own.table
+    assert chosen == own
     assert ratings.LiveRater(chosen, SPEC)(rows(b"You kill the newt!")[0], {}) == (2, 2, 2)
     assert ratings.choose_reward(Scoring(dir=""), own, "the agent") is None

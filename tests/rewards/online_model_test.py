@@ -165,12 +165,12 @@ def test_it_pays_what_it_paid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k
     who = evaluation_setup.open_setup(evaluation_setup.of_folder(tmp_path))
     assert who.rater is not None
     assert who.reward is not None
-    assert (who.reward["dir"], who.reward["step"]) == (str(tmp_path), who.checkpoint)
+    assert (who.reward.section.dir, who.reward.section.step) == (str(tmp_path), who.checkpoint)
     # Whoever plays, it is rated as at that checkpoint; before the first update there was no reward yet, and the newest one counts.
     for checkpoint, rated_at in ((str(first), first), ("latest", who.checkpoint), ("0", who.checkpoint)):
         asked = evaluation_setup.of_folder(tmp_path, checkpoint)
         for policy in ("agent", "random"):
             again = evaluation_setup.open_setup(dataclasses.replace(asked, policy=policy))
             assert again.reward is not None
-            assert again.reward["step"] == rated_at
+            assert again.reward.section.step == rated_at
     assert who.live_rater() is not None

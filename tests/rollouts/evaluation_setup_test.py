@@ -13,7 +13,7 @@ from motif_jax.actors.rerecording import record_actions
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.rewards.reward_model import read_run
 from motif_jax.rewards.safetensors_file import write_safetensors
-from motif_jax.rollouts import ratings, watching
+from motif_jax.rollouts import watching
 from motif_jax.rollouts.episode_worker import PlayedEpisode
 from motif_jax.rollouts.episodes import PlaySettings, play_episodes
 from motif_jax.rollouts.evaluation_setup import PinnedVersions, check, of_folder, open_setup
@@ -89,7 +89,7 @@ def test_the_evaluation_of_the_reward_is_resolved_and_pinned(runs, texts):
     assert open_setup(config).plan["reward"]["step"] == 1
     pinned = open_setup(config, PinnedVersions(reward_step=0))
     assert pinned.plan["reward"]["step"] == 0
-    first = ratings.load_reward(pinned.reward, pinned.spec).lookup(texts).values
+    first = pinned.reward.load(pinned.spec).lookup(texts).values
     np.testing.assert_array_equal(first, rewards.load(runs / "text", 0).intrinsic(texts))
     assert not np.array_equal(first, rewards.load(runs / "text", 1).intrinsic(texts))
 
@@ -97,13 +97,13 @@ def test_the_evaluation_of_the_reward_is_resolved_and_pinned(runs, texts):
 def test_what_was_trained_anew_is_not_what_was_begun_with(runs, tmp_path):
     agent = agent_run(tmp_path / "agent", runs / "text")
     begun = open_setup(evaluate_config(policy=agent))
-    pins = PinnedVersions(100, begun.reward["step"], begun.digests)
+    pins = PinnedVersions(100, begun.reward.section.step, begun.digests)
     assert open_setup(evaluate_config(policy=agent), pins).digests == begun.digests
     shutil.rmtree(agent)
     agent_run(tmp_path / "agent", runs / "text")
     with pytest.raises(UserError, match="was trained or written again since the run"):
         open_setup(evaluate_config(policy=agent), pins)
-    open_setup(evaluate_config(policy=agent), PinnedVersions(100, begun.reward["step"]))
+    open_setup(evaluate_config(policy=agent), PinnedVersions(100, begun.reward.section.step))
 
 
 def test_a_reward_is_told_from_another_at_its_place(runs, tmp_path):
@@ -127,7 +127,7 @@ def test_a_folder_with_the_name_of_a_policy_is_a_folder(runs, tmp_path, monkeypa
         assert agent.checkpoint == 100
         assert repr(agent) == f"Agent({name!r}, checkpoint=100, environment={agent.environment!r})"
         who = open_setup(of_folder(name))
-        assert (who.checkpoint, who.plan["policy"], who.reward["quantile"]) == (100, name, 0.3)
+        assert (who.checkpoint, who.plan["policy"], who.reward.section.quantile) == (100, name, 0.3)
         assert not who.policy.in_workers
     with pytest.raises(UserError, match="random: no agent of a run plays here"):
         agents.Agent("random", open_setup(evaluate_config()), 0)
@@ -152,7 +152,7 @@ def test_a_task_without_counts_pays_what_its_training_paid(runs, texts, tmp_path
     task = {"environment.name": "tests.toys:Talker", "reward.count_exponent": 3.0}
     agent = agent_run(tmp_path / "agent", runs / "text", **task)
     who = open_setup(evaluate_config(policy=agent))
-    assert who.reward["count_exponent"] == 3.0
+    assert who.reward.section.count_exponent == 3.0
     found = rated(who, texts)
     assert found.uncounted.any()
     np.testing.assert_array_equal(found.discounted, found.uncounted)
@@ -191,7 +191,7 @@ def test_a_reward_of_more_than_the_message_rates_episodes_and_films(runs):
     assert who.rater.fields == ("message", "blstats", "glyphs")
     record = only_episode(who)
     found = who.rater.rate(record)
-    reward = ratings.load_reward(who.reward, who.spec)
+    reward = who.reward.load(who.spec)
     rows = {name: record.fields[name][:, None] for name in who.rater.fields}
     expected = np.asarray(jax.jit(reward.in_step)(reward.params, rows))[:, 0]
     np.testing.assert_allclose(found.uncounted, expected, rtol=2e-4, atol=2e-5)
