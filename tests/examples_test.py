@@ -167,6 +167,6 @@ def test_doorkey_lies_ready_with_its_reward(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # where the agent's config names no reward
     setup = evaluation_setup.open_setup(evaluation_setup.of_folder(folder))
     assert setup.reward is not None
-    assert Path(setup.reward["dir"]) == folder / "reward.safetensors"
+    assert Path(str(setup.reward.section.dir)) == folder / "reward.safetensors"
     played = agents.play(folder, 4, seed=0, workers=1)
     assert sum(episode.rewards.any() for episode in played) >= 3  # 93 % of 200 games

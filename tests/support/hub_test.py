@@ -93,7 +93,7 @@ def test_an_agent_is_loaded_with_its_reward(served: type[Hub], tmp_path: Path, m
     assert agent.checkpoint == max(int(path.name) for path in (EXAMPLE / "checkpoints").iterdir())
     lineup = evaluation_setup.open_setup(evaluation_setup.of_folder(agent.folder))
     assert lineup.reward is not None
-    assert Path(lineup.reward["dir"]) == agent.folder / "reward.safetensors"
+    assert Path(str(lineup.reward.section.dir)) == agent.folder / "reward.safetensors"
     assert "run.py" not in served.fetched
     # A file of the repository; without checkpoints beside it, it stands for the repository.
     served.repositories["me/reward"] = [files_of(EXAMPLE, "reward.safetensors")]
