@@ -28,6 +28,8 @@ from motif_jax.devices.parallel import DataParallel
 from motif_jax.envs import registry
 from motif_jax.envs.spec import RUNNING, empty_observation
 from motif_jax.rewards.reward_model import architecture_of
+from motif_jax.schema import values
+from motif_jax.sections.trainings import RewardConfig
 from motif_jax.support import config as checks
 from motif_jax.support import resources, seeds
 from motif_jax.support.files import atomic_save_npy
@@ -65,8 +67,8 @@ def random_games(folder: Path, num_pairs: int, seed: int) -> None:
     atomic_save_npy(folder / "preference" / f"{_LABELS}.npy", rng.integers(0, 2, num_pairs).astype(np.int8))
 
 
-def trainer_config(settings: ConfigDict, folder: Path, seed: int) -> ConfigDict:
-    """The part of train_reward's config that a trainer reads; UserError if the dataset has no labels."""
+def trainer_config(settings: ConfigDict, folder: Path, seed: int) -> RewardConfig:
+    """The config of the training; UserError if the dataset has no labels."""
     names, allowed = (
         PairsDataset.open(folder).preference_names(),
         "a dataset with labels: run annotate on it first",
@@ -77,7 +79,7 @@ def trainer_config(settings: ConfigDict, folder: Path, seed: int) -> ConfigDict:
     training.dataset_dir, training.annotator = str(folder), settings.annotator or names[0]
     training.optimizer.learning_rate = settings.learning_rate
     training.network.message, training.network.dtype = settings.message, settings.dtype
-    return training
+    return values(RewardConfig, training)
 
 
 def straightforward(task: RewardTask) -> Callable[..., Any]:
@@ -101,7 +103,7 @@ def straightforward(task: RewardTask) -> Callable[..., Any]:
 class _Sides:
     """Both ways to train, on the same sequence of batches."""
 
-    def __init__(self, training: ConfigDict, data: RewardData, parallel: DataParallel) -> None:
+    def __init__(self, training: RewardConfig, data: RewardData, parallel: DataParallel) -> None:
         self.task = RewardTask(training, data, parallel)
         self.trainer = OfflineTrainer(self.task, parallel)
         self.step = straightforward(self.task)

@@ -30,6 +30,8 @@ from motif_jax.datasets.dialogues import token_columns
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.language.sampling import token_log_probs
 from motif_jax.language.text_agent import POLICY, TARGET, VALUES, TextAgentNetwork, V
+from motif_jax.schema import values
+from motif_jax.sections.texts import TextConfig
 from motif_jax.support import config as checks
 from motif_jax.support import resources
 from motif_jax.trainers.dialogue_batches import ItemLayout
@@ -93,7 +95,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
 
 def _step(objective: Objective, learned: Any, target: Any, batch: TextBatch, micro: int) -> dict[str, float]:
     """Compile time and memory of a step of `micro` micro-batches like `batch`, which does not run."""
-    config = resources.config_file("train_text")["get_config"]("wordle_ilql")
+    config = values(TextConfig, resources.config("train_text", "wordle_ilql"))
     parallel = DataParallel(jax.local_devices()[:1])
     none: Any = SimpleNamespace(batch_size=1, steps_per_pass=None, whole=lambda most: [])
     learned, target = shapes_of((learned, target))

@@ -6,6 +6,7 @@ device; the compiler splits arrays and work (Xu et al. 2021).
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -14,26 +15,27 @@ from typing import Any
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from ml_collections import ConfigDict
 
 from motif_jax.devices.parallel import AXIS, DataParallel, in_turn
 from motif_jax.language.sharding import AXES, BATCH, path_names, spec_of
+from motif_jax.sections import Sharding
+from motif_jax.sections.trainings import DatasetConfig
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
 
-def check_config(config: ConfigDict, there: int, hosts: int = 1) -> None:
+def check_config(config: DatasetConfig, there: int, hosts: int = 1) -> None:
     """Raises UserError where `num_devices`, `sharding`, `batch_size` and `accumulate` do not fit each other and the devices.
 
     Args:
       there: devices of each host.
     """
-    devices, sizes = config.num_devices or there, config.get("sharding", {"fsdp": 1, "tensor": 1})
+    devices, sizes = config.num_devices or there, config.sharding or Sharding()
     checks.require(devices <= there, "num_devices", devices, f"at most the {there} of this machine")
     allowed = f"sizes whose product divides the {devices} devices"
-    checks.require(devices % (sizes["fsdp"] * sizes["tensor"]) == 0, "sharding", dict(sizes), allowed)
+    checks.require(devices % (sizes.fsdp * sizes.tensor) == 0, "sharding", dataclasses.asdict(sizes), allowed)
     # Devices along `tensor` work on the same rows.
-    parts, micro = hosts * devices // sizes["tensor"], config.get("accumulate", 1)
+    parts, micro = hosts * devices // sizes.tensor, config.accumulate
     allowed = f"a multiple of {parts * micro}: {micro} micro-batches on each of {parts} devices"
     parts *= micro
     checks.require(config.batch_size % parts == 0, "batch_size", config.batch_size, allowed)

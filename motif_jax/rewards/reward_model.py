@@ -15,6 +15,8 @@ import numpy as np
 from motif_jax.datasets.pairs.threshold import AUTO
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
 from motif_jax.rewards.normalisation import QUANTILE_LEVELS, Normalisation, two_decimals
+from motif_jax.sections import Compat
+from motif_jax.sections.trainings import RewardNetworkSizes
 from motif_jax.support import run_folder
 from motif_jax.support.checkpoint_items import JSON
 from motif_jax.support.checkpoints import Checkpoints
@@ -204,7 +206,8 @@ def read_architecture(folder: str | Path) -> tuple[RewardArchitecture, int, dict
     if config.get("stage") != "train_reward":
         raise UserError(f"{folder} holds a run of {config.get('stage')}, not of train_reward")
     try:
-        architecture = architecture_of(config["network"], config["compat"])
+        centre = bool(config["compat"]["glyph_crop_centre"])
+        architecture = RewardArchitecture(**config["network"], glyph_crop_centre=centre)
         return architecture, int(config["ensemble"]["members"]), config
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(
@@ -213,9 +216,9 @@ def read_architecture(folder: str | Path) -> tuple[RewardArchitecture, int, dict
         ) from None
 
 
-def architecture_of(network: Any, compat: Any) -> RewardArchitecture:
+def architecture_of(network: RewardNetworkSizes, compat: Compat) -> RewardArchitecture:
     """The architecture that a config's `network` and `compat` sections describe."""
-    return RewardArchitecture(**network, glyph_crop_centre=bool(compat["glyph_crop_centre"]))
+    return RewardArchitecture(**dataclasses.asdict(network), glyph_crop_centre=compat.glyph_crop_centre)
 
 
 def default_step(checkpoints: Checkpoints, config: Mapping[str, Any]) -> int | None:

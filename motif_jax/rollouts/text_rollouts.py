@@ -48,7 +48,7 @@ def _decoding(config: ConfigDict, settings: ModelConfig, longest_action: int) ->
     longest = max(1, min(longest_action, room))
     own = {"method": config.method.name, "settings": {"longest_action": longest}}
     try:
-        return text_setup.decoding_of(config.games.decode, own)
+        return text_setup.decoding_of(config.games.decode.to_dict(), own)
     except UserError as error:
         raise UserError(str(error).replace("config.decode.", "config.games.decode.")) from None
 

@@ -62,7 +62,9 @@ class DatasetConfig:
     sharding: Sharding | None = None
     hosts: ClusterHosts | None = None
     matmul_precision: str = MATMUL_PRECISION
+    keep_checkpoints: int | None = None
     save_every_seconds: float = SAVE_EVERY_SECONDS
+    log_every_seconds: float | None = None
     nonfinite: Nonfinite = part(Nonfinite)
     profile: Profile = part(Profile)
     wandb: Wandb = part(Wandb)
@@ -70,7 +72,16 @@ class DatasetConfig:
 
 
 @settings
-class TextDatasetConfig(DatasetConfig):
+class GradientConfig(DatasetConfig):
+    """What trainings whose evaluations are so many steps apart have in common."""
+
+    evaluate_every: int
+    evaluation_batches: int | None
+    dropout: float = 0.0
+
+
+@settings
+class TextDatasetConfig(GradientConfig):
     """What trainings of language models and of agents that write have in common."""
 
     keep_checkpoints: int = KEEP_CHECKPOINTS
@@ -142,7 +153,7 @@ class PublishedArrays:
 
 
 @settings
-class CloningConfig(DatasetConfig):
+class CloningConfig(GradientConfig):
     """A training of a language agent on trajectories."""
 
     seed: int = SEED
@@ -287,7 +298,7 @@ class UpvoteNetwork:
 
 
 @settings
-class UpvoteConfig(DatasetConfig):
+class UpvoteConfig(GradientConfig):
     """A training of a model of upvotes."""
 
     reddit: Comments = part(Comments)

@@ -18,6 +18,8 @@ from motif_jax.language import weights
 from motif_jax.language.agent import LanguageAgent
 from motif_jax.language.text import fetch
 from motif_jax.rl import agent_networks, settings
+from motif_jax.schema import values
+from motif_jax.sections.trainings import CloningConfig
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
 from motif_jax.trainers import cloning_data, cloning_task, offline_run
@@ -35,7 +37,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     scored = config.network.policy == "score" or config.loss == cloning_task.CANDIDATES
     allowed = "'candidates' with network.policy='actions': a head says no words"
     checks.require_key(config, "loss", scored, allowed)
-    offline_run.check(config, None, (), None)
+    offline_run.check(values(CloningConfig, config), None)
     config = resolved(config)
     run_folder.check_identity(workdir, config, IDENTITY)
     network = _network(config)
@@ -96,7 +98,9 @@ def run(config: ConfigDict, workdir: Path) -> int:
         folder = fetch(config.network.model, "network.model")
         model = language_config.read(folder)
         read = {"trajectories": data.digest, "model": weights.digest(folder)}
-        task = CloningTask(config, network, data, parallel, (model.end_ids[0], model.pad_id), read)
+        task = CloningTask(
+            values(CloningConfig, config), network, data, parallel, (model.end_ids[0], model.pad_id), read
+        )
         return OfflineRun(task, f"{len(data.train):,} steps to learn from, {len(data.held_out):,} held out")
 
-    return offline_run.run(config, workdir, IDENTITY, (), build)
+    return offline_run.run(values(CloningConfig, config), config.to_dict(), workdir, IDENTITY, (), build)

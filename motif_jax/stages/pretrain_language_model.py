@@ -10,7 +10,10 @@ from ml_collections import ConfigDict
 from motif_jax.language import byte_pairs, corpus, finetune_params
 from motif_jax.language.text import fetch
 from motif_jax.language.tokens import Tokenizer
+from motif_jax.schema import values
+from motif_jax.sections.trainings import LanguageModelConfig
 from motif_jax.support import config as checks
+from motif_jax.support import run_folder
 from motif_jax.trainers import language_run, offline_run, text_batches, text_data
 
 IDENTITY = (
@@ -19,8 +22,11 @@ IDENTITY = (
 ).split()
 
 
-def check(config: ConfigDict, workdir: Path | None) -> None:
-    offline_run.check(config, workdir, IDENTITY, config.steps)
+def check(given: ConfigDict, workdir: Path | None) -> None:
+    if workdir is not None:
+        run_folder.check_identity(workdir, given, IDENTITY)
+    config = values(LanguageModelConfig, given)
+    offline_run.check(config, config.steps)
     _check_model(config)
     _check_texts(config)
 
@@ -82,7 +88,8 @@ def _check_texts(config: ConfigDict) -> None:
     text_data.look(config)
 
 
-def run(config: ConfigDict, workdir: Path) -> int:
+def run(given: ConfigDict, workdir: Path) -> int:
+    config = values(LanguageModelConfig, given)
     parallel = offline_run.devices_of(config)
     build = functools.partial(language_run.build, config, workdir, parallel)
-    return offline_run.run(config, workdir, IDENTITY, language_run.MADE, build)
+    return offline_run.run(config, given.to_dict(), workdir, IDENTITY, language_run.MADE, build)

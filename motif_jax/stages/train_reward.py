@@ -13,7 +13,10 @@ from motif_jax.devices.parallel import DataParallel
 from motif_jax.devices.sharding import training_devices
 from motif_jax.rewards.reward_model import architecture_of, read_run
 from motif_jax.rewards.training_texts import FILE, write_training_texts
+from motif_jax.schema import values
+from motif_jax.sections.trainings import RewardConfig
 from motif_jax.support import config as checks
+from motif_jax.support import run_folder
 from motif_jax.trainers import offline_run, records, reward_data
 from motif_jax.trainers.offline_run import OfflineRun
 from motif_jax.trainers.reward_task import RewardTask
@@ -30,8 +33,11 @@ DEFAULT_QUANTILE = 0.5
 MOST_PADDED = 1 << 16
 
 
-def check(config: ConfigDict, workdir: Path | None) -> None:
-    offline_run.check(config, workdir, IDENTITY, None)
+def check(given: ConfigDict, workdir: Path | None) -> None:
+    if workdir is not None:
+        run_folder.check_identity(workdir, given, IDENTITY)
+    config = values(RewardConfig, given)
+    offline_run.check(config, None)
     architecture = architecture_of(config.network, config.compat)
     problem = architecture.problem()
     checks.require(problem is None, "network", architecture.fields, f"a model: {problem}")
@@ -54,7 +60,8 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
             targets.read_probabilities(dataset, name)
 
 
-def run(config: ConfigDict, workdir: Path) -> int:
+def run(given: ConfigDict, workdir: Path) -> int:
+    config = values(RewardConfig, given)
     parallel = DataParallel(training_devices(config.num_devices))
 
     def build(stopped: Callable[[], bool]) -> OfflineRun:
@@ -77,4 +84,4 @@ def run(config: ConfigDict, workdir: Path) -> int:
     def described() -> str:
         return threshold.describe(read_run(workdir).statistics, DEFAULT_QUANTILE).rstrip("\n")
 
-    return offline_run.run(config, workdir, IDENTITY, (FILE,), build)
+    return offline_run.run(config, given.to_dict(), workdir, IDENTITY, (FILE,), build)

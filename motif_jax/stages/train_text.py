@@ -12,8 +12,9 @@ from motif_jax.envs.text import registry
 from motif_jax.language.sampling import Sampling
 from motif_jax.rollouts import dialogues, text_rollouts, text_scores, text_sources
 from motif_jax.schema import values
-from motif_jax.sections import ClusterHosts
+from motif_jax.sections.texts import TextConfig
 from motif_jax.support import config as checks
+from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import StoppedError
 from motif_jax.trainers import candidate_batches, dialogue_data, offline_run, text_run, tokenised
@@ -30,8 +31,11 @@ IDENTITY = (
 ).split()
 
 
-def check(config: ConfigDict, workdir: Path | None) -> None:
-    offline_run.check(config, workdir, IDENTITY, config.max_steps, registry.FREE_OPTIONS)
+def check(given: ConfigDict, workdir: Path | None) -> None:
+    if workdir is not None:
+        run_folder.check_identity(workdir, given, IDENTITY, registry.FREE_OPTIONS)
+    config = values(TextConfig, given)
+    offline_run.check(config, config.max_steps)
     _check_method(config)
     _check_data(config)
 
@@ -44,7 +48,7 @@ def _check_method(config: ConfigDict) -> None:
     top, bottom = config.filter.top, config.filter.bottom
     checks.require_key(config, "filter.top", top == 1 or bottom == 1, f"1 with filter.bottom={bottom}")
     if rule.proposes or rule.online:
-        hosts = values(ClusterHosts, config.hosts).place().count
+        hosts = config.hosts.place().count
         what = "keeps candidates" if rule.proposes else "plays the episodes"
         checks.require(hosts == 1, "hosts.count", hosts, f"1: method {name} {what} of one host")
     if rule.proposes:
@@ -76,7 +80,7 @@ def _check_proposals(config: ConfigDict) -> None:
     checks.require_key(config, "initial.value", not config.initial.value, f"None with method {name}")
     for key in ("policy", "margin"):
         allowed = f"0: {name} learns Q of candidates alone"
-        checks.require_key(config, f"loss.{key}", config.loss[key] == 0, allowed)
+        checks.require_key(config, f"loss.{key}", getattr(config.loss, key) == 0, allowed)
     checks.require_key(config, "lora.patterns", not config.lora.patterns, f"empty: {name} learns heads alone")
     place = Path(chosen.folder or ".")
     good = place.is_dir() or not place.exists()
@@ -150,7 +154,9 @@ def _made(config: ConfigDict, workdir: Path) -> list[str]:
     return found
 
 
-def run(config: ConfigDict, workdir: Path) -> int:
+def run(given: ConfigDict, workdir: Path) -> int:
+    config = values(TextConfig, given)
+
     def build(stopped: Callable[[], bool]) -> OfflineRun | None:
         try:
             source = _prepared(config, workdir, stopped)
@@ -167,7 +173,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
         return OfflineRun(task, about, lambda: text_run.export(found, config, workdir))
 
     made = _made(config, workdir)
-    return offline_run.run(config, workdir, IDENTITY, made, build, registry.FREE_OPTIONS)
+    return offline_run.run(config, given.to_dict(), workdir, IDENTITY, made, build, registry.FREE_OPTIONS)
 
 
 def _let_play(config: ConfigDict, found: TextRun) -> None:

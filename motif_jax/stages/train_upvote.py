@@ -13,7 +13,10 @@ from motif_jax.envs.reddit.task import RECORDED
 from motif_jax.language import byte_pairs
 from motif_jax.language.text import fetch
 from motif_jax.language.tokens import Tokenizer
+from motif_jax.schema import values
+from motif_jax.sections.trainings import UpvoteConfig
 from motif_jax.support import config as checks
+from motif_jax.support import run_folder
 from motif_jax.trainers import offline_run, upvote_run
 
 IDENTITY = (
@@ -22,8 +25,11 @@ IDENTITY = (
 ).split()
 
 
-def check(config: ConfigDict, workdir: Path | None) -> None:
-    offline_run.check(config, workdir, IDENTITY, config.max_steps)
+def check(given: ConfigDict, workdir: Path | None) -> None:
+    if workdir is not None:
+        run_folder.check_identity(workdir, given, IDENTITY)
+    config = values(UpvoteConfig, given)
+    offline_run.check(config, config.max_steps)
     upvote_run.task_of(config).check(RECORDED, RECORDED)
     tokenizer = None
     if config.network.checkpoint:
@@ -35,8 +41,9 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
     upvote_run.settings_of(config, tokenizer)
 
 
-def run(config: ConfigDict, workdir: Path) -> int:
+def run(given: ConfigDict, workdir: Path) -> int:
+    config = values(UpvoteConfig, given)
     build = functools.partial(
         upvote_run.build, config, workdir, DataParallel(training_devices(config.num_devices))
     )
-    return offline_run.run(config, workdir, IDENTITY, upvote_run.made_files(config), build)
+    return offline_run.run(config, given.to_dict(), workdir, IDENTITY, upvote_run.made_files(config), build)

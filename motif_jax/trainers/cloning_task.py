@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.algorithms.candidate_scores import LOG_PROBABILITY
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.language.agent import LanguageAgent
 from motif_jax.language.tokens import padded
 from motif_jax.language.training import LanguageTrainState, TokenSums
+from motif_jax.sections import Optimizer
+from motif_jax.sections.trainings import CloningConfig
 from motif_jax.trainers.cloning_data import CloningData
 from motif_jax.trainers.language_task import perplexity
 from motif_jax.trainers.sums_task import SumsTask, TrainingData
@@ -85,7 +86,7 @@ def sums(
 class CloningBatches:
     """Passes over the training rows of `data`, shuffled unless `compat.bc_unshuffled`, and over the held-out rows."""
 
-    def __init__(self, config: ConfigDict, data: CloningData) -> None:
+    def __init__(self, config: CloningConfig, data: CloningData) -> None:
         self._config, self._data = config, data
         self.steps_per_pass = -(-len(data.train) // config.batch_size)
         self._order = functools.lru_cache(maxsize=2)(self._drawn)
@@ -123,7 +124,7 @@ class CloningTask(SumsTask):
 
     def __init__(
         self,
-        config: ConfigDict,
+        config: CloningConfig,
         network: LanguageAgent,
         data: CloningData,
         parallel: DataParallel,
@@ -137,9 +138,9 @@ class CloningTask(SumsTask):
             network, counts = targets(network, *special, length)
         self._per_pass, steps = batches.steps_per_pass, batches.steps_per_pass * config.epochs
         loss = functools.partial(sums, network, counts)
-        optimizer = (optimizer_of(config, steps), steps)
-        given = TrainingData(batches, batches, digests, config.trajectories or config.published.dir)
-        super().__init__(config, loss, parameters, given, parallel, optimizer)
+        config = dataclasses.replace(config, optimizer=optimizer_of(config, steps))
+        given = TrainingData(batches, batches, digests, config.trajectories or config.published.dir or "")
+        super().__init__(config, loss, parameters, given, parallel, steps)
 
     def evaluate(self, state: LanguageTrainState, shared: Any, position: TrainingPosition) -> Evaluation:
         found = self.held_out(state, shared, position)
@@ -155,10 +156,9 @@ class CloningTask(SumsTask):
         return self.evaluation(row, text, position)
 
 
-def optimizer_of(config: ConfigDict, steps: int) -> ConfigDict:
+def optimizer_of(config: CloningConfig, steps: int) -> Optimizer:
     """`config.optimizer` with its warm-up in steps; None there means a share of all steps."""
-    optimizer = config.optimizer.copy_and_resolve_references()
-    if optimizer.warmup_steps is None:
-        with optimizer.unlocked():
-            optimizer.warmup_steps = math.ceil(steps * config.warmup_share)
-    return optimizer
+    warmup = config.optimizer.warmup_steps
+    if warmup is None:
+        warmup = math.ceil(steps * config.warmup_share)
+    return dataclasses.replace(config.optimizer, warmup_steps=warmup)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -88,7 +89,7 @@ def source_of(config: ConfigDict) -> DialogueSource:
 
 def _spoken(config: ConfigDict) -> dict[str, Any]:
     """The tokenizer file of the initial run, if it has one."""
-    for key, run in config.initial.items():
+    for key, run in dataclasses.asdict(config.initial).items():
         if run:
             place = agent_folder.find(run, f"initial.{key}")
             if (place / TOKENIZER).is_file():

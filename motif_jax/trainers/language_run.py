@@ -167,7 +167,7 @@ def build(
     found["tokenizer"] = data[TRAIN].manifest["tokenizer"]
     found["base model"] = weights.digest(source) if source else "none"
     read = TrainingData(batches(TRAIN), batches(HELD_OUT), found, config.tokens or config.texts)
-    task = LanguageTask(config, adaptation.sums, (learned, frozen), read, parallel)
+    task = LanguageTask(config, adaptation.sums, (learned, frozen), read, parallel, config.steps)
     about = (
         f"{settings.architecture} with {offline_run.numbers_in(task.learned):,} numbers to learn, {settings.vocab_size:,} tokens in its "
         f"vocabulary; {data[TRAIN].num_tokens:,} tokens of {data[TRAIN].num_items:,} texts to learn from, {data[HELD_OUT].num_tokens:,} held out"

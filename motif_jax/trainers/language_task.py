@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from motif_jax.language.training import LanguageTrainState
+from motif_jax.sections.trainings import LanguageModelConfig
 from motif_jax.trainers.sums_task import SumsTask
 from motif_jax.trainers.task import Evaluation, TrainingPosition
 from motif_jax.trainers.text_batches import ItemBatches, WindowBatches
@@ -17,6 +18,7 @@ from motif_jax.trainers.text_batches import ItemBatches, WindowBatches
 class LanguageTask(SumsTask):
     """A training of a language model."""
 
+    config: LanguageModelConfig
     title, unit = "train language model", "tokens"
 
     _train: WindowBatches | ItemBatches

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
-from ml_collections import ConfigDict
 
 from motif_jax.algorithms import schedules
 from motif_jax.devices import precision, sharding
 from motif_jax.devices.hosts import Hosts
 from motif_jax.devices.parallel import DataParallel
-from motif_jax.support import metrics, run_folder
+from motif_jax.sections import Sharding
+from motif_jax.sections.trainings import DatasetConfig
+from motif_jax.support import metrics
 from motif_jax.support.interruption import EXIT_CODE, Interruption
 from motif_jax.trainers import records
 from motif_jax.trainers.task import Task
@@ -32,19 +33,8 @@ class OfflineRun:
     finish: Callable[[], str | Path] | None = None
 
 
-def check(
-    config: ConfigDict,
-    workdir: Path | None,
-    identity: Iterable[str],
-    steps: int | None,
-    free: Iterable[str] = (),
-) -> None:
-    """Checks the keys that the configs of all offline trainings have, and that the folder is of the same run.
-
-    `identity` and `free` are of `run_folder.check_identity`, `steps` of the optimiser (None: the data decide them).
-    """
-    if workdir is not None:
-        run_folder.check_identity(workdir, config, identity, free=free)
+def check(config: DatasetConfig, steps: int | None) -> None:
+    """Checks what the configs of all offline trainings have; `steps` are the optimiser's, None: the data decide them."""
     if steps is not None:
         schedules.check_warmup(config, steps)
     precision.set_matmul_precision(config.matmul_precision)
@@ -53,13 +43,13 @@ def check(
         metrics.import_wandb()
 
 
-def mesh_sizes(config: ConfigDict) -> dict[str, int]:
+def mesh_sizes(config: DatasetConfig) -> dict[str, int]:
     """Devices along each axis of the mesh of a training."""
-    split = config.sharding.to_dict()
+    split = dataclasses.asdict(config.sharding or Sharding())
     return {"data": len(sharding.training_devices(config.num_devices)) // math.prod(split.values()), **split}
 
 
-def devices_of(config: ConfigDict) -> DataParallel:
+def devices_of(config: DatasetConfig) -> DataParallel:
     """The devices that train, with split parameters where `config.sharding` asks for it."""
     devices, sizes = sharding.training_devices(config.num_devices), mesh_sizes(config)
     if sizes["data"] == len(devices):
@@ -73,7 +63,8 @@ def numbers_in(tree: Any) -> int:
 
 
 def run(
-    config: ConfigDict,
+    config: DatasetConfig,
+    given: Mapping[str, Any],
     workdir: Path,
     identity: Iterable[str],
     made: Iterable[str],
@@ -82,7 +73,8 @@ def run(
 ) -> int:
     """Trains, or resumes, and writes the result; returns 0, or 75 after a request to stop.
 
-    `build` makes missing files in `workdir` and the run, or None after a request to stop; see `records.prepared` for the others.
+    `given` is the config as its file and flags gave it. `build` makes missing files in `workdir` and the run, or None after a
+    request to stop; see `records.prepared` for the others.
     """
     hosts, built = Hosts(), list[OfflineRun | None]()
 
@@ -92,13 +84,13 @@ def run(
             records.refuse_other_data(workdir, made_run.task.digests, made_run.task.source)
 
     def first() -> None:
-        with records.prepared(workdir, config, identity, made, free):
+        with records.prepared(workdir, given, identity, made, free):
             make()
 
     with hosts.locked(workdir):
         with Interruption() as stop:
             if hosts.count > 1:
-                hosts.require_alike(config.to_dict())
+                hosts.require_alike(given)
             # The first host makes the files, then the others read them.
             hosts.on_first(first)
             hosts.require_shared(workdir)
@@ -112,7 +104,7 @@ def run(
         task, parallel = found.task, found.task.parallel
         devices = parallel.devices
         hosts.say(f"{found.about}; {len(devices)} {devices[0].device_kind} device(s)")
-        if not OfflineTrainer(task, parallel, TrainerSettings.of(config)).run(workdir):
+        if not OfflineTrainer(task, parallel, TrainerSettings.of(config, given)).run(workdir):
             return EXIT_CODE
         if found.finish is not None and (line := found.finish()):
             hosts.say(f"written: {line}" if isinstance(line, Path) else line)

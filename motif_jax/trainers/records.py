@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ml_collections import ConfigDict
-
 from motif_jax.devices.hosts import Hosts
 from motif_jax.support import run_folder
 from motif_jax.support.checkpoint_items import JSON
@@ -32,11 +30,19 @@ class RunFiles(contextlib.ExitStack):
     """The files of one run folder. All hosts save checkpoints; the first one writes the other files.
 
     A checkpoint holds the task's items of the state, and `position` and `curve`; that of an evaluation also the evaluation's
-    items. For `keep` and `save_every_seconds` see `TrainerSettings`.
+    items. For `keep`, `save_every_seconds` and `given` see `TrainerSettings`.
     """
 
-    def __init__(self, workdir: Path, task: Task, keep: int | None, save_every_seconds: float) -> None:
+    def __init__(
+        self,
+        workdir: Path,
+        task: Task,
+        keep: int | None,
+        save_every_seconds: float,
+        given: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__()
+        self._given = {} if given is None else {"config": run_folder.as_plain(given)}
         self._workdir, self._task, self._keep, self._every = workdir, task, keep, save_every_seconds
         self._criterion = task.criterion.replace("/", "_")
         self._evaluations = self.enter_context(
@@ -85,7 +91,7 @@ class RunFiles(contextlib.ExitStack):
     def save_evaluation(self, state: Any, position: TrainingPosition, found: Evaluation) -> None:
         """Saves the evaluation that `position` ends with, then the task's own files."""
         score = position.rows[-1][self._task.criterion]
-        items = {**self._items(state, position), **found.items}
+        items = {**self._items(state, position), **found.items, **self._given}
         # Of equal evaluations the first one is the best, and stays.
         is_best = best_row(position.rows, self._task.criterion) == position.epoch and not math.isnan(score)
         metrics = {self._criterion: score} if self._keep is None or is_best else {}
@@ -119,7 +125,7 @@ class RunFiles(contextlib.ExitStack):
 @contextlib.contextmanager
 def prepared(
     workdir: Path,
-    config: ConfigDict,
+    config: Mapping[str, Any],
     identity: Iterable[str],
     made: Iterable[str],
     free: Iterable[str] = (),

@@ -6,7 +6,6 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.algorithms.preference import PreferenceBatch
 from motif_jax.datasets.pairs import layout
@@ -15,6 +14,7 @@ from motif_jax.datasets.pairs.distinct import distinct_rows, used_length
 from motif_jax.datasets.pairs.split import torch_split
 from motif_jax.datasets.pairs.targets import PairTargets, read_targets
 from motif_jax.networks.reward import RewardArchitecture
+from motif_jax.sections.trainings import RewardConfig
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 from motif_jax.trainers.task import epoch_order
@@ -24,7 +24,7 @@ _CHUNK_BYTES = 1 << 27
 _ROW_ARRAYS = {"blstats": np.float32, "glyphs": np.int16}
 
 
-def annotators(config: ConfigDict) -> list[str]:
+def annotators(config: RewardConfig) -> list[str]:
     """The names in `config.annotator`, separated by commas."""
     return [name.strip() for name in (config.annotator or "").split(",") if name.strip()]
 
@@ -61,9 +61,9 @@ class RewardData:
         return {name: self.dataset.data[name][pairs].astype(_ROW_ARRAYS[name]) for name in self.fields}
 
 
-def open_dataset(config: ConfigDict, architecture: RewardArchitecture) -> PairsDataset:
+def open_dataset(config: RewardConfig, architecture: RewardArchitecture) -> PairsDataset:
     """Opens the dataset with all arrays that the model reads; UserError if it lacks an array or an annotation."""
-    dataset = PairsDataset.open(config.dataset_dir, need=architecture.fields)
+    dataset = PairsDataset.open(config.dataset_dir or "", need=architecture.fields)
     names = annotators(config)
     if not names or set(names) - set(dataset.preference_names()):
         have = ", ".join(dataset.preference_names()) or "none yet: run annotate"
@@ -73,10 +73,10 @@ def open_dataset(config: ConfigDict, architecture: RewardArchitecture) -> PairsD
     return dataset
 
 
-def load(config: ConfigDict, architecture: RewardArchitecture) -> RewardData:
+def load(config: RewardConfig, architecture: RewardArchitecture) -> RewardData:
     """Reads the dataset and labels that `config` names; UserError if too few pairs are labelled, or an array was changed."""
     dataset = open_dataset(config, architecture)
-    how = config.labels.to_dict()
+    how = dataclasses.asdict(config.labels)
     how["annotator_weights"] = [float(w) for w in how["annotator_weights"].split(",") if w.strip()]
     targets = read_targets(dataset, annotators(config), **how)
     known = targets.known
@@ -126,7 +126,7 @@ class BatchPlan:
     the list of distinct messages is padded to the longest of any batch.
     """
 
-    def __init__(self, data: RewardData, config: ConfigDict, devices: int) -> None:
+    def __init__(self, data: RewardData, config: RewardConfig, devices: int) -> None:
         self._data, self._config, self._devices = data, config, devices
         self.batch_size = config.batch_size
         self.steps_per_epoch = -(-data.train.size // config.batch_size)

@@ -9,7 +9,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.algorithms import ensembles, preference, schedules
 from motif_jax.algorithms.ensembles import EnsembleState
@@ -18,8 +17,8 @@ from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.networks.reward import RewardNetwork
 from motif_jax.rewards.normalisation import QUANTILE_LEVELS
 from motif_jax.rewards.reward_model import architecture_of, of_members
+from motif_jax.sections.trainings import RewardConfig
 from motif_jax.support.files import atomic_write_text
-from motif_jax.support.run_folder import as_plain
 from motif_jax.trainers import reward_data, reward_evaluation
 from motif_jax.trainers.reward_data import BatchPlan, RewardData
 from motif_jax.trainers.task import Evaluation, Task, TrainingPosition, diverged, key_of, ratio, smaller_steps
@@ -34,7 +33,7 @@ class RewardTask(Task):
 
     title, unit, criterion = "train reward", "pairs", "validation/loss"
 
-    def __init__(self, config: ConfigDict, data: RewardData, parallel: DataParallel) -> None:
+    def __init__(self, config: RewardConfig, data: RewardData, parallel: DataParallel) -> None:
         self.config, self.data, self.parallel = config, data, parallel
         self.network = RewardNetwork(architecture_of(config.network, config.compat))
         self.members = config.ensemble.members
@@ -51,7 +50,7 @@ class RewardTask(Task):
         self.rewards_of_messages = parallel.wrap(self._messages_core)
         self.rewards_of_steps = parallel.wrap(self._steps_core)
         self.digests, self.source = data.digests, f"{config.dataset_dir} ({config.annotator})"
-        self.remedy = smaller_steps(config)
+        self.remedy = smaller_steps(config.optimizer)
 
     def _messages_core(self, params: Any, messages: jax.Array) -> jax.Array:
         given = (self.members, params, {"message": messages}, self.data.max_length)
@@ -162,7 +161,7 @@ class RewardTask(Task):
         unseen = row["validation_unseen/accuracy_pairs"]
         if unseen:
             text += f" ({100 * row['validation_unseen/accuracy']:.1f} % of {unseen:,} with new messages)"
-        return Evaluation(row, {"statistics": statistics, "config": as_plain(self.config)}, text)
+        return Evaluation(row, {"statistics": statistics}, text)
 
     def measure(
         self, state: EnsembleState, messages: jax.Array, step: int = 0

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.algorithms import schedules
 from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.language import dropout, training
 from motif_jax.language.training import LanguageTrainState, SumsOf, TokenSums
+from motif_jax.sections import DecayingOptimizer
+from motif_jax.sections.trainings import GradientConfig
 from motif_jax.support import seeds
-from motif_jax.support.run_folder import as_plain
 from motif_jax.trainers.task import (
     Evaluation,
     Task,
@@ -42,32 +42,30 @@ class GradientTask(Task):
     Args:
       parameters: trained and frozen ones, numpy arrays.
       drawn: whether devices draw random numbers of their own.
-      optimizer: its config and the number of its steps; None: `config.optimizer`, with one step for each step of the task.
+      updates: steps of the optimiser.
     """
 
     criterion = "validation/loss"
 
     def __init__(
         self,
-        config: ConfigDict,
+        config: GradientConfig,
         parameters: tuple[Any, Any],
         data: TrainingData,
         parallel: DataParallel,
         drawn: bool,
-        optimizer: tuple[ConfigDict, int] | None = None,
+        updates: int,
     ) -> None:
         self.config, self.parallel, self._train, self.source = config, parallel, data.train, data.source
         self._start, self._frozen = parameters
         self.learned = shapes_of(self._start)
         self.steps_per_epoch, self.chunk_steps = config.evaluate_every, config.chunk_steps
         self.digests = {**data.digests, **drawn_by(len(parallel.devices), drawn)}
-        self.remedy = smaller_steps(config)
-        settings, updates = optimizer or (config.optimizer, config.get("max_steps") or config.steps)
-        self.steps = updates
+        self.remedy, self.steps = smaller_steps(config.optimizer), updates
         # Matrices decay, norms and biases do not; low-rank additions are matrices.
-        decays = schedules.matrices if "weight_decay" in settings else None
-        self.optimizer = schedules.make_optimizer(settings, updates, decays)
-        self.schedule = schedules.make_schedule(settings, updates)
+        decays = schedules.matrices if isinstance(config.optimizer, DecayingOptimizer) else None
+        self.optimizer = schedules.make_optimizer(config.optimizer, updates, decays)
+        self.schedule = schedules.make_schedule(config.optimizer, updates)
         self._key = dropout.key(seeds.derive(config.seed, "dropout") % 2**32)
 
     def start(self) -> tuple[Any, Any, Any]:
@@ -97,13 +95,13 @@ class GradientTask(Task):
         return step * self.config.batch_size
 
     def evaluation(self, row: dict[str, Any], text: str, position: TrainingPosition) -> Evaluation:
-        """Adds the config and the numbers that all trainings measure."""
+        """Adds the numbers that all trainings measure."""
         row = {
             **row,
             "train/gradient_norm": position.mean("gradient_norm"),
             "optimizer/learning_rate": position.learning_rate(self.schedule),
         }
-        return Evaluation(row, {"config": as_plain(self.config)}, f"step {position.step:,}: {text}")
+        return Evaluation(row, {}, f"step {position.step:,}: {text}")
 
 
 class HeldOutMeans(NamedTuple):
@@ -119,15 +117,15 @@ class SumsTask(GradientTask):
 
     def __init__(
         self,
-        config: ConfigDict,
+        config: GradientConfig,
         sums: SumsOf,
         parameters: tuple[Any, Any],
         data: TrainingData,
         parallel: DataParallel,
-        optimizer: tuple[ConfigDict, int] | None = None,
+        updates: int,
     ) -> None:
-        drawn = config.get("dropout", 0.0) > 0
-        super().__init__(config, parameters, data, parallel, drawn, optimizer)
+        drawn = config.dropout > 0
+        super().__init__(config, parameters, data, parallel, drawn, updates)
         key = self.dropout_key if drawn else None
         self._update = training.make_update(sums, self.optimizer, lambda x: jax.lax.psum(x, AXIS), key)
 

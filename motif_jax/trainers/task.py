@@ -10,10 +10,11 @@ from typing import Any, Protocol
 
 import jax
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.algorithms.finite import all_finite, keep_if, named_leaves
 from motif_jax.devices.parallel import DataParallel
+from motif_jax.sections import Optimizer
+from motif_jax.sections.trainings import DatasetConfig
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 
@@ -172,7 +173,7 @@ class Task(Protocol):
         return named_leaves(batch)
 
 
-def key_of(config: ConfigDict, name: str) -> jax.Array:
+def key_of(config: DatasetConfig, name: str) -> jax.Array:
     """The key of a run's draws for purpose `name`."""
     return jax.random.key(seeds.derive(config.seed, name) % 2**32)
 
@@ -189,9 +190,9 @@ def diverged(what: str, remedy: str) -> UserError:
     )
 
 
-def smaller_steps(config: ConfigDict) -> str:
-    """The remedy after divergence: settings of `config.optimizer` that make steps smaller."""
-    rate, clip = config.optimizer.learning_rate, config.optimizer.max_gradient_norm
+def smaller_steps(optimizer: Optimizer) -> str:
+    """The remedy after divergence: settings of the optimiser that make steps smaller."""
+    rate, clip = optimizer.learning_rate, optimizer.max_gradient_norm
     more = "" if clip else " or with --config.optimizer.max_gradient_norm=1"
     return f"a smaller --config.optimizer.learning_rate (it is {rate:g}){more}"
 

@@ -25,7 +25,7 @@ from motif_jax.language.chunks import in_chunks
 from motif_jax.language.heads import HeadConfig, Heads
 from motif_jax.language.sampling import token_log_probs
 from motif_jax.language.text_agent import POLICY, V
-from motif_jax.support.run_folder import as_plain
+from motif_jax.sections.texts import TextConfig
 from motif_jax.trainers import agent_start
 from motif_jax.trainers.agent_start import Start
 from motif_jax.trainers.sums_task import GradientTask, TrainingData
@@ -56,6 +56,7 @@ class TokenEstimates(NamedTuple):
 class PpoTraining(GradientTask):
     """A training by PPO of the agent of `objective`, which never says the token `pad`."""
 
+    config: TextConfig
     title, unit, criterion = "train text agent by PPO", "episodes", "games/negative_return"
     target: Mapping[str, Any] = {}
     # (The agent's parameters, step) -> the episodes of that step, leaves [1, B, ...].
@@ -78,9 +79,9 @@ class PpoTraining(GradientTask):
         frozen = dict(start.frozen)
         if settings.kl.coefficient and objective.spec is None:
             frozen[REFERENCE] = start.learned["trunks"]
-        optimizer = (config.optimizer, config.max_steps * settings.epochs * settings.minibatches)
+        updates = config.max_steps * settings.epochs * settings.minibatches
         # Each device deals its own episodes into minibatches.
-        super().__init__(config, (learned, frozen), data, parallel, True, optimizer)
+        super().__init__(config, (learned, frozen), data, parallel, True, updates)
         self.objective, self._heads, self._pad = objective, heads, pad
         self.steps = config.max_steps
         self._controller = kl_penalty.Controller(settings.kl.target, settings.kl.horizon)
@@ -244,4 +245,4 @@ class PpoTraining(GradientTask):
         }
         row["train/episodes"] = self.units(position.step)
         shown = f"return {played['games/return']:.4f} ({self.config.games.episodes} episodes)"
-        return Evaluation(row, {"config": as_plain(self.config)}, f"step {position.step:,}: {shown}")
+        return Evaluation(row, {}, f"step {position.step:,}: {shown}")

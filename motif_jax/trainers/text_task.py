@@ -18,6 +18,7 @@ from motif_jax.algorithms.implicit_q import Counts, TextBatch
 from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.language import training
 from motif_jax.language.target_network import soft_update
+from motif_jax.sections.texts import TextConfig
 from motif_jax.trainers import agent_start
 from motif_jax.trainers.sums_task import GradientTask, TrainingData
 from motif_jax.trainers.task import Evaluation, TrainingPosition, diverged, shapes_of
@@ -43,6 +44,7 @@ class TextTraining(GradientTask):
     are shapes of trained parameters and of targets.
     """
 
+    config: TextConfig
     title, unit = "train text agent", "dialogues"
     # (The agent's parameters) -> measures of evaluation episodes by name; None: none are played.
     play: Callable[[Any], Mapping[str, float]] | None = None
@@ -57,7 +59,7 @@ class TextTraining(GradientTask):
     ) -> None:
         learned, self._start_target, frozen = parameters
         drawn = objective.dropout and not objective.rule.proposes
-        super().__init__(config, (learned, frozen), data, parallel, drawn)
+        super().__init__(config, (learned, frozen), data, parallel, drawn, config.max_steps)
         self.objective, self.target = objective, shapes_of(self._start_target)
         self._updates_target = bool(self.target) and objective.weights.of_values
         self._polyak, self._copy_every = config.method.polyak, config.method.copy_every

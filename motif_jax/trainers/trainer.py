@@ -15,12 +15,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.devices.hosts import Hosts
 from motif_jax.devices.parallel import DataParallel
-from motif_jax.schema import values
-from motif_jax.sections import Nonfinite
+from motif_jax.sections.trainings import DatasetConfig
 from motif_jax.support import nan_policy
 from motif_jax.support.interruption import Interruption
 from motif_jax.support.metric_files import best_row
@@ -47,19 +45,21 @@ class TrainerSettings:
     most_skips: int = 0  # budget of steps that are not finite
     profile: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # arguments of `profiling.Profiler`
     wandb: Mapping[str, Any] | None = None  # arguments of `wandb.init`
+    given: Mapping[str, Any] | None = None  # the config that stands in each evaluation
 
     @classmethod
-    def of(cls, config: ConfigDict) -> TrainerSettings:
-        """Makes them from the keys that the configs of all offline trainings have."""
+    def of(cls, config: DatasetConfig, given: Mapping[str, Any]) -> TrainerSettings:
+        """Makes them from the config of an offline training, which was `given` as a mapping."""
         wandb = {"project": config.wandb.project, "name": config.wandb.name} if config.wandb.enabled else None
         return cls(
             patience=config.early_stopping.patience,
-            keep=config.get("keep_checkpoints"),
+            keep=config.keep_checkpoints,
             save_every_seconds=config.save_every_seconds,
-            log_every_seconds=config.get("log_every_seconds"),
-            most_skips=values(Nonfinite, config.nonfinite).budget,
-            profile=config.profile.to_dict(),
+            log_every_seconds=config.log_every_seconds,
+            most_skips=config.nonfinite.budget,
+            profile=dataclasses.asdict(config.profile),
             wandb=wandb,
+            given=given,
         )
 
 
@@ -147,7 +147,7 @@ class OfflineTrainer:
         """Trains to the end, resuming from the run folder: True when done, False after a request to stop, with all saved."""
         task, settings, hosts = self.task, self.settings, Hosts()
         with (
-            RunFiles(workdir, task, settings.keep, settings.save_every_seconds) as files,
+            RunFiles(workdir, task, settings.keep, settings.save_every_seconds, settings.given) as files,
             Interruption() as stop,
         ):
             state = task.init_state()

@@ -114,7 +114,8 @@ def build(
 
     source = config.reddit.folder or "made-up comments"
     read = TrainingData(batches(TRAIN), batches(HELD_OUT), found, source)
-    made = UpvoteTask(config, functools.partial(sums, network), (learned, frozen), read, parallel)
+    steps, loss = config.max_steps, functools.partial(sums, network)
+    made = UpvoteTask(config, loss, (learned, frozen), read, parallel, steps)
     about = f"{numbers_in(made.learned):,} numbers to learn"
     return OfflineRun(made, about, lambda: _export(made, spoken, settings, workdir))
 

@@ -12,6 +12,7 @@ from motif_jax.datasets.tokens.dataset import TokensDataset
 from motif_jax.datasets.tokens.order import gather
 from motif_jax.language.text_scorer import ScorerNetwork
 from motif_jax.language.training import LanguageTrainState, TokenSums
+from motif_jax.sections.trainings import UpvoteConfig
 from motif_jax.trainers.bucket_batches import BucketBatches
 from motif_jax.trainers.sums_task import SumsTask
 from motif_jax.trainers.task import Evaluation, TrainingPosition
@@ -54,6 +55,7 @@ def sums(network: ScorerNetwork, learned: Any, frozen: Any, batch: Any, key: Any
 class UpvoteTask(SumsTask):
     """A training whose loss is `sums`."""
 
+    config: UpvoteConfig
     title, unit = "train upvote model", "comments"
 
     def evaluate(self, state: LanguageTrainState, shared: Any, position: TrainingPosition) -> Evaluation:

@@ -29,6 +29,8 @@ from motif_jax.rl import batcher, inference
 from motif_jax.rl.learner import Learner
 from motif_jax.rl.publishing import Publisher
 from motif_jax.rollouts import agent_policy
+from motif_jax.schema import values
+from motif_jax.sections.trainings import RewardConfig, RewardNetworkSizes
 from motif_jax.trainers import reward_data
 from motif_jax.trainers.reward_task import RewardTask
 from motif_jax.trainers.trainer import Carry, OfflineTrainer
@@ -188,8 +190,8 @@ def test_acting_runs_on_a_gpu(core: str, dtype: str) -> None:
 @pytest.mark.parametrize("inputs", ["message", pytest.param("everything", marks=pytest.mark.slow)])
 def test_training_a_reward_runs_on_a_gpu(inputs: str, dtype: str, tmp_path: Path) -> None:
     make_dataset(tmp_path, pairs=300, glyphs=inputs == "everything")
-    config = reward_config(tmp_path)
-    config.network = {**config.network.to_dict(), **REWARDS[inputs], "hidden_dim": 512, "dtype": dtype}
+    network = RewardNetworkSizes(**REWARDS[inputs], dtype=dtype)
+    config = dataclasses.replace(values(RewardConfig, reward_config(tmp_path)), network=network)
     data = reward_data.load(config, architecture_of(config.network, config.compat))
     parallel = DataParallel(jax.devices()[:DEVICES])
     task = RewardTask(config, data, parallel)

@@ -14,6 +14,8 @@ from motif_jax.devices.parallel import DataParallel
 from motif_jax.envs import registry
 from motif_jax.language import scoring
 from motif_jax.rl import agent_networks, settings
+from motif_jax.schema import values
+from motif_jax.sections.trainings import CloningConfig
 from motif_jax.trainers import cloning_task
 from motif_jax.trainers.cloning_data import CloningData
 from motif_jax.trainers.cloning_task import CloningBatch
@@ -90,7 +92,8 @@ def test_low_rank_additions_are_cloned_into_a_base_that_stays(model):
     losses = []
     for patterns in ("*/attention/query", ""):
         config, network = made("clone_behaviour", model, **{"lora.patterns": patterns})
-        task = cloning_task.CloningTask(config, network, data, parallel, (1, 0), {})
+        cloning = values(CloningConfig, config)
+        task = cloning_task.CloningTask(cloning, network, data, parallel, (1, 0), {})
         trainer = OfflineTrainer(task, parallel)
         carry = trainer.place(task.init_state())
         losses.append(task.evaluate(carry.state, carry.shared, TrainingPosition()).row["validation/loss"])

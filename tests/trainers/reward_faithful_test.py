@@ -14,6 +14,8 @@ from motif_jax.algorithms.statistics import RunningMoments
 from motif_jax.datasets.pairs.split import torch_split
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.rewards.reward_model import architecture_of, read_run
+from motif_jax.schema import values
+from motif_jax.sections.trainings import RewardConfig
 from motif_jax.trainers import reward_data
 from motif_jax.trainers.reward_task import RewardTask
 from tests.reward_fixtures import load_config, make_dataset, train
@@ -63,10 +65,10 @@ def right(rewards, labels):
 @pytest.mark.slow
 def test_a_faithful_run_equals_the_published_loop_in_files_and_parameters(tmp_path):
     make_dataset(tmp_path / "dataset", pairs=250, messages=60)
-    config = load_config(
-        "train_reward", "faithful", {"batch_size": BATCH, "epochs": EPOCHS, "num_devices": 1}
-    )
-    config.dataset_dir, config.annotator = str(tmp_path / "dataset"), "test"
+    changes = {"batch_size": BATCH, "epochs": EPOCHS, "num_devices": 1, "annotator": "test"}
+    changes["dataset_dir"] = str(tmp_path / "dataset")
+    given = load_config("train_reward", "faithful", changes)
+    config = values(RewardConfig, given)
     assert (config.seed, config.train_fraction) == (SEED, 0.8)
     data = reward_data.load(config, architecture_of(config.network, config.compat))
     task = RewardTask(config, data, DataParallel(jax.local_devices()[:1]))
@@ -84,7 +86,7 @@ def test_a_faithful_run_equals_the_published_loop_in_files_and_parameters(tmp_pa
     validated, of_rewards, wanted = (np.array(part) for part in zip(*evaluated, strict=True))
     validated = np.insert(validated, 0, range(EPOCHS + 1), axis=1)
 
-    workdir = train(tmp_path / "run", config)
+    workdir = train(tmp_path / "run", given)
     for name, columns, rows in (
         ("train_metrics", ["epoch", "total_train_loss", "total_train_acc"], trained_rows),
         ("val_metrics", ["iter", "total_val_loss", "score_validation_accs", "validation_accs"], validated),

@@ -12,6 +12,8 @@ import pytest
 
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.rewards.reward_model import architecture_of
+from motif_jax.schema import values
+from motif_jax.sections.trainings import RewardConfig
 from motif_jax.trainers import reward_data
 from motif_jax.trainers.reward_task import RewardTask
 from motif_jax.trainers.trainer import OfflineTrainer
@@ -33,7 +35,7 @@ def folder(tmp_path_factory):
 
 def make_task(folder, devices=1, **overrides):
     overrides = {"epochs": 2, "chunk_steps": 2, "network.hidden_dim": 32, **overrides}
-    config = reward_config(folder, **overrides)
+    config = values(RewardConfig, reward_config(folder, **overrides))
     data = reward_data.load(config, architecture_of(config.network, config.compat))
     return RewardTask(config, data, DataParallel(jax.local_devices()[:devices]))
 
@@ -134,8 +136,8 @@ def test_devices_agree(folder, devices, overrides):
     one, many = (make_task(folder / "plain", n, **overrides) for n in (1, devices))
     start = one.init_state().params
     (first, numbers), (second, others) = train_epoch(one), train_epoch(many)
-    for name, values in numbers.items():
-        np.testing.assert_allclose(others[name], values, rtol=1e-3, err_msg=name)
+    for name, found in numbers.items():
+        np.testing.assert_allclose(others[name], found, rtol=1e-3, err_msg=name)
     assert_same_change(start, second.params, first.params)
     for leaf in jax.tree.leaves(second.params):
         first_copy, *copies = [np.asarray(shard.data) for shard in leaf.addressable_shards]

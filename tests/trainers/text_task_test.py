@@ -14,6 +14,8 @@ import pytest
 from motif_jax.algorithms import implicit_q
 from motif_jax.algorithms.implicit_q import Counts
 from motif_jax.devices.parallel import AXIS, DataParallel
+from motif_jax.schema import values
+from motif_jax.sections.texts import TextConfig
 from motif_jax.trainers.sums_task import TrainingData
 from motif_jax.trainers.task import DEVICES
 from motif_jax.trainers.text_objective import Objective, Part
@@ -27,8 +29,7 @@ pytestmark = pytest.mark.usefixtures("compiled_quickly")
 def task_of(
     objective: Objective, parameters: tuple[Any, Any, Any] = ({}, {}, {}), devices: int = 1, **changes: Any
 ) -> TextTraining:
-    config = load_config("train_text", "wordle_ilql")
-    config.update({"batch_size": 3, **changes})
+    config = values(TextConfig, load_config("train_text", "wordle_ilql", {"batch_size": 3, **changes}))
     batches: Any = SimpleNamespace(whole=lambda most: [])
     data = TrainingData(None, batches, {"train": "some"}, "")
     return TextTraining(config, objective, parameters, data, DataParallel(jax.local_devices()[:devices]))
