@@ -220,6 +220,11 @@ def plain(given: Any) -> dict[str, Any]:
     return dataclasses.asdict(given) if hasattr(given, "_keys") else dict(vars(given))
 
 
+def changed(given: T, /, **values: Any) -> T:
+    """A copy of `settings`, or of a namespace, with other values for some fields."""
+    return type(given)(**{**vars(given), **values})
+
+
 def update(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
     """Sets existing keys, by dotted names or in mappings of sections; returns `config`."""
     for name, value in values.items():

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from motif_jax.rl import settings
+from motif_jax.sections.agents import agent_config
 from motif_jax.support.config import available_cores, dotted
 from tests.reward_fixtures import load_config
 
@@ -209,7 +210,9 @@ TABLES = {"train_agent": AGENT, "train_reward": REWARD, "annotate": ANNOTATION, 
 
 def published(stage: str, variant: str) -> Any:
     config = load_config(stage, variant)
-    return settings.resolved(config) if stage in ("train_agent", "oni") else config
+    if stage in ("train_agent", "oni"):
+        config.reward.extrinsic_coefficient = settings.extrinsic_coefficient(agent_config(config))
+    return config
 
 
 @pytest.mark.parametrize("stage", TABLES)

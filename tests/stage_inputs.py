@@ -19,6 +19,7 @@ from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.rl import agent_checkpoints, settings
+from motif_jax.sections.agents import agent_config
 from motif_jax.support import run_folder
 from motif_jax.support.config import has
 from tests import text_agents
@@ -145,7 +146,7 @@ class Inputs:
 
     def _agent(self, name: str, config: ConfigDict) -> Path:
         folder = _described(self.folder / name, config)
-        params = settings.make_network(settings.resolved(config)).init(jax.random.key(0))
+        params = settings.make_network(settings.resolved(agent_config(config))).init(jax.random.key(0))
         with agent_checkpoints.open_checkpoints(folder, 5) as checkpoints:
             metrics = {agent_checkpoints.BEST_METRIC: 1.0}
             agent_checkpoints.save(checkpoints, 64, {"params": params}, {"steps": 64}, metrics, False)

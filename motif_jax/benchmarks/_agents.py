@@ -16,6 +16,8 @@ from motif_jax.networks.agent import make_agent_network
 from motif_jax.rl import settings
 from motif_jax.rl.batcher import Batch
 from motif_jax.rl.system import System
+from motif_jax.schema import changed
+from motif_jax.sections.agents import AgentConfig, agent_config
 from motif_jax.support import resources
 from motif_jax.support.config import default_workers
 
@@ -32,7 +34,7 @@ def training_options(**more: Any) -> ConfigDict:
     )
 
 
-def training_config(options: ConfigDict, seed: int, variant: str = "") -> ConfigDict:
+def training_config(options: ConfigDict, seed: int, variant: str = "") -> AgentConfig:
     """The resolved config of `train_agent` with these options, on one device, as the baseline is."""
     config = resources.config("train_agent", variant)
     config.seed = seed
@@ -48,8 +50,9 @@ def training_config(options: ConfigDict, seed: int, variant: str = "") -> Config
     else:
         config.reward.intrinsic_coefficient = 0.0
     config.save_every_steps = config.train_for_env_steps
-    settings.configure_jax(config)
-    return settings.check(config)
+    training = agent_config(config)
+    settings.configure_jax(training)
+    return settings.check(training)
 
 
 def updated(system: System, batch: Batch) -> jax.Array:
@@ -59,12 +62,12 @@ def updated(system: System, batch: Batch) -> jax.Array:
     return system.learner.state.step
 
 
-def network_flops(config: ConfigDict) -> tuple[float, float]:
+def network_flops(config: AgentConfig) -> tuple[float, float]:
     """Floating-point operations of a row in products of the published network: (forward pass, forward pass and gradient).
 
     An update costs three forward passes, less the gradient of the first layers' inputs, which is not needed.
     """
-    published = ConfigDict({**config.network.to_dict(), "first_convolution": "picture"})
+    published = changed(config.network, first_convolution="picture")
     spec = registry.spec(config.environment.name, **settings.training_options(config))
     network = make_agent_network(published, spec)
     observation = {

@@ -8,6 +8,7 @@ task's (two minutes a repeat). To miss the goal is an error.
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
 import time
 from pathlib import Path
@@ -79,8 +80,7 @@ def learn(options: ConfigDict, seed: int, serial: bool) -> tuple[float, int]:
     of_goal = str(resources.path(goal.reward)) if goal.reward else ""
     sized = ConfigDict({**options, "reward_dir": options.reward_dir or of_goal})
     training = _agents.training_config(sized, seed, variant=goal.variant)
-    training.serial = serial
-    system = System(training)
+    system = System(dataclasses.replace(training, serial=serial))
     steps = 0
     with (
         tempfile.TemporaryDirectory() as folder,

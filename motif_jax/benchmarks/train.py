@@ -31,6 +31,7 @@ from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.batcher import Batch
 from motif_jax.rl.learner import Averages
 from motif_jax.rl.system import System
+from motif_jax.sections.agents import AgentConfig
 
 GPU_SIZE = _agents.GPU_SIZE
 
@@ -90,7 +91,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     )
 
 
-def _in_turns(trainings: Sequence[ConfigDict], config: ConfigDict) -> dict[str, Any]:
+def _in_turns(trainings: Sequence[AgentConfig], config: ConfigDict) -> dict[str, Any]:
     rates: list[list[float]] = [[], []]
     for _ in range(config.repeats):
         for training, found in zip(trainings, rates, strict=True):

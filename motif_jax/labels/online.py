@@ -57,8 +57,8 @@ def in_section() -> Iterator[None]:
 
 def in_run(config: ConfigDict, folder: str | os.PathLike[str]) -> ConfigDict:
     """`config` with defaults in a run's folder: the answer store, and the conversations if they are kept."""
-    config = config.copy_and_resolve_references()
-    section = config.annotator.unlock()
+    config = ConfigDict(config.to_dict())
+    section = config.annotator
     if not section.store_dir:
         section.store_dir = os.path.join(folder, STORE)
     section.conversations_dir = (

@@ -46,7 +46,7 @@ KINDS: dict[str, type[IntrinsicReward] | str] = {
 
 def kind_of(config: ConfigDict) -> type[IntrinsicReward]:
     """The class that `config.reward.kind` names, else UserError; a section without the key names a run of train_reward."""
-    name = config.get("kind", MOTIF)
+    name = getattr(config, "kind", MOTIF)
     key = "reward.kind"
     if entry_points.is_entry_point(name):
         kind: Any = entry_points.load(key, name)

@@ -95,7 +95,7 @@ class BatchStream:
     def _hold(self, source: int) -> Callable[[Ready], bool] | None:
         """Which groups wait: on policy, those at a slot's last observation wait for the next parameters; None for none."""
         system = self._system
-        if not system.config.get("on_policy"):
+        if not system.config.on_policy:
             return None
         return lambda each: each.row == 0 and system.finished_slots[source][each.group] > self._batches
 

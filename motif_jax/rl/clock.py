@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ml_collections import ConfigDict
+from motif_jax.sections.agents import AgentConfig
 
 _SHOW_SECONDS = 0.5
 
@@ -13,7 +13,7 @@ _SHOW_SECONDS = 0.5
 class Clock:
     """Environment steps learned from and seconds of a run, now and when it was last saved, logged and shown."""
 
-    def __init__(self, config: ConfigDict) -> None:
+    def __init__(self, config: AgentConfig) -> None:
         self._config = config
         self.total: int = config.train_for_env_steps
         self.steps = self.saved_steps = self.logged_steps = 0

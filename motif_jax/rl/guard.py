@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from ml_collections import ConfigDict
 
 from motif_jax.algorithms.finite import named_leaves
 from motif_jax.rl.learner import Failure, Learner
-from motif_jax.schema import values
 from motif_jax.sections import Nonfinite
 from motif_jax.support import nan_policy
 from motif_jax.support.errors import UserError
@@ -29,8 +27,8 @@ class Guard:
     skipped before. A run that ended at an update resumes only with a limit that lets this update be skipped, too.
     """
 
-    def __init__(self, config: ConfigDict, workdir: Path | None, progress: dict[str, Any]) -> None:
-        self._workdir, self._most = workdir, values(Nonfinite, config.nonfinite).budget
+    def __init__(self, nonfinite: Nonfinite, workdir: Path | None, progress: dict[str, Any]) -> None:
+        self._workdir, self._most = workdir, nonfinite.budget
         self.skipped: int = progress.get(SKIPPED, 0)
         before: str | None = progress.get(ENDED_BY)
         self._ended_by = before if self.skipped > self._most else None

@@ -15,13 +15,13 @@ from typing import Any
 
 import jax
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.babyai_text.probes import OWN, Probe, read
 from motif_jax.envs.babyai_text.prompts import PromptTokens
 from motif_jax.language.agent import ACTIONS, TOKENS, LanguageAgent
 from motif_jax.rl import settings
+from motif_jax.sections.agents import AgentConfig
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import append_lines, atomic_write_json
 
@@ -95,21 +95,22 @@ def probabilities(scores: np.ndarray) -> np.ndarray:
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
-def make(config: ConfigDict, network: Any) -> Probing | None:
+def make(config: AgentConfig, network: Any) -> Probing | None:
     """The probes of a training config; None without, and for the package's, which are English, where the agent reads French."""
-    chosen = config.get("probes")
+    chosen = config.probes
     if chosen is None or not chosen.prompts:
         return None
     if not isinstance(network, LanguageAgent) or network.candidates is None:
         raise UserError("config.probes.prompts: needs an agent with one list of actions for all prompts")
     level = catalogue.find(config.environment.name)
-    language = config.environment.babyai_text["language"]
+    options = config.environment.babyai_text or {}
+    language = options["language"]
     language = language or (catalogue.ENGLISH if level is None else level.language)
     if chosen.prompts == OWN and language != catalogue.ENGLISH:
         return None
     probes = read(chosen.prompts)
     if chosen.prompts == OWN:  # only those of the package whose history fits the agent's window
-        most = config.environment.babyai_text["observations"]
+        most = options["observations"]
         probes = [probe for probe in probes if len(probe.observations) <= most]
     return Probing(network, probes, settings.environment_options(config), language)
 
@@ -150,12 +151,12 @@ class ProbeFiles:
             file.close()
 
 
-def files(config: ConfigDict, network: Any, folder: Path, progress: Mapping[str, Any]) -> ProbeFiles | None:
+def files(config: AgentConfig, network: Any, folder: Path, progress: Mapping[str, Any]) -> ProbeFiles | None:
     """The probe files in `folder` that resume from a checkpoint's `progress`; None without probes."""
-    probing = make(config, network)
-    if probing is None:
-        if config.get("probes") is not None and config.probes.prompts:
+    probing, chosen = make(config, network), config.probes
+    if probing is None or chosen is None:
+        if chosen is not None and chosen.prompts:
             print(f"not probed: {ENGLISH_ALONE}", file=sys.stderr, flush=True)
         return None
     published = config.published_files and probing.by_words
-    return ProbeFiles(folder, probing, progress.get("updates", -1), config.probes.clauses_every, published)
+    return ProbeFiles(folder, probing, progress.get("updates", -1), chosen.clauses_every, published)

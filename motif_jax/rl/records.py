@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
-
-from ml_collections import ConfigDict
 
 from motif_jax.devices.hosts import Hosts
 from motif_jax.devices.meters import of_all_hosts, system_metrics
@@ -20,6 +19,7 @@ from motif_jax.rl.guard import Guard
 from motif_jax.rl.learner import Averages
 from motif_jax.rl.recordings import EpisodeRecorder
 from motif_jax.rl.system import System
+from motif_jax.sections.agents import AgentConfig
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.metrics import MetricsWriter
 from motif_jax.support.progress import Progress
@@ -30,7 +30,7 @@ class Records:
 
     def __init__(
         self,
-        config: ConfigDict,
+        config: AgentConfig,
         workdir: Path,
         checkpoints: Checkpoints,
         system: System,
@@ -44,7 +44,7 @@ class Records:
         self._reward_version = 0
         first, spec = self._hosts.is_first, system.network.spec
         written = workdir if first else None
-        self.guard = Guard(config, written, progress)
+        self.guard = Guard(config.nonfinite, written, progress)
         # Complete episodes of this host, not yet exchanged.
         self._unwritten: list[dict[str, Any]] = []
         self._read_anew = agent_networks.read_anew(config)
@@ -59,20 +59,23 @@ class Records:
         if not first:
             return
         named = {"project": config.wandb.project, "name": config.wandb.name}
-        wandb = {**named, "config": config.to_dict()} if config.wandb.enabled else None
+        wandb = {**named, "config": dataclasses.asdict(config)} if config.wandb.enabled else None
         self._writer = enter(MetricsWriter(workdir, progress.get("env_steps"), wandb))
         self._progress = enter(Progress(clock.total, "steps", "train", clock.steps))
         self._probes = probing.files(config, system.network, workdir, progress)
         if self._probes is not None:
             enter(closing(self._probes))
-        if config.get("published_files"):
+        if config.published_files:
             self._published = enter(closing(self._glam_log(workdir, progress)))
 
     def _glam_log(self, workdir: Path, progress: dict[str, Any]) -> GlamLog:
         config, algorithm = self._config, self._config.algorithm
         # DRRN's has no coefficients: its whole loss is the value's.
-        coefficients = algorithm.get("value_coefficient", 1.0), algorithm.get("entropy_coefficient", 0.0)
-        environments = config.actors.workers * config.actors.envs_per_worker * config.hosts.count
+        coefficients = (
+            getattr(algorithm, "value_coefficient", 1.0),
+            getattr(algorithm, "entropy_coefficient", 0.0),
+        )
+        environments = config.actors.workers * config.actors.envs_per_worker * (config.hosts.count or 1)
         played = progress.get("updates", 0), progress.get("episodes", [])
         return GlamLog(
             workdir,
@@ -80,7 +83,7 @@ class Records:
             config.reward.extrinsic_scale,
             coefficients,
             GlamPosition(*played, self._clock.steps, self._clock.seconds()),
-            value=config.network.get("encoder") == "film",
+            value=getattr(config.network, "encoder", None) == "film",
         )
 
     def __enter__(self) -> Records:
@@ -96,7 +99,7 @@ class Records:
 
     def counted(self) -> None:
         """Writes the row of `log.csv`, if the run has that file; call it when the clock has all hosts' steps of the update."""
-        if not self._config.get("published_files"):
+        if not self._config.published_files:
             return
         if self._hosts.count > 1:
             self.gather()  # the row needs the episodes of all hosts

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
-from ml_collections import ConfigDict
 
 from motif_jax import rewards
 from motif_jax.actors.rollouts import ActorsConfig
@@ -19,9 +18,8 @@ from motif_jax.envs import registry
 from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.rewards.reward_model import cpu_device
 from motif_jax.rl import agent_networks
-from motif_jax.schema import values
-from motif_jax.sections import ClusterHosts
-from motif_jax.sections.agents import AgentConfig
+from motif_jax.schema import changed, plain
+from motif_jax.sections.agents import AgentConfig, AgentReward
 from motif_jax.support import capacity, metrics, seeds
 from motif_jax.support import config as checks
 
@@ -31,31 +29,31 @@ SPARSE_COEFFICIENT = 10.0
 TEXT_FIELD = "message"  # that rewards read
 
 
-def environment_options(config: ConfigDict) -> dict[str, Any]:
+def environment_options(config: AgentConfig) -> dict[str, Any]:
     """Options of `registry.make` for `config.environment` and `config.compat`, JSON-able: all that playing needs."""
-    options = registry.options_of(config.environment)
+    options = registry.options_of(plain(config.environment))
     spec = registry.spec(config.environment.name, **options)
     if spec.quirks:
-        switches = {name: bool(config.compat.get(name)) for name in spec.quirks}
+        switches = {name: bool(getattr(config.compat, name, False)) for name in spec.quirks}
         # Published: messages are counted only where an intrinsic reward is trained on.
         if "message_count_off" in switches:
             switches["message_count_off"] &= config.reward.intrinsic_coefficient == 0
         options["compat"] = switches
     if spec.section is not None:
         allowed = f"a task of this config, which has no section environment.{spec.section}"
-        section = config.environment.get(spec.section)
+        section = getattr(config.environment, spec.section, None)
         checks.require(section is not None, "environment.name", config.environment.name, allowed)
-        options |= dict(section)
+        options |= section or {}
     return options | agent_networks.environment_options(config)
 
 
-def training_options(config: ConfigDict) -> dict[str, Any]:
+def training_options(config: AgentConfig) -> dict[str, Any]:
     """`environment_options`, and the observation fields that the intrinsic reward reads besides the text."""
     options = environment_options(config)
     return options | fields_option(config.environment.name, options, config.reward)
 
 
-def fields_option(name: str, options: Mapping[str, Any], reward: ConfigDict) -> dict[str, Any]:
+def fields_option(name: str, options: Mapping[str, Any], reward: AgentReward) -> dict[str, Any]:
     """{'fields': ...} with the fields that `reward` reads and the environment does not show by itself, {} for none."""
     spec, fields = registry.spec(name, **options), rewards.kind_of(reward).required_fields(reward)
     if fields == (TEXT_FIELD,) and registry.require_text(name, spec.text_field):
@@ -73,22 +71,23 @@ def extrinsic_coefficient(config: AgentConfig) -> float:
     return usual if given is None else given
 
 
-def resolved(config: ConfigDict) -> ConfigDict:
+def resolved(config: AgentConfig) -> AgentConfig:
     """A copy with dependent values set."""
-    config = config.copy_and_resolve_references()
-    config.hosts.update(dataclasses.asdict(values(ClusterHosts, config.hosts).place()))
-    config.reward.extrinsic_coefficient = extrinsic_coefficient(config)
-    if config.actors.slots_per_group is None:
-        config.actors.slots_per_group = slots_per_group(config)
-    return config
+    hosts = dataclasses.replace(config.hosts, **dataclasses.asdict(config.hosts.place()))
+    reward = changed(config.reward, extrinsic_coefficient=extrinsic_coefficient(config))
+    config = dataclasses.replace(config, hosts=hosts, reward=reward)
+    if config.actors.slots_per_group is not None:
+        return config
+    actors = dataclasses.replace(config.actors, slots_per_group=slots_per_group(config))
+    return dataclasses.replace(config, actors=actors)
 
 
-def columns(config: ConfigDict) -> int:
+def columns(config: AgentConfig) -> int:
     """Rollouts in this host's part of a batch."""
-    return config.batch_size // config.rollout // config.hosts.count
+    return config.batch_size // config.rollout // (config.hosts.count or 1)
 
 
-def slots_per_group(config: ConfigDict) -> int:
+def slots_per_group(config: AgentConfig) -> int:
     """The fewest slots with which actors and batcher never wait for each other.
 
     They hold a batch, also when all columns but one of a slot went into the last one. More would let actors play far ahead.
@@ -98,15 +97,15 @@ def slots_per_group(config: ConfigDict) -> int:
     return max(2, -(-(columns(config) + per_group - 1) // envs))
 
 
-def actors_configs(config: ConfigDict, count: int) -> list[ActorsConfig]:
+def actors_configs(config: AgentConfig, count: int) -> list[ActorsConfig]:
     """This host's actors, divided over `count` acting devices; no two environments of all hosts play the same games."""
     actors = config.actors
-    first_env = config.hosts.index * actors.workers * actors.envs_per_worker
+    first_env = (config.hosts.index or 0) * actors.workers * actors.envs_per_worker
     workers, cores = actors.workers // count, actor_cores(config)
     # Games without seeds cannot be replayed.
-    remembers = (config.serial or actors.get("rebuild")) and not config.compat.get("seed_noop")
+    remembers = (config.serial or actors.rebuild) and not config.compat.seed_noop
     same = {
-        name: actors[name]
+        name: getattr(actors, name)
         for name in (
             "groups_per_worker", "slots_per_group", "warmup_steps", "warmup_seconds", "timeout_seconds",
             "start_timeout_seconds", "max_failures", "start_method",
@@ -119,7 +118,7 @@ def actors_configs(config: ConfigDict, count: int) -> list[ActorsConfig]:
         workers=workers,
         envs_per_group=actors.envs_per_worker // actors.groups_per_worker,
         rollout=config.rollout,
-        same_step_autoreset=bool(config.compat.timeout_as_terminal),
+        same_step_autoreset=config.compat.timeout_as_terminal,
         remembered=config.environment.max_episode_steps if remembers else 0,
         **same,
     )
@@ -133,7 +132,7 @@ def actors_configs(config: ConfigDict, count: int) -> list[ActorsConfig]:
     ]
 
 
-def actor_cores(config: ConfigDict) -> list[int] | None:
+def actor_cores(config: AgentConfig) -> list[int] | None:
     """The cores in `config.actors.cores`, one for each worker; [] for any, None for 'auto'."""
     value, workers = config.actors.cores, config.actors.workers
     if value in ("auto", ""):
@@ -149,25 +148,25 @@ def actor_cores(config: ConfigDict) -> list[int] | None:
     return [int(part) for part in numbers]
 
 
-def make_network(config: ConfigDict) -> PolicyNetwork:
+def make_network(config: AgentConfig) -> PolicyNetwork:
     """The network of a config's agent."""
     return agent_networks.make(config, registry.spec(config.environment.name, **training_options(config)))
 
 
-def takes_turns(config: ConfigDict) -> bool:
+def takes_turns(config: AgentConfig) -> bool:
     """Whether nobody acts while an update runs: in one thread, or on policy."""
-    return bool(config.serial or config.get("on_policy"))
+    return config.serial or config.on_policy
 
 
-def optimizer_steps(config: ConfigDict) -> int:
+def optimizer_steps(config: AgentConfig) -> int:
     """A lower bound of the run's optimiser steps: batches with ends of episodes hold fewer environment steps."""
     updates, algorithm = -(-config.train_for_env_steps // config.batch_size), config.algorithm
-    if "minibatch_size" in algorithm:
+    if hasattr(algorithm, "minibatch_size"):
         return updates * algorithm.epochs * (config.batch_size // algorithm.minibatch_size)
-    return updates * algorithm.epochs * algorithm.get("minibatches", 1)
+    return updates * algorithm.epochs * getattr(algorithm, "minibatches", 1)
 
 
-def configure_jax(config: ConfigDict) -> None:
+def configure_jax(config: AgentConfig) -> None:
     """Sets up jax and the heap, which keeps freed memory where only the CPU computes, before the first computation."""
     if config.devices.cpu_count is not None:
         jax.config.update("jax_num_cpu_devices", config.devices.cpu_count)
@@ -179,7 +178,7 @@ def configure_jax(config: ConfigDict) -> None:
         compiled_programs.keep_in(folder)
 
 
-def all_learner_devices(config: ConfigDict) -> list[jax.Device]:
+def all_learner_devices(config: AgentConfig) -> list[jax.Device]:
     """The devices of `config.devices.learner` on all hosts, the same places on each."""
     here = jax.local_devices()
     places = [here.index(device) for device in learner_devices(config)]
@@ -187,26 +186,26 @@ def all_learner_devices(config: ConfigDict) -> list[jax.Device]:
     return [devices[place] for devices in of_host for place in places]
 
 
-def learner_devices(config: ConfigDict) -> list[jax.Device]:
+def learner_devices(config: AgentConfig) -> list[jax.Device]:
     """This host's devices of `config.devices.learner`."""
     return _devices(config, "devices.learner")
 
 
-def actor_devices(config: ConfigDict) -> list[jax.Device]:
+def actor_devices(config: AgentConfig) -> list[jax.Device]:
     """This host's devices of `config.devices.actor`."""
     return (
         learner_devices(config)[:1] if config.devices.actor == "first" else _devices(config, "devices.actor")
     )
 
 
-def lookup_device(config: ConfigDict) -> jax.Device:
+def lookup_device(config: AgentConfig) -> jax.Device:
     """Where rewards of texts are computed: the CPU, or without one (JAX_PLATFORMS) a device that acts and does not learn."""
     acting, learning = actor_devices(config), learner_devices(config)
     beside = None if acting[0].platform == "cpu" else cpu_device()
     return beside or next((device for device in acting if device not in learning), acting[0])
 
 
-def _devices(config: ConfigDict, key: str) -> list[jax.Device]:
+def _devices(config: AgentConfig, key: str) -> list[jax.Device]:
     devices, value = jax.local_devices(), checks.dotted(config, key)
     if value == "all":
         return list(devices)
@@ -218,14 +217,14 @@ def _devices(config: ConfigDict, key: str) -> list[jax.Device]:
     return [devices[int(part)] for part in numbers]
 
 
-def check(config: ConfigDict) -> ConfigDict:
+def check(config: AgentConfig) -> AgentConfig:
     """Checks a config without starting anything; returns it resolved. Several hosts call `check_devices` once connected."""
-    registry.check(config.environment.name, registry.options_of(config.environment))
+    registry.check(config.environment.name, registry.options_of(plain(config.environment)))
     for switch, reason in (
         ("seed_noop", "games without seeds cannot be played again"),
         ("glam_fixed_kind_per_env", "what kind an environment has kept is not in a recording"),
     ):
-        good = not (config.record_every and config.compat.get(switch))
+        good = not (config.record_every and getattr(config.compat, switch))
         checks.require(good, "record_every", config.record_every, f"0 with compat.{switch}: {reason}")
     if not config.serial:
         capacity.require_workers("actors.workers", config.actors.workers, config.actors.envs_per_worker)
@@ -236,11 +235,11 @@ def check(config: ConfigDict) -> ConfigDict:
     allowed = f"a multiple of config.actors.groups_per_worker={groups}"
     checks.require(envs % groups == 0, "actors.envs_per_worker", envs, allowed)
     config = resolved(config)
-    if config.get("on_policy"):
-        whole = rollout * config.actors.workers * config.actors.envs_per_worker * config.hosts.count
+    if config.on_policy:
+        whole = rollout * config.actors.workers * config.actors.envs_per_worker * (config.hosts.count or 1)
         allowed = f"{whole} with config.on_policy: a rollout of every environment"
         checks.require(batch == whole, "batch_size", batch, allowed)
-    slots, needed = config.actors.slots_per_group, slots_per_group(config)
+    slots, needed = config.actors.slots_per_group or 0, slots_per_group(config)
     checks.require(slots >= needed, "actors.slots_per_group", slots, f"at least {needed} for this batch_size")
     rewards.check(config.reward)
     if config.hosts.count == 1:
@@ -252,13 +251,13 @@ def check(config: ConfigDict) -> ConfigDict:
     return config
 
 
-def check_devices(config: ConfigDict) -> None:
+def check_devices(config: AgentConfig) -> None:
     """Raises UserError where a resolved config does not fit the devices; the same on every host."""
     learners, actors = len(learner_devices(config)), len(actor_devices(config))
     _check_sharding(config, learners)
-    if "minibatch_size" in config.algorithm:
+    if hasattr(config.algorithm, "minibatch_size"):
         _check_minibatches(config, learners)
-    count, minibatches = config.hosts.count, config.algorithm.get("minibatches", 1)
+    count, minibatches = config.hosts.count or 1, getattr(config.algorithm, "minibatches", 1)
     rollouts = config.batch_size // config.rollout
     over = f"{count} hosts of {learners}" if count > 1 else str(learners)
     allowed = (
@@ -272,29 +271,29 @@ def check_devices(config: ConfigDict) -> None:
     require_memory(sum(part.layout().size for part in actors_configs(config, actors)))
 
 
-def _check_minibatches(config: ConfigDict, learners: int) -> None:
+def _check_minibatches(config: AgentConfig, learners: int) -> None:
     """Raises UserError unless all devices get equal parts of a minibatch of steps, and run them in equal parts."""
     # The devices of a split network count as one.
-    devices = 1 if agent_networks.mesh_sizes(config, learners) else learners * config.hosts.count
+    devices = 1 if agent_networks.mesh_sizes(config, learners) else learners * (config.hosts.count or 1)
     size, micro = config.algorithm.minibatch_size, config.algorithm.microbatch_size
     allowed = f"a multiple of the {devices} devices that learn"
     checks.require(size % devices == 0, "algorithm.minibatch_size", size, allowed)
     part = size // devices
     divisor = f"a divisor of {part}, a device's part of config.algorithm.minibatch_size={size}"
-    length = config.algorithm.get("recurrence", 1)
+    length = getattr(config.algorithm, "recurrence", 1)
     good = part % length == 0 or size % length  # the algorithm refuses what does not divide `size`
     checks.require(bool(good), "algorithm.recurrence", length, divisor)
     allowed = f"{divisor}, or more"
     checks.require(part % min(micro, part) == 0, "algorithm.microbatch_size", micro, allowed)
     peers = config.algorithm.broadcast_rows
-    good = not config.compat.get("glam_value_broadcast") or part % min(peers, part) == 0
+    good = not config.compat.glam_value_broadcast or part % min(peers, part) == 0
     checks.require(good, "algorithm.broadcast_rows", peers, allowed)
 
 
-def _check_sharding(config: ConfigDict, learners: int) -> None:
-    if agent_networks.mesh_sizes(config, learners) is None:
+def _check_sharding(config: AgentConfig, learners: int) -> None:
+    if config.sharding is None or agent_networks.mesh_sizes(config, learners) is None:
         return
-    split = config.sharding.to_dict()
+    split = dataclasses.asdict(config.sharding)
     allowed = f"sizes whose product divides the {learners} devices of config.devices.learner (a host has whole networks)"
     checks.require(learners % (split["fsdp"] * split["tensor"]) == 0, "sharding", split, allowed)
     allowed = "'first' or as config.devices.learner where the network is split over devices"

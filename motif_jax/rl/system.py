@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from ml_collections import ConfigDict
 
 from motif_jax import rewards
 from motif_jax.actors.inline import InlineActors
@@ -29,6 +28,7 @@ from motif_jax.rl.inference import Inference
 from motif_jax.rl.learner import Learner
 from motif_jax.rl.publishing import Place, Publisher
 from motif_jax.rl.reward_lookup import RewardLookup
+from motif_jax.sections.agents import AgentConfig
 from motif_jax.support.checkpoint_items import ANY
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import never
@@ -39,7 +39,7 @@ class System:
 
     def __init__(
         self,
-        config: ConfigDict,
+        config: AgentConfig,
         snapshot: Snapshot | None = None,
         listener: BatchListener | None = None,
         workdir: Path | None = None,
@@ -137,7 +137,7 @@ class System:
             own = next_episode[config.first_env : config.first_env + config.num_envs]
             actors: Rollouts = kind(config, own, functools.partial(self._finish, number))
             # Every device of every host draws its own actions.
-            device_number = self.config.hosts.index * len(devices) + number
+            device_number = (self.config.hosts.index or 0) * len(devices) + number
             key = settings.random_key(self.config.seed, "inference", device_number)
             inference = Inference(self.network, actors, self.publisher, device, key, self.meters, draws)
             sources.append(ActorSource(actors, inference))
@@ -215,7 +215,7 @@ class System:
 
 
 def _acting(
-    algorithm: Algorithm, config: ConfigDict, network: PolicyNetwork
+    algorithm: Algorithm, config: AgentConfig, network: PolicyNetwork
 ) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
     """Two functions: the published part of a state, and that part prepared for acting."""
     if algorithm is not appo or config.algorithm.value_normalisation != "popart":

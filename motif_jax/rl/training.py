@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import socket
 import sys
@@ -13,7 +14,6 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.devices.hosts import Hosts
 from motif_jax.devices.parallel import AXIS, DataParallel
@@ -25,6 +25,8 @@ from motif_jax.rl.guard import Guard
 from motif_jax.rl.recordings import EpisodeRecorder, drop_recordings
 from motif_jax.rl.records import Records
 from motif_jax.rl.system import System
+from motif_jax.schema import changed
+from motif_jax.sections.agents import AgentConfig
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.interruption import Interruption, StoppedError, never
 from motif_jax.support.profiling import Profiler
@@ -62,8 +64,8 @@ class Agreement:
 class AgentTraining:
     """A training in a run folder; its `system` is None before `run`."""
 
-    def __init__(self, config: ConfigDict, workdir: str | os.PathLike[str]) -> None:
-        self._config, self._workdir = config.copy_and_resolve_references(), Path(workdir)
+    def __init__(self, config: AgentConfig, workdir: str | os.PathLike[str]) -> None:
+        self._config, self._workdir = config, Path(workdir)
         self._hosts = Hosts()
         self.clock = Clock(self._config)
         self.system: System | None = None
@@ -77,12 +79,12 @@ class AgentTraining:
             )
             step = self._hosts.on_first(lambda: reward_choice.settle(config, workdir, checkpoints))
             if step is not None:
-                config.reward.step = step
+                config = dataclasses.replace(config, reward=changed(config.reward, step=step))
             snapshot = self._newest(checkpoints)
             progress = {} if snapshot is None else snapshot.progress
             if snapshot is not None:
                 clock.resume(progress)
-            Guard(config, None, progress).require(clock.steps)
+            Guard(config.nonfinite, None, progress).require(clock.steps)
             if clock.finished:
                 self._print(f"nothing to do: {workdir} has {clock.steps:,} of {clock.total:,} steps")
                 return True
@@ -168,7 +170,7 @@ class AgentTraining:
 
 
 def overview(
-    config: ConfigDict,
+    config: AgentConfig,
     num_parameters: int,
     learning: Sequence[jax.Device],
     acting: Sequence[jax.Device],
@@ -200,7 +202,7 @@ def _devices(devices: Sequence[jax.Device]) -> str:
     return f"{platform}:{','.join(str(device.id) for device in devices)} ({kind})"
 
 
-def _reward(config: ConfigDict) -> str:
+def _reward(config: AgentConfig) -> str:
     reward = config.reward
     name = f"intrinsic reward of {reward.dir or f'kind {reward.kind}'}"
     if reward.intrinsic_coefficient != 0:

@@ -16,7 +16,7 @@ from motif_jax.rl import agent_networks, settings
 from motif_jax.rollouts import agent_policy, evaluation_setup, generalisation, policies
 from motif_jax.rollouts.generalisation import CHOOSES_WORDS, READS, GeneralisationTest, PlayedLevel
 from motif_jax.schema import plain, values
-from motif_jax.sections.agents import AgentConfig, agent_config
+from motif_jax.sections.agents import AgentConfig, TrainedTask, agent_config
 from motif_jax.sections.played import LevelPolicy
 from motif_jax.support import config as checks
 from motif_jax.support import resources, run_folder, seeds
@@ -146,7 +146,8 @@ def _abilities(config: AgentConfig) -> tuple[frozenset[str], int | None]:
 
 def _asked(config: LevelPolicy) -> AgentConfig:
     training = agent_config(resources.config("train_language_agent"))
-    environment = replace(config.environment, name=config.environment.name or training.environment.name)
+    name = config.environment.name or training.environment.name
+    environment = TrainedTask(**{**vars(config.environment), "name": name})
     return replace(training, environment=environment, network=config.network)
 
 

@@ -47,7 +47,7 @@ from motif_jax.support.config import default_workers
 
 @settings
 class PlayedTask:
-    """The environment of a training; a task's own options, such as `recall` and `babyai_text`, are mappings."""
+    """An environment; None names that of an agent. A task's own options, such as `recall` and `babyai_text`, are mappings."""
 
     name: str | None = None
     text: str = ""
@@ -56,6 +56,13 @@ class PlayedTask:
     max_episode_steps: int = positive(5000, "cuts episodes off")
     recall: Mapping[str, Any] | None = None
     babyai_text: Mapping[str, Any] | None = None
+
+
+@settings
+class TrainedTask(PlayedTask):
+    """The environment of a training, which has a name."""
+
+    name: str = ""
 
 
 @settings
@@ -214,7 +221,7 @@ class AgentConfig:
     )
     # A batch has a rollout of every environment; actors play one group while the other's actions are chosen.
     on_policy: bool = key(False, "plays a batch only after the update before it")
-    environment: PlayedTask = PlayedTask()
+    environment: TrainedTask = TrainedTask()
     network: GameNetwork | LanguagePolicy | DrrnPolicy = part(GameNetwork)
     algorithm: Any = part(Appo)
     optimizer: Optimizer = part(Optimizer, eps=1e-6, max_gradient_norm=4.0)

@@ -19,6 +19,7 @@ from motif_jax.language.agent import LanguageAgent
 from motif_jax.language.text import fetch
 from motif_jax.rl import agent_networks, settings
 from motif_jax.schema import values
+from motif_jax.sections.agents import agent_config
 from motif_jax.sections.trainings import CloningConfig
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
@@ -81,7 +82,7 @@ def _network(config: ConfigDict) -> LanguageAgent:
     registry.check(config.environment.name)
     agent_networks.check(config)
     checks.require_key(config, "network.kind", config.network.kind == "language", "'language'")
-    spec = registry.spec(config.environment.name, **settings.environment_options(config))
+    spec = registry.spec(config.environment.name, **settings.environment_options(agent_config(config)))
     network: Any = agent_networks.make(config, spec)
     return network
 

@@ -12,6 +12,7 @@ from motif_jax.published import glam_checkpoint, oni_checkpoint, torch_import
 from motif_jax.published.torch_import import TorchCheckpoint
 from motif_jax.rewards import safetensors_file
 from motif_jax.rl import agent_networks, settings
+from motif_jax.sections.agents import agent_config
 from motif_jax.stages.imports import Begin, ImportStage, has_checkpoints
 from motif_jax.support import config as checks
 from motif_jax.support.errors import printable
@@ -85,7 +86,7 @@ def _language_agent(config: ConfigDict, workdir: Path, begin: Begin) -> None:
 def network_of(config: ConfigDict) -> Any:
     """The network of an agent's config; UserError where its folder or values do not fit."""
     agent_networks.check(config)
-    spec = registry.spec(config.environment.name, **settings.environment_options(config))
+    spec = registry.spec(config.environment.name, **settings.environment_options(agent_config(config)))
     return agent_networks.make(config, spec)
 
 

@@ -25,23 +25,23 @@ IDENTITY = (
 
 def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config, IDENTITY)
-    settings.configure_jax(config)
-    config = reward_choice.apply(config, workdir)
-    agent_networks.check(config)
-    algorithm_of(config).check(settings.check(config))
-    if config.get("probes") is not None:
+    training = agent_config(reward_choice.apply(config, workdir))
+    settings.configure_jax(training)
+    agent_networks.check(training)
+    algorithm_of(training).check(settings.check(training))
+    if training.probes is not None:
         from motif_jax.rl import probing
 
-        probing.make(config, settings.make_network(config))
-    if config.get("tests") is not None and not (workdir / agent_checkpoints.FOLDER).exists():
+        probing.make(training, settings.make_network(training))
+    if training.tests is not None and not (workdir / agent_checkpoints.FOLDER).exists():
         from motif_jax.rollouts import eval_agents
 
-        for name, reason in eval_agents.refused_after(agent_config(config)).items():
+        for name, reason in eval_agents.refused_after(training).items():
             print(f"after this training the test {name} will be left out: {reason}", file=sys.stderr)
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    resolved, everyone = settings.resolved(config), Hosts()
+    resolved, everyone = settings.resolved(agent_config(config)), Hosts()
     if everyone.count > 1:
         everyone.require_alike(config.to_dict())
         settings.check_devices(resolved)  # how many there are was not known before

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from motif_jax.rl import settings
-from tests.rollouts.agent_runs import recall_config
+from tests.rollouts.agent_runs import recall_training
 
 GROUPS = 2  # of a worker
 
@@ -42,7 +42,7 @@ def test_the_fewest_slots_suffice_and_one_fewer_does_not(workers: int, per_group
     order, fewer_were_stuck = random.Random(0), 0
     for columns in range(1, 60):
         changes: dict[str, Any] = {"batch_size": 8 * columns, "actors__envs_per_worker": GROUPS * per_group}
-        config = recall_config(actors__workers=workers, hosts__count=1, **changes)
+        config = recall_training(actors__workers=workers, hosts__count=1, **changes)
         slots = settings.slots_per_group(config)
         assert slots >= 2
         assert not stuck(per_group, workers, slots, columns, order), columns

@@ -21,7 +21,7 @@ from motif_jax.support.cluster import HostPosition
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import INTERRUPTED, INTERRUPTED_CODE
 from tests.processes import Program, ended, free_port, launch
-from tests.rollouts.agent_runs import recall_config
+from tests.rollouts.agent_runs import recall_config, recall_training
 
 SLURM = {
     "SLURM_JOB_ID": "70003",
@@ -53,11 +53,11 @@ def test_place_comes_from_the_config_or_from_slurm(
 
 
 def test_a_batch_divides_over_hosts_and_their_devices() -> None:
-    config = settings.check(recall_config(batch_size=8 * 12, **SEVERAL, hosts__index=1))
+    config = settings.check(recall_training(batch_size=8 * 12, **SEVERAL, hosts__index=1))
     assert settings.columns(config) == 4
     settings.check_devices(config)
     # How many devices there are is only known when the hosts are connected.
-    other = recall_config(batch_size=8 * 15, devices__learner="0,1", **SEVERAL, hosts__index=1)
+    other = recall_training(batch_size=8 * 15, devices__learner="0,1", **SEVERAL, hosts__index=1)
     said = "divide over 3 hosts of 2 learner devices and 1 minibatches; it is 15 rollouts"
     with pytest.raises(UserError, match=said):
         settings.check_devices(settings.check(other))
@@ -71,7 +71,7 @@ def test_a_port_that_is_taken_is_told_before_jax_starts() -> None:
 
 
 def test_hosts_play_different_games() -> None:
-    configs = (settings.resolved(recall_config(hosts__index=index, **SEVERAL)) for index in range(3))
+    configs = (settings.resolved(recall_training(hosts__index=index, **SEVERAL)) for index in range(3))
     first = [[actors.first_env for actors in settings.actors_configs(config, 2)] for config in configs]
     assert first == [[0, 6], [12, 18], [24, 30]]
 

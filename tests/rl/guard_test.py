@@ -10,13 +10,12 @@ import jax
 import numpy as np
 import pytest
 
-from motif_jax.rl import settings
 from motif_jax.rl.batcher import Batch
 from motif_jax.rl.guard import Guard
 from motif_jax.rl.learner import Failure, Learner
 from motif_jax.support.errors import UserError
 from tests.rl.runs import saved, steps_of, train
-from tests.rollouts.agent_runs import recall_config
+from tests.rollouts.agent_runs import recall_config, recall_training
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -52,7 +51,7 @@ def test_a_run_ends_with_the_batch_and_the_parameters_before_it(tmp_path: Path) 
 
 
 def test_what_was_allowed_at_its_time_ends_no_run() -> None:
-    stop, skip = (settings.resolved(recall_config(nonfinite__policy=name)) for name in ("stop", "skip"))
+    stop, skip = (recall_training(nonfinite__policy=name).nonfinite for name in ("stop", "skip"))
     batch = cast("Batch", None)
     guard = Guard(skip, None, {})
     for number in range(2):

@@ -23,7 +23,7 @@ from motif_jax.rl.learner import Averages, Learner
 from motif_jax.rl.publishing import Publisher
 from motif_jax.rl.system import System
 from tests.processes import wait_until
-from tests.rollouts.agent_runs import recall_config
+from tests.rollouts.agent_runs import recall_training
 
 SECONDS = 60.0
 
@@ -123,7 +123,7 @@ def test_an_updates_time_runs_from_its_launch_to_its_end(monkeypatch: pytest.Mon
 @pytest.mark.slow
 def test_inference_serves_on_behind_a_held_update(monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole system: while one update is held, actors continue until their slots are full, and no batch is too many."""
-    config = settings.resolved(recall_config(actors__workers=1))
+    config = settings.resolved(recall_training(actors__workers=1))
     system, updates = System(config), HeldUpdates()
     behind: list[int] = []
     serve = Inference._serve

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from motif_jax.rl.training import overview
-from tests.rollouts.agent_runs import recall_config
+from tests.rollouts.agent_runs import recall_training
 
 
 def gpus(*numbers: int) -> list[Any]:
@@ -35,6 +35,6 @@ MINE = {"reward__kind": "my:Reward", "reward__intrinsic_coefficient": 1.0}
 def test_the_line_names_devices_with_their_kind_and_the_reward_that_is_learned_from(
     learning: list[Any], acting: list[Any], changes: dict[str, Any], where: str, reward: str
 ) -> None:
-    line = overview(recall_config(**changes), 2_818_304, learning, acting, ["node1"])
+    line = overview(recall_training(**changes), 2_818_304, learning, acting, ["node1"])
     assert line.startswith(f"2 actors x 6 environments of Recall-v0; 2.8 million parameters {where};")
     assert line.endswith(f"; {reward}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from motif_jax.envs.babyai_text.prompts import PromptTokens
 from motif_jax.rl import probing, settings
+from motif_jax.sections.agents import Probes, agent_config
 from tests.force.outcomes import rows_of
 from tests.language import talkers
 from tests.reward_fixtures import load_config
@@ -27,7 +29,7 @@ def asked(compiled_quickly: None, tmp_path_factory: pytest.TempPathFactory) -> A
         "network.prompt_tokens": 160,
         "environment.babyai_text.observations": 2,
     }
-    config = load_config("train_language_agent", "smoke", values)
+    config = agent_config(load_config("train_language_agent", "smoke", values))
     network = settings.make_network(config)
     return config, network, network.init(jax.random.key(0)), probing.make(config, network)
 
@@ -73,14 +75,14 @@ def test_an_agent_that_reads_french_is_not_asked_our_probes_in_english(
     asked: Any, tmp_path: Path, capsys: Any, level: str, language: str
 ) -> None:
     config, network, _, _ = asked
-    french = config.copy_and_resolve_references()
-    french.environment.name, french.environment.babyai_text.language = level, language
+    options = {**config.environment.babyai_text, "language": language}
+    french = replace(config, environment=replace(config.environment, name=level, babyai_text=options))
     assert probing.files(french, network, tmp_path, {}) is None
     assert "these prompts are in English, and this agent reads French" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
-    french.probes.prompts = str(tmp_path / "own.json")
+    french = replace(french, probes=Probes(prompts=str(tmp_path / "own.json")))
     probe = {"name": "balle", "goal": "aller à la balle", "observations": [["Tu vois une balle"]]}
-    Path(french.probes.prompts).write_text(json.dumps([{**probe, "actions": []}]))
+    (tmp_path / "own.json").write_text(json.dumps([{**probe, "actions": []}]))
     made = probing.make(french, network)
     assert made is not None
     assert made.prompt(made.probes[0]).startswith("Actions possibles")

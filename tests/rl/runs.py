@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.rl import agent_checkpoints, settings
 from motif_jax.rl.training import AgentTraining
+from motif_jax.sections.agents import agent_config
 from motif_jax.stages import train_agent
 from motif_jax.support import run_folder
 from motif_jax.support.checkpoint_items import ANY, JSON
@@ -40,7 +41,7 @@ def column(
 def prepared(folder: Path, config: ConfigDict) -> AgentTraining:
     train_agent.check(config, folder)
     run_folder.prepare(folder, config, train_agent.IDENTITY)
-    return AgentTraining(settings.resolved(config), folder)
+    return AgentTraining(settings.resolved(agent_config(config)), folder)
 
 
 def train(folder: Path, config: ConfigDict, stop: Interruption | None = None) -> AgentTraining:

@@ -16,10 +16,11 @@ from motif_jax.rl import settings
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.records import Records
 from motif_jax.rl.system import System
+from motif_jax.sections.agents import agent_config
 from motif_jax.support.interruption import Interruption
 from tests.rl import language_training_test
 from tests.rl.runs import episodes, saved, train
-from tests.rollouts.agent_runs import recall_config
+from tests.rollouts.agent_runs import recall_config, recall_training
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -34,7 +35,7 @@ def test_what_is_frozen_lies_once_where_somebody_acts(tmp_path: Path, acting: st
     config.actors.workers, config.actors.envs_per_worker = len(places), 2
     config.batch_size = config.rollout * 2 * len(places)
     config.algorithm.minibatch_size = config.algorithm.microbatch_size = config.batch_size
-    system = System(settings.resolved(config))
+    system = System(settings.resolved(agent_config(config)))
     if acting != "0":  # with one device for everything whole trainings are tests
         with BatchStream(system) as stream:
             assert stream.get() is not None
@@ -57,7 +58,7 @@ def test_what_is_frozen_lies_once_where_somebody_acts(tmp_path: Path, acting: st
 def test_behaviour_is_what_the_learner_recomputes(mean: int, deviation: int) -> None:
     """One pass over a rollout gives its log-probabilities, and its values in units of reward."""
     normalisation = {"algorithm__value_normalisation": "popart"} if mean else {}
-    system = System(settings.resolved(recall_config(serial=True, batch_size=48, **normalisation)))
+    system = System(settings.resolved(recall_training(serial=True, batch_size=48, **normalisation)))
     state = system.learner.state
     if mean:
         moments = ValueStatistics(*map(jnp.float32, (mean, mean**2 + deviation**2, 1)))

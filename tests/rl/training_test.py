@@ -21,6 +21,7 @@ from motif_jax.rl.inference import bucket_sizes, choose
 from motif_jax.rl.publishing import Publisher
 from motif_jax.rl.settings import make_network
 from motif_jax.rl.training import AgentTraining, Agreement
+from motif_jax.sections.agents import agent_config
 from motif_jax.support.interruption import Interruption
 from motif_jax.support.metrics import read_metrics
 from tests.processes import wait_until
@@ -57,7 +58,7 @@ def test_processes_train_resume_and_keep_counting(tmp_path: Path) -> None:
 def running(tmp_path: Path) -> Iterator[tuple[AgentTraining, Interruption, Future[bool]]]:
     """A run that has begun, in a thread of its own; it is stopped in the end."""
     config = recall_config(train_for_env_steps=10**9, log_every_seconds=0.2)
-    run, stop = AgentTraining(settings.resolved(config), tmp_path), Interruption()
+    run, stop = AgentTraining(settings.resolved(agent_config(config)), tmp_path), Interruption()
     with ThreadPoolExecutor(1) as threads:
         future = threads.submit(run.run, stop)
         try:

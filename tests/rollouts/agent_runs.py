@@ -6,6 +6,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from motif_jax.sections.agents import AgentConfig, agent_config
 from tests.reward_fixtures import load_config
 
 
@@ -16,6 +17,11 @@ def recall_config(**changes: Any) -> ConfigDict:
         "actors__workers": 2, "actors__envs_per_worker": 6, "devices__learner": "0", "compile_cache": "",
     }  # fmt: skip
     return changed(load_config("train_agent", "recall"), **{**small, **changes})
+
+
+def recall_training(**changes: Any) -> AgentConfig:
+    """`recall_config` in the form that everything below the stage takes."""
+    return agent_config(recall_config(**changes))
 
 
 def changed(config: ConfigDict, **changes: Any) -> ConfigDict:

@@ -10,6 +10,7 @@ from motif_jax.datasets.trajectories import parquet
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.rl import settings
 from motif_jax.rollouts import agent_policy
+from motif_jax.sections.agents import agent_config
 from motif_jax.stages import clone_behaviour
 from motif_jax.support import run_folder
 from motif_jax.support.checkpoints import Checkpoints
@@ -63,7 +64,7 @@ def test_a_clone_plays_with_the_wording_of_its_trajectories(tmp_path, model, swi
     )
     for french_goal in (True, False):
         asked = cloning(tmp_path, model, **{"compat.glam_french_goal": french_goal}).lock()
-        found = settings.environment_options(clone_behaviour.resolved(asked))
+        found = settings.environment_options(agent_config(clone_behaviour.resolved(asked)))
         for name in ("glam_french_goal", "drrn_first_observation"):
             assert found["compat"][name] == bool(switches)
         assert found["language"] == "french"

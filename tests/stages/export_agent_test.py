@@ -22,6 +22,7 @@ from motif_jax.language import byte_pairs, exported
 from motif_jax.language.text_agent import Design
 from motif_jax.rl import agent_checkpoints, settings
 from motif_jax.rollouts import agent_policy
+from motif_jax.sections.agents import agent_config
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.trainers import agent_folder
@@ -95,7 +96,7 @@ def language_agent(folder: Path, architecture: str, **values: Any) -> Path:
     run = folder / "run"
     run.mkdir()
     (run / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
-    fresh = settings.make_network(settings.resolved(config)).init(jax.random.key(0))
+    fresh = settings.make_network(settings.resolved(agent_config(config))).init(jax.random.key(0))
     params = jax.tree.map(lambda leaf: jax.random.normal(jax.random.key(leaf.size), leaf.shape) / 3, fresh)
     with agent_checkpoints.open_checkpoints(run, 5) as checkpoints:
         metrics = {agent_checkpoints.BEST_METRIC: 1.0}

@@ -15,6 +15,7 @@ from motif_jax.envs import registry
 from motif_jax.language import scoring
 from motif_jax.rl import agent_networks, settings
 from motif_jax.schema import values
+from motif_jax.sections.agents import agent_config
 from motif_jax.sections.trainings import CloningConfig
 from motif_jax.trainers import cloning_task
 from motif_jax.trainers.cloning_data import CloningData
@@ -37,7 +38,7 @@ def made(stage, model, **overrides):
         stage, "smoke", {"network.model": str(model), "network.prompt_tokens": 12, **overrides}
     )
     config.environment.name = "BabyAI-GoToLocal-v0"
-    spec = registry.spec(config.environment.name, **settings.environment_options(config))
+    spec = registry.spec(config.environment.name, **settings.environment_options(agent_config(config)))
     return config, agent_networks.make(config, spec)
 
 
