@@ -190,6 +190,11 @@ class CloningConfig(GradientConfig):
     keep_checkpoints: int = positive(3, "of the newest evaluations, besides the best")
     profile: Profile = part(Profile, steps=5)
 
+    @property
+    def source(self) -> str:
+        """The place of the trajectories."""
+        return self.trajectories or self.published.dir or ""
+
 
 @settings
 class HeldOutTexts:

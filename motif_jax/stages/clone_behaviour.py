@@ -19,11 +19,12 @@ from motif_jax.language.agent import LanguageAgent
 from motif_jax.language.text import fetch
 from motif_jax.rl import agent_networks, settings
 from motif_jax.schema import values
-from motif_jax.sections.agents import agent_config
+from motif_jax.sections.agents import AgentConfig, agent_config
 from motif_jax.sections.trainings import CloningConfig
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
 from motif_jax.trainers import cloning_data, cloning_task, offline_run
+from motif_jax.trainers.cloning_data import CloningData
 from motif_jax.trainers.cloning_task import CloningTask
 from motif_jax.trainers.offline_run import OfflineRun
 
@@ -33,75 +34,70 @@ IDENTITY = (
 ).split()
 
 
-def check(config: ConfigDict, workdir: Path) -> None:
-    run_folder.check_identity(workdir, config)
+def check(given: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, given)
+    config = values(CloningConfig, given)
     scored = config.network.policy == "score" or config.loss == cloning_task.CANDIDATES
     allowed = "'candidates' with network.policy='actions': a head says no words"
     checks.require_key(config, "loss", scored, allowed)
-    offline_run.check(values(CloningConfig, config), None)
-    config = resolved(config)
-    run_folder.check_identity(workdir, config, IDENTITY)
-    network = _network(config)
-    cloning_data.load(config, cloning_data.read(config), network.spec.num_actions, _special(config))
+    offline_run.check(config, None)
+    found = resolved(given)
+    run_folder.check_identity(workdir, found, IDENTITY)
+    _open(values(CloningConfig, found), agent_config(found))
 
 
-def _special(config: ConfigDict) -> bool:
-    return bool(agent_networks.environment_options(config).get("special_tokens", True))
-
-
-def resolved(config: ConfigDict) -> ConfigDict:
-    """A copy with the environment and wording of the trajectories; UserError if config and trajectories name none, or differ."""
-    config = config.copy_and_resolve_references()
-    said, section = cloning_data.about(config), config.environment
+def resolved(given: ConfigDict) -> dict[str, Any]:
+    """The config with the environment and wording of the trajectories; UserError if both name none, or differ."""
+    config: dict[str, Any] = given.to_dict()
+    said, section = cloning_data.about(values(CloningConfig, given)), config["environment"]
     allowed = "a level of BabyAI-Text: published trajectories do not say where they were played"
-    checks.require_key(config, "environment.name", bool(section.name or said), allowed)
+    checks.require_key(config, "environment.name", bool(section["name"] or said), allowed)
     if said:
         allowed = f"None, or {said['environment']}, where the trajectories were played"
-        checks.require_key(config, "environment.name", section.name in (None, said["environment"]), allowed)
-        section.name = said["environment"]
-        section.max_episode_steps = said["options"].get("max_episode_steps")
-        for key in section.babyai_text:
-            if key in said["options"]:
-                section.babyai_text[key] = said["options"][key]
-        _take_wording(config, said["options"].get("compat", {}))
+        fits = section["name"] in (None, said["environment"])
+        checks.require_key(config, "environment.name", fits, allowed)
+        options, own = said["options"], section["babyai_text"]
+        section["name"] = said["environment"]
+        section["max_episode_steps"] = options.get("max_episode_steps")
+        section["babyai_text"] = {key: options.get(key, value) for key, value in own.items()}
+        _take_wording(config, options.get("compat", {}))
     return config
 
 
-def _take_wording(config: ConfigDict, switches: Mapping[str, bool]) -> None:
+def _take_wording(config: dict[str, Any], switches: Mapping[str, bool]) -> None:
     """Takes the wording of the trajectories; of their `switches` those that are off need not be named."""
-    level = catalogue.find(config.environment.name)
+    section = config["environment"]
+    level = catalogue.find(section["name"])
     own = level.language if level is not None else ""
-    if (config.environment.babyai_text.language or own) == catalogue.FRENCH:
-        config.compat[FRENCH_GOAL] = bool(switches.get(FRENCH_GOAL))
+    if (section["babyai_text"]["language"] or own) == catalogue.FRENCH:
+        config["compat"][FRENCH_GOAL] = bool(switches.get(FRENCH_GOAL))
     if switches.get(NO_FIRST_OBSERVATION):
-        with config.unlocked():
-            config.compat[NO_FIRST_OBSERVATION] = True
+        config["compat"][NO_FIRST_OBSERVATION] = True
 
 
-def _network(config: ConfigDict) -> LanguageAgent:
-    registry.check(config.environment.name)
-    agent_networks.check(config)
+def _open(config: CloningConfig, agent: AgentConfig) -> tuple[LanguageAgent, CloningData]:
+    """The network of the agent that `config` trains, and its data."""
+    registry.check(agent.environment.name)
+    agent_networks.check(agent)
     checks.require_key(config, "network.kind", config.network.kind == "language", "'language'")
-    spec = registry.spec(config.environment.name, **settings.environment_options(agent_config(config)))
-    network: Any = agent_networks.make(config, spec)
-    return network
+    spec = registry.spec(agent.environment.name, **settings.environment_options(agent))
+    network: Any = agent_networks.make(agent, spec)
+    special = bool(agent_networks.environment_options(agent).get("special_tokens", True))
+    return network, cloning_data.load(config, cloning_data.read(config), network.spec.num_actions, special)
 
 
-def run(config: ConfigDict, workdir: Path) -> int:
-    config = resolved(config)
+def run(given: ConfigDict, workdir: Path) -> int:
+    found = resolved(given)
+    config, agent = values(CloningConfig, found), agent_config(found)
     parallel = DataParallel(training_devices(config.num_devices))
 
     def build(stopped: Callable[[], bool]) -> OfflineRun:
         del stopped
-        network = _network(config)
-        actions = network.spec.num_actions
-        data = cloning_data.load(config, cloning_data.read(config), actions, _special(config))
+        network, data = _open(config, agent)
         folder = fetch(config.network.model, "network.model")
         model = language_config.read(folder)
         read = {"trajectories": data.digest, "model": weights.digest(folder)}
-        task = CloningTask(
-            values(CloningConfig, config), network, data, parallel, (model.end_ids[0], model.pad_id), read
-        )
+        task = CloningTask(config, network, data, parallel, (model.end_ids[0], model.pad_id), read)
         return OfflineRun(task, f"{len(data.train):,} steps to learn from, {len(data.held_out):,} held out")
 
-    return offline_run.run(values(CloningConfig, config), config.to_dict(), workdir, IDENTITY, (), build)
+    return offline_run.run(config, found, workdir, IDENTITY, (), build)

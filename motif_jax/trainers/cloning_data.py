@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.datasets.trajectories import parquet
 from motif_jax.datasets.trajectories.parquet import Pairs
 from motif_jax.language.text import fetch
 from motif_jax.language.tokens import Tokenizer
 from motif_jax.published import trajectories as published
+from motif_jax.sections.trainings import CloningConfig
 from motif_jax.support import config as checks
 from motif_jax.support import digests
 from motif_jax.support.errors import UserError
@@ -41,39 +41,38 @@ class CloningData(NamedTuple):
         return found
 
 
-def files(config: ConfigDict) -> list[Path]:
+def files(config: CloningConfig) -> list[Path]:
     """The files that `config` names; UserError if it names none, or files of two kinds."""
-    folder, other = config.trajectories, config.published.dir
+    other = config.published
     allowed = "a folder of collect_trajectories, or None with config.published.dir"
-    checks.require(bool(folder) != bool(other), "trajectories", folder, allowed)
-    if other:
+    checks.require_key(config, "trajectories", bool(config.trajectories) != bool(other.dir), allowed)
+    if other.dir:
         checks.existing_folder(config, "published.dir")
-        return list(published.paths(other, config.published.name, config.published.number))
-    checks.existing_folder(config, "trajectories")
-    return [Path(folder) / parquet.FILE]
+        return list(published.paths(other.dir, other.name, other.number))
+    return [checks.existing_folder(config, "trajectories") / parquet.FILE]
 
 
-def read(config: ConfigDict) -> Pairs:
+def read(config: CloningConfig) -> Pairs:
     """Prompts and actions; UserError for invalid files."""
     paths, given = files(config), config.published
-    if config.trajectories:
-        return parquet.read(paths[0])
-    return Pairs(*published.read(given.dir, given.name, given.number), {})
+    if given.dir:
+        return Pairs(*published.read(given.dir, given.name, given.number), {})
+    return parquet.read(paths[0])
 
 
-def about(config: ConfigDict) -> dict[str, Any]:
+def about(config: CloningConfig) -> dict[str, Any]:
     """The description of trajectories of this package; {} for published ones."""
     paths = files(config)
     return parquet.about(paths[0]) if config.trajectories else {}
 
 
-def load(config: ConfigDict, pairs: Pairs, actions: int, special: bool) -> CloningData:
+def load(config: CloningConfig, pairs: Pairs, actions: int, special: bool) -> CloningData:
     """Tokenises the prompts, with the tokenizer's `special` tokens or without, and divides them; UserError for invalid steps."""
     count = len(pairs.actions)
     numbers = np.array(pairs.actions, np.int64)
     if count < 2 or numbers.min() < 0 or numbers.max() >= actions:
         raise UserError(
-            f"config.trajectories={config.trajectories or config.published.dir}: must hold at least 2 steps with actions from 0 to "
+            f"config.trajectories={config.source}: must hold at least 2 steps with actions from 0 to "
             f"{actions - 1}, it has {count}" + (f" with actions up to {numbers.max()}" if count else "")
         )
     train = config.train_pairs or count - max(1, round(count * config.held_out_share))
@@ -85,7 +84,7 @@ def load(config: ConfigDict, pairs: Pairs, actions: int, special: bool) -> Cloni
     return CloningData(tokens, offsets, numbers.astype(np.int32), rows[:train], rows[train:], digest)
 
 
-def _tokens(config: ConfigDict, prompts: list[str], special: bool) -> tuple[np.ndarray, np.ndarray]:
+def _tokens(config: CloningConfig, prompts: list[str], special: bool) -> tuple[np.ndarray, np.ndarray]:
     tokenizer = Tokenizer.read(fetch(config.network.model, "network.model"))
     parts, lengths, most = [np.zeros(0, np.int32)], [0], config.network.prompt_tokens
     for start in range(0, len(prompts), _TOGETHER):

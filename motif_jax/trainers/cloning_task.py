@@ -139,7 +139,7 @@ class CloningTask(SumsTask):
         self._per_pass, steps = batches.steps_per_pass, batches.steps_per_pass * config.epochs
         loss = functools.partial(sums, network, counts)
         config = dataclasses.replace(config, optimizer=optimizer_of(config, steps))
-        given = TrainingData(batches, batches, digests, config.trajectories or config.published.dir or "")
+        given = TrainingData(batches, batches, digests, config.source)
         super().__init__(config, loss, parameters, given, parallel, steps)
 
     def evaluate(self, state: LanguageTrainState, shared: Any, position: TrainingPosition) -> Evaluation:

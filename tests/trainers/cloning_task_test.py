@@ -34,12 +34,11 @@ def model(tmp_path_factory):
 
 
 def made(stage, model, **overrides):
-    config = load_config(
-        stage, "smoke", {"network.model": str(model), "network.prompt_tokens": 12, **overrides}
-    )
-    config.environment.name = "BabyAI-GoToLocal-v0"
-    spec = registry.spec(config.environment.name, **settings.environment_options(agent_config(config)))
-    return config, agent_networks.make(config, spec)
+    named = {"environment.name": "BabyAI-GoToLocal-v0", "network.model": str(model)}
+    config = load_config(stage, "smoke", {**named, "network.prompt_tokens": 12, **overrides})
+    agent = agent_config(config)
+    spec = registry.spec(agent.environment.name, **settings.environment_options(agent))
+    return config, agent_networks.make(agent, spec)
 
 
 @pytest.fixture(scope="module")
