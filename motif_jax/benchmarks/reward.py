@@ -28,10 +28,10 @@ from motif_jax.devices.parallel import DataParallel
 from motif_jax.envs import registry
 from motif_jax.envs.spec import RUNNING, empty_observation
 from motif_jax.rewards.reward_model import architecture_of
-from motif_jax.schema import values
-from motif_jax.sections.trainings import RewardConfig
+from motif_jax.sections import Optimizer
+from motif_jax.sections.trainings import RewardConfig, RewardNetworkSizes
 from motif_jax.support import config as checks
-from motif_jax.support import resources, seeds
+from motif_jax.support import seeds
 from motif_jax.support.files import atomic_save_npy
 from motif_jax.trainers import reward_data
 from motif_jax.trainers.reward_data import RewardData
@@ -74,12 +74,14 @@ def trainer_config(settings: ConfigDict, folder: Path, seed: int) -> RewardConfi
         "a dataset with labels: run annotate on it first",
     )
     checks.require(bool(names), "options.dataset_dir", str(folder), allowed)
-    training = resources.config("train_reward", "")
-    training.seed, training.batch_size = seed, settings.batch_size
-    training.dataset_dir, training.annotator = str(folder), settings.annotator or names[0]
-    training.optimizer.learning_rate = settings.learning_rate
-    training.network.message, training.network.dtype = settings.message, settings.dtype
-    return values(RewardConfig, training)
+    return RewardConfig(
+        seed=seed,
+        dataset_dir=str(folder),
+        annotator=settings.annotator or names[0],
+        batch_size=settings.batch_size,
+        network=RewardNetworkSizes(message=settings.message, dtype=settings.dtype),
+        optimizer=Optimizer(learning_rate=settings.learning_rate),
+    )
 
 
 def straightforward(task: RewardTask) -> Callable[..., Any]:
