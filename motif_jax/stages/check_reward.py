@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,8 @@ from motif_jax.reports.messages import message_of
 from motif_jax.reports.statistics import Estimate, wilson
 from motif_jax.rewards.online_model import is_online_run
 from motif_jax.rewards.reward_function import as_rows, open_reward
+from motif_jax.sections.agents import agent_config
+from motif_jax.sections.annotators import Budget
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
@@ -107,14 +110,11 @@ def _never_labelled(config: ConfigDict, reward: Any) -> dict[str, int]:
 def _ask(folder: Path, texts: Sequence[str], seconds: float) -> dict[str, int]:
     if not texts:
         return {}
-    run = run_folder.read_config(folder)
-    config = ConfigDict({"annotator": run["annotator"], "queue": run["queue"], "compat": run["compat"]})
-    config = online.in_run(config, folder)
-    for name in config.queue.budget:
-        config.queue.budget[name] = None
-    config.queue.size = max(config.queue.size, len(texts))
-    config.compat.oni_requeue = False  # answers of the store count
-    source = LabelService(config, SINGLE)
+    run = agent_config(run_folder.read_config(folder))
+    assert run.queue is not None
+    queue = dataclasses.replace(run.queue, budget=Budget(), size=max(run.queue.size, len(texts)))
+    compat = dataclasses.replace(run.compat, oni_requeue=False)  # answers of the store count
+    source = LabelService(online.in_run(dataclasses.replace(run, queue=queue, compat=compat), folder), SINGLE)
     found: dict[str, int] = {}
     try:
         source.start()
