@@ -1,4 +1,4 @@
-"""What the agent's tests share: configurations, networks, inputs for the real one."""
+"""What the agent's tests share: configs, networks, inputs for the real one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from ml_collections import ConfigDict
 
 from motif_jax.algorithms import schedules, value_normalisation
 from motif_jax.algorithms.appo import AppoTrainState
@@ -18,7 +17,8 @@ from motif_jax.envs.nethack.status import BLSTATS_SCALE
 from motif_jax.envs.nethack.tiles import load_tiles
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.networks.agent import AgentNetwork, make_agent_network
-from tests.reward_fixtures import load_config
+from motif_jax.sections.agents import AgentConfig, AgentReward
+from motif_jax.sections.policies import Appo, GameNetwork
 
 NETHACK_SPEC = EnvironmentSpec(
     {
@@ -37,23 +37,21 @@ FLAT_SPEC = EnvironmentSpec(
 )
 
 
-def agent_config(**network: Any) -> ConfigDict:
-    """The published settings with a small flat encoder and both rewards; keyword arguments replace values of `config.network`."""
-    values = {f"network.{key}": value for key, value in {"flat_sizes": (32,), **network}.items()}
-    rewards = {"reward.extrinsic_scale": 1.0, "reward.extrinsic_coefficient": 0.1}
-    values |= {"algorithm.value_statistics_rate": 0.01, "train_for_env_steps": 10_000, **rewards}
-    return load_config("train_agent", "", values)
+def appo_config(**algorithm: Any) -> AgentConfig:
+    """The published settings with both rewards; keyword arguments are values of `config.algorithm`."""
+    appo = Appo(**{"value_statistics_rate": 0.01, **algorithm})
+    reward = AgentReward(extrinsic_scale=1.0, extrinsic_coefficient=0.1)
+    return AgentConfig(algorithm=appo, train_for_env_steps=10_000, reward=reward)
 
 
 def nethack_network(**network: Any) -> AgentNetwork:
     """The network of NetHack, published sizes but for the keyword arguments."""
-    return make_agent_network(agent_config(**network).network, NETHACK_SPEC)
+    return make_agent_network(GameNetwork(**network), NETHACK_SPEC)
 
 
 def flat_network(**network: Any) -> AgentNetwork:
     """A small network of an environment without any NetHack field."""
-    settings = {"hidden_size": 16, **network}
-    return make_agent_network(agent_config(**settings).network, FLAT_SPEC)
+    return make_agent_network(GameNetwork(**{"hidden_size": 16, "flat_sizes": (32,), **network}), FLAT_SPEC)
 
 
 def random_params(network: AgentNetwork, seed: int = 0) -> Any:

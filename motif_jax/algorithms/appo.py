@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from ml_collections import ConfigDict
 
 from motif_jax.algorithms import (
     losses,
@@ -23,6 +22,8 @@ from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.algorithms.value_normalisation import ValueStatistics
 from motif_jax.algorithms.vtrace import Targets, published_bootstrap, vtrace
 from motif_jax.networks.agent import AgentNetwork, rescale_value_head
+from motif_jax.sections.agents import AgentConfig
+from motif_jax.sections.policies import Appo
 from motif_jax.support.config import require
 
 Array = jax.Array
@@ -63,7 +64,7 @@ class Output(NamedTuple):
     legal: Array | None = None
 
 
-def check(config: ConfigDict) -> None:
+def check(config: AgentConfig) -> None:
     """Raises UserError for values of `config.algorithm` that do not fit together."""
     needed = config.algorithm.value_normalisation != "none" or config.algorithm.advantage_scale == BATCH
     allowed = (
@@ -79,13 +80,13 @@ def make_state(network: AgentNetwork, optimizer: optax.GradientTransformation, k
 
 
 def run_network(
-    network: AgentNetwork, config: ConfigDict, state: AppoTrainState, batch: TrajectoryBatch, reward: Array
+    network: AgentNetwork, config: AgentConfig, state: AppoTrainState, batch: TrajectoryBatch, reward: Array
 ) -> Output:
     """Runs the network over a batch with `reward` float32 [T, B], and computes what the losses compare it with.
 
     Values and targets are computed again with the current parameters, in every epoch and minibatch.
     """
-    settings = config.algorithm
+    settings: Appo = config.algorithm
     logits, raw_value, _ = network.apply(state.params, batch.observation, batch.initial_state, batch.first)
     logits = logits[:-1]
     log_prob = losses.log_probability(logits, batch.action)
@@ -115,25 +116,24 @@ def in_units_of_reward(params: Any, statistics: ValueStatistics) -> Any:
     return rescale_value_head(params, value_normalisation.moments(statistics), (jnp.zeros(()), jnp.ones(())))
 
 
-def exploration_loss(config: ConfigDict, output: Output, valid: Array, axis_name: str | None) -> Array:
-    """The term of the loss that keeps the policy from collapsing; `config` is `config.algorithm`."""
-    rows = (output.logits, valid, config.exploration_coefficient, axis_name)
-    if config.exploration == "none":
+def exploration_loss(settings: Appo, output: Output, valid: Array, axis_name: str | None) -> Array:
+    """The term of the loss that keeps the policy from collapsing."""
+    rows = (output.logits, valid, settings.exploration_coefficient, axis_name)
+    if settings.exploration == "none":
         return jnp.zeros(())
-    if config.exploration == "entropy":
+    if settings.exploration == "entropy":
         return losses.entropy_loss(*rows)
     return losses.symmetric_kl_loss(*rows, legal=output.legal)
 
 
 def compute_loss(
-    config: ConfigDict, state: AppoTrainState, batch: TrajectoryBatch, output: Output, axis_name: str | None
+    settings: Appo, state: AppoTrainState, batch: TrajectoryBatch, output: Output, axis_name: str | None
 ) -> tuple[Array, Metrics]:
     """The global loss and its terms.
 
     Advantages are normalised over all recorded rows, including those too old to learn from. The terms are
     means over the recorded rows that are not too old.
     """
-    settings = config.algorithm
     recorded, valid = trajectory.recorded(batch), _valid(settings, state, batch)
     center, spread = reductions.mean_and_std(output.targets.advantage, recorded, axis_name)
     target, played = output.targets.value, batch.behaviour_value
@@ -162,17 +162,17 @@ def compute_loss(
     }
 
 
-def _valid(config: ConfigDict, state: AppoTrainState, batch: TrajectoryBatch) -> Array:
+def _valid(settings: Appo, state: AppoTrainState, batch: TrajectoryBatch) -> Array:
     lag = state.step - batch.parameter_version
-    return trajectory.recorded(batch) & (lag < config.max_policy_lag)
+    return trajectory.recorded(batch) & (lag < settings.max_policy_lag)
 
 
 def describe(
-    config: ConfigDict, state: AppoTrainState, batch: TrajectoryBatch, output: Output, axis_name: str | None
+    settings: Appo, state: AppoTrainState, batch: TrajectoryBatch, output: Output, axis_name: str | None
 ) -> Metrics:
-    """Further metrics of an update; `config` is `config.algorithm`."""
-    recorded, valid = trajectory.recorded(batch), _valid(config, state, batch)
-    ratio, high = output.ratio, 1 + config.clip_ratio
+    """Further metrics of an update."""
+    recorded, valid = trajectory.recorded(batch), _valid(settings, state, batch)
+    ratio, high = output.ratio, 1 + settings.clip_ratio
     outside = (ratio < 1 / high) | (ratio > high)
     target_mean, target_std = reductions.mean_and_std(output.targets.value, valid, axis_name)
     _, error_std = reductions.mean_and_std(output.targets.value - output.value, valid, axis_name)
@@ -187,7 +187,7 @@ def describe(
 
 def gradient(
     network: AgentNetwork,
-    config: ConfigDict,
+    config: AgentConfig,
     state: AppoTrainState,
     batch: TrajectoryBatch,
     reward: Array,
@@ -198,7 +198,7 @@ def gradient(
     def loss(params: Any) -> tuple[Array, tuple[Metrics, Output]]:
         current = state._replace(params=params)
         output = run_network(network, config, current, batch, reward)
-        value, terms = compute_loss(config, current, batch, output, axis_name)
+        value, terms = compute_loss(config.algorithm, current, batch, output, axis_name)
         return value, (terms, output)
 
     gradients, (terms, output) = jax.grad(loss, has_aux=True)(state.params)
@@ -210,17 +210,12 @@ def gradient(
 def make_update(
     network: AgentNetwork,
     optimizer: optax.GradientTransformationExtraArgs,
-    config: ConfigDict,
+    config: AgentConfig,
     *,
     reward_fn: update.RewardFunction | None = None,
 ) -> Callable[..., tuple[AppoTrainState, Metrics]]:
-    """Builds update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars).
-
-    Args:
-      config: the whole configuration; reads what `update.make` reads, `compat.vtrace_bootstrap`, and `algorithm`, whose keys
-        `configs/train_agent.py` explains.
-    """
-    settings = config.algorithm
+    """Builds update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars)."""
+    settings: Appo = config.algorithm
 
     def step(
         state: AppoTrainState,
@@ -245,7 +240,9 @@ def make_update(
         if settings.epochs * settings.minibatches == 1:
             return step(state, batch, reward, apply, axis_name)
         key, deal = jax.random.split(state.key)
-        order = minibatches.order(deal, settings, batch.action.shape[1], axis_name)
+        order = minibatches.order(
+            deal, settings.epochs, settings.minibatches, batch.action.shape[1], axis_name
+        )
 
         def part(current: AppoTrainState, chosen: Array) -> tuple[AppoTrainState, Metrics]:
             return step(current, *minibatches.take(batch, reward, chosen), apply, axis_name)
@@ -257,14 +254,14 @@ def make_update(
 
 
 def _move_statistics(
-    config: ConfigDict, state: AppoTrainState, target: Array, batch: TrajectoryBatch, axis_name: str | None
+    settings: Appo, state: AppoTrainState, target: Array, batch: TrajectoryBatch, axis_name: str | None
 ) -> AppoTrainState:
     old = value_normalisation.moments(state.value_statistics)
     recorded = trajectory.recorded(batch)
     statistics = value_normalisation.update(
-        state.value_statistics, target, recorded, config.value_statistics_rate, axis_name
+        state.value_statistics, target, recorded, settings.value_statistics_rate, axis_name
     )
     params = state.params
-    if config.value_normalisation == "popart":
+    if settings.value_normalisation == "popart":
         params = rescale_value_head(params, old, value_normalisation.moments(statistics))
     return state._replace(params=params, value_statistics=statistics)

@@ -13,11 +13,12 @@ import chex
 import jax
 import jax.numpy as jnp
 import optax
-from ml_collections import ConfigDict
 
 from motif_jax.algorithms import losses, reductions, replay, trajectory, update
 from motif_jax.algorithms.replay import ReplayMemory, ReplaySteps
 from motif_jax.algorithms.trajectory import TrajectoryBatch
+from motif_jax.sections.agents import AgentConfig
+from motif_jax.sections.policies import QLearning
 from motif_jax.support import config as checks
 
 Array = jax.Array
@@ -38,9 +39,9 @@ class DrrnTrainState(NamedTuple):
     reward_params: Any = ()
 
 
-def check(config: ConfigDict) -> None:
+def check(config: AgentConfig) -> None:
     """Raises UserError for values of `config.algorithm` that do not fit together, or another network."""
-    kind = config.network.get("kind")
+    kind = getattr(config.network, "kind", None)
     checks.require(kind == "drrn", "network.kind", kind, "'drrn' for config.algorithm.name=drrn")
     size, settings = config.batch_size, config.algorithm
     allowed = f"at least config.batch_size={size}"
@@ -54,7 +55,7 @@ def make_state(network: Any, optimizer: optax.GradientTransformation, key: Array
     return DrrnTrainState(**update.initial(network, optimizer, key), memory=())
 
 
-def with_memory(state: DrrnTrainState, network: Any, config: ConfigDict) -> DrrnTrainState:
+def with_memory(state: DrrnTrainState, network: Any, config: AgentConfig) -> DrrnTrainState:
     """The state with an empty memory of the size in `config`."""
     fields = {
         name: jnp.zeros(network.spec.observation[name].shape, network.spec.observation[name].dtype)
@@ -83,7 +84,7 @@ def errors(values: Array, after: Array, steps: ReplaySteps, gamma: float) -> tup
 def make_update(
     network: Any,
     optimizer: optax.GradientTransformationExtraArgs,
-    config: ConfigDict,
+    config: AgentConfig,
     *,
     reward_fn: update.RewardFunction | None = None,
 ) -> Callable[..., tuple[DrrnTrainState, Metrics]]:
@@ -91,9 +92,8 @@ def make_update(
 
     Args:
       network: with `stored`, `shown` and `values` besides what a `PolicyNetwork` has.
-      config: the whole configuration; reads `algorithm` (gamma, epochs, replay_draw) and what `update.make` reads.
     """
-    settings = config.algorithm
+    settings: QLearning = config.algorithm
 
     def learn(
         state: DrrnTrainState,

@@ -11,8 +11,8 @@ import dataclasses
 import chex
 import jax
 import jax.numpy as jnp
-from ml_collections import ConfigDict
 
+from motif_jax.sections import Kl
 from motif_jax.support import config as checks
 
 Array = jax.Array
@@ -20,9 +20,8 @@ Array = jax.Array
 MOST_ERROR = 0.2
 
 
-def check(config: ConfigDict, section: str) -> None:
-    """Raises UserError for values of the config's `section` that do not fit together."""
-    kl = checks.dotted(config, section)
+def check(kl: Kl, section: str) -> None:
+    """Raises UserError for values that do not fit together; `section` is their place in the config."""
     allowed = f"above 0 with config.{section}.target={kl.target}"
     checks.require(kl.target is None or kl.coefficient > 0, f"{section}.coefficient", kl.coefficient, allowed)
 

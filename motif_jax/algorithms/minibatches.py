@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from ml_collections import ConfigDict
 
 from motif_jax.algorithms import trajectory
 from motif_jax.algorithms.trajectory import TrajectoryBatch
@@ -17,19 +16,17 @@ from motif_jax.algorithms.trajectory import TrajectoryBatch
 Array = jax.Array
 
 
-def order(key: Array, config: ConfigDict, rollouts: int, axis_name: str | None) -> Array:
+def order(key: Array, epochs: int, minibatches: int, rollouts: int, axis_name: str | None) -> Array:
     """Draws the minibatches of every epoch, in which every rollout is used once.
 
     Args:
       key: random key, the same on all devices.
-      config: `config.algorithm`: epochs, and minibatches of an epoch.
       rollouts: number of this device's rollouts, a multiple of the minibatches.
       axis_name: mapped axis over which the batch is split, in order; None where it is not.
 
     Returns:
       int32 [epochs * minibatches, rollouts / minibatches], numbers of this device's rollouts.
     """
-    minibatches = config.minibatches
     blocks = rollouts // minibatches
     here = jnp.arange(blocks)
     number = here if axis_name is None else here + jax.lax.axis_index(axis_name) * blocks
@@ -39,7 +36,7 @@ def order(key: Array, config: ConfigDict, rollouts: int, axis_name: str | None) 
         dealt = jax.vmap(lambda k: jax.random.permutation(k, minibatches))(keys)
         return (here[:, None] * minibatches + dealt).T
 
-    return jax.vmap(epoch)(jax.random.split(key, config.epochs)).reshape(-1, blocks)
+    return jax.vmap(epoch)(jax.random.split(key, epochs)).reshape(-1, blocks)
 
 
 def take(batch: TrajectoryBatch, reward: Array, chosen: Array) -> tuple[TrajectoryBatch, Array]:

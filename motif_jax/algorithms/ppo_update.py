@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from ml_collections import ConfigDict
 
 from motif_jax.algorithms import (
     finite,
@@ -26,6 +25,8 @@ from motif_jax.algorithms import (
 )
 from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.networks.policy import PolicyNetwork
+from motif_jax.sections.agents import AgentConfig
+from motif_jax.sections.policies import Ppo
 from motif_jax.support import config as checks
 
 Array = jax.Array
@@ -55,10 +56,9 @@ class PpoTrainState(NamedTuple):
     kl_coefficient: Any = ()
 
 
-def check(config: ConfigDict) -> None:
+def check(config: AgentConfig) -> None:
     """Raises UserError for values of `config.algorithm` that do not fit together."""
-    if "kl" in config.algorithm:
-        kl_penalty.check(config, "algorithm.kl")
+    kl_penalty.check(config.algorithm.kl, "algorithm.kl")
     size, settings = config.batch_size, config.algorithm
     minibatch, micro = settings.minibatch_size, settings.microbatch_size
     checks.require(
@@ -66,12 +66,9 @@ def check(config: ConfigDict) -> None:
     )
     allowed = f"a divisor of config.algorithm.minibatch_size={minibatch}"
     checks.require(minibatch % micro == 0, "algorithm.microbatch_size", micro, allowed)
-    if "recurrence" in settings:
-        allowed = (
-            f"a divisor of config.rollout={config.rollout} and of config.algorithm.microbatch_size={micro}"
-        )
-        good = config.rollout % settings.recurrence == 0 == micro % settings.recurrence
-        checks.require(good, "algorithm.recurrence", settings.recurrence, allowed)
+    allowed = f"a divisor of config.rollout={config.rollout} and of config.algorithm.microbatch_size={micro}"
+    good = config.rollout % settings.recurrence == 0 == micro % settings.recurrence
+    checks.require(good, "algorithm.recurrence", settings.recurrence, allowed)
 
 
 def make_state(network: PolicyNetwork, optimizer: optax.GradientTransformation, key: Array) -> PpoTrainState:
@@ -79,10 +76,10 @@ def make_state(network: PolicyNetwork, optimizer: optax.GradientTransformation, 
     return PpoTrainState(**update.initial(network, optimizer, key))
 
 
-def with_reference(state: PpoTrainState, config: ConfigDict) -> PpoTrainState:
+def with_reference(state: PpoTrainState, config: AgentConfig) -> PpoTrainState:
     """A new state with what `config.algorithm.kl` needs: a copy of its parameters as the reference."""
-    kl = config.algorithm.get("kl")
-    if kl is None or not kl.coefficient:
+    kl = config.algorithm.kl
+    if not kl.coefficient:
         return state
     reference = jax.tree.map(jnp.copy, state.params)
     return state._replace(reference=reference, kl_coefficient=jnp.float32(kl.coefficient))
@@ -91,18 +88,13 @@ def with_reference(state: PpoTrainState, config: ConfigDict) -> PpoTrainState:
 def make_update(
     network: PolicyNetwork,
     optimizer: optax.GradientTransformationExtraArgs,
-    config: ConfigDict,
+    config: AgentConfig,
     *,
     reward_fn: update.RewardFunction | None = None,
 ) -> Callable[..., tuple[PpoTrainState, Metrics]]:
-    """Builds update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars).
-
-    Args:
-      config: the whole configuration; reads `algorithm`, whose keys `configs/train_language_agent.py` explains,
-        `compat.glam_value_broadcast` and what `update.make` reads.
-    """
-    settings = config.algorithm
-    limit, length = settings.get("kl_limit"), settings.get("recurrence", 1)
+    """Builds update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars)."""
+    settings: Ppo = config.algorithm
+    limit, length = settings.kl_limit, settings.recurrence
 
     def learn(
         state: PpoTrainState,
@@ -125,7 +117,7 @@ def make_update(
 
         def step(current: PpoTrainState, chosen: Array) -> tuple[PpoTrainState, Metrics]:
             some = jax.tree.map(lambda x: jnp.take(x, chosen, axis=0), sequences)
-            if config.compat.get("glam_value_broadcast"):
+            if config.compat.glam_value_broadcast:
                 some = _with_peers(some, min(settings.broadcast_rows, size))
             gradients, metrics = _gradient(network, settings, whole, current.params, some, axis_name)
             new, norms = apply(current, gradients)
@@ -155,7 +147,7 @@ def _whole(frozen: Any, params: Any) -> Any:
 
 def _penalty(
     network: PolicyNetwork,
-    config: ConfigDict,
+    settings: Ppo,
     state: PpoTrainState,
     batch: TrajectoryBatch,
     axis_name: str | None,
@@ -165,7 +157,7 @@ def _penalty(
         return jnp.zeros(()), state.kl_coefficient, {}
     params = _whole(state.frozen, jax.lax.stop_gradient(state.reference))
     devices = 1 if axis_name is None else jax.lax.axis_size(axis_name)
-    micro = min(config.microbatch_size, config.minibatch_size // devices)
+    micro = min(settings.microbatch_size, settings.minibatch_size // devices)
     rows = {name: batch.observation[name][:-1] for name in network.fields}
     parts = jax.tree.map(lambda x: _flat(x).reshape(-1, 1, micro, *x.shape[2:]), (rows, batch.first[:-1]))
     before = network.initial_state(micro)
@@ -176,7 +168,7 @@ def _penalty(
     recorded = trajectory.recorded(batch)
     kl = reductions.mean(batch.behaviour_log_prob - reference, recorded, axis_name)
     added = kl_penalty.penalty(batch.behaviour_log_prob, reference, state.kl_coefficient)
-    controller = kl_penalty.Controller(config.kl.target, config.kl.horizon)
+    controller = kl_penalty.Controller(settings.kl.target, settings.kl.horizon)
     actions = reductions.total(recorded.astype(jnp.float32), axis_name)
     metrics = {"reference/kl": kl, "reference/coefficient": state.kl_coefficient}
     return jnp.where(recorded, added, 0.0), controller.adapted(state.kl_coefficient, kl, actions), metrics
@@ -256,15 +248,15 @@ def _play_again(
 
 
 def _samples(
-    config: ConfigDict, batch: TrajectoryBatch, bootstrap: Array, reward: Array, axis_name: str | None
+    settings: Ppo, batch: TrajectoryBatch, bootstrap: Array, reward: Array, axis_name: str | None
 ) -> tuple[ppo.Samples, Metrics]:
-    discount = config.gamma * (1.0 - trajectory.done(batch))
+    discount = settings.gamma * (1.0 - trajectory.done(batch))
     value = batch.behaviour_value
-    targets = ppo.targets(value, bootstrap, reward, discount, batch.last[:-1], config.gae_lambda)
+    targets = ppo.targets(value, bootstrap, reward, discount, batch.last[:-1], settings.gae_lambda)
     valid = trajectory.recorded(batch)
     advantage = targets.advantage
     center, spread = reductions.mean_and_std(advantage, valid, axis_name)
-    if config.normalise_advantage:
+    if settings.normalise_advantage:
         advantage = ppo.normalised(advantage, valid, axis_name)
     rows = (batch.action, batch.behaviour_log_prob, value, advantage, targets.value, valid)
     return ppo.Samples(*map(_flat, rows)), {"advantage/mean": center, "advantage/std": spread}
@@ -292,7 +284,7 @@ def _with_peers(some: Sequences, size: int) -> Sequences:
 
 def _gradient(
     network: PolicyNetwork,
-    config: ConfigDict,
+    settings: Ppo,
     whole: Callable[[Any], Any],
     params: Any,
     minibatch: Sequences,
@@ -302,15 +294,15 @@ def _gradient(
     valid = minibatch.samples.valid
     count = jnp.maximum(reductions.total(valid.astype(jnp.float32), axis_name), 1.0)
     length = valid.shape[1]
-    micro = min(config.microbatch_size // length, len(valid))
+    micro = min(settings.microbatch_size // length, len(valid))
     parts = jax.tree.map(lambda x: x.reshape(len(valid) // micro, micro, *x.shape[1:]), minibatch)
 
     def loss(params: Any, part: Sequences) -> tuple[Array, ppo.StepLosses]:
         rows, first = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), (dict(part.observation), part.first))
         logits, value, _ = network.apply(whole(params), rows, part.states, first)
         some = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), part.samples)
-        found = ppo.loss_rows(_flat(logits), _flat(value), some, config.clip_ratio, config.clip_value)
-        each = ppo.combine(found, config.value_coefficient, config.entropy_coefficient)
+        found = ppo.loss_rows(_flat(logits), _flat(value), some, settings.clip_ratio, settings.clip_value)
+        each = ppo.combine(found, settings.value_coefficient, settings.entropy_coefficient)
         return jnp.sum(jnp.where(some.valid, each, 0.0)) / count, found
 
     def add(total: Any, part: Sequences) -> tuple[Any, ppo.StepLosses]:
@@ -321,4 +313,4 @@ def _gradient(
     gradients, rows = jax.lax.scan(add, zero, parts)
     gradients = jax.tree.map(lambda x: reductions.psum(x, axis_name), gradients)
     rows = jax.tree.map(lambda x: x.reshape(-1), rows)
-    return gradients, ppo.describe(rows, valid.reshape(-1), config.clip_ratio, axis_name)
+    return gradients, ppo.describe(rows, valid.reshape(-1), settings.clip_ratio, axis_name)

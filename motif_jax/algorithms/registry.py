@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import jax
-from ml_collections import ConfigDict
 
 from motif_jax.algorithms import appo, drrn_update, ppo_update
+from motif_jax.sections.agents import AgentConfig
 from motif_jax.support import config as checks
 from motif_jax.support import entry_points
 
@@ -23,14 +23,14 @@ class Algorithm(Protocol):
     batch, too. If it has a field `reference` of the parameters at the start, `with_reference(state, config)` makes it.
     """
 
-    def check(self, config: ConfigDict) -> None:
+    def check(self, config: AgentConfig) -> None:
         """Raises UserError for values of `config.algorithm` that are not allowed."""
 
     def make_state(self, network: Any, optimizer: Any, key: jax.Array) -> Any:
         """A new state; the same key gives the same."""
 
     def make_update(
-        self, network: Any, optimizer: Any, config: ConfigDict, *, reward_fn: Any = None
+        self, network: Any, optimizer: Any, config: AgentConfig, *, reward_fn: Any = None
     ) -> Callable[..., tuple[Any, dict[str, jax.Array]]]:
         """Builds update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars), see `update.make`."""
 
@@ -38,7 +38,7 @@ class Algorithm(Protocol):
 ALGORITHMS: dict[str, Algorithm] = {"appo": appo, "ppo": ppo_update, "drrn": drrn_update}
 
 
-def algorithm_of(config: ConfigDict) -> Algorithm:
+def algorithm_of(config: AgentConfig) -> Algorithm:
     """The algorithm that `config.algorithm.name` names."""
     name = config.algorithm.name
     if not entry_points.is_entry_point(name):

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from ml_collections import ConfigDict
 
+from motif_jax.sections import DecayingOptimizer, Optimizer
 from motif_jax.support.config import require
 
 Array = jax.Array
@@ -25,9 +25,9 @@ class RateState(NamedTuple):
     rate: Array
 
 
-def check_warmup(config: ConfigDict, total_steps: int) -> None:
+def check_warmup(optimizer: Optimizer, total_steps: int) -> None:
     """Raises UserError if a run of `total_steps` optimiser steps would end before its warm-up."""
-    warmup = config.optimizer.warmup_steps
+    warmup = optimizer.warmup_steps or 0
     allowed = f"below the {total_steps:,} optimiser steps of the whole run"
     require(warmup == 0 or warmup < total_steps, "optimizer.warmup_steps", warmup, allowed)
 
@@ -48,12 +48,10 @@ def share_done(count: Array, total: int) -> Array:
     return count[0] * np.float32((1 << _UNIT_BITS) / total) + count[1] * np.float32(1 / total)
 
 
-def learning_rate(config: ConfigDict, count: Any, share: Any) -> Array:
+def learning_rate(optimizer: Optimizer, count: Any, share: Any) -> Array:
     """The learning rate of one optimiser step.
 
     Args:
-      config: `config.optimizer`: learning_rate, the peak; schedule 'constant', 'linear' or 'cosine'; warmup_steps, over
-        which a factor rises to 1; final_fraction, the part of the peak at the end.
       count: optimiser steps taken before.
       share: part of the schedule that is over, from 0 to 1; more counts as 1.
 
@@ -61,21 +59,23 @@ def learning_rate(config: ConfigDict, count: Any, share: Any) -> Array:
       float32 scalar, at least final_fraction of the peak, times the warm-up's factor.
     """
     left = jnp.clip(1.0 - jnp.asarray(share, jnp.float32), 0.0, 1.0)
-    if config.schedule == "constant":
+    if optimizer.schedule == "constant":
         left = jnp.ones_like(left)
-    elif config.schedule == "cosine":
+    elif optimizer.schedule == "cosine":
         left = jnp.square(jnp.sin(0.5 * jnp.pi * left))
-    rate = config.learning_rate * (config.final_fraction + (1.0 - config.final_fraction) * left)
-    if config.warmup_steps:
+    end = optimizer.final_fraction
+    rate = optimizer.learning_rate * (end + (1.0 - end) * left)
+    if optimizer.warmup_steps:
         # The first step already moves: its factor is 1 / warmup_steps, not 0.
-        rate = rate * jnp.minimum((jnp.asarray(count, jnp.float32) + 1.0) / config.warmup_steps, 1.0)
+        rate = rate * jnp.minimum((jnp.asarray(count, jnp.float32) + 1.0) / optimizer.warmup_steps, 1.0)
     return rate
 
 
-def make_schedule(config: ConfigDict, total_steps: int) -> optax.Schedule:
+def make_schedule(optimizer: Optimizer, total_steps: int) -> optax.Schedule:
     """The learning rate as a function of the optimiser steps taken, of `total_steps` in all; it falls after the warm-up."""
-    fall = max(total_steps - config.warmup_steps, 1)
-    return lambda count: learning_rate(config, count, (count - config.warmup_steps) / fall)
+    warmup = optimizer.warmup_steps or 0
+    fall = max(total_steps - warmup, 1)
+    return lambda count: learning_rate(optimizer, count, (count - warmup) / fall)
 
 
 def matrices(params: Any) -> Any:
@@ -84,22 +84,21 @@ def matrices(params: Any) -> Any:
 
 
 def make_optimizer(
-    config: ConfigDict, total_steps: int | None = None, decays: Callable[[Any], Any] | None = None
+    optimizer: Optimizer, total_steps: int | None = None, decays: Callable[[Any], Any] | None = None
 ) -> optax.GradientTransformationExtraArgs:
     """Adam (Kingma and Ba 2015) behind a clip of the global gradient norm.
 
     Args:
-      config: `config.optimizer`: as `learning_rate`, and b1, b2, eps, max_gradient_norm (0 is no clip).
       total_steps: optimiser steps of the whole run. None: `update(..., share=...)` receives the share that is over.
-      decays: returns which parameters of a tree decay by `config.weight_decay` times the learning rate (Loshchilov and Hutter
+      decays: returns which parameters of a tree decay by `optimizer.weight_decay` times the learning rate (Loshchilov and Hutter
         2019); None for no decay.
 
     Returns:
       An optimiser; the last part of its state is a `RateState`.
     """
-    limit = config.max_gradient_norm
+    limit = optimizer.max_gradient_norm
     clip = optax.clip_by_global_norm(limit) if limit else optax.identity()
-    schedule = None if total_steps is None else make_schedule(config, total_steps)
+    schedule = None if total_steps is None else make_schedule(optimizer, total_steps)
 
     def init(params: Any) -> RateState:
         del params
@@ -109,12 +108,12 @@ def make_optimizer(
         updates: Any, state: RateState, params: Any = None, *, share: Any = None, **others: Any
     ) -> tuple[Any, RateState]:
         del params, others
-        rate = learning_rate(config, state.steps, share) if schedule is None else schedule(state.steps)
+        rate = learning_rate(optimizer, state.steps, share) if schedule is None else schedule(state.steps)
         updates = jax.tree.map(lambda x: -rate * x, updates)
         return updates, RateState(optax.safe_increment(state.steps), rate)
 
     scale = optax.GradientTransformationExtraArgs(init, update)
-    adam = optax.scale_by_adam(config.b1, config.b2, config.eps)
-    if decays is not None and config.weight_decay:
-        return optax.chain(clip, adam, optax.add_decayed_weights(config.weight_decay, decays), scale)
+    adam = optax.scale_by_adam(optimizer.b1, optimizer.b2, optimizer.eps)
+    if decays is not None and isinstance(optimizer, DecayingOptimizer) and optimizer.weight_decay:
+        return optax.chain(clip, adam, optax.add_decayed_weights(optimizer.weight_decay, decays), scale)
     return optax.chain(clip, adam, scale)

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import chex
 import jax
 import jax.numpy as jnp
-from ml_collections import ConfigDict
 
 from motif_jax.algorithms import reductions
 from motif_jax.algorithms.trajectory import TrajectoryBatch
+from motif_jax.sections.agents import AgentReward
 
 Array = jax.Array
 
@@ -47,14 +47,15 @@ def total_reward(
     return extrinsic_coefficient * extrinsic + intrinsic_coefficient * intrinsic
 
 
-def compute_rewards(config: ConfigDict, batch: TrajectoryBatch, count_field: str | None) -> Rewards:
-    """Combines task reward and intrinsic reward as `config.reward` says; `count_field` has the visits of a row's text."""
-    extrinsic = scale_reward(batch.reward, config.extrinsic_scale, config.extrinsic_clip)
+def compute_rewards(reward: AgentReward, batch: TrajectoryBatch, count_field: str | None) -> Rewards:
+    """Combines task reward and intrinsic reward; `count_field` has the visits of a row's text."""
+    extrinsic = scale_reward(batch.reward, reward.extrinsic_scale, reward.extrinsic_clip)
     intrinsic = batch.intrinsic_reward
     if count_field is not None:
         count = batch.observation[count_field][:-1]
-        intrinsic = discount_by_count(intrinsic, count, config.count_exponent)
-    coefficients = (config.extrinsic_coefficient, config.intrinsic_coefficient)
+        intrinsic = discount_by_count(intrinsic, count, reward.count_exponent)
+    assert reward.extrinsic_coefficient is not None
+    coefficients = (reward.extrinsic_coefficient, reward.intrinsic_coefficient)
     return Rewards(extrinsic, intrinsic, total_reward(extrinsic, intrinsic, *coefficients))
 
 

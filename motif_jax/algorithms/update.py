@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import optax
-from ml_collections import ConfigDict
 
 from motif_jax.algorithms import reductions, schedules, total_reward, trajectory
 from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.networks.policy import tracked
+from motif_jax.sections.agents import AgentConfig
 
 Array = jax.Array
 Metrics = dict[str, Array]
@@ -50,7 +50,7 @@ def joined(metrics: Metrics) -> Metrics:
 def make(
     network: Any,
     optimizer: optax.GradientTransformationExtraArgs,
-    config: ConfigDict,
+    config: AgentConfig,
     learn: Callable[[State, TrajectoryBatch, Array, Apply, str | None], tuple[State, Metrics]],
     reward_fn: RewardFunction | None = None,
 ) -> Callable[..., tuple[State, Metrics]]:
@@ -58,8 +58,7 @@ def make(
 
     Args:
       optimizer: from `schedules.make_optimizer` without a number of steps.
-      config: the whole configuration; reads `algorithm.positive_reward`, `reward` and `train_for_env_steps`: the learning rate falls
-        with the share of them that earlier batches had.
+      config: the learning rate falls with the share of its `train_for_env_steps` that earlier batches had.
       learn: (state, batch, reward [T, B], apply, axis_name) -> (state, metrics): takes the steps, each by `apply`. Its metrics replace
         those of the same name here.
       reward_fn: for rewards that the batcher does not compute: a pure function of `state.reward_params` and the fields [T, B, ...] of the
@@ -76,7 +75,7 @@ def make(
         if reward_fn is not None:
             rows = {name: x[:-1] for name, x in batch.observation.items()}
             batch = batch._replace(intrinsic_reward=reward_fn(state.reward_params, rows))
-        if config.algorithm.get("positive_reward"):
+        if getattr(config.algorithm, "positive_reward", False):
             batch = batch._replace(reward=jnp.maximum(batch.reward, 0.0))
         rewards = total_reward.compute_rewards(config.reward, batch, network.spec.count_field)
         recorded = trajectory.recorded(batch)

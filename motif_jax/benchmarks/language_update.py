@@ -28,6 +28,7 @@ from motif_jax.language.finetune_params import Adaptation
 from motif_jax.language.heads import HeadConfig, Heads
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.tokens import TokenRows
+from motif_jax.sections.agents import AgentConfig, agent_config
 from motif_jax.support import resources
 
 GPU_SIZE = {
@@ -50,13 +51,13 @@ def check(config: ConfigDict) -> None:
     ppo_update.check(training_config(config.options))
 
 
-def training_config(chosen: ConfigDict) -> ConfigDict:
+def training_config(chosen: ConfigDict) -> AgentConfig:
     """The stage's config with these options; one epoch, since all epochs take the same time."""
     made = resources.config("train_language_agent", "")
     made.batch_size, made.rollout = chosen.batch_size, chosen.rollout
     sizes = {"minibatch_size": chosen.minibatch, "microbatch_size": chosen.microbatch}
     made.algorithm.update({"epochs": 1, **sizes})
-    return made
+    return agent_config(made)
 
 
 class Apart(LanguageAgent):

@@ -244,7 +244,7 @@ def check(config: AgentConfig) -> AgentConfig:
     rewards.check(config.reward)
     if config.hosts.count == 1:
         check_devices(config)
-    schedules.check_warmup(config, optimizer_steps(config))
+    schedules.check_warmup(config.optimizer, optimizer_steps(config))
     rewards.kind_of(config.reward).check_run(config, make_network(config).spec)
     if config.wandb.enabled:
         metrics.import_wandb()

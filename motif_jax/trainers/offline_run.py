@@ -36,7 +36,7 @@ class OfflineRun:
 def check(config: DatasetConfig, steps: int | None) -> None:
     """Checks what the configs of all offline trainings have; `steps` are the optimiser's, None: the data decide them."""
     if steps is not None:
-        schedules.check_warmup(config, steps)
+        schedules.check_warmup(config.optimizer, steps)
     precision.set_matmul_precision(config.matmul_precision)
     sharding.check_config(config, jax.local_device_count(), jax.process_count())
     if config.wandb.enabled:

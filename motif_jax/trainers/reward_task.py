@@ -41,7 +41,7 @@ class RewardTask(Task):
         self.chunk_steps, self.steps_per_epoch = self.plan.chunk_steps, self.plan.steps_per_epoch
         self.steps = self.steps_per_epoch * config.epochs
         if config.epochs:
-            schedules.check_warmup(config, self.steps)
+            schedules.check_warmup(config.optimizer, self.steps)
         self.optimizer = schedules.make_optimizer(config.optimizer, max(1, self.steps))
         self._schedule = schedules.make_schedule(config.optimizer, max(1, self.steps))
         self._step = preference.make_train_step(

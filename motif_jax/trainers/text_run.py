@@ -217,7 +217,7 @@ def check_shapes(config: ConfigDict, settings: ModelConfig) -> None:
 def check_ppo(config: ConfigDict) -> None:
     """Raises UserError for values that do not fit method ppo."""
     settings = config.ppo
-    kl_penalty.check(config, "ppo.kl")
+    kl_penalty.check(settings.kl, "ppo.kl")
     devices = len(jax.local_devices()[: config.num_devices]) // config.sharding.tensor
     parts = settings.minibatches * config.accumulate * devices
     allowed = f"a multiple of ppo.minibatches x accumulate x devices, {parts}"

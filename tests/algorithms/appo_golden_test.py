@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -14,9 +15,10 @@ from motif_jax.algorithms import appo, schedules, total_reward
 from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.networks import layout
 from motif_jax.networks.image import TABLE_ROWS
+from motif_jax.sections import Compat
 from tests.agents import (
     FLAT_SPEC,
-    agent_config,
+    appo_config,
     nethack_network,
     observation_of,
     time_major,
@@ -51,11 +53,13 @@ NUMBERS = {
 
 
 def golden_config(n: Any) -> Any:
-    config = agent_config()
-    config.compat.vtrace_bootstrap = True
-    there = {key: name for key, names in NUMBERS.items() for name in names.split() if name in n}
-    config.update_from_flattened_dict({key: float(n[name]) for key, name in there.items()})
-    return config
+    config = appo_config()
+    for key, names in NUMBERS.items():
+        section, name = key.split(".")
+        for given in [each for each in names.split() if each in n]:
+            changed = replace(getattr(config, section), **{name: float(n[given])})
+            config = replace(config, **{section: changed})
+    return replace(config, compat=Compat(vtrace_bootstrap=True))
 
 
 def golden_batch(

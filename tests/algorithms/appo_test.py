@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -15,14 +16,15 @@ import pytest
 from motif_jax.algorithms import appo, losses, schedules, trajectory, value_normalisation
 from motif_jax.algorithms.gae import gae
 from motif_jax.networks.agent import rescale_value_head
-from tests.agents import FLAT_SPEC, agent_config, flat_network, random_batch
+from motif_jax.sections import Optimizer
+from tests.agents import FLAT_SPEC, appo_config, flat_network, random_batch
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
 @functools.cache
 def plain_update() -> tuple[Any, appo.AppoTrainState, Any]:
-    return flat_update(agent_config())
+    return flat_update(appo_config())
 
 
 def flat_update(config: Any, **options: Any) -> tuple[Any, appo.AppoTrainState, Any]:
@@ -52,9 +54,7 @@ def test_final_rows_change_nothing() -> None:
 
 @pytest.mark.slow
 def test_old_rows_are_masked_but_normalise_advantages() -> None:
-    config = agent_config()
-    config.algorithm.max_policy_lag = 5
-    update, state, batch = flat_update(config)
+    update, state, batch = flat_update(appo_config(max_policy_lag=5))
     batch = batch._replace(parameter_version=np.full_like(batch.parameter_version, 10))
     state = state._replace(step=jnp.int32(15))
     after, metrics = update(state, batch)
@@ -78,9 +78,8 @@ def test_step_limits_as_terminal_leave_no_bootstrap() -> None:
 
 @pytest.mark.parametrize("exploration", ["none", "entropy", "symmetric_kl"])
 def test_settings_of_the_loss(exploration: str) -> None:
-    config, network = agent_config(), flat_network()
-    settings = config.algorithm
-    settings.update(advantage="gae", exploration=exploration, exploration_coefficient=0.5)
+    config = appo_config(advantage="gae", exploration=exploration, exploration_coefficient=0.5)
+    network, settings = flat_network(), config.algorithm
     state = new_state(config)
     batch = random_batch(FLAT_SPEC, network.state_size, 4, 2, seed=0)
     output = appo.run_network(network, config, state, batch, batch.reward)
@@ -88,7 +87,7 @@ def test_settings_of_the_loss(exploration: str) -> None:
     discount = settings.gamma * (1.0 - trajectory.done(batch))
     targets = gae(value[:-1], value[-1], batch.reward, discount, batch.last[:-1], settings.gae_lambda)
     chex.assert_trees_all_close(output.targets, targets, rtol=1e-4, atol=1e-6)
-    total, terms = appo.compute_loss(config, state, batch, output, None)
+    total, terms = appo.compute_loss(settings, state, batch, output, None)
     rows = output.logits, trajectory.recorded(batch), 0.5
     expected = {"entropy": losses.entropy_loss(*rows), "symmetric_kl": losses.symmetric_kl_loss(*rows)}
     np.testing.assert_allclose(terms["loss/exploration"], expected.get(exploration, 0.0), rtol=1e-6)
@@ -97,8 +96,7 @@ def test_settings_of_the_loss(exploration: str) -> None:
 
 @pytest.mark.slow
 def test_the_rate_falls_with_the_steps_that_were_learned_from() -> None:
-    config = agent_config()
-    config.optimizer.update(schedule="linear", final_fraction=0.0)
+    config = dataclasses.replace(appo_config(), optimizer=Optimizer(schedule="linear", final_fraction=0.0))
     update, state, batch = flat_update(config)
     done = config.train_for_env_steps * 3 // 4
     after, metrics = update(state._replace(env_steps=jnp.array([0, done], jnp.int32)), batch)
@@ -109,9 +107,7 @@ def test_the_rate_falls_with_the_steps_that_were_learned_from() -> None:
 
 @pytest.mark.slow
 def test_epochs_and_minibatches_take_their_steps_in_a_new_order_each() -> None:
-    config = agent_config()
-    config.algorithm.epochs, config.algorithm.minibatches = 3, 4
-    update, state, batch = flat_update(config)
+    update, state, batch = flat_update(appo_config(epochs=3, minibatches=4))
     after, metrics = update(state, batch)
     again, _ = update(state, batch)
     chex.assert_trees_all_equal(after.params, again.params)
@@ -129,7 +125,7 @@ def test_rewards_inside_the_step_replace_those_of_the_batch() -> None:
         assert observation["signal"].shape == (6, 8, 5)
         return params["scale"] * observation["signal"][..., 0]
 
-    update, state, batch = flat_update(agent_config(), reward_fn=reward_fn)
+    update, state, batch = flat_update(appo_config(), reward_fn=reward_fn)
     plain, _, _ = plain_update()
     inside = update(state._replace(reward_params={"scale": jnp.float32(2)}), batch)
     given = batch._replace(intrinsic_reward=2 * batch.observation["signal"][:-1, :, 0])
@@ -143,9 +139,7 @@ def test_rewards_inside_the_step_replace_those_of_the_batch() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["running", "popart"])
 def test_values_are_learned_in_units_of_their_spread(mode: str) -> None:
-    config = agent_config()
-    config.algorithm.value_normalisation, config.algorithm.value_statistics_rate = mode, 0.5
-    update, state, batch = flat_update(config)
+    update, state, batch = flat_update(appo_config(value_normalisation=mode, value_statistics_rate=0.5))
     batch = batch._replace(reward=batch.reward * 3 + 50)
     network = flat_network()
 
@@ -168,8 +162,7 @@ def test_values_are_learned_in_units_of_their_spread(mode: str) -> None:
 @pytest.mark.slow
 def test_values_are_clipped_round_those_that_were_played_when_the_scale_has_moved_since() -> None:
     """With PopArt the head is rescaled with the scale, so that nothing has moved and nothing is clipped."""
-    config, network = agent_config(), flat_network()
-    config.algorithm.value_normalisation = "popart"
+    config, network = appo_config(value_normalisation="popart"), flat_network()
     state = new_state(config)
     batch = random_batch(FLAT_SPEC, network.state_size, 4, 2, seed=0)
     scales = [value_normalisation.ValueStatistics(*map(jnp.float32, s)) for s in ((2, 5, 1), (50, 2509, 1))]
@@ -184,16 +177,15 @@ def test_values_are_clipped_round_those_that_were_played_when_the_scale_has_move
     state = state._replace(params=params, value_statistics=scales[1])
     found = []
     for clip in (1e-3, 1e9):
-        config.algorithm.clip_value = clip
+        settings = dataclasses.replace(config.algorithm, clip_value=clip)
         output = appo.run_network(network, config, state, batch, batch.reward)
-        found.append(appo.compute_loss(config, state, batch, output, None)[1]["loss/value"])
+        found.append(appo.compute_loss(settings, state, batch, output, None)[1]["loss/value"])
     np.testing.assert_allclose(*found, rtol=1e-3)
 
 
 def test_advantages_may_be_in_units_of_the_returns_of_many_batches() -> None:
     """A batch without a reward then teaches little, instead of having its noise scaled up to unit size."""
-    config, network = agent_config(), flat_network()
-    config.algorithm.update(value_normalisation="running", advantage_scale="returns")
+    config, network = appo_config(value_normalisation="running", advantage_scale="returns"), flat_network()
     state = new_state(config)
     batch = random_batch(FLAT_SPEC, network.state_size, 4, 2, seed=0)
     found = {}
@@ -205,7 +197,7 @@ def test_advantages_may_be_in_units_of_the_returns_of_many_batches() -> None:
         clipped = jnp.clip(output.ratio, 1 / 1.1, 1.1)
         gained = jnp.minimum(output.ratio * advantage, clipped * advantage)
         expected = -jnp.mean(gained, where=trajectory.recorded(batch))
-        found[spread] = appo.compute_loss(config, state, batch, output, None)[1]["loss/policy"]
+        found[spread] = appo.compute_loss(config.algorithm, state, batch, output, None)[1]["loss/policy"]
         np.testing.assert_allclose(found[spread], expected, rtol=1e-5)
     assert found[1.0] != found[10.0]
 

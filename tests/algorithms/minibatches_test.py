@@ -10,18 +10,16 @@ import numpy as np
 import pytest
 
 from motif_jax.algorithms import minibatches
-from tests.agents import agent_config
 
 ROLLOUTS, EPOCHS, MINIBATCHES = 24, 5, 3
 
 
 def drawn(devices: int | None = None, seed: int = 0) -> np.ndarray:
     """The numbers in the whole batch of every minibatch's rollouts, [epochs, minibatches, N], sorted."""
-    config, share = agent_config().algorithm, ROLLOUTS // (devices or 1)
-    config.epochs, config.minibatches = EPOCHS, MINIBATCHES
+    share = ROLLOUTS // (devices or 1)
 
     def core(first: Any, axis: str | None = "device") -> Any:
-        return first + minibatches.order(jax.random.key(seed), config, share, axis)
+        return first + minibatches.order(jax.random.key(seed), EPOCHS, MINIBATCHES, share, axis)
 
     order = (
         jax.vmap(core, axis_name="device")(jnp.arange(devices) * share) if devices else core(0, None)[None]

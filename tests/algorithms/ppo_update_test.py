@@ -13,6 +13,7 @@ import pytest
 
 from motif_jax.algorithms import losses, ppo, ppo_update, schedules, trajectory
 from motif_jax.algorithms.registry import algorithm_of
+from motif_jax.sections.agents import agent_config
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
 from tests.agents import FLAT_SPEC, flat_network, random_batch
@@ -29,7 +30,7 @@ def config(**changes):
     made.train_for_env_steps = 10_000
     made.algorithm.update({"minibatch_size": 12, "microbatch_size": 12, "broadcast_rows": 4, "epochs": 2})
     made.update_from_flattened_dict(changes)
-    return made
+    return agent_config(made)
 
 
 def batch(network=FLAT):
@@ -199,9 +200,8 @@ def test_what_is_far_from_the_start_is_paid_less():
     error = np.clip(ratio[there].mean() - 1.0, -0.2, 0.2)
     assert float(found.kl_coefficient) == pytest.approx(0.5 * (1 + error * there.sum() / 100), rel=1e-5)
     chex.assert_trees_all_equal(found.reference, start)
-    settings = config(**unclipped)
+    settings = config(**unclipped, **{"algorithm.positive_reward": False})
     scale = settings.reward.extrinsic_scale  # rewards are multiplied by it, the penalty is not
-    settings.algorithm.positive_reward = False
     reward = jnp.maximum(made.reward, 0.0) - 0.5 / scale * jnp.where(there, ratio, 0.0)
     plain = state._replace(reference=(), kl_coefficient=())
     alone, _ = jax.jit(made_update(settings)[1])(plain, made._replace(reward=reward))

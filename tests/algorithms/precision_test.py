@@ -12,7 +12,7 @@ import pytest
 from motif_jax.algorithms import appo, losses, total_reward
 from tests.agents import (
     NETHACK_SPEC,
-    agent_config,
+    appo_config,
     nethack_network,
     random_batch,
     random_params,
@@ -29,7 +29,7 @@ def relative_error(value: Any, reference: Any) -> float:
 
 @pytest.mark.slow
 def test_gradients_of_bfloat16_are_those_of_float32_within_its_rounding() -> None:
-    config = agent_config()
+    config = appo_config()
     networks = {dtype: nethack_network(dtype=dtype) for dtype in ("float32", "bfloat16")}
     reference = networks["float32"]
     params = random_params(reference)

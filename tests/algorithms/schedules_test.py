@@ -9,20 +9,17 @@ import numpy as np
 import pytest
 
 from motif_jax.algorithms import schedules
+from motif_jax.sections import Optimizer
 from motif_jax.support.errors import UserError
-from tests.agents import agent_config
 
 
 def test_learning_rates() -> None:
-    config = agent_config().optimizer
-    config.learning_rate, config.warmup_steps, config.final_fraction = 1.0, 4, 0.1
+    given = {"learning_rate": 1.0, "final_fraction": 0.1}
     for kind, end, middle in (("constant", 1.0, 1.0), ("linear", 0.1, 0.55), ("cosine", 0.1, 0.55)):
-        config.schedule = kind
-        rate = schedules.make_schedule(config, 104)
+        rate = schedules.make_schedule(Optimizer(warmup_steps=4, schedule=kind, **given), 104)
         found = [rate(step) for step in (0, 1, 2, 3, 4, 54, 104, 500)]
         np.testing.assert_allclose(found, [0.25, 0.5, 0.75, 1, 1, middle, end, end], rtol=1e-6)
-    config.warmup_steps = 0
-    assert schedules.make_schedule(config, 10)(0) == 1
+    assert schedules.make_schedule(Optimizer(**given), 10)(0) == 1
 
 
 def test_steps_are_counted_exactly_beyond_what_one_number_holds() -> None:
@@ -35,9 +32,8 @@ def test_steps_are_counted_exactly_beyond_what_one_number_holds() -> None:
 
 
 def test_a_warm_up_counts_optimiser_steps_while_the_share_of_the_run_decides_on_the_fall() -> None:
-    config = agent_config().optimizer
-    config.learning_rate, config.warmup_steps, config.schedule = 1.0, 4, "linear"
-    optimizer, rates = schedules.make_optimizer(config), []
+    given = Optimizer(learning_rate=1.0, warmup_steps=4, schedule="linear")
+    optimizer, rates = schedules.make_optimizer(given), []
     state = optimizer.init(np.ones(2, np.float32))
     for share in (0.0, 0.0, 0.5, 0.5, 0.5, 0.75, 1.0, 1.2):
         moved, state = optimizer.update(np.ones(2, np.float32), state, share=share)
@@ -47,19 +43,17 @@ def test_a_warm_up_counts_optimiser_steps_while_the_share_of_the_run_decides_on_
 
 
 def test_a_run_that_ends_before_its_warm_up_is_refused() -> None:
-    config = agent_config()
-    config.optimizer.warmup_steps = 9
-    schedules.check_warmup(config, 10)
+    optimizer = Optimizer(warmup_steps=9)
+    schedules.check_warmup(optimizer, 10)
     with pytest.raises(UserError, match=r"config.optimizer.warmup_steps=9: must be below the 9 optimiser st"):
-        schedules.check_warmup(config, 9)
+        schedules.check_warmup(optimizer, 9)
 
 
 @pytest.mark.parametrize("total_steps", [None, 5], ids=["agent", "reward"])
 @pytest.mark.parametrize(("limit", "factor"), [(0.0, 1.0), (2.5, 0.5), (5.0, 1.0), (6.0, 1.0)])
 def test_the_norm_of_all_gradients_is_clipped(total_steps: int | None, limit: float, factor: float) -> None:
-    config = agent_config().optimizer
-    config.max_gradient_norm, config.learning_rate = limit, 0.1
-    config.b1, config.b2, config.eps = 0.0, 0.0, 1e3  # so large an epsilon leaves a step of g / eps
+    # So large an epsilon leaves a step of g / eps.
+    config = Optimizer(max_gradient_norm=limit, learning_rate=0.1, b1=0.0, b2=0.0, eps=1e3)
     optimizer = schedules.make_optimizer(config, total_steps)
     gradient = {"a": jnp.array([3.0]), "b": {"c": jnp.array([[0.0, -4.0]])}}
     moved, _ = optimizer.update(gradient, optimizer.init(gradient), gradient, share=0.0)

@@ -15,13 +15,12 @@ from jax.flatten_util import ravel_pytree
 from motif_jax.algorithms import appo, schedules, total_reward
 from motif_jax.algorithms.trajectory import BATCH_AXES, TrajectoryBatch
 from motif_jax.devices.parallel import AXIS, DataParallel, split_axis
-from tests.agents import FLAT_SPEC, agent_config, flat_network, random_batch
+from tests.agents import FLAT_SPEC, appo_config, flat_network, random_batch
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 NETWORK = flat_network()
-CONFIG = agent_config()
-CONFIG.algorithm.minibatches = 2  # of which every device, also of two hosts, has a part
+CONFIG = appo_config(minibatches=2)  # of which every device, also of two hosts, has a part
 OPTIMIZER = schedules.make_optimizer(CONFIG.optimizer)
 UPDATE = functools.partial(appo.make_update(NETWORK, OPTIMIZER, CONFIG), axis_name=AXIS)
 

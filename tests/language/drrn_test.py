@@ -20,6 +20,7 @@ from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.envs.spec import empty_observation
 from motif_jax.language import drrn
 from motif_jax.rl import agent_networks
+from motif_jax.sections.agents import agent_config
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
 from tests.agents import random_batch
@@ -45,7 +46,7 @@ def config(folder, **changes):
     made.algorithm.replay_steps, made.algorithm.replay_draw = 3 * STEPS * ROLLOUTS, 16
     made.optimizer.learning_rate = 1e-2
     made.update_from_flattened_dict(changes)
-    return made
+    return agent_config(made)
 
 
 @functools.cache

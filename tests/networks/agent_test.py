@@ -13,6 +13,7 @@ import pytest
 
 from motif_jax.envs.nethack import status
 from motif_jax.networks import agent, layout, tile_embedding, underfoot
+from motif_jax.sections.policies import GameNetwork
 from motif_jax.support.errors import UserError
 from tests import agents
 from tests.golden_numbers import GRADIENT, Closeness, assert_golden, recipe_params
@@ -227,4 +228,4 @@ def test_an_encoder_names_the_fields_that_an_environment_lacks() -> None:
         ("film", "image, instruction"),
     ):
         with pytest.raises(UserError, match=f"encoder='{encoder}' needs the fields {fields}, which"):
-            agent.make_agent_network(agents.agent_config(encoder=encoder).network, agents.FLAT_SPEC)
+            agent.make_agent_network(GameNetwork(encoder=encoder), agents.FLAT_SPEC)

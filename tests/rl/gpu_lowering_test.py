@@ -34,7 +34,7 @@ from motif_jax.sections.trainings import RewardConfig, RewardNetworkSizes
 from motif_jax.trainers import reward_data
 from motif_jax.trainers.reward_task import RewardTask
 from motif_jax.trainers.trainer import Carry, OfflineTrainer
-from tests.agents import NETHACK_SPEC, agent_config, nethack_network, random_batch, random_params
+from tests.agents import NETHACK_SPEC, appo_config, nethack_network, random_batch, random_params
 from tests.reward_fixtures import make_dataset, reward_config
 
 Program = Any
@@ -113,7 +113,7 @@ def assert_updated_in_place(text: str, state: appo.AppoTrainState, num_batch: in
 
 def learner_update(network: Any, reward: MotifReward | None = None) -> tuple[Program, Any, Any]:
     """The learner's program on two devices with its arguments, for the published settings."""
-    config, parallel = agent_config(), DataParallel(jax.devices()[:DEVICES])
+    config, parallel = appo_config(), DataParallel(jax.devices()[:DEVICES])
     optimizer = schedules.make_optimizer(config.optimizer)
     made = jax.eval_shape(lambda: appo.make_state(network, optimizer, jax.random.PRNGKey(0)))
     state = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), made)
