@@ -100,7 +100,7 @@ def environment_of(config: AgentConfig) -> tuple[str, dict[str, Any]]:
     """
     options = settings.environment_options(config)
     switches = {key: True for key, on in options.pop("compat", {}).items() if on and key != "seed_noop"}
-    return str(config.environment.name), {**options, "compat": switches} if switches else options
+    return config.environment.name, {**options, "compat": switches} if switches else options
 
 
 def rounded_threshold(compat: Compat) -> bool | None:

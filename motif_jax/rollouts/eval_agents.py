@@ -153,16 +153,15 @@ def _asked(config: LevelPolicy) -> AgentConfig:
 
 def _without_network(config: LevelPolicy) -> EvalAgent:
     environment = _asked(config).environment
-    level, options = str(environment.name), dict(environment.babyai_text or {})
-    options["max_episode_steps"] = environment.max_episode_steps
-    spec = registry.spec(level, **options)
+    options = {**(environment.babyai_text or {}), "max_episode_steps": environment.max_episode_steps}
+    spec = registry.spec(environment.name, **options)
     policy: Any = policies.RandomPolicy()
     if config.policy == policies.BOT:
         policy, options = policies.BotPolicy(), {**options, "fields": ["bot_action"]}
     elif config.policy != policies.RANDOM:
         policy = policies.from_outside(config.policy, spec)
     able = frozenset({CHOOSES_WORDS} if config.policy == policies.RANDOM else ())
-    return EvalAgent(config.policy, PlayedLevel(level, options), lambda _: policy, able)
+    return EvalAgent(config.policy, PlayedLevel(environment.name, options), lambda _: policy, able)
 
 
 def _zero_shot(config: LevelPolicy) -> EvalAgent:
@@ -173,7 +172,7 @@ def _zero_shot(config: LevelPolicy) -> EvalAgent:
     agent_networks.check(asked)
     allowed = "'score': the head of a model that was never trained knows nothing"
     checks.require(agent_networks.takes_any_actions(asked), "network.policy", config.network.policy, allowed)
-    base = PlayedLevel(str(asked.environment.name), settings.environment_options(asked))
+    base = PlayedLevel(asked.environment.name, settings.environment_options(asked))
     policy = _policies(asked, base, lambda network: network.init(jax.random.key(config.seed)))
     read = {**agent_networks.read_anew(asked), "model": weights.digest(fetch(config.network.model))}
     name = f"{config.network.model} before any training"
@@ -205,7 +204,7 @@ def refused_after(config: AgentConfig) -> dict[str, str]:
 
     Raises UserError where a named test cannot be taken, or a prompt of the training itself is too long.
     """
-    base = PlayedLevel(str(config.environment.name), settings.environment_options(config))
+    base = PlayedLevel(config.environment.name, settings.environment_options(config))
     if catalogue.find(base.environment) is None:
         return {}
     agent = EvalAgent("", base, lambda place: agent_networks.make(config, place.spec()), *_abilities(config))

@@ -12,7 +12,7 @@ from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.rollouts import fixed_shares, policies, ratings
 from motif_jax.rollouts.ratings import EpisodeRater, LiveRater, RatingReward
-from motif_jax.schema import plain
+from motif_jax.schema import changed, plain
 from motif_jax.sections import Scoring
 from motif_jax.sections.played import PlayedAgent, PlayedEnvironment, PlayedPolicy
 from motif_jax.support import config as checks
@@ -186,24 +186,23 @@ def _of_folder(config: PlayedPolicy, folder: str, plays: bool, pins: PinnedVersi
     name = config.environment.name or trained_on
     over = registry.options_of({**plain(config.environment), "name": name, "max_episode_steps": None})
     options = _options_in(name, trained_on, options | over, folder)
-    policy, step, own = None, None, None
-    if trained.reward.intrinsic_coefficient and rewards.kind_of(trained.reward).rates(trained.reward):
-        own, place = plain(trained.reward), Path(trained.reward.dir or "")
+    policy, step, own, reward = None, None, None, trained.reward
+    if reward.intrinsic_coefficient and rewards.kind_of(reward).rates(reward):
+        own, place = reward, Path(reward.dir or "")
         # It may no longer lie where the training found it.
         if not place.exists() and (beside := Path(folder) / place.name).exists():
-            own["dir"] = str(beside)
+            own = changed(reward, dir=str(beside))
     if plays:
         which = config.agent.checkpoint if pins.checkpoint is None else str(pins.checkpoint)
         policy, step = agent_policy.load(folder, which, name)
-    if trained.reward.intrinsic_coefficient and trained.reward.kind in rewards.LEARNED:
+    if reward.intrinsic_coefficient and reward.kind in rewards.LEARNED:
         # Rate with the reward as of the agent's checkpoint; before the first update use the newest.
         rated_at = step
         if step is None and config.reward.dir is None and pins.reward_step is None:
             rated_at = agent_policy.find_step(folder, config.agent.checkpoint)
-        own = plain(trained.reward)
-        own |= {"kind": rewards.MOTIF, "dir": str(folder), "step": rated_at or None}
+        own = changed(reward, kind=rewards.MOTIF, dir=str(folder), step=rated_at or None)
     rounded = agent_policy.rounded_threshold(trained.compat)
-    rates = None if own is None else RatingReward.of(own, rounded)
+    rates = None if own is None else RatingReward(own, rounded)
     return _Agent(name, options, policy, step, rates, rounded)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,14 +13,13 @@ from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.rollouts.episode_worker import PlayedEpisode
 from motif_jax.schema import plain, values
 from motif_jax.sections import Scoring
-from motif_jax.sections.agents import AgentReward, agent_reward
+from motif_jax.sections.agents import AgentReward
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 
 # Observations that a reward of more than the text reads at a time.
 _ROWS = 64
-_MOTIF = "motif"  # the kind of reward that lies in a folder or file
 _SETTINGS = {name: default for name, default in plain(Scoring()).items() if name != "dir"}
 
 
@@ -35,16 +34,10 @@ class RatingReward:
     section: AgentReward
     two_decimals: bool | None = None
 
-    @classmethod
-    def of(cls, given: Mapping[str, Any], two_decimals: bool | None = None) -> Self:
-        """From the values of a section or a `plan`, which says `two_decimals` itself."""
-        section = agent_reward(given)
-        return cls(section, given.get("two_decimals", two_decimals) if section.kind == _MOTIF else None)
-
     @property
     def is_trained(self) -> bool:
         """Whether it lies in a folder or file."""
-        return self.section.kind == _MOTIF
+        return self.section.kind == "motif"
 
     def plan(self) -> dict[str, Any]:
         """All that decides its values, JSON-able."""
@@ -91,9 +84,9 @@ def choose_reward(
         _check_settings_unused(asked, own, owner)
         chosen = own
     else:
-        chosen = RatingReward.of(plain(asked), two_decimals) if asked.dir else None
+        chosen = RatingReward(values(AgentReward, vars(asked)), two_decimals) if asked.dir else None
     if chosen is None or not chosen.is_trained:
-        return chosen
+        return chosen and replace(chosen, two_decimals=None)
     place = str(chosen.section.dir)
     if asked.dir is None and not Path(place).exists():
         raise UserError(

@@ -17,6 +17,7 @@ from motif_jax.reports.film_files import FilmForms, Films
 from motif_jax.rollouts import evaluation_setup, ratings, watching
 from motif_jax.rollouts.ratings import RatingReward
 from motif_jax.sections import Scoring
+from motif_jax.sections.agents import agent_reward
 from motif_jax.stages.evaluate import recorded, return_key
 from motif_jax.support import config as checks
 from motif_jax.support import interruption, run_folder
@@ -104,7 +105,9 @@ class _Overlay:
             rounded = agent_policy.rounded_threshold(agent_policy.read_config(folder).compat)
         owner = f"the evaluation in {config.evaluation}" if config.evaluation else "a recording"
         asked = Scoring(**config.reward)
-        own = plan.get("reward") and RatingReward.of(plan["reward"], rounded)
+        own = None
+        if rated := plan.get("reward"):
+            own = RatingReward(agent_reward(rated), rated.get("two_decimals", rounded))
         self.reward = ratings.choose_reward(asked, own, owner, rounded)
         self._rater: ratings.LiveRater | None = None
         about = None if self.reward is None else self.reward.plan()
