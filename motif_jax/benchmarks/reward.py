@@ -27,7 +27,6 @@ from motif_jax.datasets.pairs.writer import write_pairs
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.envs import registry
 from motif_jax.envs.spec import RUNNING, empty_observation
-from motif_jax.rewards.reward_model import architecture_of
 from motif_jax.sections import Optimizer
 from motif_jax.sections.trainings import RewardConfig, RewardNetworkSizes
 from motif_jax.support import config as checks
@@ -148,7 +147,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         if not settings.dataset_dir:
             random_games(folder, settings.num_pairs, config.seed)
         training = trainer_config(settings, folder, config.seed)
-        data = reward_data.load(training, architecture_of(training.network, training.compat))
+        data = reward_data.load(training)
         size, allowed = (
             settings.batch_size,
             f"at most the {data.train.size} labelled training pairs of {folder}",

@@ -25,6 +25,8 @@ from motif_jax.published.name_matching import Match
 from motif_jax.rewards.normalisation import QUANTILE_LEVELS
 from motif_jax.rewards.reward_model import RewardModel, architecture_of
 from motif_jax.rewards.safetensors_file import statistics_of
+from motif_jax.schema import values
+from motif_jax.sections.trainings import RewardConfig
 from motif_jax.support import digests
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
@@ -100,7 +102,7 @@ def reward(checkpoint: TorchCheckpoint, config: ConfigDict) -> tuple[RewardModel
       UserError: tensors do not match the network, the quantile file has another form, or neither file nor config has the
         mean or the variance.
     """
-    network = RewardNetwork(architecture_of(config.reward.network, config.reward.compat))
+    network = RewardNetwork(architecture_of(values(RewardConfig, config.reward)))
     found = _match(checkpoint, reward_layout.named_shapes(network), config.names)
     named = found.tensors(checkpoint.tensors)
     quantiles = read_quantiles(config.quantiles, config.quantile_row) if config.quantiles else None

@@ -15,8 +15,7 @@ import numpy as np
 from motif_jax.datasets.pairs.threshold import AUTO
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
 from motif_jax.rewards.normalisation import QUANTILE_LEVELS, Normalisation, two_decimals
-from motif_jax.sections import Compat
-from motif_jax.sections.trainings import RewardNetworkSizes
+from motif_jax.sections.trainings import RewardConfig
 from motif_jax.support import run_folder
 from motif_jax.support.checkpoint_items import JSON
 from motif_jax.support.checkpoints import Checkpoints
@@ -216,9 +215,10 @@ def read_architecture(folder: str | Path) -> tuple[RewardArchitecture, int, dict
         ) from None
 
 
-def architecture_of(network: RewardNetworkSizes, compat: Compat) -> RewardArchitecture:
-    """The architecture that a config's `network` and `compat` sections describe."""
-    return RewardArchitecture(**dataclasses.asdict(network), glyph_crop_centre=compat.glyph_crop_centre)
+def architecture_of(config: RewardConfig) -> RewardArchitecture:
+    """The architecture of the reward that a training learns."""
+    centre = config.compat.glyph_crop_centre
+    return RewardArchitecture(**dataclasses.asdict(config.network), glyph_crop_centre=centre)
 
 
 def default_step(checkpoints: Checkpoints, config: Mapping[str, Any]) -> int | None:

@@ -33,12 +33,11 @@ DEFAULT_QUANTILE = 0.5
 MOST_PADDED = 1 << 16
 
 
-def check(given: ConfigDict, workdir: Path | None) -> None:
-    if workdir is not None:
-        run_folder.check_identity(workdir, given, IDENTITY)
+def check(given: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, given, IDENTITY)
     config = values(RewardConfig, given)
     offline_run.check(config, None)
-    architecture = architecture_of(config.network, config.compat)
+    architecture = architecture_of(config)
     problem = architecture.problem()
     checks.require(problem is None, "network", architecture.fields, f"a model: {problem}")
     checks.existing_folder(config, "dataset_dir")
@@ -66,7 +65,7 @@ def run(given: ConfigDict, workdir: Path) -> int:
 
     def build(stopped: Callable[[], bool]) -> OfflineRun:
         del stopped
-        data = reward_data.load(config, architecture_of(config.network, config.compat))
+        data = reward_data.load(config)
         task = RewardTask(config, data, parallel)
         records.refuse_other_data(workdir, task.digests, task.source)
         about = ""

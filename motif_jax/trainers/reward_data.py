@@ -14,6 +14,7 @@ from motif_jax.datasets.pairs.distinct import distinct_rows, used_length
 from motif_jax.datasets.pairs.split import torch_split
 from motif_jax.datasets.pairs.targets import PairTargets, read_targets
 from motif_jax.networks.reward import RewardArchitecture
+from motif_jax.rewards.reward_model import architecture_of
 from motif_jax.sections.trainings import RewardConfig
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
@@ -73,8 +74,9 @@ def open_dataset(config: RewardConfig, architecture: RewardArchitecture) -> Pair
     return dataset
 
 
-def load(config: RewardConfig, architecture: RewardArchitecture) -> RewardData:
+def load(config: RewardConfig) -> RewardData:
     """Reads the dataset and labels that `config` names; UserError if too few pairs are labelled, or an array was changed."""
+    architecture = architecture_of(config)
     dataset = open_dataset(config, architecture)
     how = dataclasses.asdict(config.labels)
     how["annotator_weights"] = [float(w) for w in how["annotator_weights"].split(",") if w.strip()]

@@ -35,7 +35,7 @@ class RewardTask(Task):
 
     def __init__(self, config: RewardConfig, data: RewardData, parallel: DataParallel) -> None:
         self.config, self.data, self.parallel = config, data, parallel
-        self.network = RewardNetwork(architecture_of(config.network, config.compat))
+        self.network = RewardNetwork(architecture_of(config))
         self.members = config.ensemble.members
         self.plan = BatchPlan(data, config, parallel.device_count)
         self.chunk_steps, self.steps_per_epoch = self.plan.chunk_steps, self.plan.steps_per_epoch

@@ -24,7 +24,7 @@ from motif_jax.envs.spec import ArraySpec
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
 from motif_jax.rewards import RewardSetup, reward_model
 from motif_jax.rewards.motif import MotifReward
-from motif_jax.rewards.reward_model import RewardModel, architecture_of
+from motif_jax.rewards.reward_model import RewardModel
 from motif_jax.rl import batcher, inference
 from motif_jax.rl.learner import Learner
 from motif_jax.rl.publishing import Publisher
@@ -192,7 +192,7 @@ def test_training_a_reward_runs_on_a_gpu(inputs: str, dtype: str, tmp_path: Path
     make_dataset(tmp_path, pairs=300, glyphs=inputs == "everything")
     network = RewardNetworkSizes(**REWARDS[inputs], dtype=dtype)
     config = dataclasses.replace(values(RewardConfig, reward_config(tmp_path)), network=network)
-    data = reward_data.load(config, architecture_of(config.network, config.compat))
+    data = reward_data.load(config)
     parallel = DataParallel(jax.devices()[:DEVICES])
     task = RewardTask(config, data, parallel)
     trainer = OfflineTrainer(task, parallel)

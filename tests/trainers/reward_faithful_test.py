@@ -13,7 +13,7 @@ import pytest
 from motif_jax.algorithms.statistics import RunningMoments
 from motif_jax.datasets.pairs.split import torch_split
 from motif_jax.devices.parallel import DataParallel
-from motif_jax.rewards.reward_model import architecture_of, read_run
+from motif_jax.rewards.reward_model import read_run
 from motif_jax.schema import values
 from motif_jax.sections.trainings import RewardConfig
 from motif_jax.trainers import reward_data
@@ -70,7 +70,7 @@ def test_a_faithful_run_equals_the_published_loop_in_files_and_parameters(tmp_pa
     given = load_config("train_reward", "faithful", changes)
     config = values(RewardConfig, given)
     assert (config.seed, config.train_fraction) == (SEED, 0.8)
-    data = reward_data.load(config, architecture_of(config.network, config.compat))
+    data = reward_data.load(config)
     task = RewardTask(config, data, DataParallel(jax.local_devices()[:1]))
     evaluate = functools.partial(published_evaluation, tmp_path / "dataset", task.network)
     start = task.init_state().params

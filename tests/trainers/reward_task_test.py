@@ -11,7 +11,6 @@ import optax
 import pytest
 
 from motif_jax.devices.parallel import DataParallel
-from motif_jax.rewards.reward_model import architecture_of
 from motif_jax.schema import values
 from motif_jax.sections.trainings import RewardConfig
 from motif_jax.trainers import reward_data
@@ -36,7 +35,7 @@ def folder(tmp_path_factory):
 def make_task(folder, devices=1, **overrides):
     overrides = {"epochs": 2, "chunk_steps": 2, "network.hidden_dim": 32, **overrides}
     config = values(RewardConfig, reward_config(folder, **overrides))
-    data = reward_data.load(config, architecture_of(config.network, config.compat))
+    data = reward_data.load(config)
     return RewardTask(config, data, DataParallel(jax.local_devices()[:devices]))
 
 
