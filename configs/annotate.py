@@ -44,7 +44,7 @@ KEYS = {
     "measured_rate": positive(None, "questions a second, for the estimate; None: the last run's", float),
     "prompt": keys(annotators.PromptChoice),
     "answer": keys(annotators.AnswerMode),
-    "sampling": keys(annotators.Sampling),
+    "sampling": keys(annotators.AnswerSampling),
     "lexicon": keys(annotators.LexiconFile),
     "vllm": keys(annotators.VllmEngine),
     "openai": keys(annotators.OpenaiServer),

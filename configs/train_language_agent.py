@@ -23,7 +23,7 @@ from ml_collections import ConfigDict
 from motif_jax import sections
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.schema import Key, keys, natural, positive, section, update
-from motif_jax.sections.agents import Probes
+from motif_jax.sections.agents import ProbeQuestions
 from motif_jax.sections.policies import DrrnPolicy, LanguagePolicy, Ppo, QLearning
 from motif_jax.support import resources
 from motif_jax.support.config import unknown_variant
@@ -60,7 +60,7 @@ KEYS = {
     **_AGENT,
     "seed": sections.seed(1),
     "environment": ENVIRONMENT,
-    "probes": keys(Probes),
+    "probes": keys(ProbeQuestions),
     "tests": Key(
         "all",
         "tests of generalisation (docs/glam.md) whose prompts and actions are tried before the training; a named test that would be refused "

@@ -177,7 +177,10 @@ _AS_CONFIG_DICT: dict[str, Any] = {
     "get": lambda self, name, default=None: getattr(self, name, default),
     "__getitem__": lambda self, name: getattr(self, name),
     "__contains__": lambda self, name: hasattr(self, name),
-    "to_dict": dataclasses.asdict,
+    "to_dict": lambda self: dataclasses.asdict(self),
+    "__iter__": lambda self: iter(vars(self)),
+    "keys": lambda self: vars(self).keys(),
+    "items": lambda self: vars(self).items(),
     "copy_and_resolve_references": lambda self: self,
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import re
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from motif_jax.datasets.verdicts import Form
 from motif_jax.labels.annotator import check_annotator
 from motif_jax.labels.store import check_store
 from motif_jax.schema import keys
+from motif_jax.sections.agents import AgentConfig
 from motif_jax.sections.annotators import OnlineAnnotator
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
@@ -55,13 +57,10 @@ def in_section() -> Iterator[None]:
         raise UserError(re.sub(rf"\bconfig\.(?=({names})\b)", "config.annotator.", text)) from error
 
 
-def in_run(config: ConfigDict, folder: str | os.PathLike[str]) -> ConfigDict:
+def in_run(config: AgentConfig, folder: str | os.PathLike[str]) -> AgentConfig:
     """`config` with defaults in a run's folder: the answer store, and the conversations if they are kept."""
-    config = ConfigDict(config.to_dict())
     section = config.annotator
-    if not section.store_dir:
-        section.store_dir = os.path.join(folder, STORE)
-    section.conversations_dir = (
-        os.path.join(folder, CONVERSATIONS) if section.get("keep_conversations") else ""
-    )
-    return config
+    conversations = os.path.join(folder, CONVERSATIONS) if section.keep_conversations else ""
+    store = section.store_dir or os.path.join(folder, STORE)
+    made = dataclasses.replace(section, store_dir=store, conversations_dir=conversations)
+    return dataclasses.replace(config, annotator=made)

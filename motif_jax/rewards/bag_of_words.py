@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.labels.prompts import load_prompt, prompt_path
 from motif_jax.rewards.frozen_text import FrozenTextReward
 from motif_jax.rewards.intrinsic import RewardSetup
 from motif_jax.rewards.word_vectors import FileVectors, HashedVectors, WordVectors
+from motif_jax.sections.agents import AgentReward
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
@@ -43,16 +43,16 @@ class BagOfWordsReward(FrozenTextReward):
         self.tokens = self.unknown = 0
 
     @classmethod
-    def check(cls, config: ConfigDict) -> None:
-        value = config.get("similarity")
+    def check(cls, config: AgentReward) -> None:
+        value = config.similarity
         allowed = "a finite number; cosines lie between -1 and 1"
         checks.require(checks.is_finite(value), "reward.similarity", value, allowed)
-        goal_sentence(config.get("goal"))
-        _open(config.get("vectors"))
+        goal_sentence(config.goal)
+        _open(config.vectors)
 
     @classmethod
-    def files(cls, config: ConfigDict) -> tuple[Path, ...]:
-        return (Path(config.vectors),) if config.get("vectors") else ()
+    def files(cls, config: AgentReward) -> tuple[Path, ...]:
+        return (Path(config.vectors),) if config.vectors else ()
 
     @classmethod
     def make(cls, setup: RewardSetup) -> Self:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.envs import registry
 from motif_jax.rewards.intrinsic import IntrinsicReward, ObservationSpec, RewardSetup
 from motif_jax.rewards.message_table import MessageTable, Values
+from motif_jax.sections.agents import AgentConfig, AgentReward
 from motif_jax.support.errors import UserError
 
 
@@ -24,11 +24,11 @@ class FrozenTextReward(IntrinsicReward):
         self._table = MessageTable(self._compute, None)
 
     @classmethod
-    def check_run(cls, config: ConfigDict, spec: ObservationSpec) -> None:
+    def check_run(cls, config: AgentConfig, spec: ObservationSpec) -> None:
         registry.require_text(config.environment.name, spec.text_field)
 
     @classmethod
-    def rates(cls, config: ConfigDict) -> bool:
+    def rates(cls, config: AgentReward) -> bool:
         del config
         return True
 

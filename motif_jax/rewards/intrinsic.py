@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import jax
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.rewards.message_table import Values
+from motif_jax.sections.agents import AgentConfig
 from motif_jax.support.interruption import never
 
 
@@ -31,15 +31,19 @@ class ObservationSpec(Protocol):
 class RunSetup:
     """The training that a reward is made for: its resolved config and its folder."""
 
-    config: ConfigDict
+    config: AgentConfig
     folder: Path
 
 
 @dataclasses.dataclass(frozen=True)
 class RewardSetup:
-    """The inputs of `IntrinsicReward.make`; `config` is `config.reward`."""
+    """The inputs of `IntrinsicReward.make`.
 
-    config: ConfigDict
+    Attributes:
+      config: `config.reward`; a `LearnedReward` where labels come while the agent plays, and of module:Class with its own values, too.
+    """
+
+    config: Any
     spec: ObservationSpec
     # Whether the threshold is the two-decimal one of the published quantile file; None: as the reward run's own switch says.
     two_decimals: bool | None = None
@@ -88,27 +92,27 @@ class IntrinsicReward:
     stopped: Callable[[], bool] = staticmethod(never)
 
     @classmethod
-    def check(cls, config: ConfigDict) -> None:
+    def check(cls, config: Any) -> None:
         """Raises UserError for invalid values of `config.reward`, before anything is computed."""
 
     @classmethod
-    def check_run(cls, config: ConfigDict, spec: ObservationSpec) -> None:
+    def check_run(cls, config: AgentConfig, spec: ObservationSpec) -> None:
         """Raises UserError for a training's resolved config in which this reward cannot be learned."""
 
     @classmethod
-    def required_fields(cls, config: ConfigDict) -> tuple[str, ...]:
+    def required_fields(cls, config: Any) -> tuple[str, ...]:
         """Observation fields that the reward of `config.reward` reads besides the text."""
         del config
         return ()
 
     @classmethod
-    def rates(cls, config: ConfigDict) -> bool:
+    def rates(cls, config: Any) -> bool:
         """Whether `config.reward` alone determines the rewards of episodes; False for one learned in its training."""
         del config
         return False
 
     @classmethod
-    def files(cls, config: ConfigDict) -> tuple[Path, ...]:
+    def files(cls, config: Any) -> tuple[Path, ...]:
         """Files that identify the reward of `config.reward`; missing ones are ignored."""
         del config
         return ()

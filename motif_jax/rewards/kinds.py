@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, Self
 
 import jax
-from ml_collections import ConfigDict
 
 from motif_jax.rewards.bag_of_words import BagOfWordsReward
 from motif_jax.rewards.intrinsic import IntrinsicReward, ObservationSpec, RewardSetup, RunSetup
 from motif_jax.rewards.motif import MotifReward
 from motif_jax.rewards.retrieval import RetrievalReward
 from motif_jax.rewards.table import TableReward
+from motif_jax.sections.agents import AgentReward
 from motif_jax.support import config as checks
 from motif_jax.support import digests, entry_points
 
@@ -22,7 +22,7 @@ class NoReward(IntrinsicReward):
     """Kind 'none': the task's reward alone."""
 
     @classmethod
-    def check(cls, config: ConfigDict) -> None:
+    def check(cls, config: AgentReward) -> None:
         value = config.intrinsic_coefficient
         checks.require(value == 0, "reward.intrinsic_coefficient", value, "0 with reward.kind='none'")
 
@@ -44,9 +44,9 @@ KINDS: dict[str, type[IntrinsicReward] | str] = {
 }
 
 
-def kind_of(config: ConfigDict) -> type[IntrinsicReward]:
-    """The class that `config.reward.kind` names, else UserError; a section without the key names a run of train_reward."""
-    name = getattr(config, "kind", MOTIF)
+def kind_of(config: AgentReward) -> type[IntrinsicReward]:
+    """The class that `config.reward.kind` names, else UserError."""
+    name = config.kind
     key = "reward.kind"
     if entry_points.is_entry_point(name):
         kind: Any = entry_points.load(key, name)
@@ -62,19 +62,19 @@ def kind_of(config: ConfigDict) -> type[IntrinsicReward]:
     return kind
 
 
-def check(config: ConfigDict) -> None:
+def check(config: AgentReward) -> None:
     """Raises UserError for invalid values of `config.reward`, before anything is computed."""
     kind_of(config).check(config)
 
 
-def digest(config: ConfigDict) -> str | None:
+def digest(config: AgentReward) -> str | None:
     """Digest that distinguishes the reward of `config.reward` from a replacement; None without one."""
     found = [digests.of_input(path) for path in kind_of(config).files(config) if path.is_file()]
     return digests.of_bytes("".join(found).encode()) if found else None
 
 
 def load_intrinsic(
-    config: ConfigDict,
+    config: AgentReward,
     spec: ObservationSpec,
     two_decimals: bool | None = None,
     device: jax.Device | None = None,

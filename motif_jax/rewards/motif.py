@@ -10,7 +10,6 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.datasets.pairs import threshold
 from motif_jax.rewards.intrinsic import IntrinsicReward, RewardSetup
@@ -19,6 +18,7 @@ from motif_jax.rewards.normalisation import Normalisation
 from motif_jax.rewards.online_model import is_online_run
 from motif_jax.rewards.reward_function import FILE_SUFFIX, check_place, open_reward
 from motif_jax.rewards.reward_model import RewardModel, cpu_device, read_architecture
+from motif_jax.sections.agents import AgentReward
 from motif_jax.support import digests
 from motif_jax.support.errors import UserError
 
@@ -33,8 +33,7 @@ class MotifReward(IntrinsicReward):
         self._trained, self._normalisation = trained, normalisation
         # A reward that was learned online has its own threshold, which is no quantile.
         learned = is_online_run(trained.config)
-        which = "checkpoint" if learned else "evaluation"
-        level = trained.level(setup.config.quantile, setup.config.get("threshold"))
+        which, level = "checkpoint" if learned else "evaluation", setup.config.level
         shown = "no threshold"
         if normalisation.threshold is not None:
             named = "" if learned else " (auto)" if level == threshold.AUTO else f" (quantile {level:g})"
@@ -60,20 +59,19 @@ class MotifReward(IntrinsicReward):
         self.in_step, self.params = self._of_observations, trained.params
 
     @classmethod
-    def check(cls, config: ConfigDict) -> None:
+    def check(cls, config: AgentReward) -> None:
         """Reads the evaluation that `step` means, so that a missing one is reported before a run folder is made."""
         if config.dir:
-            check_place(ConfigDict({"reward": config}), "reward.dir")
-            level = RewardModel.level(config.quantile, config.get("threshold"))
-            open_reward(config.dir, config.step).normalisation(config.normalise, level)
-        elif config.get("intrinsic_coefficient"):
+            check_place(config.dir, "reward.dir")
+            open_reward(config.dir, config.step).normalisation(config.normalise, config.level)
+        elif config.intrinsic_coefficient:
             raise UserError(
                 f"config.reward.intrinsic_coefficient={config.intrinsic_coefficient} needs a trained reward: give "
                 "--config.reward.dir=DIR, or --config.reward.intrinsic_coefficient=0 to learn from the task alone"
             )
 
     @classmethod
-    def required_fields(cls, config: ConfigDict) -> tuple[str, ...]:
+    def required_fields(cls, config: AgentReward) -> tuple[str, ...]:
         """Observation fields that the reward reads, the text as 'message'; of a run folder it reads only config.json."""
         if not config.dir:
             return ()
@@ -82,11 +80,11 @@ class MotifReward(IntrinsicReward):
         return read_architecture(config.dir)[0].fields
 
     @classmethod
-    def rates(cls, config: ConfigDict) -> bool:
-        return bool(config.get("dir"))
+    def rates(cls, config: AgentReward) -> bool:
+        return bool(config.dir)
 
     @classmethod
-    def files(cls, config: ConfigDict) -> tuple[Path, ...]:
+    def files(cls, config: AgentReward) -> tuple[Path, ...]:
         if not config.dir or Path(config.dir).suffix == FILE_SUFFIX:
             return (Path(config.dir),) if config.dir else ()
         return (Path(config.dir) / "checkpoints" / str(config.step) / digests.FILE,)
@@ -97,8 +95,7 @@ class MotifReward(IntrinsicReward):
         if not config.dir:
             return None
         trained = open_reward(config.dir, config.step)
-        level = trained.level(config.quantile, config.get("threshold"))
-        normalisation = trained.normalisation(config.normalise, level, setup.two_decimals)
+        normalisation = trained.normalisation(config.normalise, config.level, setup.two_decimals)
         return cls(trained, normalisation, setup)
 
     def start(self) -> None:

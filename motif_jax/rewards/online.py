@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.datasets.verdicts import SINGLE, Form
 from motif_jax.envs import registry
@@ -26,6 +25,7 @@ from motif_jax.rewards.label_log import FILE, LabelLog, read_labels
 from motif_jax.rewards.learning_metrics import LearningMetrics
 from motif_jax.rewards.message_stats import NO_LABEL, MessageStats
 from motif_jax.rewards.message_table import Values
+from motif_jax.sections.agents import AgentConfig
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
@@ -65,7 +65,7 @@ class OnlineReward(IntrinsicReward):
         self._restored = False
 
     @classmethod
-    def check_run(cls, config: ConfigDict, spec: ObservationSpec) -> None:
+    def check_run(cls, config: AgentConfig, spec: ObservationSpec) -> None:
         registry.require_text(config.environment.name, spec.text_field)
         sure = config.queue.order == "uncertain" and not cls.doubts
         allowed = f"frequent or newest: a reward of kind '{config.reward.kind}' is sure of every label"

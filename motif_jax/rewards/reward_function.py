@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.rewards.message_table import MessageTable
 from motif_jax.rewards.normalisation import Normalisation
@@ -108,11 +108,10 @@ def load(folder: str | Path, step: int | None = None) -> RewardFunction:
     return RewardFunction(open_reward(hub.local(folder), step))
 
 
-def check_place(config: ConfigDict, key: str) -> None:
-    """Requires that the value of `key` is a .safetensors file or an existing folder."""
-    place = checks.dotted(config, key)
+def check_place(place: str, key: str) -> None:
+    """Requires that `place`, the value of `key`, is a .safetensors file or an existing folder."""
     if not (Path(place).suffix == FILE_SUFFIX and Path(place).is_file()):
-        checks.existing_folder(config, key)
+        checks.require(os.path.isdir(place), key, place, "an existing folder")
 
 
 def open_reward(place: str | Path, step: int | None = None) -> RewardModel:

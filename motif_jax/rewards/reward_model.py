@@ -42,11 +42,6 @@ class RewardModel:
     config: dict[str, Any]  # the run's, as plain data
     curve: list[dict[str, Any]]  # JSON rows of all evaluations up to this one
 
-    @staticmethod
-    def level(quantile: float | None, threshold: str | None) -> float | str | None:
-        """The argument `quantile` of `normalisation` for these values of a section `reward`."""
-        return AUTO if threshold == AUTO else quantile
-
     def normalisation(
         self, normalise: bool = True, quantile: float | str | None = None, rounded: bool | None = None
     ) -> Normalisation:

@@ -6,14 +6,13 @@ import reprlib
 from pathlib import Path
 from typing import Any, Self
 
-from ml_collections import ConfigDict
-
 from motif_jax.datasets.verdicts import YES
 from motif_jax.rewards import label_log
 from motif_jax.rewards.frozen_text import FrozenTextReward
 from motif_jax.rewards.intrinsic import RewardSetup
 from motif_jax.rewards.label_log import read_log
 from motif_jax.rewards.reward_function import encode
+from motif_jax.sections.agents import AgentReward
 from motif_jax.support.config import is_finite
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import read_json
@@ -32,11 +31,11 @@ class TableReward(FrozenTextReward):
         self.description = f"table of {len(values):,} texts, {setup.config.table}"
 
     @classmethod
-    def check(cls, config: ConfigDict) -> None:
-        read_table(config.get("table"))
+    def check(cls, config: AgentReward) -> None:
+        read_table(config.table)
 
     @classmethod
-    def files(cls, config: ConfigDict) -> tuple[Path, ...]:
+    def files(cls, config: AgentReward) -> tuple[Path, ...]:
         place = Path(config.table or "")
         return (place / label_log.FILE if place.is_dir() else place,)
 

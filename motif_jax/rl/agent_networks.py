@@ -43,7 +43,7 @@ def check(config: ConfigDict) -> None:
 def environment_options(config: ConfigDict) -> dict[str, Any]:
     """Options that the network needs from the environment, JSON-able: extra fields, a tokenizer."""
     if kind_of(config) == GAME:
-        options = registry.options_of(config.environment)
+        options = registry.options_of(vars(config.environment))
         shown = registry.spec(config.environment.name, **options).optional_fields
         wanted = config.network.encoder == agent.FILM and film.INSTRUCTION in shown
         return {"fields": [film.INSTRUCTION]} if wanted else {}

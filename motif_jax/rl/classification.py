@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import numpy as np
 import optax
-from ml_collections import ConfigDict
 
 from motif_jax.algorithms import classification
 from motif_jax.algorithms.classification import LabelBatch
@@ -20,12 +19,13 @@ from motif_jax.rewards.label_set import Examples
 from motif_jax.rewards.online_model import cautious, classifier_probabilities
 from motif_jax.rl.network_reward import NetworkReward
 from motif_jax.rl.reward_trainer import Model, TrainingBatch
+from motif_jax.sections.agents import LearnedReward
 
 
 class ClassifierModel(Model):
     """Whether a text is helpful."""
 
-    def __init__(self, config: ConfigDict, seed: int) -> None:
+    def __init__(self, config: LearnedReward, seed: int) -> None:
         network = MessageClassifier(config.encoder, config.classifier.dropout)
         optimizer = optax.adam(config.training.learning_rate, eps=1e-8)
         super().__init__(network, optimizer, config.training.members)

@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.algorithms.ensembles import EnsembleState
 from motif_jax.labels.label_queue import Label
@@ -21,6 +20,7 @@ from motif_jax.rewards.reward_model import cpu_device
 from motif_jax.rl import reward_schedule
 from motif_jax.rl.reward_schedule import Schedule, draws
 from motif_jax.rl.reward_trainer import METRICS, Model, Trainer, TrainingJob
+from motif_jax.sections.agents import AgentConfig, LearnedReward
 from motif_jax.support import config as checks
 from motif_jax.support import seeds
 
@@ -48,7 +48,7 @@ class NetworkReward(OnlineReward, abc.ABC):
             training.schedule, training.steps_per_arrival, training.steps_per_update, run.queue.batch
         )
         self._device = setup.device or cpu_device()
-        self._pays_untrained = bool(run.compat.get(_UNTRAINED, False))
+        self._pays_untrained = run.compat.oni_untrained_reward
         self.model = self.make_model()
         state = self.model.init(seeds.derive(run.seed, "reward") % (1 << 31))
         state = jax.device_put(state, _training_device(training.device, self._device))
@@ -60,7 +60,7 @@ class NetworkReward(OnlineReward, abc.ABC):
         self.table = MessageTable(self.compute, self._params(), 0, CAPACITY)
 
     @classmethod
-    def check(cls, config: ConfigDict) -> None:
+    def check(cls, config: LearnedReward) -> None:
         several = config.training.members > 1 or config.training.deviations == 0
         checks.require(
             several, "reward.training.deviations", config.training.deviations, "0 without several members"
@@ -70,12 +70,13 @@ class NetworkReward(OnlineReward, abc.ABC):
                        "'auto' or the number of a device")  # fmt: skip
 
     @classmethod
-    def check_run(cls, config: ConfigDict, spec: ObservationSpec) -> None:
+    def check_run(cls, config: AgentConfig, spec: ObservationSpec) -> None:
         super().check_run(config, spec)
         assert spec.text_field is not None
         width = spec.observation[spec.text_field].shape[-1]
         allowed = f"a task whose texts have at most {WIDTH} bytes, not {width}"
         checks.require(width <= WIDTH, "environment.name", config.environment.name, allowed)
+        assert isinstance(config.reward, LearnedReward)
         if config.reward.training.device != "auto":
             _training_device(config.reward.training.device, None)
 

@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import numpy as np
 import optax
-from ml_collections import ConfigDict
 
 from motif_jax.algorithms import preference
 from motif_jax.algorithms.ensembles import EnsembleState
@@ -25,6 +24,7 @@ from motif_jax.rewards.online_model import cautious
 from motif_jax.rewards.reward_model import messages_in_chunks
 from motif_jax.rl.network_reward import NetworkReward
 from motif_jax.rl.reward_trainer import Model, TrainingBatch
+from motif_jax.sections.agents import LearnedReward
 from motif_jax.support import config as checks
 from motif_jax.support import seeds
 
@@ -36,7 +36,7 @@ _RAW = "oni_ranking_raw_reward"
 class RankingModel(Model):
     """Which of two texts is better."""
 
-    def __init__(self, config: ConfigDict) -> None:
+    def __init__(self, config: LearnedReward) -> None:
         optimizer = optax.chain(
             optax.clip_by_global_norm(MAX_GRADIENT_NORM), optax.adam(config.training.learning_rate, eps=1e-8)
         )
@@ -93,12 +93,12 @@ class RankingReward(NetworkReward):
     def __init__(self, setup: RewardSetup) -> None:
         super().__init__(setup)
         self.moments = RunningMoments()
-        self._raw = bool(self.run.config.compat.get(_RAW, False)) or not self.config.normalise
+        self._raw = self.run.config.compat.oni_ranking_raw_reward or not self.config.normalise
         self._labelled: set[tuple[str, ...]] = set()
         self._observed = np.zeros(0, np.int64)
 
     @classmethod
-    def check(cls, config: ConfigDict) -> None:
+    def check(cls, config: LearnedReward) -> None:
         super().check(config)
         good = isinstance(config.threshold, int | float) and np.isfinite(config.threshold)
         checks.require(good, "reward.threshold", config.threshold, "a number")
@@ -144,7 +144,7 @@ class RankingReward(NetworkReward):
         weights = np.minimum(weights, 1) if pairs.distinct else weights
         drawn = rng.choice(len(weights), (pairs.a_batch, 2), p=weights / weights.sum())
         texts = [(self.stats.texts[a], self.stats.texts[b]) for a, b in drawn.tolist()]
-        if not self.run.config.compat.get("oni_requeue", False):
+        if not self.run.config.compat.oni_requeue:
             # Equal texts would be a tie, which teaches nothing; a pair and its reverse are asked once.
             texts = [
                 pair for pair in texts

@@ -6,12 +6,12 @@ A reward run that resumes makes newer evaluations; a resumed agent must keep its
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
-
-from ml_collections import ConfigDict
 
 from motif_jax.rewards.reward_function import open_reward
 from motif_jax.rl import agent_checkpoints
+from motif_jax.sections.agents import AgentConfig
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, read_json
@@ -34,15 +34,13 @@ def settled(workdir: str | os.PathLike[str]) -> int | None:
     return step
 
 
-def apply(config: ConfigDict, workdir: str | os.PathLike[str]) -> ConfigDict:
+def apply(config: AgentConfig, workdir: str | os.PathLike[str]) -> AgentConfig:
     """A copy of a `train_agent` config whose `reward.step` is the one settled in `workdir`, if there is one."""
-    config, step = config.copy_and_resolve_references(), settled(workdir)
-    if step is not None:
-        config.reward.step = step
-    return config
+    step = settled(workdir)
+    return config if step is None else replace(config, reward=replace(config.reward, step=step))
 
 
-def settle(config: ConfigDict, workdir: str | os.PathLike[str], checkpoints: Checkpoints) -> int | None:
+def settle(config: AgentConfig, workdir: str | os.PathLike[str], checkpoints: Checkpoints) -> int | None:
     """Writes down, once, which evaluation the run learns from: that of its newest checkpoint, else of `config.reward.step`."""
     path, latest = Path(workdir) / FILE, checkpoints.latest()
     if not config.reward.dir or path.exists():

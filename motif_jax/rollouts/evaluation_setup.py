@@ -86,7 +86,7 @@ def check(config: PlayedPolicy, pins: PinnedVersions | None = None) -> EvalSetup
     if config.reward.dir:
         from motif_jax.rewards.reward_function import check_place
 
-        check_place(config, "reward.dir")
+        check_place(config.reward.dir, "reward.dir")
     is_known = policy in _NAMED or policies.is_outside(policy)
     allowed = f"{', '.join(_NAMED)}, the folder of an agent run, or module:Class"
     checks.require(is_known or (bool(policy) and Path(policy).is_dir()), "policy", policy, allowed)

@@ -197,7 +197,7 @@ class LiveRater:
             trained = open_reward(str(section.dir), section.step)
             self._normalise, level = (
                 trained.normalisation().normalise,
-                trained.level(section.quantile, section.threshold),
+                section.level,
             )
             self._pay = trained.normalisation(section.normalise, level, rating.two_decimals)
             raw = replace(section, normalise=False, quantile=None, threshold="quantile")

@@ -237,8 +237,13 @@ class Scoring:
     step: int | None = REWARD_STEP
     normalise: bool = NORMALISE
     quantile: float | None = QUANTILE
-    threshold: str = THRESHOLD
+    threshold: Any = THRESHOLD
     count_exponent: float = COUNT_EXPONENT
+
+    @property
+    def level(self) -> float | str | None:
+        """The argument `quantile` of `RewardModel.normalisation`."""
+        return "auto" if self.threshold == "auto" else self.quantile
 
 
 @settings

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -21,19 +21,15 @@ from motif_jax.schema import (
     values,
 )
 from motif_jax.sections import (
-    COUNT_EXPONENT,
     MATMUL_PRECISION,
-    NORMALISE,
-    QUANTILE,
-    REWARD_STEP,
     SAVE_EVERY_SECONDS,
-    THRESHOLD,
     ClusterHosts,
     Compat,
     LoraOnBase,
     Nonfinite,
     Optimizer,
     Profile,
+    Scoring,
     Sharding,
     Wandb,
     batch,
@@ -66,7 +62,7 @@ class TrainedTask(PlayedTask):
 
 
 @settings
-class Probes:
+class ProbeQuestions:
     """What a language agent is asked before updates."""
 
     prompts: str = key(
@@ -78,7 +74,7 @@ class Probes:
 
 
 @settings
-class AgentReward:
+class AgentReward(Scoring):
     """The reward that an agent learns from."""
 
     kind: str = key(
@@ -89,10 +85,6 @@ class AgentReward:
     dir: str | None = key(
         None, "run of train_reward, file of export_reward, or hf://OWNER/NAME; None: none", str
     )
-    step: int | None = REWARD_STEP
-    normalise: bool = NORMALISE
-    quantile: float | None = QUANTILE
-    threshold: Any = THRESHOLD
     table: str | None = key(
         None, "of kind table: JSON {text: number}, or a run of configs/oni.py; others get 0", str
     )
@@ -101,7 +93,6 @@ class AgentReward:
     )
     goal: str = key("defaultgoal", "of kind bag_of_words: one of the prompts' goals, or a sentence")
     similarity: float = key(-0.5, "of kind bag_of_words: the cosine above which a message is paid")
-    count_exponent: float = COUNT_EXPONENT
     intrinsic_coefficient: float = natural(0.1, "of the intrinsic reward")
     extrinsic_coefficient: float | None = natural(
         None, "None: 0.1 for the score tasks, 10 for the others", float
@@ -244,20 +235,20 @@ class AgentConfig:
     wandb: Wandb = part(Wandb)
     compat: Compat = Compat()
     # Of language agents.
-    probes: Probes | None = None
+    probes: ProbeQuestions | None = None
     tests: str | None = None
     published_files: bool = False
     lora: LoraOnBase | None = None
     sharding: Sharding | None = None
     # Of rewards that are learned while the agent plays.
-    annotator: OnlineAnnotator | None = None
-    queue: Queue | None = None
+    annotator: OnlineAnnotator = OnlineAnnotator()
+    queue: Queue = Queue()
 
 
 def agent_config(config: ConfigDict | Mapping[str, Any]) -> AgentConfig:
     """The values of a training's config, also of an older run's, with the sections of its kinds of network, algorithm and reward.
 
-    The section of an algorithm or a reward from outside the package (module:Class) is a namespace of all its values.
+    The section of an algorithm or a reward from outside the package (module:Class) has all its values, also those of its own keys.
     """
     network, algorithm = (config.get(name, {}) for name in ("network", "algorithm"))
     kinds: dict[str, type] = {"language": LanguagePolicy, "drrn": DrrnPolicy}
@@ -273,7 +264,10 @@ def agent_reward(section: ConfigDict | Mapping[str, Any]) -> AgentReward:
 
 
 def _own_or_outside(section: ConfigDict | Mapping[str, Any], choice: str, usual: type) -> Any:
-    if entry_points.is_entry_point(section.get(choice)):
-        return SimpleNamespace(**dict(section))
     by_key: dict[str, type] = {"minibatch_size": Ppo, "replay_steps": QLearning, "training": LearnedReward}
-    return values(next((each for key, each in by_key.items() if key in section), usual), section)
+    kind: Any = next((each for key, each in by_key.items() if key in section), usual)
+    if entry_points.is_entry_point(section.get(choice)):
+        own = {field.name for field in dataclasses.fields(kind)}
+        more = [(name, Any) for name in section if name not in own]
+        kind = dataclasses.make_dataclass(kind.__name__, more, bases=(kind,), frozen=True, kw_only=True)
+    return values(kind, section)

@@ -29,7 +29,7 @@ class AnswerMode:
 
 
 @settings
-class Sampling:
+class AnswerSampling:
     """How an answer's tokens are drawn."""
 
     temperature: float = natural(0.1, "of answers")
@@ -139,12 +139,13 @@ class OnlineAnnotator:
     keep_conversations: bool = KEEP_CONVERSATIONS
     prompt: PromptChoice = part(PromptChoice)
     answer: AnswerMode = part(AnswerMode)
-    sampling: Sampling = part(Sampling, top_k=-1, top_p=1.0)
+    sampling: AnswerSampling = part(AnswerSampling, top_k=-1, top_p=1.0)
     attempts: int = positive(2, "times that a question is asked at most, until an answer has a verdict")
     wait_seconds: float = natural(600.0, "how long a start waits for a server that does not answer yet")
     lexicon: LexiconFile = part(LexiconFile)
     # A question that gets no answer is asked again later, so that nothing else has to wait for it.
     openai: OpenaiServer = part(OpenaiServer, timeout_seconds=120.0)
+    conversations_dir: str = ""  # of a run that keeps them
 
 
 @settings

@@ -57,7 +57,7 @@ class TextMethod:
 
 
 @settings
-class Candidates:
+class CandidateTexts:
     """Texts among which method chai chooses."""
 
     count: int = positive(5, "of method chai: texts of the policy in each state of the data")
@@ -160,7 +160,7 @@ class TextConfig(TextDatasetConfig):
     token_reward: TokenReward = part(TokenReward)
     method: TextMethod = part(TextMethod)
     loss: LossWeights = part(LossWeights)
-    candidates: Candidates = part(Candidates)
+    candidates: CandidateTexts = part(CandidateTexts)
     ppo: TextPpo = part(TextPpo)
     network: TextTrunks = part(TextTrunks)
     initial: InitialParameters = part(InitialParameters)

@@ -281,7 +281,7 @@ class LanguageModelConfig(TextDatasetConfig):
 
 
 @settings
-class Comments:
+class CommentFiles:
     """The comments of Reddit."""
 
     folder: str = key("", "with comments_positive.csv and comments_negative.csv; empty: made up")
@@ -306,7 +306,7 @@ class UpvoteNetwork:
 class UpvoteConfig(GradientConfig):
     """A training of a model of upvotes."""
 
-    reddit: Comments = part(Comments)
+    reddit: CommentFiles = part(CommentFiles)
     cutoff: int = key(0, "comments with a higher score were liked")
     held_out_share: float = key(0.1, "of the texts, to measure with", above=0, most=0.5)
     network: UpvoteNetwork = part(UpvoteNetwork)

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from ml_collections import ConfigDict
 
+from motif_jax import schema
 from motif_jax.datasets.pairs import threshold
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.reports import explain
@@ -17,6 +18,7 @@ from motif_jax.reports.explain_data import ExplainedReward, rank_correlation, se
 from motif_jax.reports.messages import as_text
 from motif_jax.reports.text_tables import csv_cell
 from motif_jax.rewards.reward_function import as_rows, open_reward
+from motif_jax.sections import Scoring
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
@@ -40,7 +42,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     models = _open_models(config)
     folder = _dataset_folder(config, models[0])
     for model in models:
-        model.normalisation(True, model.level(config.reward.quantile, config.reward.threshold))
+        model.normalisation(True, schema.values(Scoring, config.reward).level)
         architecture = model.network.architecture
         if folder is not None:
             PairsDataset.open(folder, need=("message", *architecture.fields))
@@ -132,7 +134,7 @@ def _names(models: list[Any]) -> list[str]:
 
 
 def _explained(config: ConfigDict, model: Any, name: str, rating: Any, history: Any, evaluations: Any) -> Any:
-    payment = model.normalisation(True, model.level(config.reward.quantile, config.reward.threshold))
+    payment = model.normalisation(True, schema.values(Scoring, config.reward).level)
     return ExplainedReward(
         name=name,
         raw=rating.raw,

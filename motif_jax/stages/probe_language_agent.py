@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 from motif_jax.rl import agent_networks, probing, settings
 from motif_jax.rl.probing import Probing
 from motif_jax.rollouts import agent_policy
-from motif_jax.sections.agents import Probes
+from motif_jax.sections.agents import ProbeQuestions
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
@@ -39,7 +39,7 @@ def _open(config: ConfigDict) -> tuple[Probing, list[int]]:
     trained = agent_policy.read_config(config.policy)
     if agent_networks.kind_of(trained) != agent_networks.LANGUAGE:
         raise UserError(f"config.policy={config.policy!r}: must be a run of train_language_agent")
-    trained = dataclasses.replace(trained, probes=Probes(prompts=config.probes.prompts))
+    trained = dataclasses.replace(trained, probes=ProbeQuestions(prompts=config.probes.prompts))
     made = probing.make(trained, settings.make_network(trained))
     if made is None:
         raise UserError(probing.ENGLISH_ALONE)

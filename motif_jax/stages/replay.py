@@ -59,7 +59,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     if config.reward.dir:
         from motif_jax.rewards.reward_function import check_place
 
-        check_place(config, "reward.dir")
+        check_place(config.reward.dir, "reward.dir")
     plan = _plan(config)
     for game in _games(config, plan):
         forms.check_screen(game.task, game.options)

@@ -34,6 +34,8 @@ from motif_jax.reports.glance import headline
 from motif_jax.reports.learned_reward import LabelLogReport, LearnedText
 from motif_jax.reports.run_data import LikedMessage, RunData, read_reward_summary
 from motif_jax.rollouts.policies import BOT, FIXED, RANDOM
+from motif_jax.schema import values
+from motif_jax.sections import Scoring
 from motif_jax.support import config as checks
 from motif_jax.support import metric_files, run_folder
 from motif_jax.support.errors import printable
@@ -238,7 +240,7 @@ def liked_messages(config: ConfigDict, dataset: PairsDataset, data: RunData) -> 
     texts = texts[chosen]
     reward = rewards.load(config.reward.dir, config.reward.step)
     normalised = reward(texts)
-    paid = reward.intrinsic(texts, reward.trained.level(config.reward.quantile, config.reward.threshold))
+    paid = reward.intrinsic(texts, values(Scoring, config.reward).level)
     data.message_curves = _message_curves(config, texts, normalised)
     return [
         LikedMessage(messages.as_text(text), int(count), float(value), float(value_paid))

@@ -16,6 +16,7 @@ from motif_jax.devices import hosts
 from motif_jax.devices.hosts import Hosts, connected
 from motif_jax.rl import settings
 from motif_jax.sections import ClusterHosts
+from motif_jax.sections.agents import agent_config
 from motif_jax.support import cluster
 from motif_jax.support.cluster import HostPosition
 from motif_jax.support.errors import UserError
@@ -60,7 +61,7 @@ def test_a_batch_divides_over_hosts_and_their_devices() -> None:
     other = recall_training(batch_size=8 * 15, devices__learner="0,1", **SEVERAL, hosts__index=1)
     said = "divide over 3 hosts of 2 learner devices and 1 minibatches; it is 15 rollouts"
     with pytest.raises(UserError, match=said):
-        settings.check_devices(settings.check(other))
+        settings.check_devices(settings.check(agent_config(other)))
 
 
 def test_a_port_that_is_taken_is_told_before_jax_starts() -> None:

@@ -16,6 +16,7 @@ from motif_jax.labels.label_queue import Label, LabelBookkeeper
 from motif_jax.labels.label_service import LabelService
 from motif_jax.labels.store import StoredAnswer
 from motif_jax.schema import keys
+from motif_jax.sections.agents import agent_config
 from motif_jax.sections.annotators import OnlineAnnotator, Queue
 from motif_jax.support.errors import UserError
 from tests.end_to_end.annotate_datasets import conversations
@@ -105,7 +106,7 @@ def test_each_distinct_question_is_asked_once(make, tmp_path):
 def test_a_run_without_a_store_has_its_own_and_keeps_conversations_on_request(tmp_path):
     config = make_config(tmp_path, annotator__store_dir="", annotator__keep_conversations=True)
     online.check(config, SINGLE)
-    source = LabelService(online.in_run(config, tmp_path / "run"), SINGLE)
+    source = LabelService(online.in_run(agent_config(config), tmp_path / "run"), SINGLE)
     source.start()
     assert len(ask(source, KILL, WALL)) == 2
     source.close()

@@ -18,7 +18,7 @@ from motif_jax.rewards.motif import MotifReward
 from motif_jax.rewards.word_vectors import FileVectors, HashedVectors
 from motif_jax.rollouts import ratings
 from motif_jax.sections import Scoring
-from motif_jax.sections.agents import AgentReward
+from motif_jax.sections.agents import AgentReward, agent_reward
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config
 
@@ -34,7 +34,7 @@ def cache(tmp_path, monkeypatch):
 def section(kind, **values):
     config = load_config("train_agent", "").reward
     config.update({"kind": kind, **values})
-    return config
+    return agent_reward(config)
 
 
 def rows(*texts):

@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from ml_collections import ConfigDict
 
 from motif_jax import rewards
 from motif_jax.envs import registry
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.rewards.motif import MotifReward
 from motif_jax.rewards.reward_model import read_run
+from motif_jax.sections.agents import AgentReward
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import make_dataset, reward_config, train
 
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.usefixtures("compiled_quickly")
 SPEC = EnvironmentSpec({"message": ArraySpec((256,), "uint8")}, 3, text_field="message")
 
 
-def section(folder, **values) -> ConfigDict:
-    return ConfigDict({"dir": str(folder), "step": None, "normalise": True, "quantile": 0.5, **values})
+def section(folder, **values) -> AgentReward:
+    return AgentReward(**{"dir": str(folder), **values})
 
 
 def some_messages(count=20):

@@ -7,13 +7,13 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from ml_collections import ConfigDict
 
 from motif_jax import rewards
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.rewards import reward_model as module
 from motif_jax.rewards.normalisation import QUANTILE_LEVELS
 from motif_jax.rewards.reward_model import CHUNK, read_run
+from motif_jax.sections.agents import AgentReward
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 SPEC = EnvironmentSpec({"message": ArraySpec((256,), "uint8")}, 3, text_field="message")
@@ -50,7 +50,7 @@ def test_all_parts_are_on_their_way_before_the_first_is_read(trained, monkeypatc
 @pytest.mark.slow
 def test_the_lookup_computes_where_it_was_told_with_programs_that_are_ready(trained) -> None:
     device = jax.devices()[1]
-    config = ConfigDict({"dir": str(trained), "step": None, "normalise": True, "quantile": 0.5})
+    config = AgentReward(dir=str(trained))
     reward = rewards.load_intrinsic(config, SPEC, device=device)
     assert {d for leaf in jax.tree.leaves(reward.table.params) for d in leaf.devices()} == {device}
     model = read_run(trained)
@@ -87,7 +87,7 @@ def test_a_message_has_one_value_whatever_it_is_computed_with(trained) -> None:
     for level in QUANTILE_LEVELS[::9]:
         section = {"dir": str(trained), "step": None, "normalise": True, "quantile": level}
         for device in (None, jax.devices()[1]):
-            in_training = rewards.load_intrinsic(ConfigDict(section), SPEC, device=device)
+            in_training = rewards.load_intrinsic(AgentReward(**section), SPEC, device=device)
             assert in_training is not None
             found = [in_training.lookup(part).values for part in (table[:5], table[5:])]
             np.testing.assert_array_equal(np.concatenate(found), reward.intrinsic(texts, level))

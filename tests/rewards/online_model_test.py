@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ml_collections import ConfigDict
 
 from motif_jax import rewards
 from motif_jax.envs import registry
@@ -19,6 +18,7 @@ from motif_jax.reports.messages import MessageTally
 from motif_jax.reports.page import render
 from motif_jax.rewards.reward_function import as_rows
 from motif_jax.rollouts import evaluation_setup
+from motif_jax.sections.agents import AgentReward
 from motif_jax.stages import check_reward, explain_reward, exports, report
 from motif_jax.support import metric_files
 from motif_jax.support.errors import UserError
@@ -75,7 +75,7 @@ def goes_through_a_file(run: Path, first: int, spec: Any) -> None:
             said = there.intrinsic(TEXTS, quantile=quantile)
             np.testing.assert_array_equal(here.intrinsic(TEXTS, quantile=quantile), said)
         section = {"kind": "motif", "dir": str(file), "step": None, "normalise": True, "quantile": 0.5}
-        other = rewards.load_intrinsic(ConfigDict(section), spec)
+        other = rewards.load_intrinsic(AgentReward(**section), spec)
         assert other is not None
         assert other.description.startswith(f"{file}, checkpoint {there.trained.step}, ")
         assert "quantile" not in other.description
@@ -102,7 +102,7 @@ def test_it_pays_what_it_paid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k
     assert run.system.reward is not None
     spec, rows = registry.spec("Recall-v0"), as_rows(TEXTS)[0]
     section = {"kind": "motif", "dir": str(tmp_path), "step": None, "normalise": True, "quantile": 0.5}
-    later = rewards.load_intrinsic(ConfigDict(section), spec)
+    later = rewards.load_intrinsic(AgentReward(**section), spec)
     assert later is not None
     later.start()
     paid = later.lookup(rows).values

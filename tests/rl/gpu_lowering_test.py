@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from ml_collections import ConfigDict
 
 from motif_jax.algorithms import appo, ensembles, schedules
 from motif_jax.algorithms.trajectory import BATCH_AXES
@@ -30,6 +29,7 @@ from motif_jax.rl.learner import Learner
 from motif_jax.rl.publishing import Publisher
 from motif_jax.rollouts import agent_policy
 from motif_jax.schema import values
+from motif_jax.sections.agents import AgentReward
 from motif_jax.sections.trainings import RewardConfig, RewardNetworkSizes
 from motif_jax.trainers import reward_data
 from motif_jax.trainers.reward_task import RewardTask
@@ -152,7 +152,7 @@ def test_so_does_an_update_that_computes_the_intrinsic_reward() -> None:
     params = random_params(everything)  # type: ignore[arg-type]
     statistics = {"mean": 0.5, "variance": 2.0, "quantile_levels": [0.5], "quantiles": [0.1]}
     model = RewardModel(Path("reward"), 0, everything, params, 1, statistics, {}, [])
-    setup = RewardSetup(ConfigDict({"quantile": 0.5}), SPEC)
+    setup = RewardSetup(AgentReward(), SPEC)
     reward = MotifReward(model, model.normalisation(True, 0.5, False), setup)
     program, state, batch = learner_update(nethack_network(dtype="bfloat16"), reward)
     text = lowered(program, state, batch)

@@ -21,6 +21,7 @@ from motif_jax.rewards.label_set import LabelSet, as_bytes
 from motif_jax.rewards.online_model import cautious
 from motif_jax.rl.classification import ClassificationReward, ClassifierModel
 from motif_jax.rl.ranking import RankingModel, RankingReward
+from motif_jax.sections.agents import agent_config
 from motif_jax.support.errors import UserError
 from tests.rl import oni_runs
 from tests.rl.oni_runs import oni_config
@@ -33,7 +34,7 @@ ROWS = np.stack([as_bytes(text) for text in TEXTS])
 
 
 def made(folder: Path, kind: str, **changes: Any) -> Any:
-    config = oni_config(kind, **{**SMALL, **changes})
+    config = agent_config(oni_config(kind, **{**SMALL, **changes}))
     return load_intrinsic(config.reward, SPEC, run=RunSetup(config, folder))
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from motif_jax.envs.babyai_text.prompts import PromptTokens
 from motif_jax.rl import probing, settings
-from motif_jax.sections.agents import Probes, agent_config
+from motif_jax.sections.agents import ProbeQuestions, agent_config
 from tests.force.outcomes import rows_of
 from tests.language import talkers
 from tests.reward_fixtures import load_config
@@ -80,7 +80,7 @@ def test_an_agent_that_reads_french_is_not_asked_our_probes_in_english(
     assert probing.files(french, network, tmp_path, {}) is None
     assert "these prompts are in English, and this agent reads French" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
-    french = replace(french, probes=Probes(prompts=str(tmp_path / "own.json")))
+    french = replace(french, probes=ProbeQuestions(prompts=str(tmp_path / "own.json")))
     probe = {"name": "balle", "goal": "aller à la balle", "observations": [["Tu vois une balle"]]}
     (tmp_path / "own.json").write_text(json.dumps([{**probe, "actions": []}]))
     made = probing.make(french, network)

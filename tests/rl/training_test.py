@@ -119,7 +119,7 @@ def test_published_parameters_survive_the_learners_next_update() -> None:
 
 @pytest.mark.slow
 def test_draws_depend_on_key_and_counter_alone() -> None:
-    network = make_network(recall_config())
+    network = make_network(agent_config(recall_config()))
     params = network.init(jax.random.PRNGKey(0))
     table, first, envs = network.initial_state(5), jnp.ones(4, jnp.uint8), jnp.arange(4)
     observation = {n: jnp.zeros((4, *f.shape), f.dtype) for n, f in network.spec.observation.items()}
