@@ -15,6 +15,7 @@ Variants: wordle, visdial, reddit: the published way to decode for that task (we
 
 from motif_jax import sections
 from motif_jax.schema import Key, configs, keys, natural, positive
+from motif_jax.sections.played_texts import EvaluatedSpeaker
 
 # The published way to decode, by task.
 TASKS = {
@@ -27,33 +28,14 @@ TASKS = {
 CANDIDATES = {"utterance": 4, "chai": 5}
 KEYS = {
     "stage": "evaluate_text",
-    "seed": sections.SEED,
-    "agent": Key(
-        None,
-        "a run of train_text; or the Hugging Face folder of a decoder whose tokenizer has the delimiters, such as export_text_agent writes: a "
-        "policy without values, which needs config.task and decode.max_tokens",
-        str,
-    ),
-    "policy": Key(None, "plays in the agent's place, such as 'optimal'; with an agent, in its task", str),
-    "task": Key(None, "None: the agent's; a text task or module:Class (docs/ilql.md)", str),
-    "options": Key("", 'of the task as JSON, {"num_words": 100}; over those that the agent was trained with'),
-    "data": Key(
-        None,
-        "evaluates these recorded dialogues instead of playing (.jsonl, .parquet or a folder with one); None: plays, or, for the task "
-        "`dialogues` without an environment, takes those that the training held out",
-        str,
-    ),
-    "url": Key(None, "of the task's server, replaces that of options; may change on resuming", str),
+    **keys(EvaluatedSpeaker),
     "episodes": positive(1024, "episodes in all"),
     "lanes": positive(1024, "played at a time, in one program", most=1 << 20),
     "threads": sections.THREADS,
-    "decode": keys(sections.Decode),
-    "token_reward": keys(sections.TokenReward),
     "show": natural(8, "episodes on the page token by token"),
     "resamples": sections.RESAMPLES,
     "confidence": sections.CONFIDENCE,
     "published_log": Key(False, "writes eval_log.pkl as the published evaluations do"),
-    "dtype": sections.DTYPE,
 }
 VARIANTS = {
     "smoke": {"episodes": 8, "lanes": 8, "show": 2, "resamples": 100},

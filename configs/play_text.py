@@ -6,15 +6,12 @@ Every game is kept in WORKDIR/games.jsonl. End with Ctrl-D.
 """
 
 from motif_jax import sections
-from motif_jax.schema import Key, configs, keys, one_of, positive
+from motif_jax.schema import configs, keys, one_of, positive
+from motif_jax.sections.played_texts import TextSpeaker
 
 KEYS = {
     "stage": "play_text",
-    "seed": sections.SEED,
-    "agent": Key(None, "a run folder of train_text", str),
-    "policy": Key(None, "a policy of the task in its place, such as 'optimal'", str),
-    "task": Key(None, "None: the agent's", str),
-    "options": Key("", "of the task as JSON, over those that the agent was trained with"),
+    **keys(TextSpeaker),
     "mode": one_of(
         ("with", "against", "answer"),
         "'with': each turn it proposes what to say, and you take it (Enter) or say something else; 'against': you play, then it plays from the "
@@ -22,7 +19,5 @@ KEYS = {
     ),
     "games": positive(1, "games to play"),
     "decode": keys(sections.Decode, kind="greedy", advantage_clip=0.0),
-    "token_reward": keys(sections.TokenReward),
-    "dtype": sections.DTYPE,
 }
 get_config = configs(KEYS)

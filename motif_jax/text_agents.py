@@ -10,13 +10,13 @@ agent.rank(dialogue, [answer, "Which one?"])
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax import schema, sections
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
@@ -66,7 +66,7 @@ class TextAgent:
       decoding: how it chooses tokens, from its config and `decode` of `load`.
     """
 
-    def __init__(self, saved: agent_folder.SavedAgent, decode: Mapping[str, Any]) -> None:
+    def __init__(self, saved: agent_folder.SavedAgent, decode: sections.Decode) -> None:
         self.folder, self.method, self.task = saved.folder, saved.method, saved.task
         self.decoding = text_setup.decoding_of(decode, saved.about)
         self._saved, self._decode = saved, decode
@@ -91,7 +91,9 @@ class TextAgent:
         """
         observation = Spoken(self._checked(dialogue))
         if greedy not in self._actors:
-            decode = {**self._decode, "kind": "greedy", "width": 1, "batches": 1} if greedy else self._decode
+            decode = self._decode
+            if greedy:
+                decode = dataclasses.replace(decode, kind="greedy", width=1, batches=1)
             decoding = text_setup.decoding_of(decode, self._saved.about)
             parts = (self._decoder, self._saved.params, self._saved.tokenizer)
             self._actors[greedy] = AgentTextActor(*parts, decoding, 0)
@@ -207,17 +209,18 @@ def load(
     entry_points.trust(trust)
     if dtype not in schema.DTYPES:
         raise UserError(f"dtype={dtype}: must be one of {', '.join(schema.DTYPES)}")
-    section = schema.section(schema.keys(sections.Decode))
+    config = schema.section({"decode": schema.keys(sections.Decode)})
+    section = config.decode
     if unknown := sorted(set(decode or {}) - set(section)):
         raise UserError(f"decode: has no {', '.join(unknown)}; its keys are {', '.join(section)}")
     try:
         section.update(decode or {})
     except TypeError as error:
         raise UserError(f"decode: {error}") from None
-    schema.validate(ConfigDict({"decode": section}))
+    schema.validate(config)
     folder = hub.local(folder)
     is_run = (Path(folder) / "config.json").is_file()
     if is_run and run_folder.read_config(folder).get("stage") == "train_agent":
         raise UserError(f"{folder} is an agent of train_agent: open it with motif_jax.agents.load")
     saved = agent_folder.load(folder, dtype=dtype)
-    return TextAgent(saved, section.to_dict())
+    return TextAgent(saved, schema.values(sections.Decode, section))

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from motif_jax import agents, schema, sections, text_agents
+from motif_jax import agents, sections, text_agents
 from motif_jax.datasets.dialogues.dialogue import Dialogue
 from motif_jax.language.decoding import Decoding
 from motif_jax.language.text_agent import Design
@@ -78,7 +78,7 @@ def test_what_cannot_be_is_one_line(run: Path, tmp_path: Path) -> None:
 
 
 def test_actions_are_as_long_as_those_of_the_data_and_methods_decode_as_published(tmp_path: Path) -> None:
-    decode = schema.section(schema.keys(sections.Decode))
+    decode = sections.Decode()
 
     def found(method: str, **settings: int) -> Decoding:
         about = {"method": method, "settings": settings, "folder": "runs/x"}
@@ -87,7 +87,7 @@ def test_actions_are_as_long_as_those_of_the_data_and_methods_decode_as_publishe
     assert found("ilql", longest_action=17).max_tokens == 17
     assert found("chai", longest_action=17).kind == "rerank"
     assert found("ilql_utterance", longest_action=17).width == 4
-    decode.kind = "greedy"
+    decode = sections.Decode(kind="greedy")
     assert found("ilql_utterance", longest_action=17).width == 1
     with pytest.raises(UserError, match=r"decode\.max_tokens=None: runs/x does not say how long"):
         found("ilql")

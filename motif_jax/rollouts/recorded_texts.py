@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.datasets.dialogues import files
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
@@ -17,6 +16,7 @@ from motif_jax.envs.text import registry
 from motif_jax.language.text_agent import TextAgentNetwork
 from motif_jax.rollouts import text_setup, text_values
 from motif_jax.rollouts.text_values import ValuedDialogue
+from motif_jax.sections.played_texts import TextSpeaker
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 from motif_jax.trainers import agent_folder, dialogue_data, model_agent, tokenised
@@ -24,7 +24,7 @@ from motif_jax.trainers import agent_folder, dialogue_data, model_agent, tokenis
 END = "recorded"
 
 
-def wanted(config: ConfigDict) -> bool:
+def wanted(config: TextSpeaker) -> bool:
     """Whether recorded dialogues replace episodes: `config.data` names some, or the agent's task has no environment."""
     if config.data:
         allowed = "None with config.policy, or without config.agent: an agent is looked at"
@@ -36,12 +36,13 @@ def wanted(config: ConfigDict) -> bool:
     return name == dialogue_data.RECORDED and not options.get("environment")
 
 
-def check(config: ConfigDict) -> None:
+def check(config: TextSpeaker) -> None:
     """Raises UserError where there are no dialogues that the agent can read."""
-    about = agent_folder.describe(config.agent, "agent")
+    agent = config.agent or ""
+    about = agent_folder.describe(agent, "agent")
     text_setup.named_task(config, about)
     tokenizer = registry.make(about["task"], agent_folder.options_of(about)).tokenizer()
-    dialogues_of(config.agent, config.data, agent_folder.network_of(about), tokenizer, 1)
+    dialogues_of(agent, config.data, agent_folder.network_of(about), tokenizer, 1)
 
 
 def dialogues_of(

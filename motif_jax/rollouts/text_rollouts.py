@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.algorithms.token_ppo import EpisodeBatch
 from motif_jax.datasets.dialogues.items import TextTokenizer, tokenise
@@ -19,6 +18,8 @@ from motif_jax.language.text_agent import TextAgentNetwork
 from motif_jax.rollouts import text_episodes, text_setup
 from motif_jax.rollouts.agent_decoder import AgentDecoder
 from motif_jax.rollouts.text_episodes import PlayedText
+from motif_jax.sections import Decode
+from motif_jax.sections.texts import EvaluationGames, TextConfig, TextMethod
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 from motif_jax.trainers.dialogue_batches import ItemLayout
@@ -42,36 +43,33 @@ def require_playable(task: TextTask, name: str) -> None:
         )
 
 
-def _decoding(config: ConfigDict, settings: ModelConfig, longest_action: int) -> Decoding:
-    """How a training's evaluations write: `config.games.decode`, which the method and the data complete, as in `evaluate_text`."""
+def _decoding(decode: Decode, method: str, settings: ModelConfig, longest_action: int) -> Decoding:
+    """How a training's evaluations write: `decode`, which the method and the data complete, as in `evaluate_text`."""
     room = longest_action if settings.max_length is None else settings.max_length - 2
     longest = max(1, min(longest_action, room))
-    own = {"method": config.method.name, "settings": {"longest_action": longest}}
+    own = {"method": method, "settings": {"longest_action": longest}}
     try:
-        return text_setup.decoding_of(config.games.decode.to_dict(), own)
+        return text_setup.decoding_of(decode, own)
     except UserError as error:
         raise UserError(str(error).replace("config.decode.", "config.games.decode.")) from None
 
 
-def _decoder(config: ConfigDict, network: TextAgentNetwork) -> AgentDecoder:
-    return AgentDecoder(network, config.method.q_min, config.method.q_max)
-
-
-def check(config: ConfigDict, task: TextTask, network: TextAgentNetwork) -> None:
+def check(games: EvaluationGames, method: TextMethod, task: TextTask, network: TextAgentNetwork) -> None:
     """Raises UserError for a way to write actions that cannot work in the training's evaluations."""
-    decoding = _decoding(config, network.model.config, 1)
-    if config.games.episodes and playable(task):
-        _decoder(config, network).check(decoding)
+    decoding = _decoding(games.decode, method.name, network.model.config, 1)
+    if games.episodes and playable(task):
+        AgentDecoder(network, method.q_min, method.q_max).check(decoding)
 
 
 def evaluation_player(
-    config: ConfigDict, task: TextTask, network: TextAgentNetwork, longest_action: int, as_written: bool
+    config: TextConfig, task: TextTask, network: TextAgentNetwork, longest_action: int, as_written: bool
 ) -> Callable[[Any], dict[str, float]] | None:
     """What plays the same `config.games.episodes` at each evaluation: parameters -> means by name; None where nothing is played."""
-    count = config.games.episodes
+    count, method = config.games.episodes, config.method
     if not count or not playable(task):
         return None
-    decoder, decoding = _decoder(config, network), _decoding(config, network.model.config, longest_action)
+    decoder = AgentDecoder(network, method.q_min, method.q_max)
+    decoding = _decoding(config.games.decode, method.name, network.model.config, longest_action)
     seed = seeds.derive(config.seed, "games")
 
     def play(params: Any) -> dict[str, float]:
@@ -86,19 +84,20 @@ def evaluation_player(
 
 
 def rollout_player(
-    config: ConfigDict,
+    count: int,
+    seed: int,
     task: TextTask,
     network: TextAgentNetwork,
     layout: ItemLayout,
     reward: TokenReward,
     longest: int,
 ) -> Callable[[Any, int], EpisodeBatch]:
-    """Returns a function (parameters, step) that plays `config.batch_size` new episodes, sampled from the policy.
+    """Returns a function (parameters, step) that plays `count` new episodes, sampled from the policy.
 
     `reward` is paid for each token of an action, of which there are `longest` at most.
     """
     decoding, decoder = Decoding("sample", longest, advantages=False), AgentDecoder(network)
-    count, drawn, tokenizer = config.batch_size, seeds.derive(config.seed, "rollouts"), task.tokenizer()
+    drawn, tokenizer = seeds.derive(seed, "rollouts"), task.tokenizer()
 
     def play(params: Any, step: int) -> EpisodeBatch:
         actor = text_episodes.AgentTextActor(decoder, params, tokenizer, decoding, drawn, as_written=True)

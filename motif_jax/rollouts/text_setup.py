@@ -9,7 +9,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.datasets.dialogues.dialogue import Dialogue
 from motif_jax.datasets.dialogues.items import TextTokenizer
@@ -21,6 +20,8 @@ from motif_jax.rollouts import text_episodes, text_scores
 from motif_jax.rollouts.agent_decoder import AgentDecoder
 from motif_jax.rollouts.text_episodes import PlayedText, TextActor
 from motif_jax.rollouts.text_values import token_row
+from motif_jax.sections import Decode
+from motif_jax.sections.played_texts import TextSpeaker
 from motif_jax.support import config as checks
 from motif_jax.support import digests
 from motif_jax.support.errors import UserError
@@ -30,36 +31,37 @@ from motif_jax.trainers import agent_folder, dialogue_data, model_agent
 OF_METHOD = {"ilql_utterance": ("rerank", 4), "chai": ("rerank", 5)}
 
 
-def decoding_of(decode: Mapping[str, Any], about: Mapping[str, Any] | None) -> Decoding:
-    """How actions are written: the section `decode` of a config, completed by `about` from `agent_folder.describe`.
+def decoding_of(decode: Decode, about: Mapping[str, Any] | None) -> Decoding:
+    """How actions are written: `decode`, completed by `about` from `agent_folder.describe`.
 
     `about` is None if a policy of the task writes them. Raises UserError for a value that is not allowed, or if the length of an
     action is not known.
     """
+    given = dataclasses.asdict(decode)
     if about is None:
-        return Decoding(**{key: value for key, value in decode.items() if value is not None})
+        return Decoding(**{key: value for key, value in given.items() if value is not None})
     kind, width = OF_METHOD.get(about["method"], ("sample", 1))
-    if decode["kind"] not in (None, kind):
-        kind, width = decode["kind"], 1
+    if decode.kind not in (None, kind):
+        kind, width = decode.kind, 1
     longest = about["settings"].get("longest_action")
-    if longest is None and decode["max_tokens"] is None:
+    if longest is None and decode.max_tokens is None:
         raise UserError(
             f"config.decode.max_tokens=None: {about['folder']} does not say how long the actions of its training data were: "
             "give a number of tokens"
         )
     own = {"kind": kind, "width": width, "max_tokens": longest}
-    return Decoding(**{**decode, **{key: own[key] for key in own if decode[key] is None}})
+    return Decoding(**{**given, **{key: own[key] for key in own if given[key] is None}})
 
 
-def described(config: ConfigDict) -> dict[str, Any] | None:
-    """What the agent of a config of evaluate_text or play_text says of itself; None without one."""
-    if not config.agent:
+def described(agent: str | None) -> dict[str, Any] | None:
+    """What an agent says of itself; None without one."""
+    if not agent:
         return None
-    kind = model_agent if model_agent.is_model(config.agent) else agent_folder
-    return kind.describe(config.agent, "agent")
+    kind = model_agent if model_agent.is_model(agent) else agent_folder
+    return kind.describe(agent, "agent")
 
 
-def named_task(config: ConfigDict, about: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
+def named_task(config: TextSpeaker, about: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
     """The task and its options: the agent's, replaced by the config's; UserError for none, or another than the agent's."""
     given = registry.json_options(config.options)
     own = about["task"] if about else None
@@ -70,16 +72,16 @@ def named_task(config: ConfigDict, about: Mapping[str, Any] | None) -> tuple[str
     if own and own != name:
         raise UserError(f"config.agent={config.agent}: was trained for the task {own}, config.task is {name}")
     found = agent_folder.options_of(about) if about and own else {}
-    url = {"url": config.url} if config.get("url") else {}
+    url = {"url": config.url} if config.url else {}
     return name, registry.overlaid(name, found, {**given, **url})
 
 
-def check(config: ConfigDict) -> None:
+def check(config: TextSpeaker) -> None:
     """Raises UserError for what `open_setup` would refuse, without reading networks."""
     speaks = bool(config.agent or config.policy)
     allowed = "a run folder of train_text, a Hugging Face folder of a decoder, or config.policy a policy of the task"
     checks.require_key(config, "agent", speaks, allowed)
-    about = described(config)
+    about, agent = described(config.agent), config.agent or ""
     decoding = decoding_of(config.decode, None if config.policy else about)
     task = registry.make(*named_task(config, about))
     task.check_episodes()
@@ -87,11 +89,11 @@ def check(config: ConfigDict) -> None:
     dialogue_data.token_reward_of(config.token_reward)
     if config.policy:
         task.policy(config.policy)
-    elif model_agent.is_model(config.agent):
-        AgentDecoder(model_agent.network_of(config.agent)).check(decoding)
+    elif model_agent.is_model(agent):
+        AgentDecoder(model_agent.network_of(agent)).check(decoding)
     else:
         assert about is not None
-        agent_folder.require_tokens(about, task, config.agent, "agent")
+        agent_folder.require_tokens(about, task, agent, "agent")
         AgentDecoder(agent_folder.network_of(about)).check(decoding)
 
 
@@ -141,9 +143,9 @@ class TextEvalSetup:
         return token_row(self.tokenizer, tokens.tolist(), numbers, *chosen)
 
 
-def open_setup(config: ConfigDict) -> TextEvalSetup:
+def open_setup(config: TextSpeaker) -> TextEvalSetup:
     """Reads the agent, where there is one; UserError where something is missing or does not fit."""
-    about = described(config)
+    about, agent = described(config.agent), config.agent or ""
     name, options = named_task(config, about)
     task = text_scores.attach(registry.make(name, options))
     plan: dict[str, Any] = {"environment": name, "options": options, "seed": config.seed}
@@ -153,11 +155,11 @@ def open_setup(config: ConfigDict) -> TextEvalSetup:
         plan |= {"policy": config.policy, "digest": None, "decode": None, "values": False}
         policy = text_episodes.PolicyTextActor(task.policy(config.policy), config.seed)
         return TextEvalSetup(task, policy, plan, tokenizer, token_reward)
-    if model_agent.is_model(config.agent):
-        saved = model_agent.load(config.agent, "agent", name, task, options, config.dtype)
+    if model_agent.is_model(agent):
+        saved = model_agent.load(agent, "agent", name, task, options, config.dtype)
         tokenizer = saved.tokenizer
     else:
-        saved = agent_folder.load(config.agent, task=task, dtype=config.dtype)
+        saved = agent_folder.load(agent, task=task, dtype=config.dtype)
     decoder, decoding = decoder_of(saved), decoding_of(config.decode, about)
     decoder.check(decoding)
     if saved.network.design.q in ("utterance", "mean") and decoding.kind != "rerank":
@@ -166,7 +168,7 @@ def open_setup(config: ConfigDict) -> TextEvalSetup:
             flush=True,
         )
     actor = text_episodes.AgentTextActor(decoder, saved.params, tokenizer, decoding, config.seed)
-    plan |= {**agent_plan(config.agent, saved), "decode": dataclasses.asdict(decoding)}
+    plan |= {**agent_plan(agent, saved), "decode": dataclasses.asdict(decoding)}
     return TextEvalSetup(task, actor, plan, tokenizer, token_reward)
 
 

@@ -16,6 +16,8 @@ from motif_jax.envs.text import registry
 from motif_jax.reports import evaluation_files, evaluation_tables, text_games_page
 from motif_jax.rollouts import recorded_texts, text_episodes, text_setup
 from motif_jax.rollouts.journal import FAILED, play_missing
+from motif_jax.schema import values
+from motif_jax.sections.played_texts import EvaluatedSpeaker
 from motif_jax.support import interruption, run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, atomic_write_text, read_json
@@ -28,7 +30,8 @@ PLAN, PAGE, DIALOGUES, LOG = "plan.json", "tokens.html", "dialogues.parquet", "e
 
 def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config, IDENTITY, free=registry.FREE_OPTIONS)
-    (recorded_texts if recorded_texts.wanted(config) else text_setup).check(config)
+    speaker = values(EvaluatedSpeaker, config)
+    (recorded_texts if recorded_texts.wanted(speaker) else text_setup).check(speaker)
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
@@ -50,9 +53,10 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 def _play(
     config: ConfigDict, workdir: Path, journal: evaluation_files.Journal, stop: interruption.Interruption
 ) -> dict[str, Any]:
-    if recorded_texts.wanted(config):
+    speaker = values(EvaluatedSpeaker, config)
+    if recorded_texts.wanted(speaker):
         return _look(config, workdir, journal)
-    setup = text_setup.open_setup(config)
+    setup = text_setup.open_setup(speaker)
     _pin(workdir, setup.plan)
     missing = [index for index in range(config.episodes) if index not in journal.done]
     known_failures = 0

@@ -10,6 +10,8 @@ from ml_collections import ConfigDict
 
 from motif_jax.rollouts import text_setup
 from motif_jax.rollouts.text_terminal import Terminal, TextTable
+from motif_jax.schema import values
+from motif_jax.sections.played_texts import TextSpeaker
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
 from motif_jax.support.files import append_lines, regular_file
@@ -21,11 +23,11 @@ def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config)
     agent = config.mode != "answer" or not config.policy
     checks.require_key(config, "policy", agent, "None with config.mode=answer: an agent has to speak")
-    text_setup.check(config)
+    text_setup.check(values(TextSpeaker, config))
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
-    setup = text_setup.open_setup(config)
+    setup = text_setup.open_setup(values(TextSpeaker, config))
     table = TextTable(setup.task, setup.actor, Terminal(), setup.tokenizer, config.seed)
     with run_folder.opened(workdir, config):
         path = workdir / GAMES

@@ -31,7 +31,7 @@ def check(given: ConfigDict, workdir: Path | None) -> None:
     _check_texts(config)
 
 
-def _check_model(config: ConfigDict) -> None:
+def _check_model(config: LanguageModelConfig) -> None:
     folder, settings = None, config.tokenizer
     if config.model.folder:
         allowed = "None: config.model.folder has a tokenizer"
@@ -46,7 +46,7 @@ def _check_model(config: ConfigDict) -> None:
         least = byte_pairs.smallest(config.model.architecture)
         allowed = f"at least {least}: all bytes and special tokens"
         checks.require_key(config, "tokenizer.vocab_size", settings.vocab_size >= least, allowed)
-    objective = language_run.objective_of(config)
+    objective = language_run.objective_of(config.objective, config.model)
     spans = objective == "spans" and config.packing == "items"
     allowed = "'windows' for spans; items are learned with config.objective=prefix"
     checks.require_key(config, "packing", not spans, allowed)
@@ -60,23 +60,23 @@ def _check_model(config: ConfigDict) -> None:
             parts = text_data.open_tokens(config.tokens, folder, "tokens")
             for part in parts:
                 text_batches.check_prompts(config.packing, part)
-            longest = language_run.longest_item(config, objective)
+            longest = language_run.longest_item(config.packing, config.length, objective)
             most = max(int(part.lengths.max(initial=0)) for part in parts)
             if longest is not None and most > longest:
                 least = config.length + most - longest
                 allowed = f"at least {least}: items of config.tokens={config.tokens} have up to {most} tokens"
                 checks.require_key(config, "length", False, allowed)
         language_run.special_tokens(model, tokenizer, objective)
-    language_run.check_shapes(config, model)
+    language_run.check_shapes(config.lora, config.length, model)
     language_run.check_memory(config, model)
 
 
-def _check_texts(config: ConfigDict) -> None:
+def _check_texts(config: LanguageModelConfig) -> None:
     allowed = "files or folders of texts, with commas between: --config.texts=FILE; or None with --config.tokens=FOLDER"
     checks.require_key(config, "texts", bool(config.texts) != bool(config.tokens), allowed)
     if config.tokens:
         return
-    paths = corpus.find(config.texts)
+    paths = corpus.find(config.texts or "")
     size = sum(path.stat().st_size for path in paths)
     # No token has less than a byte, but for those of a table, whose bytes are compressed.
     packed = any(path.suffix == ".parquet" for path in paths)

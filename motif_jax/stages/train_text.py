@@ -40,7 +40,7 @@ def check(given: ConfigDict, workdir: Path | None) -> None:
     _check_data(config)
 
 
-def _check_method(config: ConfigDict) -> None:
+def _check_method(config: TextConfig) -> None:
     method, name, rule = config.method, config.method.name, rule_of(config.method.name)
     low, high = method.q_min, method.q_max
     good = low is None or high is None or low < high
@@ -71,7 +71,7 @@ def _check_method(config: ConfigDict) -> None:
         )
 
 
-def _check_proposals(config: ConfigDict) -> None:
+def _check_proposals(config: TextConfig) -> None:
     name, chosen = config.method.name, config.candidates
     if not config.initial.policy:
         raise UserError(
@@ -91,14 +91,15 @@ def _check_proposals(config: ConfigDict) -> None:
         raise UserError(f"config.candidates.{error}") from None
 
 
-def _check_data(config: ConfigDict) -> None:
+def _check_data(config: TextConfig) -> None:
     source = dialogue_data.source_of(config)
     task = registry.make(source.task, source.options)
     if rule_of(config.method.name).online:
         text_rollouts.require_playable(task, config.task)
         settings = text_run.model_config(config, source)
         text_run.check_shapes(config, settings)
-        return text_rollouts.check(config, task, text_run.objective_of(config, settings).agent)
+        agent = text_run.objective_of(config, settings).agent
+        return text_rollouts.check(config.games, config.method, task, agent)
     if config.task == dialogue_data.RECORDED:
         task.check(task.kinds[0], config.policy)
         text_sources.require_size(task)
@@ -116,7 +117,7 @@ def _check_data(config: ConfigDict) -> None:
             )
     settings = text_run.model_config(config, source)
     text_run.check_shapes(config, settings)
-    text_rollouts.check(config, task, text_run.objective_of(config, settings).agent)
+    text_rollouts.check(config.games, config.method, task, text_run.objective_of(config, settings).agent)
     for key, path in (("data", source.path), ("held_out.data", source.held_out)):
         if path is not None and task.learned_tokens():
             dialogue_data.require_turns(config, files.read(path), key)
@@ -126,7 +127,7 @@ def _check_data(config: ConfigDict) -> None:
             dialogue_data.require_actions(config, tokenizer, files.read(path), plan, key)
 
 
-def _prepared(config: ConfigDict, workdir: Path, stopped: Callable[[], bool]) -> DialogueSource:
+def _prepared(config: TextConfig, workdir: Path, stopped: Callable[[], bool]) -> DialogueSource:
     """The source of dialogues; makes the files that the task or a finite kind of dialogues needs. Raises StoppedError."""
     source = dialogue_data.source_of(config)
     if rule_of(config.method.name).online:
@@ -144,7 +145,7 @@ def _prepared(config: ConfigDict, workdir: Path, stopped: Callable[[], bool]) ->
     return source._replace(path=path)
 
 
-def _made(config: ConfigDict, workdir: Path) -> list[str]:
+def _made(config: TextConfig, workdir: Path) -> list[str]:
     """The files of a run folder before training; without `config.data` also those of the task that its options do not name."""
     source, found = dialogue_data.source_of(config), [tokenised.TOKENS, candidate_batches.FOLDER]
     if registry.make(config.task, source.options).learned_tokens():
@@ -176,7 +177,7 @@ def run(given: ConfigDict, workdir: Path) -> int:
     return offline_run.run(config, given.to_dict(), workdir, IDENTITY, made, build, registry.FREE_OPTIONS)
 
 
-def _let_play(config: ConfigDict, found: TextRun) -> None:
+def _let_play(config: TextConfig, found: TextRun) -> None:
     task, played = found.task, registry.make(found.source.task, found.source.options)
     agent, longest = task.objective.agent, found.longest_action
     online = isinstance(task, PpoTraining)
@@ -185,4 +186,5 @@ def _let_play(config: ConfigDict, found: TextRun) -> None:
     if isinstance(task, PpoTraining):
         layout = text_run.layout_of(config, played.tokenizer().delimiters.pad, agent.model.config)
         reward = dialogue_data.token_reward_of(config.token_reward)
-        task.rollouts = text_rollouts.rollout_player(config, played, agent, layout, reward, longest)
+        given = config.batch_size, config.seed, played, agent, layout, reward, longest
+        task.rollouts = text_rollouts.rollout_player(*given)

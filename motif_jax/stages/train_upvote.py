@@ -30,7 +30,7 @@ def check(given: ConfigDict, workdir: Path | None) -> None:
         run_folder.check_identity(workdir, given, IDENTITY)
     config = values(UpvoteConfig, given)
     offline_run.check(config, config.max_steps)
-    upvote_run.task_of(config).check(RECORDED, RECORDED)
+    upvote_run.task_of(config.reddit).check(RECORDED, RECORDED)
     tokenizer = None
     if config.network.checkpoint:
         tokenizer = Tokenizer.read(fetch(config.network.checkpoint, "network.checkpoint"))
@@ -46,4 +46,6 @@ def run(given: ConfigDict, workdir: Path) -> int:
     build = functools.partial(
         upvote_run.build, config, workdir, DataParallel(training_devices(config.num_devices))
     )
-    return offline_run.run(config, given.to_dict(), workdir, IDENTITY, upvote_run.made_files(config), build)
+    return offline_run.run(
+        config, given.to_dict(), workdir, IDENTITY, upvote_run.made_files(config.reddit), build
+    )

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.datasets.dialogues.items import Vocabulary
 from motif_jax.language import config as configs
@@ -20,12 +19,12 @@ from motif_jax.language.init_model import Sizes
 from motif_jax.language.text import fetch
 from motif_jax.language.text_agent import POLICY, TARGET, VALUES, Design
 from motif_jax.language.tokens import Tokenizer
+from motif_jax.sections.texts import InitialParameters, TextConfig
 from motif_jax.support.errors import UserError
 from motif_jax.trainers import agent_folder
 from motif_jax.trainers.agent_folder import TOKENIZER, SavedAgent
 from motif_jax.trainers.text_objective import Objective
 
-_KEYS = ("policy", "value")
 # In these sizes a checkpoint and the initial runs must agree.
 _SIZES = ("architecture", "width", "layers", "heads", "max_length", "vocab_size", "feed_forward")
 
@@ -39,20 +38,20 @@ class Start(NamedTuple):
     digests: dict[str, str]  # of the files that the parameters were read from
 
 
-def _folders(config: ConfigDict) -> dict[str, str]:
-    return {key: config.initial[key] for key in _KEYS if config.initial[key]}
+def _folders(initial: InitialParameters) -> dict[str, str]:
+    return {key: run for key, run in dataclasses.asdict(initial).items() if run}
 
 
-def model_config(config: ConfigDict, tokens: Vocabulary, design: Design) -> ModelConfig:
+def model_config(config: TextConfig, tokens: Vocabulary, design: Design) -> ModelConfig:
     """The trunks' config, see `text_run.model_config`; reads no weights."""
     found: dict[str, ModelConfig] = {}
-    for key, run in _folders(config).items():
+    for key, run in _folders(config.initial).items():
         about = agent_folder.describe(run, f"initial.{key}")
         if about["vocabulary"] != tokens.digest:
             raise UserError(
                 f"config.initial.{key}={run}: was trained with other tokens than the task {config.task} has"
             )
-        _require_parts(config, key, about, design)
+        _require_parts(run, key, about, design)
         # Their dropout rates may differ.
         found[key] = init_model.with_dropout(agent_folder.network_of(about).model.config, config.dropout)
     if len(set(found.values())) > 1:
@@ -66,7 +65,7 @@ def model_config(config: ConfigDict, tokens: Vocabulary, design: Design) -> Mode
                 f"config.network.checkpoint={config.network.checkpoint}: must be None while the task learns its own tokens; name those "
                 'of the model with --config.options=\'{"tokenizer": "FOLDER"}\''
             )
-        made = _of_checkpoint(config, tokens)
+        made = _of_checkpoint(config.network.checkpoint, tokens)
         if there is not None and any(getattr(made, size) != getattr(there, size) for size in _SIZES):
             raise UserError(
                 f"config.network.checkpoint={config.network.checkpoint}: has trunks of other sizes than config.initial names"
@@ -80,9 +79,9 @@ def model_config(config: ConfigDict, tokens: Vocabulary, design: Design) -> Mode
     return init_model.make("gpt2", sizes, tokens.size, special, "network")
 
 
-def _require_parts(config: ConfigDict, key: str, about: Mapping[str, Any], design: Design) -> None:
+def _require_parts(run: str, key: str, about: Mapping[str, Any], design: Design) -> None:
     theirs = Design(**about["design"])
-    said = f"config.initial.{key}={config.initial[key]}: was trained by {about['method']}"
+    said = f"config.initial.{key}={run}: was trained by {about['method']}"
     if theirs.prefix and (key != POLICY or not design.prefix):
         raise UserError(f"{said}, whose policy is conditioned on a return: must be a run of another method")
     mine = (design.q, design.double_q, design.residual)
@@ -90,19 +89,19 @@ def _require_parts(config: ConfigDict, key: str, about: Mapping[str, Any], desig
         raise UserError(f"{said}, and has heads of another kind than config.method asks for")
 
 
-def _of_checkpoint(config: ConfigDict, tokens: Vocabulary) -> ModelConfig:
-    folder = fetch(config.network.checkpoint, "network.checkpoint")
+def _of_checkpoint(checkpoint: str, tokens: Vocabulary) -> ModelConfig:
+    folder = fetch(checkpoint, "network.checkpoint")
     settings = weights.read_config(folder)
     configs.require_decoder(settings, "says")
     if settings.encoder_layers:
         raise UserError(
-            f"config.network.checkpoint={config.network.checkpoint}: must be a decoder, it is {settings.architecture}"
+            f"config.network.checkpoint={checkpoint}: must be a decoder, it is {settings.architecture}"
         )
-    _kept(config, folder, settings, tokens)
+    _kept(checkpoint, folder, settings, tokens)
     return dataclasses.replace(settings, vocab_size=tokens.size)
 
 
-def _kept(config: ConfigDict, folder: Path, settings: ModelConfig, tokens: Vocabulary) -> int:
+def _kept(checkpoint: str, folder: Path, settings: ModelConfig, tokens: Vocabulary) -> int:
     """How many of a checkpoint's embedding rows to keep; UserError if its tokens are not the task's first ones."""
     if settings.vocab_size <= tokens.size:
         return settings.vocab_size
@@ -111,26 +110,32 @@ def _kept(config: ConfigDict, folder: Path, settings: ModelConfig, tokens: Vocab
         if tuple(own.pieces(range(own.size))) == tokens.texts[: own.size]:
             return own.size
     raise UserError(
-        f"config.network.checkpoint={config.network.checkpoint}: has {settings.vocab_size} rows of tokens, the task's tokenizer {tokens.size} "
+        f"config.network.checkpoint={checkpoint}: has {settings.vocab_size} rows of tokens, the task's tokenizer {tokens.size} "
         f"tokens: must be a model with the same {TOKENIZER}, but for the delimiters"
     )
 
 
-def start(config: ConfigDict, objective: Objective, tokens: Vocabulary, key: jax.Array) -> Start:
+def start(
+    checkpoint: str | None,
+    initial: InitialParameters,
+    objective: Objective,
+    tokens: Vocabulary,
+    key: jax.Array,
+) -> Start:
     """The initial parameters of a training; UserError if a file is damaged, or a low-rank pattern matches no layer."""
     agent = objective.agent
     params = jax.device_get(agent.init(key))
     said: dict[str, str] = {}
-    if config.network.checkpoint:
-        folder = fetch(config.network.checkpoint, "network.checkpoint")
+    if checkpoint:
+        folder = fetch(checkpoint, "network.checkpoint")
         settings = weights.read_config(folder)
-        kept = _kept(config, folder, settings, tokens)
+        kept = _kept(checkpoint, folder, settings, tokens)
         cut = vocabulary.cut(settings, weights.load(folder, settings), kept)
         _, grown = vocabulary.extend(*cut, tokens.size, jax.random.fold_in(key, 1))
         grown = jax.device_get(grown)
         params["trunks"] = dict.fromkeys(params["trunks"], grown)
         said["network"] = weights.digest(folder, below=True)
-    for name, run in _folders(config).items():
+    for name, run in _folders(initial).items():
         saved = agent_folder.load(run, f"initial.{name}")
         params = _taken(params, saved, name, objective)
         said[f"initial {name}"] = weights.digest(saved.folder, below=True)

@@ -11,7 +11,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.algorithms.chai import Candidates
 from motif_jax.algorithms.implicit_q import TextBatch
@@ -21,6 +20,7 @@ from motif_jax.language.model import LanguageModel
 from motif_jax.language.sampling import Limits, Sampling
 from motif_jax.language.text_agent import POLICY, TextAgentNetwork
 from motif_jax.language.tokens import bucket, padded
+from motif_jax.sections import texts
 from motif_jax.support import seeds
 from motif_jax.support.progress import Progress
 from motif_jax.trainers.agent_start import Start
@@ -35,7 +35,7 @@ class Proposer:
     """Candidates of texts, from the cache or drawn from the policy; they depend on the text and the seed alone."""
 
     def __init__(
-        self, model: LanguageModel, params: Any, pad: int, end: int, config: ConfigDict, seed: int, cache: CandidateCache
+        self, model: LanguageModel, params: Any, pad: int, end: int, config: texts.Candidates, seed: int, cache: CandidateCache
     ) -> None:  # fmt: skip
         self._params, self._pad, self._seed, self._cache = jax.device_put(params), pad, seed, cache
         self.count, self._together = config.count, config.together
@@ -137,7 +137,7 @@ class CandidateBatches:
 
 
 def with_candidates(
-    config: ConfigDict,
+    config: texts.TextConfig,
     workdir: Path,
     agent: TextAgentNetwork,
     start: Start,
@@ -148,7 +148,9 @@ def with_candidates(
     """Adds candidates of the run's policy, which is frozen, to its batches; their cache is in `workdir` or `candidates.folder`."""
     chosen, width = config.candidates, agent.model.config.width
     seed = seeds.derive(config.seed, "candidates") % 2**63
-    about = {name: chosen[name] for name in ("max_tokens", "temperature", "top_k", "top_p", "together")}
+    about = {
+        name: getattr(chosen, name) for name in ("max_tokens", "temperature", "top_k", "top_p", "together")
+    }
     about |= {"policy": start.digests["initial policy"], "seed": seed, "dtype": config.dtype}
     folder = Path(chosen.folder or workdir / FOLDER)
     cache = CandidateCache(folder, about, chosen.count, width, chosen.cache_mebibytes)

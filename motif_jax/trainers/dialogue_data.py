@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from ml_collections import ConfigDict
 
+from motif_jax import sections
 from motif_jax.datasets.dialogues import files, token_columns, token_rewards
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.datasets.dialogues.items import TextTokenizer, TokenItem, tokenise
@@ -20,6 +20,7 @@ from motif_jax.datasets.tokens.writer import TokensWriter
 from motif_jax.envs.text import registry
 from motif_jax.envs.text.contract import TextTask
 from motif_jax.language.text import fetch
+from motif_jax.sections.texts import DialogueFilter, InitialParameters, TextConfig
 from motif_jax.support import config as checks
 from motif_jax.support import digests, entry_points, seeds
 from motif_jax.support.errors import UserError
@@ -50,7 +51,7 @@ class DialogueSource(NamedTuple):
     attach: Callable[[TextTask], TextTask] = lambda task: task
 
 
-def source_of(config: ConfigDict) -> DialogueSource:
+def source_of(config: TextConfig) -> DialogueSource:
     """The source of a run's dialogues. Data of `collect_text` have their task's options, which `config.options` overrides."""
     path = files.find(config.data, "data") if config.data else None
     held_out = files.find(config.held_out.data, "held_out.data") if config.held_out.data else None
@@ -83,13 +84,13 @@ def source_of(config: ConfigDict) -> DialogueSource:
         found = {**found, **({} if path is None else {"data": str(path)})}
         if config.network.checkpoint:
             found["tokenizer"] = str(fetch(config.network.checkpoint, "network.checkpoint"))
-    options = registry.overlaid(config.task, {**found, **_spoken(config)}, own)
+    options = registry.overlaid(config.task, {**found, **_spoken(config.initial)}, own)
     return DialogueSource(config.task, options, path, held_out)
 
 
-def _spoken(config: ConfigDict) -> dict[str, Any]:
+def _spoken(initial: InitialParameters) -> dict[str, Any]:
     """The tokenizer file of the initial run, if it has one."""
-    for key, run in dataclasses.asdict(config.initial).items():
+    for key, run in dataclasses.asdict(initial).items():
         if run:
             place = agent_folder.find(run, f"initial.{key}")
             if (place / TOKENIZER).is_file():
@@ -97,15 +98,15 @@ def _spoken(config: ConfigDict) -> dict[str, Any]:
     return {}
 
 
-def token_reward_of(paid: Mapping[str, Any]) -> TokenReward:
-    """The reward of each token of an action, by `sections.TOKEN_REWARD`: a constant, or a file's values."""
-    if paid["file"]:
-        return token_rewards.from_file(paid["file"], paid["scale"], paid["shift"])
-    return token_rewards.constant(paid["constant"])
+def token_reward_of(paid: sections.TokenReward) -> TokenReward:
+    """The reward of each token of an action: a constant, or a file's values."""
+    if paid.file:
+        return token_rewards.from_file(paid.file, paid.scale, paid.shift)
+    return token_rewards.constant(paid.constant)
 
 
 def split_tokens(
-    config: ConfigDict,
+    config: TextConfig,
     source: DialogueSource,
     tokenizer: TextTokenizer,
     folder: Path,
@@ -118,7 +119,7 @@ def split_tokens(
         "files": {str(path): digests.of_file(path) for path in paths},
         "held_out": config.held_out.share,
         "seed": config.seed,
-        "token_reward": config.token_reward.to_dict(),
+        "token_reward": dataclasses.asdict(config.token_reward),
     }
     dialogues, others = files.read(source.path), Dialogues.of(())
     if source.held_out is not None:
@@ -164,11 +165,10 @@ def _tokenised(
         raise UserError(f"config.{key}: dialogue {number} does not fit the task's tokens: {error}") from None
 
 
-def chosen_items(config: ConfigDict, dataset: TokensDataset) -> np.ndarray:
-    """The items that `config.filter` keeps, int64 [N]: those with the highest or lowest returns, and of them from a cutoff on."""
+def chosen_items(wanted: DialogueFilter, dataset: TokensDataset) -> np.ndarray:
+    """The items that are kept, int64 [N]: those with the highest or lowest returns, and of them from a cutoff on."""
     returns = np.asarray(dataset.item_columns["return"])
     kept = np.arange(len(returns))
-    wanted = config.filter
     if wanted.top < 1 or wanted.bottom < 1:
         order = np.argsort(-returns if wanted.top < 1 else returns, kind="stable")
         share = wanted.top if wanted.top < 1 else wanted.bottom
@@ -177,7 +177,7 @@ def chosen_items(config: ConfigDict, dataset: TokensDataset) -> np.ndarray:
         kept = kept[returns[kept] >= wanted.cutoff]
     if not len(kept):
         raise UserError(
-            f"config.filter={wanted.to_dict()}: leaves none of {len(returns):,} dialogues in {dataset.folder}"
+            f"config.filter={dataclasses.asdict(wanted)}: leaves none of {len(returns):,} dialogues in {dataset.folder}"
         )
     return kept
 
@@ -199,7 +199,7 @@ def said_in(folder: Path, tokenizer: TextTokenizer) -> Iterator[Dialogue]:
         yield Dialogue(tuple(texts), tuple(rewards), bool(item.terminals[-1]))
 
 
-def require_turns(config: ConfigDict, dialogues: Dialogues, key: str) -> None:
+def require_turns(config: TextConfig, dialogues: Dialogues, key: str) -> None:
     """Raises UserError where the dialogues of the config's `key` have no action."""
     if not dialogues.actions.any():
         raise UserError(
@@ -208,7 +208,7 @@ def require_turns(config: ConfigDict, dialogues: Dialogues, key: str) -> None:
 
 
 def require_actions(
-    config: ConfigDict, tokenizer: TextTokenizer, dialogues: Dialogues, plan: ItemLayout, key: str
+    config: TextConfig, tokenizer: TextTokenizer, dialogues: Dialogues, plan: ItemLayout, key: str
 ) -> None:
     """Requires that the first dialogues of the config's `key` fit the task's tokens and have an action, not all cut off."""
     acting, reward = np.flatnonzero(dialogues.turns())[:_LOOKED_AT], token_reward_of(config.token_reward)
@@ -227,15 +227,15 @@ def require_actions(
     )
 
 
-def longest_action(config: ConfigDict) -> int:
-    """The most tokens of an action in play: `games.decode.max_tokens`, or that of the initial run; UserError without either."""
-    given, run = config.games.decode.max_tokens, config.initial.policy
+def longest_action(given: int | None, run: str | None) -> int:
+    """The most tokens of an action in play: `given` by games.decode, or that of the initial run; UserError without either."""
     if given is None and run:
         given = agent_folder.describe(run, "initial.policy")["settings"].get("longest_action")
     checks.require(
         given is not None and given > 0, "games.decode.max_tokens", given, "tokens of an action at most"
     )
-    return int(given)
+    assert given is not None
+    return given
 
 
 class Data(NamedTuple):
@@ -250,7 +250,7 @@ class Data(NamedTuple):
 
 
 def open_data(
-    config: ConfigDict,
+    config: TextConfig,
     source: DialogueSource,
     workdir: Path,
     plan: ItemLayout,
@@ -263,13 +263,14 @@ def open_data(
     if rule_of(config.method.name).online:
         said |= _file_digests(task.files())
         amount = f"{config.batch_size:,} episodes a step"
-        return Data(None, said, amount, longest_action(config), source.options)
+        longest = longest_action(config.games.decode.max_tokens, config.initial.policy)
+        return Data(None, said, amount, longest, source.options)
     if source.path is None:
         return _stream_data(config, source, workdir, plan, said)
     found = split_tokens(config, source, tokenizer, workdir / TOKENS, stopped)
     if found is None:
         return None
-    chosen = {part: chosen_items(config, dataset) for part, dataset in found.items()}
+    chosen = {part: chosen_items(config.filter, dataset) for part, dataset in found.items()}
 
     def batches(part: str) -> ListBatches:
         seed, group = seeds.derive(config.seed, part), config.chunk_steps if part == TRAIN else 1
@@ -288,7 +289,7 @@ def _file_digests(files: Mapping[str, Path]) -> dict[str, str]:
 
 
 def _stream_data(
-    config: ConfigDict, source: DialogueSource, workdir: Path, plan: ItemLayout, said: dict[str, str]
+    config: TextConfig, source: DialogueSource, workdir: Path, plan: ItemLayout, said: dict[str, str]
 ) -> Data:
     options = registry.make(source.task, source.options).prepare(config.kind, config.policy, workdir)
     task = source.attach(registry.make(source.task, options))

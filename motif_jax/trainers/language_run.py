@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from ml_collections import ConfigDict
 
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.language import (
@@ -30,6 +29,8 @@ from motif_jax.language.init_model import Sizes
 from motif_jax.language.model import LanguageModel, param_shapes
 from motif_jax.language.text import fetch
 from motif_jax.language.tokens import Tokenizer
+from motif_jax.sections import LoraOnBase
+from motif_jax.sections.trainings import FreshModel, LanguageModelConfig
 from motif_jax.support import config as checks
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
@@ -50,25 +51,24 @@ MADE = (TOKENS, TOKENIZER)
 _DESCRIPTION = "training.json"
 
 
-def architecture_of(config: ConfigDict) -> str:
+def architecture_of(given: FreshModel) -> str:
     """The architecture of the fine-tuned folder, or of the config."""
-    given = config.model
     return (
         configs.read(fetch(given.folder, "model.folder")).architecture if given.folder else given.architecture
     )
 
 
-def objective_of(config: ConfigDict) -> str:
+def objective_of(wanted: str | None, model: FreshModel) -> str:
     """The objective, see `objectives`; UserError where it does not fit the architecture."""
-    architecture = architecture_of(config)
+    architecture = architecture_of(model)
     allowed = objectives.OF.get(architecture, ())
-    found = config.objective or (allowed[0] if allowed else "")
+    found = wanted or (allowed[0] if allowed else "")
     if found not in allowed:
         raise UserError(f"config.objective={found!r}: must be one of {', '.join(allowed)} for {architecture}")
     return found
 
 
-def settings_of(config: ConfigDict, tokenizer_folder: Path | None) -> ModelConfig:
+def settings_of(config: LanguageModelConfig, tokenizer_folder: Path | None) -> ModelConfig:
     """The model's config; a fresh one has the special tokens of its tokenizer, or those that it will have (None)."""
     if config.model.folder:
         settings = weights.read_config(fetch(config.model.folder, "model.folder"))
@@ -89,12 +89,12 @@ def settings_of(config: ConfigDict, tokenizer_folder: Path | None) -> ModelConfi
     return init_model.with_dropout(settings, config.dropout)
 
 
-def check_shapes(config: ConfigDict, settings: ModelConfig) -> None:
+def check_shapes(lora: LoraOnBase, length: int, settings: ModelConfig) -> None:
     """Raises UserError for patterns without a match, a base that cannot be quantised, or rows longer than the model's positions."""
-    finetune_params.check(config.lora, param_shapes(settings))
+    finetune_params.check(lora, param_shapes(settings))
     most = settings.max_length
-    if most is not None and config.length > most:
-        raise UserError(f"config.length={config.length}: must be at most the {most} positions of the model")
+    if most is not None and length > most:
+        raise UserError(f"config.length={length}: must be at most the {most} positions of the model")
 
 
 def special_tokens(settings: ModelConfig, tokenizer: Tokenizer, objective: str) -> objectives.Tokens:
@@ -108,13 +108,13 @@ def special_tokens(settings: ModelConfig, tokenizer: Tokenizer, objective: str) 
     )
 
 
-def longest_item(config: ConfigDict, objective: str) -> int | None:
+def longest_item(packing: str, length: int, objective: str) -> int | None:
     """Most tokens of an item, its end included; None where windows run over items."""
     # The masked objective adds a start token.
-    return None if config.packing == "windows" else config.length - (objective == "masked")
+    return None if packing == "windows" else length - (objective == "masked")
 
 
-def check_memory(config: ConfigDict, settings: ModelConfig) -> None:
+def check_memory(config: LanguageModelConfig, settings: ModelConfig) -> None:
     """Raises UserError where a step needs more memory than a device reports; quantised bases are not counted."""
     available, spec = footprint.device_memory(), finetune_params.spec_of(config.lora)
     if available is None or config.lora.base in quantised.KINDS:
@@ -132,17 +132,17 @@ def check_memory(config: ConfigDict, settings: ModelConfig) -> None:
 
 
 def build(
-    config: ConfigDict, workdir: Path, parallel: DataParallel, stopped: Callable[[], bool] = never
+    config: LanguageModelConfig, workdir: Path, parallel: DataParallel, stopped: Callable[[], bool] = never
 ) -> OfflineRun | None:
     """Makes missing tokenizer and tokens in `workdir`, and the run; None after a request to stop."""
-    objective = objective_of(config)
-    source = config.model.folder and fetch(config.model.folder, "model.folder")
+    objective = objective_of(config.objective, config.model)
+    source = fetch(config.model.folder, "model.folder") if config.model.folder else None
     tokenizer_folder = Path(source or config.tokenizer.folder or workdir / TOKENIZER)
     if not source and not config.tokenizer.folder:
         text_data.make_tokenizer(config, config.model.architecture, tokenizer_folder)
     settings = settings_of(config, tokenizer_folder)
     tokenizer = Tokenizer.read(tokenizer_folder, settings.vocab_size)
-    longest = longest_item(config, objective)
+    longest = longest_item(config.packing, config.length, objective)
     # Such a model always reads prompts with special tokens: T5's end with its end token.
     whole = objective == "prefix"
     data = text_data.prepare(config, workdir, tokenizer_folder, settings.end_ids[0], longest, stopped, whole)
@@ -166,7 +166,7 @@ def build(
     found = {part: dataset.manifest["content"] for part, dataset in data.items()}
     found["tokenizer"] = data[TRAIN].manifest["tokenizer"]
     found["base model"] = weights.digest(source) if source else "none"
-    read = TrainingData(batches(TRAIN), batches(HELD_OUT), found, config.tokens or config.texts)
+    read = TrainingData(batches(TRAIN), batches(HELD_OUT), found, str(config.tokens or config.texts))
     task = LanguageTask(config, adaptation.sums, (learned, frozen), read, parallel, config.steps)
     about = (
         f"{settings.architecture} with {offline_run.numbers_in(task.learned):,} numbers to learn, {settings.vocab_size:,} tokens in its "
@@ -175,7 +175,7 @@ def build(
     return OfflineRun(task, about, lambda: _export(task, adaptation, tokenizer_folder, workdir))
 
 
-def _parameters(config: ConfigDict, model: LanguageModel, source: Path | None) -> tuple[Any, Any]:
+def _parameters(config: LanguageModelConfig, model: LanguageModel, source: Path | None) -> tuple[Any, Any]:
     head = None
     if source:
         params = weights.load(source, model.config)

@@ -6,13 +6,12 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from ml_collections import ConfigDict
-
 from motif_jax.datasets.tokens.dataset import TokensDataset
 from motif_jax.datasets.tokens.writer import TokensWriter
 from motif_jax.language import byte_pairs, corpus
 from motif_jax.language.corpus import Item
 from motif_jax.language.tokens import FILE, Tokenizer
+from motif_jax.sections.trainings import LanguageModelConfig
 from motif_jax.support import digests
 from motif_jax.support.errors import UserError
 from motif_jax.trainers import text_batches
@@ -23,7 +22,7 @@ from motif_jax.trainers.tokenised import HELD_OUT, PARTS, TOKENS, TRAIN, Tokenis
 _LOOKED_AT = 64
 
 
-def look(config: ConfigDict) -> None:
+def look(config: LanguageModelConfig) -> None:
     """Checks the first texts of each file; UserError for an invalid one, or for a prompt that `config.packing` does not allow."""
     for names, key in ((config.texts, "texts"), (config.held_out.texts, "held_out.texts")):
         if names:
@@ -33,7 +32,7 @@ def look(config: ConfigDict) -> None:
                     pass
 
 
-def _items(config: ConfigDict, paths: list[Path]) -> Iterator[Item]:
+def _items(config: LanguageModelConfig, paths: list[Path]) -> Iterator[Item]:
     for path in paths:
         for item in corpus.read([path], config.text_item):
             if item.prompt:
@@ -41,10 +40,10 @@ def _items(config: ConfigDict, paths: list[Path]) -> Iterator[Item]:
             yield item
 
 
-def make_tokenizer(config: ConfigDict, architecture: str, folder: Path) -> Path:
+def make_tokenizer(config: LanguageModelConfig, architecture: str, folder: Path) -> Path:
     """Makes the tokenizer of a run's texts, unless it exists; returns its folder."""
     if not (folder / FILE).is_file():
-        paths, settings = corpus.find(config.texts), config.tokenizer
+        paths, settings = corpus.find(config.texts or ""), config.tokenizer
         items = _items(config, paths)
         texts = (part for item in items for part in (item.prompt, *(item.parts or (item.text,))) if part)
         print(f"making a tokenizer of at most {settings.vocab_size:,} tokens", flush=True)
@@ -68,7 +67,7 @@ def open_tokens(folder: str | Path, tokenizer: Path, key: str) -> tuple[TokensDa
 
 
 def prepare(
-    config: ConfigDict,
+    config: LanguageModelConfig,
     workdir: Path,
     tokenizer_folder: Path,
     end: int,
@@ -88,7 +87,7 @@ def prepare(
         for dataset in found:
             dataset.check_digests()
         return dict(zip(PARTS, found, strict=True))
-    paths = corpus.find(config.texts)
+    paths = corpus.find(config.texts or "")
     held_paths = corpus.find(config.held_out.texts, "held_out.texts") if config.held_out.texts else []
     tokenizer, held = Tokenizer.read(tokenizer_folder), HeldOut.of(config.held_out.share, config.seed)
     source = {

@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from ml_collections import ConfigDict
 
 from motif_jax.algorithms import kl_penalty, ppo, reductions, token_ppo, update
 from motif_jax.algorithms.implicit_q import TextBatch, next_tokens
@@ -66,7 +65,7 @@ class PpoTraining(GradientTask):
 
     def __init__(
         self,
-        config: ConfigDict,
+        config: TextConfig,
         objective: Objective,
         start: Start,
         pad: int,

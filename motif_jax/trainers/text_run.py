@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from ml_collections import ConfigDict
 
 from motif_jax.algorithms import kl_penalty
 from motif_jax.algorithms.implicit_q import ImplicitQSettings
@@ -20,6 +19,7 @@ from motif_jax.language import finetune_params, init_model, linear
 from motif_jax.language.config import ModelConfig
 from motif_jax.language.model import LanguageModel, param_shapes
 from motif_jax.language.text_agent import Design, TextAgentNetwork
+from motif_jax.sections.texts import LossWeights, TextConfig, TextMethod
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import never
@@ -29,15 +29,15 @@ from motif_jax.trainers.dialogue_batches import ItemLayout
 from motif_jax.trainers.dialogue_data import DialogueSource
 from motif_jax.trainers.sums_task import TrainingData
 from motif_jax.trainers.task import key_of
-from motif_jax.trainers.text_methods import rule_of
+from motif_jax.trainers.text_methods import Rule, rule_of
 from motif_jax.trainers.text_objective import Objective, Weights
 from motif_jax.trainers.text_ppo import PpoTraining
 from motif_jax.trainers.text_task import TextTraining
 
 
-def design_of(config: ConfigDict) -> Design:
+def design_of(method: TextMethod) -> Design:
     """The parts of the method's agent."""
-    rule, method = rule_of(config.method.name), config.method
+    rule = rule_of(method.name)
     return Design(
         q=rule.q,
         v=not rule.proposes,
@@ -49,9 +49,9 @@ def design_of(config: ConfigDict) -> Design:
     )
 
 
-def settings_of(config: ConfigDict) -> ImplicitQSettings:
+def settings_of(method: TextMethod, all_tokens: bool) -> ImplicitQSettings:
     """The numbers of the losses."""
-    method, policy = config.method, config.method.policy
+    policy = method.policy
     return ImplicitQSettings(
         discount=method.discount,
         expectile=method.expectile,
@@ -64,13 +64,12 @@ def settings_of(config: ConfigDict) -> ImplicitQSettings:
         temperature=method.cql_temperature,
         margin=method.margin,
         monte_carlo=method.monte_carlo,
-        all_tokens=config.compat.ilql_policy_loss_norm,
+        all_tokens=all_tokens,
     )
 
 
-def weights_of(config: ConfigDict) -> Weights:
+def weights_of(loss: LossWeights, rule: Rule) -> Weights:
     """Weights of the loss terms; a method without values has the policy's alone."""
-    loss, rule = config.loss, rule_of(config.method.name)
     if rule.q == "none":
         return Weights(0.0, 0.0, loss.policy)
     if rule.proposes:
@@ -79,7 +78,7 @@ def weights_of(config: ConfigDict) -> Weights:
     return Weights(loss.q, loss.v, loss.policy, loss.cql * tokens, loss.margin * tokens)
 
 
-def layout_of(config: ConfigDict, pad: int, settings: ModelConfig) -> ItemLayout:
+def layout_of(config: TextConfig, pad: int, settings: ModelConfig) -> ItemLayout:
     """The layout of batches; dialogues are cut to the model's room."""
     sizes, compat = (config.max_len, room_of(config, settings)), config.compat
     most = min((size for size in sizes if size is not None), default=None)
@@ -90,7 +89,7 @@ def layout_of(config: ConfigDict, pad: int, settings: ModelConfig) -> ItemLayout
     return ItemLayout(pad, by_utterance, most, quirks, config.accumulate)
 
 
-def room_of(config: ConfigDict, settings: ModelConfig) -> int | None:
+def room_of(config: TextConfig, settings: ModelConfig) -> int | None:
     """Most tokens of a dialogue that leave room for a prefix and further actions; None: no limit."""
     if settings.max_length is None:
         return None
@@ -98,21 +97,22 @@ def room_of(config: ConfigDict, settings: ModelConfig) -> int | None:
     if rule.proposes:
         more = config.candidates.max_tokens
     elif rule.online:  # play drops the beginning of longer texts
-        more = dialogue_data.longest_action(config)
-    return settings.max_length - design_of(config).prefix - more
+        more = dialogue_data.longest_action(config.games.decode.max_tokens, config.initial.policy)
+    return settings.max_length - design_of(config.method).prefix - more
 
 
-def objective_of(config: ConfigDict, settings: ModelConfig) -> Objective:
+def objective_of(config: TextConfig, settings: ModelConfig) -> Objective:
     """The loss of a config."""
     model = LanguageModel(settings, jnp.dtype(config.dtype), config.remat)
-    agent = TextAgentNetwork(model, design_of(config), jnp.dtype(config.dtype))
+    agent = TextAgentNetwork(model, design_of(config.method), jnp.dtype(config.dtype))
+    rule = rule_of(config.method.name)
     return Objective(
         agent,
-        rule_of(config.method.name),
-        settings_of(config),
-        weights_of(config),
+        rule,
+        settings_of(config.method, config.compat.ilql_policy_loss_norm),
+        weights_of(config.loss, rule),
         reward_scale=config.method.reward_scale,
-        detach=tuple(name for name in ("v", "q", "policy") if config.method[f"detach_{name}"]),
+        detach=tuple(name for name in ("v", "q", "policy") if getattr(config.method, f"detach_{name}")),
         spec=finetune_params.spec_of(config.lora),
         chunk=config.logits_chunk,
         dropout=config.dropout > 0,
@@ -122,10 +122,10 @@ def objective_of(config: ConfigDict, settings: ModelConfig) -> Objective:
     )
 
 
-def model_config(config: ConfigDict, source: DialogueSource) -> ModelConfig:
+def model_config(config: TextConfig, source: DialogueSource) -> ModelConfig:
     """The trunks' config: of the initial run, of `network.checkpoint`, or of the sizes in `network`, which must fit task and method."""
     tokens = agent_folder.vocabulary_of(registry.make(source.task, source.options))
-    settings = agent_start.model_config(config, tokens, design_of(config))
+    settings = agent_start.model_config(config, tokens, design_of(config.method))
     return init_model.with_dropout(settings, config.dropout)
 
 
@@ -139,7 +139,7 @@ class TextRun(NamedTuple):
 
 
 def build(
-    config: ConfigDict,
+    config: TextConfig,
     workdir: Path,
     source: DialogueSource,
     parallel: DataParallel,
@@ -156,7 +156,8 @@ def build(
     data = dialogue_data.open_data(config, source, workdir, plan, stopped)
     if data is None:
         return None
-    start = agent_start.start(config, objective, tokens, key_of(config, "parameters"))
+    given = config.network.checkpoint, config.initial, objective, tokens
+    start = agent_start.start(*given, key_of(config, "parameters"))
     found = {**data.digests, **start.digests}
     training: TextTraining | PpoTraining
     if data.batches is None:
@@ -172,7 +173,7 @@ def build(
     return TextRun(training, source._replace(options=data.options), data.amount, data.longest_action)
 
 
-def export(run: TextRun, config: ConfigDict, workdir: Path) -> Path:
+def export(run: TextRun, config: TextConfig, workdir: Path) -> Path:
     """Writes the agent of the evaluation chosen in summary.json; returns its folder."""
     task, source, target = run.task, run.source, workdir / agent_folder.AGENT
 
@@ -187,7 +188,7 @@ def export(run: TextRun, config: ConfigDict, workdir: Path) -> Path:
             "max_len": config.max_len,
             "polyak": config.method.polyak,
             "weights": dataclasses.asdict(task.objective.weights),
-            "token_reward": config.token_reward.to_dict(),
+            "token_reward": dataclasses.asdict(config.token_reward),
             "longest_action": run.longest_action,
         }
         spoken = (source.task, source.options, tokenizer, {"trained": trained})
@@ -197,7 +198,7 @@ def export(run: TextRun, config: ConfigDict, workdir: Path) -> Path:
     return records.export(workdir, target / agent_folder.FILE, wanted, write)
 
 
-def check_shapes(config: ConfigDict, settings: ModelConfig) -> None:
+def check_shapes(config: TextConfig, settings: ModelConfig) -> None:
     """Raises UserError for low-rank patterns without a match, or dialogues longer than the model's positions."""
     spec = finetune_params.spec_of(config.lora)
     if spec is not None:
@@ -214,7 +215,7 @@ def check_shapes(config: ConfigDict, settings: ModelConfig) -> None:
         )
 
 
-def check_ppo(config: ConfigDict) -> None:
+def check_ppo(config: TextConfig) -> None:
     """Raises UserError for values that do not fit method ppo."""
     settings = config.ppo
     kl_penalty.check(settings.kl, "ppo.kl")

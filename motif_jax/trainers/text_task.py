@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from ml_collections import ConfigDict
 
 from motif_jax.algorithms import implicit_q, spread
 from motif_jax.algorithms.finite import all_finite, update_if
@@ -51,7 +50,7 @@ class TextTraining(GradientTask):
 
     def __init__(
         self,
-        config: ConfigDict,
+        config: TextConfig,
         objective: Objective,
         parameters: tuple[Any, Any, Any],
         data: TrainingData,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import shutil
 from collections.abc import Callable, Sequence
@@ -11,7 +12,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.datasets.tokens.dataset import TokensDataset
 from motif_jax.datasets.tokens.writer import TokensWriter
@@ -26,6 +26,7 @@ from motif_jax.language.model import LanguageModel
 from motif_jax.language.text import fetch
 from motif_jax.language.text_scorer import ScorerNetwork
 from motif_jax.language.tokens import FILE, Tokenizer
+from motif_jax.sections.trainings import Comments, UpvoteConfig
 from motif_jax.support import digests, seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, replaced_folder
@@ -40,12 +41,12 @@ MODEL, TOKENIZER = "model", "tokenizer"
 _ARCHITECTURE = "roberta"
 
 
-def task_of(config: ConfigDict) -> Reddit:
+def task_of(comments: Comments) -> Reddit:
     """The task with the comments; UserError for an invalid value."""
-    return Reddit({**config.reddit.to_dict(), "reward": "upvote"})
+    return Reddit({**dataclasses.asdict(comments), "reward": "upvote"})
 
 
-def settings_of(config: ConfigDict, tokenizer: Tokenizer | None) -> ModelConfig:
+def settings_of(config: UpvoteConfig, tokenizer: Tokenizer | None) -> ModelConfig:
     """The network's config, from the initial folder, which must hold a RoBERTa, or from its sizes and tokenizer (None: not made yet)."""
     network = config.network
     if network.checkpoint:
@@ -66,29 +67,29 @@ def settings_of(config: ConfigDict, tokenizer: Tokenizer | None) -> ModelConfig:
     return init_model.with_dropout(settings, config.dropout)
 
 
-def tokenizer_folder(config: ConfigDict, workdir: Path, comments: list[Comment]) -> Path:
+def tokenizer_folder(checkpoint: str | None, vocab_size: int, workdir: Path, comments: list[Comment]) -> Path:
     """The checkpoint's tokenizer, or one trained on the comments at the first start."""
-    if config.network.checkpoint:
-        return fetch(config.network.checkpoint, "network.checkpoint")
+    if checkpoint:
+        return fetch(checkpoint, "network.checkpoint")
     path = workdir / TOKENIZER
     if not (path / FILE).is_file():
         texts = (comment.text for comment in comments)
-        byte_pairs.save(path, byte_pairs.train(texts, _ARCHITECTURE, config.vocab_size), _ARCHITECTURE)
+        byte_pairs.save(path, byte_pairs.train(texts, _ARCHITECTURE, vocab_size), _ARCHITECTURE)
     return path
 
 
-def made_files(config: ConfigDict) -> tuple[str, ...]:
+def made_files(comments: Comments) -> tuple[str, ...]:
     """Files of a run folder before the first step."""
-    return (TOKENS, TOKENIZER, *(() if config.reddit.folder else (FOLDER,)))
+    return (TOKENS, TOKENIZER, *(() if comments.folder else (FOLDER,)))
 
 
 def build(
-    config: ConfigDict, workdir: Path, parallel: DataParallel, stopped: Callable[[], bool]
+    config: UpvoteConfig, workdir: Path, parallel: DataParallel, stopped: Callable[[], bool]
 ) -> OfflineRun | None:
     """Makes missing tokenizer and tokens in `workdir`, and the run; None after a request to stop."""
-    task = task_of(config)
+    task = task_of(config.reddit)
     comments = Reddit(task.prepare(RECORDED, "recorded", workdir)).comments
-    spoken = tokenizer_folder(config, workdir, comments)
+    spoken = tokenizer_folder(config.network.checkpoint, config.vocab_size, workdir, comments)
     tokenizer = Tokenizer.read(spoken)
     settings = settings_of(config, tokenizer)
     if tokenizer.size > settings.vocab_size:
@@ -121,7 +122,7 @@ def build(
 
 
 def _data(
-    config: ConfigDict,
+    config: UpvoteConfig,
     target: Path,
     comments: list[Comment],
     tokenizer: Tokenizer,
@@ -138,8 +139,8 @@ def _data(
         for row, comment in zip(rows, some, strict=True):
             writer.add(row, item_columns={COLUMN: comment.score > config.cutoff})
 
-    source = {"share": share, "seed": seed, "longest": config.max_len, "cutoff": config.cutoff}
-    source["comments"] = digests.of_bytes(repr(comments).encode())
+    source: dict[str, Any] = {"share": share, "seed": seed, "longest": config.max_len}
+    source |= {"cutoff": config.cutoff, "comments": digests.of_bytes(repr(comments).encode())}
     too_few = f"config.held_out_share={share}: leaves none of {len(comments):,} comments {{}}"
     columns = {COLUMN: "bool"}
     tokenisation = Tokenisation(tokenizer.size, vocabulary, source, add, {}, columns, too_few, "comments")

@@ -14,6 +14,8 @@ from motif_jax import language
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.language import folder as folders
 from motif_jax.language import masked_head
+from motif_jax.schema import values
+from motif_jax.sections.trainings import LanguageModelConfig
 from motif_jax.trainers import language_run
 from motif_jax.trainers.task import TrainingPosition
 from tests import texts
@@ -53,7 +55,8 @@ def perplexities(run: Path) -> list[float]:
 
 def measured(workdir: Path, text: Path, **given: Any) -> float:
     """The perplexity of a model that is opened anew."""
-    run = language_run.build(config_of(text, **given), workdir, DataParallel(jax.local_devices()[:1]))
+    config = values(LanguageModelConfig, config_of(text, **given))
+    run = language_run.build(config, workdir, DataParallel(jax.local_devices()[:1]))
     found = run.task.evaluate(run.task.init_state(), None, TrainingPosition())
     return found.row["validation/perplexity"]
 

@@ -13,10 +13,10 @@ from tokenizers.models import WordLevel
 
 from motif_jax.datasets.dialogues.items import Vocabulary
 from motif_jax.envs.text import registry
+from motif_jax.sections.texts import TextConfig, TextMethod, TextTrunks
 from motif_jax.support.errors import UserError
 from motif_jax.trainers import agent_folder, agent_start, text_run
 from tests.language import models, recipes
-from tests.reward_fixtures import load_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -33,7 +33,8 @@ def folder_of(folder: Path, name: str = "llama") -> Path:
 
 
 def of(folder: Path) -> tuple[Any, Vocabulary]:
-    config = load_config("train_text", "reddit_bc", {"network.checkpoint": str(folder), "task": "reddit"})
+    method, network = TextMethod(name="bc"), TextTrunks(checkpoint=str(folder))
+    config = TextConfig(task="reddit", method=method, network=network)
     return config, agent_folder.vocabulary_of(registry.make("reddit", {"tokenizer": str(folder)}))
 
 
@@ -42,10 +43,11 @@ def of(folder: Path) -> tuple[Any, Vocabulary]:
 def test_rows_that_fill_a_models_table_up_are_left_out(tmp_path: Path, name: str) -> None:
     """With a head of its own, and without one; delimiters have fresh rows, as where there are none to spare."""
     config, tokens = of(folder_of(tmp_path / "model", name))
-    settings = agent_start.model_config(config, tokens, text_run.design_of(config))
+    settings = agent_start.model_config(config, tokens, text_run.design_of(config.method))
     assert settings.vocab_size == tokens.size == WORDS + 6
     objective = text_run.objective_of(config, settings)
-    trunk = agent_start.start(config, objective, tokens, jax.random.key(0)).learned["trunks"]["policy"]
+    given = config.network.checkpoint, config.initial, objective, tokens, jax.random.key(0)
+    trunk = agent_start.start(*given).learned["trunks"]["policy"]
     _, params = models.load(tmp_path / "model")
     tables = [(trunk["embedding"], params["embedding"])]
     if name == "llama":
@@ -64,5 +66,5 @@ def test_rows_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
         with pytest.raises(
             UserError, match=r"checkpoint=.* rows of tokens, .* must be a model with the same"
         ):
-            agent_start.model_config(config, tokens, text_run.design_of(config))
+            agent_start.model_config(config, tokens, text_run.design_of(config.method))
         change()

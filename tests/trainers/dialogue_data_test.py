@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from motif_jax.datasets.dialogues import parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.datasets.dialogues.token_rewards import constant
 from motif_jax.envs.text import registry
+from motif_jax.sections import TokenReward
+from motif_jax.sections.texts import DialogueFilter, HeldOutDialogues, InitialParameters, TextConfig
 from motif_jax.support.errors import UserError
 from motif_jax.trainers import dialogue_data, tokenised
 from motif_jax.trainers.dialogue_batches import ItemLayout, StreamBatches
@@ -27,17 +30,15 @@ from tests.toy_text import Task
 def test_the_best_the_worst_and_those_that_are_good_enough() -> None:
     returns = np.array([-3.0, -1.0, -6.0, -1.0, -2.0, -5.0])
     dataset: Any = SimpleNamespace(item_columns={"return": returns})
-    changes: dict[str, Any]
-    for changes, kept in (
-        ({}, [0, 1, 2, 3, 4, 5]),
-        ({"filter.top": 0.5}, [1, 3, 4]),
-        ({"filter.top": 0.2}, [1]),
-        ({"filter.bottom": 0.5}, [0, 2, 5]),
-        ({"filter.cutoff": -2.0}, [1, 3, 4]),
-        ({"filter.top": 0.7, "filter.cutoff": -1.0}, [1, 3]),
+    for wanted, kept in (
+        (DialogueFilter(), [0, 1, 2, 3, 4, 5]),
+        (DialogueFilter(top=0.5), [1, 3, 4]),
+        (DialogueFilter(top=0.2), [1]),
+        (DialogueFilter(bottom=0.5), [0, 2, 5]),
+        (DialogueFilter(cutoff=-2.0), [1, 3, 4]),
+        (DialogueFilter(top=0.7, cutoff=-1.0), [1, 3]),
     ):
-        config = load_config("train_text", "wordle_bc", changes)
-        assert dialogue_data.chosen_items(config, dataset).tolist() == kept
+        assert dialogue_data.chosen_items(wanted, dataset).tolist() == kept
 
 
 def drawn_from(stream: Any, size: int, seed: int = 1, *wanted: Any) -> StreamBatches:
@@ -65,26 +66,28 @@ def test_a_stream_is_drawn_until_dialogues_are_good_enough_and_a_step_is_its_num
 def of_games(folder: Path, listed: bool = True, **changes: Any) -> tuple[Any, Any, Any]:
     """The config of a training on 60 games, which pay -1 a turn but for the last, or on a stream; its source; the returns."""
     given = {"options": json.dumps({"num_words": 30}), "policy": "random", **changes}
-    config, returns = load_config("train_text", "wordle_bc", given), None
+    returns = None
     if listed:
         stream = registry.make("wordle", {"num_words": 30}).stream("games", "random")
         played = stream(np.random.default_rng(0), 60, 0)
         parquet.write(folder / "dialogues.parquet", [played], {"origin": "a test"})
-        config.data, returns = str(folder), sorted(played.returns())
+        given["data"], returns = str(folder), sorted(played.returns())
+    config = TextConfig(**given)
     return config, dialogue_data.source_of(config), returns
 
 
 def test_a_list_is_filtered_by_what_a_stream_is_without_the_rewards_of_tokens(tmp_path: Path) -> None:
     """With 5 for each token games that were lost would be the best."""
-    paid = {"token_reward.constant": 5.0, "held_out.share": 0.1}
-    config, source, played = of_games(tmp_path, **{"filter.cutoff": -4.0, **paid})
+    paid, held_out = TokenReward(constant=5.0), HeldOutDialogues(share=0.1)
+    given = {"filter": DialogueFilter(cutoff=-4.0), "token_reward": paid, "held_out": held_out}
+    config, source, played = of_games(tmp_path, **given)
     tokenizer = registry.make(source.task, source.options).tokenizer()
     found = dialogue_data.split_tokens(config, source, tokenizer, tmp_path / "tokens", lambda: False)
     assert found is not None
     returns = np.concatenate([part.item_columns["return"] for part in found.values()])
     assert sorted(returns) == played
     train = found["train"]
-    kept = train.item_columns["return"][dialogue_data.chosen_items(config, train)]
+    kept = train.item_columns["return"][dialogue_data.chosen_items(config.filter, train)]
     assert 0 < len(kept) < train.num_items
     assert kept.min() >= -4
     # What is learned has them all the same.
@@ -92,12 +95,13 @@ def test_a_list_is_filtered_by_what_a_stream_is_without_the_rewards_of_tokens(tm
 
 
 @pytest.mark.parametrize(
-    ("listed", "changes"), [(True, {"filter.top": 0.2}), (True, {"filter.cutoff": -5.0}), (False, {"filter.cutoff": -5.0})]
-)  # fmt: skip
-def test_held_out_dialogues_are_filtered_too(tmp_path: Path, listed: bool, changes: dict[str, float]) -> None:
+    ("listed", "wanted"),
+    [(True, DialogueFilter(top=0.2)), *((listed, DialogueFilter(cutoff=-5.0)) for listed in (True, False))],
+)
+def test_held_out_dialogues_are_filtered_too(tmp_path: Path, listed: bool, wanted: DialogueFilter) -> None:
     """Else the best parameters are those of the smallest loss on what is not imitated."""
-    given = {"batch_size": 4, "held_out.share": 0.5} if listed else {"batch_size": 4}
-    config, source, _ = of_games(tmp_path, listed, **given, **changes)
+    given = {"held_out": HeldOutDialogues(share=0.5)} if listed else {}
+    config, source, _ = of_games(tmp_path, listed, batch_size=4, filter=wanted, **given)
     pad = registry.make(source.task, source.options).tokenizer().delimiters.pad
     opened = dialogue_data.open_data(config, source, tmp_path, ItemLayout(pad), lambda: False)
     assert opened is not None
@@ -131,8 +135,8 @@ def test_what_the_dialogues_of_a_stream_follow_from_is_recorded(tmp_path: Path) 
     words, paid = tmp_path / "words.txt", tmp_path / "paid.json"
     words.write_text("crane\nslate\nblimp\n")
     paid.write_text('{"3": 1.0}')
-    given = {"policy": "random", "options": json.dumps({"words": str(words)}), "token_reward.file": str(paid)}
-    config = load_config("train_text", "wordle_bc", given)
+    reward = TokenReward(file=str(paid))
+    config = TextConfig(policy="random", options=json.dumps({"words": str(words)}), token_reward=reward)
 
     def read() -> dict[str, str]:
         source = dialogue_data.source_of(config)
@@ -153,8 +157,7 @@ def test_what_the_dialogues_of_a_stream_follow_from_is_recorded(tmp_path: Path) 
 @pytest.mark.parametrize("most", [None, 9])
 def test_dialogues_without_a_live_action_are_refused(most: int | None) -> None:
     """By tokens an action that is cut off counts, as a whole one does by utterances."""
-    config, letters = load_config("train_text", "wordle_bc"), Task({}).tokenizer()
-    config.max_len = most
+    config, letters = TextConfig(max_len=most), Task({}).tokenizer()
 
     def told(texts: tuple[str, ...], rewards: tuple[float | None, ...], by_utterance: bool = False) -> None:
         plan = ItemLayout(letters.delimiters.pad, by_utterance, most or 9)
@@ -176,8 +179,7 @@ def splitter(tmp_path: Path, share: float, groups: list[Any]) -> Callable[..., A
     metas = [{} if group is None else {"group": group} for group in groups]
     said = [Dialogue(("a",), (float(number),), True, meta) for number, meta in enumerate(metas)]
     parquet.write(tmp_path / "d.parquet", [Dialogues.of(said)], {})
-    values = {"data": str(tmp_path / "d.parquet"), "held_out.share": share}
-    config = load_config("train_text", "wordle_bc", values)
+    config = TextConfig(data=str(tmp_path / "d.parquet"), held_out=HeldOutDialogues(share=share))
     given, split = (config, dialogue_data.source_of(config), Task({}).tokenizer()), dialogue_data.split_tokens
     return lambda folder, stopped=lambda: False: split(*given, tmp_path / folder, stopped)
 
@@ -240,11 +242,11 @@ def test_a_run_that_starts_from_another_speaks_with_its_tokenizer(tmp_path: Path
         (folder / "tokenizer.json").touch()
     drawn = load_config("collect_text", "reddit").to_dict()
     (data / "dialogues.json").write_text(json.dumps({"config": drawn}))
-    config = load_config("train_text", "reddit_ilql", {"data": str(data)})
+    config = TextConfig(task="reddit", data=str(data))
     assert dialogue_data.source_of(config).options["tokenizer"] == str(data)
-    config.initial.value = str(run.parent)
+    config = dataclasses.replace(config, initial=InitialParameters(value=str(run.parent)))
     assert dialogue_data.source_of(config).options["tokenizer"] == str(run)
-    config.options = '{"tokenizer": "gpt2"}'
+    config = dataclasses.replace(config, options='{"tokenizer": "gpt2"}')
     assert dialogue_data.source_of(config).options["tokenizer"] == "gpt2"
 
 
@@ -256,7 +258,7 @@ def test_a_description_of_data_that_says_nothing_of_the_task_is_told(tmp_path: P
         {"task": "tests.toy_text:Task", "options": "[1]"},
     ):
         (tmp_path / "dialogues.json").write_text(json.dumps({"config": drawn}))
-        config = load_config("train_text", "wordle_bc", {"data": str(tmp_path), "task": drawn["task"]})
+        config = TextConfig(data=str(tmp_path), task=drawn["task"])
         with pytest.raises(
             UserError, match=r"dialogues\.json is damaged \(config has no options of the task"
         ):

@@ -11,6 +11,8 @@ from motif_jax.datasets.dialogues import parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.language.tokens import Tokenizer, candidate_rows
+from motif_jax.schema import values
+from motif_jax.sections.trainings import LanguageModelConfig
 from motif_jax.trainers import text_data
 from tests.stages.pretraining import config_of
 
@@ -29,7 +31,7 @@ def test_actions_of_dialogues_are_the_tokens_by_which_an_agent_chooses(tmp_path:
     changes = {
         "model.architecture": "t5", "tokenizer.phrases": phrases, "tokenizer.vocab_size": 600, "packing": "items"
     }  # fmt: skip
-    config = config_of(tmp_path / "dialogues.parquet", **changes)
+    config = values(LanguageModelConfig, config_of(tmp_path / "dialogues.parquet", **changes))
     made = text_data.make_tokenizer(config, "t5", tmp_path / "tokenizer")
     data = text_data.prepare(config, tmp_path / "run", made, 1, None, lambda: False, whole_prompts=True)
     assert data is not None

@@ -10,6 +10,7 @@ from motif_jax.datasets.dialogues import parquet
 from motif_jax.envs.reddit.task import Reddit
 from motif_jax.envs.text import registry
 from motif_jax.rollouts import text_scores, text_setup
+from motif_jax.sections.played_texts import TextSpeaker
 from motif_jax.stages import collect_text
 from tests.envs.reddit.conftest import SCORES, refused, returns
 from tests.reward_fixtures import load_config
@@ -63,9 +64,7 @@ def test_an_agent_under_another_reward_keeps_neither_scores_nor_scale(options):
     about = {"task": "reddit", "options": trained, "folder": "nowhere"}
 
     def taken(**own):
-        config = load_config("evaluate_text", "reddit")
-        config.options = json.dumps(own)
-        return text_setup.named_task(config, about)[1]
+        return text_setup.named_task(TextSpeaker(task="reddit", options=json.dumps(own)), about)[1]
 
     liked = {"reward": "upvote_model", "upvote_run": "runs/upvote"}
     assert taken(**liked) == {"folder": options["folder"], "noise_seed": 3, **liked}
