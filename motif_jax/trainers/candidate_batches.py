@@ -20,7 +20,7 @@ from motif_jax.language.model import LanguageModel
 from motif_jax.language.sampling import Limits, Sampling
 from motif_jax.language.text_agent import POLICY, TextAgentNetwork
 from motif_jax.language.tokens import bucket, padded
-from motif_jax.sections import texts
+from motif_jax.sections.texts import CandidateTexts, TextConfig
 from motif_jax.support import seeds
 from motif_jax.support.progress import Progress
 from motif_jax.trainers.agent_start import Start
@@ -35,7 +35,7 @@ class Proposer:
     """Candidates of texts, from the cache or drawn from the policy; they depend on the text and the seed alone."""
 
     def __init__(
-        self, model: LanguageModel, params: Any, pad: int, end: int, config: texts.Candidates, seed: int, cache: CandidateCache
+        self, model: LanguageModel, params: Any, pad: int, end: int, config: CandidateTexts, seed: int, cache: CandidateCache
     ) -> None:  # fmt: skip
         self._params, self._pad, self._seed, self._cache = jax.device_put(params), pad, seed, cache
         self.count, self._together = config.count, config.together
@@ -137,7 +137,7 @@ class CandidateBatches:
 
 
 def with_candidates(
-    config: texts.TextConfig,
+    config: TextConfig,
     workdir: Path,
     agent: TextAgentNetwork,
     start: Start,

@@ -26,7 +26,7 @@ from motif_jax.language.model import LanguageModel
 from motif_jax.language.text import fetch
 from motif_jax.language.text_scorer import ScorerNetwork
 from motif_jax.language.tokens import FILE, Tokenizer
-from motif_jax.sections.trainings import Comments, UpvoteConfig
+from motif_jax.sections.trainings import CommentFiles, UpvoteConfig
 from motif_jax.support import digests, seeds
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, replaced_folder
@@ -41,7 +41,7 @@ MODEL, TOKENIZER = "model", "tokenizer"
 _ARCHITECTURE = "roberta"
 
 
-def task_of(comments: Comments) -> Reddit:
+def task_of(comments: CommentFiles) -> Reddit:
     """The task with the comments; UserError for an invalid value."""
     return Reddit({**dataclasses.asdict(comments), "reward": "upvote"})
 
@@ -78,7 +78,7 @@ def tokenizer_folder(checkpoint: str | None, vocab_size: int, workdir: Path, com
     return path
 
 
-def made_files(comments: Comments) -> tuple[str, ...]:
+def made_files(comments: CommentFiles) -> tuple[str, ...]:
     """Files of a run folder before the first step."""
     return (TOKENS, TOKENIZER, *(() if comments.folder else (FOLDER,)))
 

@@ -20,7 +20,7 @@ from motif_jax.algorithms import chai
 from motif_jax.algorithms.chai import Candidates
 from motif_jax.envs.wordle.tokens import WordleTokenizer
 from motif_jax.language.text_agent import Design
-from motif_jax.sections import texts
+from motif_jax.sections.texts import CandidateTexts
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import never
 from motif_jax.trainers.candidate_batches import CandidateBatches, Proposer
@@ -95,7 +95,7 @@ def test_the_loss_is_the_published_one(objective: Objective, batch: Any, publish
 
 @pytest.fixture
 def proposer(objective: Objective, tmp_path: Path) -> Any:
-    config = texts.Candidates(count=COUNT, max_tokens=5, together=2)
+    config = CandidateTexts(count=COUNT, max_tokens=5, together=2)
     trunk = objective.agent.init(jax.random.key(1))["trunks"]["values"]
 
     given = objective.agent.model, trunk, PAD, WordleTokenizer.delimiters.action_end, config, 7
