@@ -18,6 +18,7 @@ from motif_jax.rl.batcher import Batch
 from motif_jax.rl.system import System
 from motif_jax.schema import changed
 from motif_jax.sections.agents import AgentConfig, agent_config
+from motif_jax.sections.policies import GameNetwork
 from motif_jax.support import resources
 from motif_jax.support.config import default_workers
 
@@ -69,6 +70,7 @@ def network_flops(config: AgentConfig) -> tuple[float, float]:
     """
     published = changed(config.network, first_convolution="picture")
     spec = registry.spec(config.environment.name, **settings.training_options(config))
+    assert isinstance(published, GameNetwork)
     network = make_agent_network(published, spec)
     observation = {
         name: jax.ShapeDtypeStruct((1, 1, *spec.observation[name].shape), spec.observation[name].dtype)

@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
-from ml_collections import ConfigDict
 
 from motif_jax.algorithms.candidate_scores import LOG_PROBABILITY, RAW_LOGIT, SCALED_PROBABILITY
 from motif_jax.envs.spec import EnvironmentSpec
@@ -26,6 +25,8 @@ from motif_jax.language.heads import HeadConfig, Heads
 from motif_jax.language.model import LanguageModel, param_shapes
 from motif_jax.language.text import fetch
 from motif_jax.language.tokens import Tokenizer, TokenRows, bucket, candidate_rows, padded
+from motif_jax.sections import Compat, LoraOnBase
+from motif_jax.sections.policies import LanguagePolicy
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
@@ -36,24 +37,23 @@ PROMPT = "prompt"
 _SWITCHES = {"glam_raw_logit_score": RAW_LOGIT, "glam_scaled_probability_score": SCALED_PROBABILITY}
 
 
-def check(config: ConfigDict) -> None:
-    """Checks a `config.network` of kind 'language', `config.lora`, and the switches of the scores."""
-    network, allowed = config.network, "whole numbers above 0, such as (1024, 1024)"
+def check(network: LanguagePolicy, lora: LoraOnBase, compat: Compat) -> None:
+    """Checks the sections of a language model as an agent."""
+    allowed = "whole numbers above 0, such as (1024, 1024)"
     checks.require(bool(network.head_widths), "network.head_widths", network.head_widths, allowed)
     checks.require(bool(network.model), "network.model", network.model, "a folder, or a name of the hub")
-    form_of(config)
-    if finetune_params.spec_of(config.lora) is None:
+    form_of(network.score, compat)
+    if finetune_params.spec_of(lora) is None:
         allowed = "'float32' without config.lora.patterns: what is learned is not frozen"
-        checks.require(config.lora.base == "float32", "lora.base", config.lora.base, allowed)
+        checks.require(lora.base == "float32", "lora.base", lora.base, allowed)
         return
     allowed = "True with config.lora.patterns: low-rank additions are learned to a model that is there"
     checks.require(network.pretrained, "network.pretrained", False, allowed)
 
 
-def form_of(config: ConfigDict) -> str:
-    """The form of the score, from `config.network.score` or a switch of `config.compat`; UserError where they disagree."""
-    named = [(switch, form) for switch, form in _SWITCHES.items() if config.compat.get(switch)]
-    score = config.network.score
+def form_of(score: str, compat: Compat) -> str:
+    """The form of the score, as named or from a switch; UserError where they disagree."""
+    named = [(switch, form) for switch, form in _SWITCHES.items() if getattr(compat, switch)]
     for switch, form in named:
         others = {other for _, other in named} | ({score} - {LOG_PROBABILITY})
         allowed = "False: the score has one form, and compat.glam_raw_logit_score, compat.glam_scaled_probability_score and network.score name several"
@@ -197,13 +197,12 @@ def _dropout_key(params: Any, tokens: jax.Array) -> jax.Array:
     return jax.random.fold_in(jax.random.fold_in(jax.random.key(0), seen), state)
 
 
-def make(config: ConfigDict, spec: EnvironmentSpec) -> LanguageAgent:
-    """Builds the agent from a config's `network`, `lora` and `compat`; reads no weights.
+def make(chosen: LanguagePolicy, lora: LoraOnBase, compat: Compat, spec: EnvironmentSpec) -> LanguageAgent:
+    """Builds the agent; reads no weights.
 
     Raises:
       UserError: the model's folder lacks a file, or candidates or prompts do not fit the model.
     """
-    chosen = config.network
     if TOKENS not in spec.observation:
         raise UserError(
             "config.network.kind=language: the environment shows no tokens; choose a level of BabyAI-Text"
@@ -213,7 +212,7 @@ def make(config: ConfigDict, spec: EnvironmentSpec) -> LanguageAgent:
     language_config.require_decoder(settings, "acts")
     if chosen.pretrained or chosen.keep_embedding:
         weights.check(folder, settings)
-    rows = _candidate_rows(config, spec, Tokenizer.read(folder, settings.vocab_size))
+    rows = _candidate_rows(spec, Tokenizer.read(folder, settings.vocab_size), compat.glam_end_token)
     longest = max(map(len, rows)) if rows is not None else spec.observation[CANDIDATES].shape[1]
     room = settings.max_length
     if room is not None and chosen.prompt_tokens + longest > room:
@@ -229,20 +228,18 @@ def make(config: ConfigDict, spec: EnvironmentSpec) -> LanguageAgent:
         model=model,
         heads=Heads(settings.width, configs),
         candidates=None if rows is None else padded(rows),
-        form=form_of(config),
+        form=form_of(chosen.score, compat),
         by_length=chosen.by_length,
-        pad_plus_one=bool(config.compat.get("glam_pad_plus_one")),
+        pad_plus_one=compat.glam_pad_plus_one,
         source=folder if chosen.pretrained else None,
         keep_embedding=folder if chosen.keep_embedding and not chosen.pretrained else None,
-        dropout=bool(config.compat.get("glam_untrained_dropout")) and not chosen.pretrained,
-        adaptation=_adaptation(config.lora, model),
+        dropout=compat.glam_untrained_dropout and not chosen.pretrained,
+        adaptation=_adaptation(lora, model),
     )
 
 
-def _candidate_rows(
-    config: ConfigDict, spec: EnvironmentSpec, tokenizer: Tokenizer
-) -> list[list[int]] | None:
-    """Tokens of the actions; None where every prompt shows its own."""
+def _candidate_rows(spec: EnvironmentSpec, tokenizer: Tokenizer, ends: bool) -> list[list[int]] | None:
+    """Tokens of the actions, with an end token where `ends`; None where every prompt shows its own."""
     if CANDIDATES in spec.observation:
         shape = spec.observation[CANDIDATES].shape
         if len(shape) != 2 or shape[0] != spec.num_actions:
@@ -250,10 +247,10 @@ def _candidate_rows(
                 f"the environment's {CANDIDATES} are {list(shape)}: they must be [{spec.num_actions} actions, tokens]"
             )
         return None
-    return candidate_rows(tokenizer, spec.action_names, bool(config.compat.get("glam_end_token")))
+    return candidate_rows(tokenizer, spec.action_names, ends)
 
 
-def _adaptation(config: ConfigDict, model: LanguageModel) -> finetune_params.Adaptation:
+def _adaptation(config: LoraOnBase, model: LanguageModel) -> finetune_params.Adaptation:
     # Shapes only: hosts join after this, and jax must not compute before they do.
     finetune_params.check(config, param_shapes(model.config))
     return finetune_params.Adaptation(model, finetune_params.spec_of(config), config.base)

@@ -15,13 +15,13 @@ import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from ml_collections import ConfigDict
 
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.language.agent import TOKENS, PromptReader
 from motif_jax.language.tokens import FILE, Tokenizer, TokenRows, candidate_rows, padded
 from motif_jax.networks.cores import Core
 from motif_jax.networks.layers import Dense
+from motif_jax.sections.policies import DrrnPolicy
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
@@ -29,19 +29,15 @@ from motif_jax.support.errors import UserError
 _TWO_BYTES = 1 << 16
 
 
-def check(config: ConfigDict) -> None:
-    """Checks a `config.network` of kind 'drrn'."""
-    name, allowed = (
-        config.algorithm.name,
-        "'drrn' for config.network.kind=drrn, which is no policy with a value",
-    )
-    checks.require(name == "drrn", "algorithm.name", name, allowed)
-    tokenizer_file(config)
+def check(network: DrrnPolicy, algorithm: str) -> None:
+    """Checks the section of DRRN's network, and the name of its algorithm."""
+    allowed = "'drrn' for config.network.kind=drrn, which is no policy with a value"
+    checks.require(algorithm == "drrn", "algorithm.name", algorithm, allowed)
+    tokenizer_file(network.tokenizer)
 
 
-def tokenizer_file(config: ConfigDict) -> Path:
+def tokenizer_file(named: str) -> Path:
     """The file of `config.network.tokenizer`; links stay unresolved, since the hub's copies link to files of other names."""
-    named = config.network.tokenizer
     path = Path(named) / FILE if Path(named).is_dir() else Path(named)
     allowed = f"a {FILE}, or a folder with one (pretrain_language_model makes one of any texts)"
     checks.require(bool(named) and path.name == FILE and path.is_file(), "network.tokenizer", named, allowed)
@@ -126,8 +122,8 @@ class DrrnAgent(PromptReader):
         return stored.astype(jnp.int32) - 1
 
 
-def make(config: ConfigDict, spec: EnvironmentSpec) -> DrrnAgent:
-    """Builds the agent from `config.network`.
+def make(network: DrrnPolicy, spec: EnvironmentSpec) -> DrrnAgent:
+    """Builds the agent.
 
     Raises:
       UserError: the environment shows no tokens, or an action has no tokens or those of another.
@@ -136,6 +132,6 @@ def make(config: ConfigDict, spec: EnvironmentSpec) -> DrrnAgent:
         raise UserError(
             "config.network.kind=drrn: the environment shows no tokens; choose a level of BabyAI-Text"
         )
-    tokenizer = Tokenizer.read(tokenizer_file(config).parent)
-    module = Drrn(tokenizer.size, config.network.embedding, config.network.hidden_size)
+    tokenizer = Tokenizer.read(tokenizer_file(network.tokenizer).parent)
+    module = Drrn(tokenizer.size, network.embedding, network.hidden_size)
     return DrrnAgent(spec, module, padded(candidate_rows(tokenizer, spec.action_names)))

@@ -10,24 +10,24 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.language import linear, lora, masked_head, quantised, training
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.training import TokenBatch, TokenSums
+from motif_jax.sections import Lora, LoraOnBase
 from motif_jax.support.errors import UserError
 
 BASES = ("float32", "bfloat16", *quantised.KINDS)
 _BLOCKS = ("*/block_*",)
 
 
-def spec_of(config: ConfigDict) -> lora.Spec | None:
-    """The low-rank additions of a config's section `lora`; None: the whole model is trained."""
+def spec_of(config: Lora) -> lora.Spec | None:
+    """The low-rank additions; None: the whole model is trained."""
     patterns = tuple(part.strip() for part in config.patterns.split(",") if part.strip())
     return lora.Spec(patterns, config.rank, config.alpha) if patterns else None
 
 
-def check(config: ConfigDict, shapes: Any) -> None:
+def check(config: LoraOnBase, shapes: Any) -> None:
     """Raises UserError where a pattern of section `lora` matches no layer of these shapes, or the base cannot be quantised."""
     spec = spec_of(config)
     if spec is not None:

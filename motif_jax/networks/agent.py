@@ -11,7 +11,6 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.envs.nethack.tiles import load_tiles
 from motif_jax.envs.spec import MASKED, EnvironmentSpec
@@ -22,6 +21,7 @@ from motif_jax.networks.image import ImageEncoder
 from motif_jax.networks.layers import Dense, Initializer, orthogonal_output_first, unit_rows
 from motif_jax.networks.tile_embedding import TileEmbeddingEncoder
 from motif_jax.networks.tiles import TileSet
+from motif_jax.sections.policies import GameNetwork
 from motif_jax.support.errors import UserError
 
 Array = jax.Array
@@ -165,9 +165,9 @@ class AgentNetwork:
 
 
 def make_agent_network(
-    config: ConfigDict, spec: EnvironmentSpec, batch_statistics: bool = False
+    config: GameNetwork, spec: EnvironmentSpec, batch_statistics: bool = False
 ) -> AgentNetwork:
-    """Builds the network of an environment from `config.network` (see configs/train_agent.py).
+    """Builds the network of an environment from its section.
 
     `batch_statistics` is `of_batch` of a `film` encoder's `film.BatchNorm`.
 
@@ -214,7 +214,7 @@ def make_agent_network(
     size = state_size(config.core, config.hidden_size, config.core_layers)
     size += underfoot.MEMORY_SIZE if kind == UNDERFOOT else 0
     critic = trunk() if config.separate_critic else None
-    heads = (tuple(config.get("head_sizes", ())), unit_rows if kind == FILM else orthogonal_output_first)
+    heads = (tuple(config.head_sizes), unit_rows if kind == FILM else orthogonal_output_first)
     module = ActorCritic(spec.num_actions, trunk(), critic, spec.mask_field, *heads)
     if spec.mask_field is not None:
         fields = (*fields, spec.mask_field)

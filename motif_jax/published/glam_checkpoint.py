@@ -6,13 +6,12 @@ prefix `module._LLM_model.` and lamorel's heads `value_head_op` and `action_head
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.language import weights
 from motif_jax.language.agent import ACTIONS, LanguageAgent
@@ -77,7 +76,7 @@ def language_agent(checkpoint: TorchCheckpoint, network: LanguageAgent) -> Found
     return Found({"model": model, "heads": heads}, used, left_over, new)
 
 
-def write(params: Any, config: ConfigDict, workdir: Path) -> None:
+def write(params: Any, config: Mapping[str, Any], workdir: Path) -> None:
     """Writes a run folder with one checkpoint, which other stages read as an agent."""
     describe(workdir, as_plain(config))
     write_checkpoint(workdir, 0, {"params": params})

@@ -14,7 +14,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.envs.nethack.status import NUM_STATUS
 from motif_jax.networks import image, layout, reward_layout
@@ -95,28 +94,37 @@ def _match(checkpoint: TorchCheckpoint, wanted: Mapping[str, tuple[int, ...]], n
         ) from None
 
 
-def reward(checkpoint: TorchCheckpoint, config: ConfigDict) -> tuple[RewardModel, Match]:
-    """Makes a reward from a published reward checkpoint (keys reward_mean, reward_var, num_iter) by the import stage's config.
+def reward(
+    checkpoint: TorchCheckpoint,
+    config: Mapping[str, Any],
+    names: str,
+    quantiles: list[float] | None,
+    mean: float | None,
+    variance: float | None,
+) -> tuple[RewardModel, Match]:
+    """Makes a reward from a published reward checkpoint (keys reward_mean, reward_var, num_iter).
+
+    Args:
+      config: that of a run of train_reward whose network it has.
+      mean, variance: in place of the checkpoint's.
 
     Raises:
-      UserError: tensors do not match the network, the quantile file has another form, or neither file nor config has the
-        mean or the variance.
+      UserError: tensors do not match the network, or nobody says the mean or the variance.
     """
-    network = RewardNetwork(architecture_of(values(RewardConfig, config.reward)))
-    found = _match(checkpoint, reward_layout.named_shapes(network), config.names)
+    network = RewardNetwork(architecture_of(values(RewardConfig, config)))
+    found = _match(checkpoint, reward_layout.named_shapes(network), names)
     named = found.tensors(checkpoint.tensors)
-    quantiles = read_quantiles(config.quantiles, config.quantile_row) if config.quantiles else None
-    mean = _moment(checkpoint, "reward_mean", config, "mean")
-    variance = _moment(checkpoint, "reward_var", config, "variance")
+    mean = _moment(checkpoint, "reward_mean", mean, "mean")
+    variance = _moment(checkpoint, "reward_var", variance, "variance")
     statistics = statistics_of(mean, variance, quantiles)
     step = max(0, int(checkpoint.number("num_iter") or 0))
     params = reward_layout.from_named(named, network)
-    plain = as_plain(config.reward)
+    plain = as_plain(config)
     return RewardModel(checkpoint.path, step, network, params, 1, statistics, plain, []), found
 
 
-def _moment(checkpoint: TorchCheckpoint, theirs: str, config: ConfigDict, key: str) -> float:
-    given = checkpoint.number(theirs) if config[key] is None else config[key]
+def _moment(checkpoint: TorchCheckpoint, theirs: str, given: float | None, key: str) -> float:
+    given = checkpoint.number(theirs) if given is None else given
     if given is None:
         raise UserError(
             f"{checkpoint.path} has no {theirs}, so no reward of it can be normalised: give it with --config.{key}=NUMBER"
@@ -198,7 +206,7 @@ def _with_27_status_numbers(
 
 
 def write_agent(
-    params: Any, config: ConfigDict, step: int, workdir: Path, items: Mapping[str, Any] | None = None
+    params: Any, config: Mapping[str, Any], step: int, workdir: Path, items: Mapping[str, Any] | None = None
 ) -> None:
     """Writes an agent's run folder with one checkpoint of the parameters and `items`, and a file."""
     plain = as_plain(config)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from ml_collections import ConfigDict
 
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.devices.sharding import Sharded
@@ -20,6 +19,9 @@ from motif_jax.language.text import fetch
 from motif_jax.language.tokens import FILE
 from motif_jax.networks import agent, film
 from motif_jax.networks.policy import PolicyNetwork
+from motif_jax.sections import LoraOnBase
+from motif_jax.sections.agents import AgentConfig
+from motif_jax.sections.policies import DrrnPolicy, GameNetwork, LanguagePolicy
 from motif_jax.support import digests
 from motif_jax.support.errors import UserError
 
@@ -29,68 +31,72 @@ BATCH_STATISTICS, UNTRAINED_DROPOUT = "symbolic_train_mode_batchnorm", "glam_unt
 _ACTION_TOKENS = 32  # tokens, room for the longest action behind a prompt
 
 
-def kind_of(config: ConfigDict) -> str:
-    """`config.network.kind`; 'game' in runs older than the key."""
-    return config.network.get("kind", GAME)
+def kind_of(config: AgentConfig) -> str:
+    """What reads the environment's observations: one of `KINDS`."""
+    return GAME if isinstance(config.network, GameNetwork) else config.network.kind
 
 
-def check(config: ConfigDict) -> None:
+def check(config: AgentConfig) -> None:
     """Raises UserError for a value of `config.network` that is not allowed."""
-    if kind_of(config) != GAME:
-        (drrn if kind_of(config) == DRRN else language_agent).check(config)
+    network = config.network
+    if isinstance(network, DrrnPolicy):
+        drrn.check(network, config.algorithm.name)
+    elif isinstance(network, LanguagePolicy):
+        language_agent.check(network, config.lora or LoraOnBase(), config.compat)
 
 
-def environment_options(config: ConfigDict) -> dict[str, Any]:
+def environment_options(config: AgentConfig) -> dict[str, Any]:
     """Options that the network needs from the environment, JSON-able: extra fields, a tokenizer."""
-    if kind_of(config) == GAME:
+    network = config.network
+    if isinstance(network, GameNetwork):
         options = registry.options_of(vars(config.environment))
         shown = registry.spec(config.environment.name, **options).optional_fields
-        wanted = config.network.encoder == agent.FILM and film.INSTRUCTION in shown
+        wanted = network.encoder == agent.FILM and film.INSTRUCTION in shown
         return {"fields": [film.INSTRUCTION]} if wanted else {}
-    if kind_of(config) == DRRN:
-        file, special = drrn.tokenizer_file(config), False
+    if isinstance(network, DrrnPolicy):
+        file, special = drrn.tokenizer_file(network.tokenizer), False
     else:
-        file = (_model(config) / FILE).resolve()
-        special = config.network.special_tokens == language_agent.PROMPT
-        special |= bool(config.compat.get("glam_end_token"))
-    return {"tokenizer": str(file), "prompt_tokens": config.network.prompt_tokens, "special_tokens": special}
+        file = (_model(network) / FILE).resolve()
+        special = network.special_tokens == language_agent.PROMPT or config.compat.glam_end_token
+    return {"tokenizer": str(file), "prompt_tokens": network.prompt_tokens, "special_tokens": special}
 
 
-def _model(config: ConfigDict) -> Path:
-    return fetch(config.network.model, "network.model")
+def _model(network: LanguagePolicy) -> Path:
+    return fetch(network.model, "network.model")
 
 
-def read_anew(config: ConfigDict) -> dict[str, str]:
+def read_anew(config: AgentConfig) -> dict[str, str]:
     """Name -> digest of the files that every start reads and no checkpoint holds; {} for a game's network."""
-    if kind_of(config) == GAME:
+    network = config.network
+    if isinstance(network, GameNetwork):
         return {}
     found = {"tokenizer": digests.of_input(environment_options(config)["tokenizer"])}
-    if kind_of(config) == LANGUAGE and config.lora.patterns:
-        found["base model"] = weights.digest(_model(config))
+    if isinstance(network, LanguagePolicy) and config.lora is not None and config.lora.patterns:
+        found["base model"] = weights.digest(_model(network))
     return found
 
 
-def refuse_changed(config: ConfigDict, learned_with: Mapping[str, str], where: str) -> None:
+def refuse_changed(config: AgentConfig, learned_with: Mapping[str, str], where: str) -> None:
     """Raises UserError for files that changed since `read_anew` returned `learned_with`; `where` names the record."""
     now = read_anew(config) if learned_with else {}
     changed = [name for name, digest in learned_with.items() if now.get(name) != digest]
     if changed:
         named = "tokenizer" if kind_of(config) == DRRN else "model"
         raise UserError(
-            f"{where} was trained with another {' and another '.join(changed)} than config.network.{named}={config.network[named]} "
+            f"{where} was trained with another {' and another '.join(changed)} than config.network.{named}={getattr(config.network, named)} "
             "has now: restore the previous one"
         )
 
 
-def mesh_sizes(config: ConfigDict, devices: int) -> dict[str, int] | None:
+def mesh_sizes(config: AgentConfig, devices: int) -> dict[str, int] | None:
     """Devices along each axis of the mesh, for a network split over `devices` of them; None where each holds all of it."""
-    split = config.get("sharding")
+    split = config.sharding
     if split is None or split.fsdp * split.tensor == 1:
         return None
     return {"data": devices // (split.fsdp * split.tensor), "fsdp": split.fsdp, "tensor": split.tensor}
 
 
-def make_parallel(config: ConfigDict, devices: Sequence[jax.Device]) -> DataParallel | Sharded:
+def make_parallel(config: AgentConfig, devices: Sequence[jax.Device]) -> DataParallel | Sharded:
     """The learner's parallelism over its devices. Raises UserError: the network cannot be split."""
     sizes = mesh_sizes(config, len(devices))
     if sizes is None:
@@ -100,23 +106,29 @@ def make_parallel(config: ConfigDict, devices: Sequence[jax.Device]) -> DataPara
     return Sharded(sizes, devices)
 
 
-def takes_any_actions(config: ConfigDict) -> bool:
+def takes_any_actions(config: AgentConfig) -> bool:
     """Whether the network scores any words as actions, not only the actions it was trained with."""
-    return kind_of(config) == DRRN or (kind_of(config) == LANGUAGE and config.network.policy == "score")
+    network = config.network
+    return isinstance(network, DrrnPolicy) or (
+        isinstance(network, LanguagePolicy) and network.policy == "score"
+    )
 
 
-def prompt_room(config: ConfigDict) -> int | None:
+def prompt_room(config: AgentConfig) -> int | None:
     """The longest prompt in tokens of a network that reads prompts; None: no limit."""
-    if kind_of(config) == DRRN:
+    if not isinstance(config.network, LanguagePolicy):
         return None
-    settings = language_config.read(_model(config))
+    settings = language_config.read(_model(config.network))
     if settings.max_length is None or settings.encoder_layers:
         return settings.max_length
     return settings.max_length - _ACTION_TOKENS
 
 
-def make(config: ConfigDict, spec: EnvironmentSpec) -> PolicyNetwork:
+def make(config: AgentConfig, spec: EnvironmentSpec) -> PolicyNetwork:
     """The network of `config.network` for an environment. Raises UserError: it does not show what the network reads."""
-    if kind_of(config) == GAME:
-        return agent.make_agent_network(config.network, spec, bool(config.compat.get(BATCH_STATISTICS)))
-    return (drrn if kind_of(config) == DRRN else language_agent).make(config, spec)
+    network = config.network
+    if isinstance(network, GameNetwork):
+        return agent.make_agent_network(network, spec, config.compat.symbolic_train_mode_batchnorm)
+    if isinstance(network, DrrnPolicy):
+        return drrn.make(network, spec)
+    return language_agent.make(network, config.lora or LoraOnBase(), config.compat, spec)

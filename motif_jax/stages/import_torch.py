@@ -40,7 +40,10 @@ def _write(config: ConfigDict, workdir: Path, begin: Begin) -> None:
     parts = ("reward_model", "model") if config.kind == "reward" else ("model",)
     checkpoint = torch_import.read(config.file, *parts)
     if config.kind == "reward":
-        reward, match = torch_import.reward(checkpoint, config)
+        row = config.quantile_row
+        quantiles = torch_import.read_quantiles(config.quantiles, row) if config.quantiles else None
+        given = (config.names, quantiles, config.mean, config.variance)
+        reward, match = torch_import.reward(checkpoint, config.reward, *given)
     else:
         params, match = torch_import.agent(checkpoint, network_of(config.agent), config.names)
     begin()
@@ -85,9 +88,10 @@ def _language_agent(config: ConfigDict, workdir: Path, begin: Begin) -> None:
 
 def network_of(config: ConfigDict) -> Any:
     """The network of an agent's config; UserError where its folder or values do not fit."""
-    agent_networks.check(config)
-    spec = registry.spec(config.environment.name, **settings.environment_options(agent_config(config)))
-    return agent_networks.make(config, spec)
+    agent = agent_config(config)
+    agent_networks.check(agent)
+    spec = registry.spec(agent.environment.name, **settings.environment_options(agent))
+    return agent_networks.make(agent, spec)
 
 
 def _learned(

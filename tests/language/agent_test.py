@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax.traverse_util import flatten_dict
-from ml_collections import ConfigDict
 from tokenizers import Tokenizer, processors
 
 from motif_jax import language
@@ -20,6 +19,7 @@ from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.envs.spec import MASKED, ArraySpec, empty_observation
 from motif_jax.language import agent
 from motif_jax.rl import agent_networks
+from motif_jax.sections.agents import AgentConfig, agent_config
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
 from tests.language import talkers
@@ -33,18 +33,18 @@ def folders(tmp_path_factory):
     return {name: talkers.write(root / name, name) for name in talkers.CONFIGS}
 
 
-def settings(**changes) -> ConfigDict:
+def settings(**changes) -> AgentConfig:
     config = resources.config("train_language_agent", "smoke")
     config.network.prompt_tokens = 160
     for key, value in changes.items():
         section = next(part for part in (config.network, config.lora, config.compat) if key in part)
         section[key] = value
-    return config
+    return agent_config(config)
 
 
 def made(folder, **changes) -> agent.LanguageAgent:
     config = settings(model=str(folder), **changes)
-    return agent.make(config, registry.spec(LEVEL, **agent_networks.environment_options(config)))
+    return agent_networks.make(config, registry.spec(LEVEL, **agent_networks.environment_options(config)))
 
 
 def prompts(folder):
@@ -104,7 +104,7 @@ def test_a_fresh_model_may_keep_the_embeddings(folders):
 
 def test_an_environment_without_a_prompt_is_refused(folders):
     with pytest.raises(UserError, match="shows no tokens"):
-        agent.make(settings(model=str(folders["t5"])), registry.spec("Recall-v0"))
+        agent_networks.make(settings(model=str(folders["t5"])), registry.spec("Recall-v0"))
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_end_tokens_stand_where_the_config_says(folders, tmp_path):
         out = empty_observation(env.spec)
         env.reset(0, out)
         row = out["tokens"][out["tokens"] >= 0]
-        actions = zip(*agent.make(config, env.spec).candidates, strict=True)
+        actions = zip(*agent_networks.make(config, env.spec).candidates, strict=True)
         found.append((row[-1] == end, any(words[good][-1] == end for words, good in actions)))
     assert found == [(True, False), (False, False), (True, True)]
 
@@ -163,7 +163,9 @@ def test_a_prompt_may_have_its_own_actions(folders, name):
     plain = made(folder)
     words, there = plain.candidates
     fields = {**plain.spec.observation, "candidates": ArraySpec(words.shape, "int32")}
-    own = agent.make(settings(model=str(folder)), dataclasses.replace(plain.spec, observation=fields))
+    own = agent_networks.make(
+        settings(model=str(folder)), dataclasses.replace(plain.spec, observation=fields)
+    )
     assert own.fields == ("tokens", "candidates")
     tokens, _ = prompts(folder)
     order = np.array([[0, 1, 2, 3, 4, 5], [5, 3, 1, 0, 2, 4]])

@@ -98,11 +98,11 @@ def test_a_tokenizer_of_the_hubs_cache_is_read(folder, tmp_path):
     shutil.copyfile(folder / "tokenizer.json", tmp_path / "0123abcd")
     (tmp_path / "snapshot" / "tokenizer.json").symlink_to("../0123abcd")
     made = config(tmp_path / "snapshot")
-    drrn.check(made)
+    drrn.check(made.network, made.algorithm.name)
     spec = registry.spec(LEVEL, **agent_networks.environment_options(made))
-    assert drrn.make(made, spec).module == agent(folder).module
+    assert drrn.make(made.network, spec).module == agent(folder).module
     with pytest.raises(UserError, match="shows no tokens"):
-        drrn.make(made, registry.spec("Recall-v0"))
+        drrn.make(made.network, registry.spec("Recall-v0"))
 
 
 @pytest.mark.slow
