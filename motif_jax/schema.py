@@ -220,7 +220,7 @@ def values(kind: type[T], config: ConfigDict | Mapping[str, Any], /, **more: Any
 
 def plain(given: Any) -> dict[str, Any]:
     """The values of `settings`, or of a namespace, as nested dictionaries."""
-    return dataclasses.asdict(given) if hasattr(given, "_keys") else dict(vars(given))
+    return dataclasses.asdict(given)
 
 
 def changed(given: T, /, **values: Any) -> T:

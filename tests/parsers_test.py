@@ -18,6 +18,7 @@ from motif_jax.labels import chat, serve
 from motif_jax.labels.parsing import AnswerParser, make_form
 from motif_jax.rl.settings import actor_cores
 from motif_jax.rollouts import agents
+from motif_jax.sections.agents import Actors
 from motif_jax.stages import compare
 from motif_jax.support import cluster
 from motif_jax.support.errors import UserError
@@ -45,7 +46,7 @@ PARSERS: dict[str, tuple[Any, ...]] = {
     "methods": (compare.read_methods, "a=", "/no/such", ",", ";", " ", "b"),
     "agents": (agents.resolve, "/no/such", "@", "all", "best", ",", "12", " "),
     "json_option": (lambda text: chat.json_option(ConfigDict({"options": text}), "options"), "{", "}", '"a"', ":", "1", "[", "]", ",", "NaN", "null", "[" * 3000),
-    "cores": (lambda text: actor_cores(ConfigDict({"actors": {"cores": text, "workers": 2}})), "0", ",", "1", "auto", "-1", "²", " ", "99999999999999999999"),
+    "cores": (lambda text: actor_cores(Actors(cores=text, workers=2)), "0", ",", "1", "auto", "-1", "²", " ", "99999999999999999999"),
     "environment": (registry.check, "NetHackScore-v1", "BabyAI-", "Recall", ":", "tests.toys:", "Corridor", "nothing.", "os:system", " "),
     "text_task": (lambda text: text_registry.make(text, {}), "wordle", "tests.toy_text", ":", "Task", "os:", "system", ".", "json"),
     "coordinator": (coordinator, "localhost", ":", "1", "[::1]", "slurm", "99999", "-1", "%", " "),

@@ -30,7 +30,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     options = config.options
     training = _agents.training_config(options, config.seed)
     system = System(training)
-    device = settings.actor_devices(training)[0]
+    device = settings.actor_devices(training.devices)[0]
     params = system.publisher.newest(device).params
     flops = _agents.network_flops(training)[0]
     actors = settings.actors_configs(training, 1)[0]

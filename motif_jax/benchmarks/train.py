@@ -63,7 +63,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     assert batch is not None
     combined = combine(metrics)
     rows = max(1, round(combined["inference/rows_per_call"]))
-    params = system.publisher.newest(settings.actor_devices(training)[0]).params
+    params = system.publisher.newest(settings.actor_devices(training.devices)[0]).params
     call = inference._call(system, params, rows)
     peaks, parts = [], []
     for _ in range(config.repeats):

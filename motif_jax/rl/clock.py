@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from motif_jax.sections.agents import AgentConfig
-
 _SHOW_SECONDS = 0.5
 
 
 class Clock:
     """Environment steps learned from and seconds of a run, now and when it was last saved, logged and shown."""
 
-    def __init__(self, config: AgentConfig) -> None:
-        self._config = config
-        self.total: int = config.train_for_env_steps
+    def __init__(
+        self, total: int, save_every_steps: int, save_every_seconds: float, log_every_seconds: float
+    ) -> None:
+        self.total, self._save_every_steps = total, save_every_steps
+        self._save_every_seconds, self._log_every_seconds = save_every_seconds, log_every_seconds
         self.steps = self.saved_steps = self.logged_steps = 0
         self._seconds_before = 0.0
         self._started = self._saved_at = self._logged_at = self._shown_at = time.monotonic()
@@ -36,14 +36,14 @@ class Clock:
         return self._seconds_before + time.monotonic() - self._started
 
     def save_is_due(self) -> bool:
-        return time.monotonic() - self._saved_at >= self._config.save_every_seconds
+        return time.monotonic() - self._saved_at >= self._save_every_seconds
 
     def save_step_is_passed(self) -> bool:
-        every = self._config.save_every_steps
+        every = self._save_every_steps
         return self.steps // every > self.saved_steps // every
 
     def log_is_due(self) -> bool:
-        return time.monotonic() - self._logged_at >= self._config.log_every_seconds
+        return time.monotonic() - self._logged_at >= self._log_every_seconds
 
     def show_is_due(self) -> bool:
         return time.monotonic() - self._shown_at >= _SHOW_SECONDS

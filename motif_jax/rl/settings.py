@@ -19,7 +19,7 @@ from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.rewards.reward_model import cpu_device
 from motif_jax.rl import agent_networks
 from motif_jax.schema import changed, plain
-from motif_jax.sections.agents import AgentConfig, AgentReward
+from motif_jax.sections.agents import Actors, AgentConfig, AgentReward, Devices
 from motif_jax.support import capacity, metrics, seeds
 from motif_jax.support import config as checks
 
@@ -34,7 +34,7 @@ def environment_options(config: AgentConfig) -> dict[str, Any]:
     options = registry.options_of(plain(config.environment))
     spec = registry.spec(config.environment.name, **options)
     if spec.quirks:
-        switches = {name: bool(getattr(config.compat, name, False)) for name in spec.quirks}
+        switches = {name: getattr(config.compat, name, False) for name in spec.quirks}
         # Published: messages are counted only where an intrinsic reward is trained on.
         if "message_count_off" in switches:
             switches["message_count_off"] &= config.reward.intrinsic_coefficient == 0
@@ -101,7 +101,7 @@ def actors_configs(config: AgentConfig, count: int) -> list[ActorsConfig]:
     """This host's actors, divided over `count` acting devices; no two environments of all hosts play the same games."""
     actors = config.actors
     first_env = (config.hosts.index or 0) * actors.workers * actors.envs_per_worker
-    workers, cores = actors.workers // count, actor_cores(config)
+    workers, cores = actors.workers // count, actor_cores(actors)
     # Games without seeds cannot be replayed.
     remembers = (config.serial or actors.rebuild) and not config.compat.seed_noop
     same = {
@@ -132,9 +132,9 @@ def actors_configs(config: AgentConfig, count: int) -> list[ActorsConfig]:
     ]
 
 
-def actor_cores(config: AgentConfig) -> list[int] | None:
-    """The cores in `config.actors.cores`, one for each worker; [] for any, None for 'auto'."""
-    value, workers = config.actors.cores, config.actors.workers
+def actor_cores(actors: Actors) -> list[int] | None:
+    """The cores in `actors.cores`, one for each worker; [] for any, None for 'auto'."""
+    value, workers = actors.cores, actors.workers
     if value in ("auto", ""):
         return None if value else []
     numbers = [part.strip() for part in value.split(",")]
@@ -178,35 +178,35 @@ def configure_jax(config: AgentConfig) -> None:
         compiled_programs.keep_in(folder)
 
 
-def all_learner_devices(config: AgentConfig) -> list[jax.Device]:
-    """The devices of `config.devices.learner` on all hosts, the same places on each."""
+def all_learner_devices(devices: Devices) -> list[jax.Device]:
+    """The devices of `devices.learner` on all hosts, the same places on each."""
     here = jax.local_devices()
-    places = [here.index(device) for device in learner_devices(config)]
+    places = [here.index(device) for device in learner_devices(devices)]
     of_host = [jax.local_devices(process_index=index) for index in range(jax.process_count())]
-    return [devices[place] for devices in of_host for place in places]
+    return [each[place] for each in of_host for place in places]
 
 
-def learner_devices(config: AgentConfig) -> list[jax.Device]:
-    """This host's devices of `config.devices.learner`."""
-    return _devices(config, "devices.learner")
+def learner_devices(devices: Devices) -> list[jax.Device]:
+    """This host's devices of `devices.learner`."""
+    return _devices(devices.learner, "devices.learner")
 
 
-def actor_devices(config: AgentConfig) -> list[jax.Device]:
-    """This host's devices of `config.devices.actor`."""
-    return (
-        learner_devices(config)[:1] if config.devices.actor == "first" else _devices(config, "devices.actor")
-    )
+def actor_devices(devices: Devices) -> list[jax.Device]:
+    """This host's devices of `devices.actor`."""
+    if devices.actor == "first":
+        return learner_devices(devices)[:1]
+    return _devices(devices.actor, "devices.actor")
 
 
-def lookup_device(config: AgentConfig) -> jax.Device:
+def lookup_device(devices: Devices) -> jax.Device:
     """Where rewards of texts are computed: the CPU, or without one (JAX_PLATFORMS) a device that acts and does not learn."""
-    acting, learning = actor_devices(config), learner_devices(config)
+    acting, learning = actor_devices(devices), learner_devices(devices)
     beside = None if acting[0].platform == "cpu" else cpu_device()
     return beside or next((device for device in acting if device not in learning), acting[0])
 
 
-def _devices(config: AgentConfig, key: str) -> list[jax.Device]:
-    devices, value = jax.local_devices(), checks.dotted(config, key)
+def _devices(value: str, key: str) -> list[jax.Device]:
+    devices = jax.local_devices()
     if value == "all":
         return list(devices)
     numbers = [part.strip() for part in str(value).split(",")]
@@ -228,7 +228,7 @@ def check(config: AgentConfig) -> AgentConfig:
         checks.require(good, "record_every", config.record_every, f"0 with compat.{switch}: {reason}")
     if not config.serial:
         capacity.require_workers("actors.workers", config.actors.workers, config.actors.envs_per_worker)
-    actor_cores(config)
+    actor_cores(config.actors)
     batch, rollout = config.batch_size, config.rollout
     checks.require(batch % rollout == 0, "batch_size", batch, f"a multiple of config.rollout={rollout}")
     envs, groups = config.actors.envs_per_worker, config.actors.groups_per_worker
@@ -253,7 +253,7 @@ def check(config: AgentConfig) -> AgentConfig:
 
 def check_devices(config: AgentConfig) -> None:
     """Raises UserError where a resolved config does not fit the devices; the same on every host."""
-    learners, actors = len(learner_devices(config)), len(actor_devices(config))
+    learners, actors = len(learner_devices(config.devices)), len(actor_devices(config.devices))
     _check_sharding(config, learners)
     if hasattr(config.algorithm, "minibatch_size"):
         _check_minibatches(config, learners)

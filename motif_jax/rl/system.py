@@ -56,15 +56,15 @@ class System:
         two_decimals = True if config.compat.quantile_two_decimals else None
         run = None if workdir is None else RunSetup(config, workdir)
         self.reward = rewards.load_intrinsic(
-            config.reward, self.network.spec, two_decimals, settings.lookup_device(config), run
+            config.reward, self.network.spec, two_decimals, settings.lookup_device(config.devices), run
         )
         reward_fn = None if self.reward is None else self.reward.in_step
         self.has_lookup = self.reward is not None and reward_fn is None
         algorithm = algorithm_of(config)
         state = self._make_state(algorithm, snapshot)
         update = algorithm.make_update(self.network, self.optimizer, config, reward_fn=reward_fn)
-        self.parallel = agent_networks.make_parallel(config, settings.all_learner_devices(config))
-        actor_devices: Sequence[Place] = settings.actor_devices(config)
+        self.parallel = agent_networks.make_parallel(config, settings.all_learner_devices(config.devices))
+        actor_devices: Sequence[Place] = settings.actor_devices(config.devices)
         if isinstance(self.parallel, Sharded):
             actor_devices = [self.parallel.everywhere]
         frozen = self.network.frozen()

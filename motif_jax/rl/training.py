@@ -67,7 +67,12 @@ class AgentTraining:
     def __init__(self, config: AgentConfig, workdir: str | os.PathLike[str]) -> None:
         self._config, self._workdir = config, Path(workdir)
         self._hosts = Hosts()
-        self.clock = Clock(self._config)
+        self.clock = Clock(
+            config.train_for_env_steps,
+            config.save_every_steps,
+            config.save_every_seconds,
+            config.log_every_seconds,
+        )
         self.system: System | None = None
 
     def run(self, stop: Interruption) -> bool:
@@ -165,7 +170,7 @@ class AgentTraining:
     def _print_overview(self, system: System) -> None:
         nodes, config = self._hosts.gather(socket.gethostname()), self._config
         size = sum(leaf.size for leaf in jax.tree.leaves(system.learner.state.params))
-        devices = settings.learner_devices(config), settings.actor_devices(config)
+        devices = settings.learner_devices(config.devices), settings.actor_devices(config.devices)
         self._print(overview(config, size, *devices, nodes, system.network.spec.remark))
 
 

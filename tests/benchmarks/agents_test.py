@@ -70,7 +70,11 @@ def test_flops_are_those_of_the_published_network() -> None:
     options = _agents.training_options()
     options.workers, options.envs_per_worker, options.batch_size = 1, 2, 128
     config = _agents.training_config(options, seed=0)
-    assert settings.learner_devices(config) == settings.actor_devices(config) == jax.devices()[:1]
+    assert (
+        settings.learner_devices(config.devices)
+        == settings.actor_devices(config.devices)
+        == jax.devices()[:1]
+    )
     forward, update = _agents.network_flops(config)
     convolutions = 17**2 * 32 * 8**2 * 3 + 7**2 * 64 * 4**2 * 32 + 3**2 * 128 * 3**2 * 64
     dense = 1152 * 512 + 27 * 128 + 128 * 128 + 256 * 128 + 128 * 128

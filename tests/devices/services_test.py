@@ -10,7 +10,7 @@ from motif_jax.devices.meters import Meters
 from motif_jax.devices.services import ServiceFailedError, Services
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.support.errors import UserError
-from tests.rollouts.agent_runs import recall_config
+from tests.rollouts.agent_runs import recall_training
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_first_failure_stops_all_and_is_told(error: Exception, shown: type[Excep
 
 def system(start: Exception | None = None) -> Any:
     """As much of `System` as a stream needs."""
-    made = MagicMock(config=recall_config(), sources=[], meters=Meters())
+    made = MagicMock(config=recall_training(), sources=[], meters=Meters())
     made.start.side_effect = start
     return made
 

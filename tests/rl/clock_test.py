@@ -8,7 +8,6 @@ import pytest
 
 from motif_jax.rl import clock as clock_module
 from motif_jax.rl.clock import Clock
-from tests.rollouts.agent_runs import recall_training
 
 
 def dues(clock: Clock) -> tuple[bool, ...]:
@@ -18,8 +17,7 @@ def dues(clock: Clock) -> tuple[bool, ...]:
 def test_intervals_rates_and_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(clock_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    every = {"save_every_seconds": 60.0, "log_every_seconds": 10.0, "save_every_steps": 500}
-    clock = Clock(recall_training(train_for_env_steps=2_000, **every))
+    clock = Clock(2_000, save_every_steps=500, save_every_seconds=60.0, log_every_seconds=10.0)
     clock.resume({"env_steps": 400, "seconds": 1_000.0})
     now[0] = 105.0
     clock.start()

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
 from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.rewards import BatchMessages, IntrinsicReward, RewardSetup, Values
+from motif_jax.sections.agents import AgentConfig, AgentReward
 from motif_jax.support.errors import UserError
 
 
@@ -25,7 +25,7 @@ class Familiar(IntrinsicReward):
         self.version = self.restored_at = 0
 
     @classmethod
-    def check(cls, config: ConfigDict) -> None:
+    def check(cls, config: AgentReward) -> None:
         if config.dir is not None:
             raise UserError(f"config.reward.dir={config.dir}: must be None with this kind")
 
@@ -69,7 +69,7 @@ class ReinforceState(NamedTuple):
 class Reinforce:
     """The likelihood ratio with the mean reward as baseline: no critic, no optimiser state."""
 
-    def check(self, config: ConfigDict) -> None:
+    def check(self, config: AgentConfig) -> None:
         if config.algorithm.epochs != 1:
             raise UserError(
                 f"config.algorithm.epochs={config.algorithm.epochs}: must be 1 with this algorithm"
@@ -79,7 +79,7 @@ class Reinforce:
         del optimizer
         return ReinforceState(network.init(key), jnp.zeros((), jnp.int32), jnp.zeros(()))
 
-    def make_update(self, network: Any, optimizer: Any, config: ConfigDict, *, reward_fn: Any = None) -> Any:
+    def make_update(self, network: Any, optimizer: Any, config: AgentConfig, *, reward_fn: Any = None) -> Any:
         del optimizer, reward_fn
 
         def update(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from motif_jax.rl import settings
-from motif_jax.sections.agents import agent_config
+from motif_jax.sections.agents import Devices, agent_config
 from motif_jax.stages import train_agent
 from motif_jax.support import capacity
 from motif_jax.support.errors import UserError
@@ -46,12 +46,11 @@ def test_actors_are_divided_over_devices() -> None:
 def test_rewards_of_texts_are_computed_beside_the_learner(monkeypatch: pytest.MonkeyPatch) -> None:
     cpus = jax.devices()
     for learner, actor, place in [("0", "first", 0), ("0", "0,1", 1), ("0,1", "2,3", 2), ("all", "all", 0)]:
-        config = recall_training(devices__learner=learner, devices__actor=actor)
-        assert settings.lookup_device(config) == cpus[place]
+        assert settings.lookup_device(Devices(learner=learner, actor=actor)) == cpus[place]
     # Beside GPUs the CPU, unless it was left out.
     gpus = [SimpleNamespace(platform="gpu", id=number) for number in range(2)]
     monkeypatch.setattr(jax, "local_devices", lambda backend=None: cpus if backend == "cpu" else gpus)
-    assert settings.lookup_device(recall_training(devices__actor="0,1")) == cpus[0]
+    assert settings.lookup_device(Devices(actor="0,1", learner="0")) == cpus[0]
 
     def without_cpu(backend: str | None = None) -> list[Any]:
         if backend is not None:
@@ -59,7 +58,7 @@ def test_rewards_of_texts_are_computed_beside_the_learner(monkeypatch: pytest.Mo
         return gpus
 
     monkeypatch.setattr(jax, "local_devices", without_cpu)
-    assert settings.lookup_device(recall_training(devices__actor="0,1")) is gpus[1]
+    assert settings.lookup_device(Devices(actor="0,1", learner="0")) is gpus[1]
 
 
 def test_products_are_as_exact_as_the_config_says() -> None:

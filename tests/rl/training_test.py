@@ -26,7 +26,7 @@ from motif_jax.support.interruption import Interruption
 from motif_jax.support.metrics import read_metrics
 from tests.processes import wait_until
 from tests.rl.runs import episodes, steps_of, train
-from tests.rollouts.agent_runs import recall_config
+from tests.rollouts.agent_runs import recall_config, recall_training
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -119,7 +119,7 @@ def test_published_parameters_survive_the_learners_next_update() -> None:
 
 @pytest.mark.slow
 def test_draws_depend_on_key_and_counter_alone() -> None:
-    network = make_network(agent_config(recall_config()))
+    network = make_network(recall_training())
     params = network.init(jax.random.PRNGKey(0))
     table, first, envs = network.initial_state(5), jnp.ones(4, jnp.uint8), jnp.arange(4)
     observation = {n: jnp.zeros((4, *f.shape), f.dtype) for n, f in network.spec.observation.items()}
