@@ -193,15 +193,13 @@ class LiveRater:
         # What no normalisation belongs to is paid as it is.
         self._normalise = self._pay = lambda raw: raw
         if rating.is_trained:
-            section = rating.section
-            trained = open_reward(str(section.dir), section.step)
-            self._normalise, level = (
-                trained.normalisation().normalise,
-                section.level,
+            paid = rating.section
+            trained = open_reward(str(paid.dir), paid.step)
+            self._normalise = trained.normalisation().normalise
+            self._pay = trained.normalisation(paid.normalise, paid.level, rating.two_decimals)
+            rating = replace(
+                rating, section=replace(paid, normalise=False, quantile=None, threshold="quantile")
             )
-            self._pay = trained.normalisation(section.normalise, level, rating.two_decimals)
-            raw = replace(section, normalise=False, quantile=None, threshold="quantile")
-            rating = replace(rating, section=raw)
         reward = rating.load(spec)
         self._of_text, self._fields = reward.lookup, reward.fields
         self._of_observation = None if reward.in_step is None else _observation_lookup(reward)
