@@ -22,9 +22,8 @@ IDENTITY = (
 ).split()
 
 
-def check(given: ConfigDict, workdir: Path | None) -> None:
-    if workdir is not None:
-        run_folder.check_identity(workdir, given, IDENTITY)
+def check(given: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, given, IDENTITY)
     config = values(LanguageModelConfig, given)
     offline_run.check(config, config.steps)
     _check_model(config)

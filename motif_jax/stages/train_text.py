@@ -31,9 +31,8 @@ IDENTITY = (
 ).split()
 
 
-def check(given: ConfigDict, workdir: Path | None) -> None:
-    if workdir is not None:
-        run_folder.check_identity(workdir, given, IDENTITY, registry.FREE_OPTIONS)
+def check(given: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, given, IDENTITY, registry.FREE_OPTIONS)
     config = values(TextConfig, given)
     offline_run.check(config, config.max_steps)
     _check_method(config)

@@ -25,9 +25,8 @@ IDENTITY = (
 ).split()
 
 
-def check(given: ConfigDict, workdir: Path | None) -> None:
-    if workdir is not None:
-        run_folder.check_identity(workdir, given, IDENTITY)
+def check(given: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, given, IDENTITY)
     config = values(UpvoteConfig, given)
     offline_run.check(config, config.max_steps)
     upvote_run.task_of(config.reddit).check(RECORDED, RECORDED)

@@ -21,14 +21,14 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_model_that_no_device_holds_is_refused_with_what_it_takes(
-    text: Path, monkeypatch: pytest.MonkeyPatch
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     more = {"lora.patterns": "*/attention/*", "lora.base": "bfloat16"}
     monkeypatch.setattr(footprint, "device_memory", lambda: 100_000_000)
-    stage.check(config_of(text, **more), None)
+    stage.check(config_of(text, **more), tmp_path)
     monkeypatch.setattr(footprint, "device_memory", lambda: 100_000)
     with pytest.raises(UserError, match=r"GB a device .*config\.sharding\.fsdp"):
-        stage.check(config_of(text, **more), None)
+        stage.check(config_of(text, **more), tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "dialogues"])
