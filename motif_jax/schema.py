@@ -218,16 +218,6 @@ def values(kind: type[T], config: ConfigDict | Mapping[str, Any], /, **more: Any
     return kind(**found, **more)
 
 
-def plain(given: Any) -> dict[str, Any]:
-    """The values of `settings`, or of a namespace, as nested dictionaries."""
-    return dataclasses.asdict(given)
-
-
-def changed(given: T, /, **values: Any) -> T:
-    """A copy of `settings`, or of a namespace, with other values for some fields."""
-    return type(given)(**{**vars(given), **values})
-
-
 def update(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
     """Sets existing keys, by dotted names or in mappings of sections; returns `config`."""
     for name, value in values.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +17,6 @@ from motif_jax.networks.agent import make_agent_network
 from motif_jax.rl import settings
 from motif_jax.rl.batcher import Batch
 from motif_jax.rl.system import System
-from motif_jax.schema import changed
 from motif_jax.sections.agents import AgentConfig, agent_config
 from motif_jax.sections.policies import GameNetwork
 from motif_jax.support import resources
@@ -68,9 +68,9 @@ def network_flops(config: AgentConfig) -> tuple[float, float]:
 
     An update costs three forward passes, less the gradient of the first layers' inputs, which is not needed.
     """
-    published = changed(config.network, first_convolution="picture")
+    assert isinstance(config.network, GameNetwork)
+    published = dataclasses.replace(config.network, first_convolution="picture")
     spec = registry.spec(config.environment.name, **settings.training_options(config))
-    assert isinstance(published, GameNetwork)
     network = make_agent_network(published, spec)
     observation = {
         name: jax.ShapeDtypeStruct((1, 1, *spec.observation[name].shape), spec.observation[name].dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,6 @@ from motif_jax.rl.guard import Guard
 from motif_jax.rl.learner import Averages
 from motif_jax.rl.recordings import EpisodeRecorder
 from motif_jax.rl.system import System
-from motif_jax.schema import plain
 from motif_jax.sections.agents import AgentConfig
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.metrics import MetricsWriter
@@ -59,7 +59,7 @@ class Records:
         if not first:
             return
         named = {"project": config.wandb.project, "name": config.wandb.name}
-        wandb = {**named, "config": plain(config)} if config.wandb.enabled else None
+        wandb = {**named, "config": dataclasses.asdict(config)} if config.wandb.enabled else None
         self._writer = enter(MetricsWriter(workdir, progress.get("env_steps"), wandb))
         self._progress = enter(Progress(clock.total, "steps", "train", clock.steps))
         self._probes = probing.files(config, system.network, workdir, progress)

@@ -18,7 +18,6 @@ from motif_jax.envs import registry
 from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.rewards.reward_model import cpu_device
 from motif_jax.rl import agent_networks
-from motif_jax.schema import changed, plain
 from motif_jax.sections.agents import Actors, AgentConfig, AgentReward, Devices
 from motif_jax.support import capacity, metrics, seeds
 from motif_jax.support import config as checks
@@ -31,7 +30,7 @@ TEXT_FIELD = "message"  # that rewards read
 
 def environment_options(config: AgentConfig) -> dict[str, Any]:
     """Options of `registry.make` for `config.environment` and `config.compat`, JSON-able: all that playing needs."""
-    options = registry.options_of(plain(config.environment))
+    options = registry.options_of(dataclasses.asdict(config.environment))
     spec = registry.spec(config.environment.name, **options)
     if spec.quirks:
         switches = {name: getattr(config.compat, name, False) for name in spec.quirks}
@@ -74,7 +73,7 @@ def extrinsic_coefficient(config: AgentConfig) -> float:
 def resolved(config: AgentConfig) -> AgentConfig:
     """A copy with dependent values set."""
     hosts = dataclasses.replace(config.hosts, **dataclasses.asdict(config.hosts.place()))
-    reward = changed(config.reward, extrinsic_coefficient=extrinsic_coefficient(config))
+    reward = dataclasses.replace(config.reward, extrinsic_coefficient=extrinsic_coefficient(config))
     config = dataclasses.replace(config, hosts=hosts, reward=reward)
     if config.actors.slots_per_group is not None:
         return config
@@ -219,7 +218,7 @@ def _devices(value: str, key: str) -> list[jax.Device]:
 
 def check(config: AgentConfig) -> AgentConfig:
     """Checks a config without starting anything; returns it resolved. Several hosts call `check_devices` once connected."""
-    registry.check(config.environment.name, registry.options_of(plain(config.environment)))
+    registry.check(config.environment.name, registry.options_of(dataclasses.asdict(config.environment)))
     for switch, reason in (
         ("seed_noop", "games without seeds cannot be played again"),
         ("glam_fixed_kind_per_env", "what kind an environment has kept is not in a recording"),

@@ -25,7 +25,6 @@ from motif_jax.rl.guard import Guard
 from motif_jax.rl.recordings import EpisodeRecorder, drop_recordings
 from motif_jax.rl.records import Records
 from motif_jax.rl.system import System
-from motif_jax.schema import changed
 from motif_jax.sections.agents import AgentConfig
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.interruption import Interruption, StoppedError, never
@@ -84,7 +83,7 @@ class AgentTraining:
             )
             step = self._hosts.on_first(lambda: reward_choice.settle(config, workdir, checkpoints))
             if step is not None:
-                config = dataclasses.replace(config, reward=changed(config.reward, step=step))
+                config = dataclasses.replace(config, reward=dataclasses.replace(config.reward, step=step))
             snapshot = self._newest(checkpoints)
             progress = {} if snapshot is None else snapshot.progress
             if snapshot is not None:

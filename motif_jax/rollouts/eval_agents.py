@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from motif_jax.envs.babyai_text.environment import levels_in_words
 from motif_jax.rl import agent_networks, settings
 from motif_jax.rollouts import agent_policy, evaluation_setup, generalisation, policies
 from motif_jax.rollouts.generalisation import CHOOSES_WORDS, READS, GeneralisationTest, PlayedLevel
-from motif_jax.schema import plain, values
+from motif_jax.schema import values
 from motif_jax.sections.agents import AgentConfig, TrainedTask, agent_config
 from motif_jax.sections.played import LevelPolicy
 from motif_jax.support import config as checks
@@ -214,7 +214,7 @@ def refused_after(config: AgentConfig) -> dict[str, str]:
 
 def _refuse_other_options(config: LevelPolicy) -> None:
     own = values(LevelPolicy, resources.config("test_language_agent"))
-    usual, given = ({key: plain(each)[key] for key in ("environment", "network")} for each in (own, config))
+    usual, given = ({key: asdict(each)[key] for key in ("environment", "network")} for each in (own, config))
     for section in (given, usual):
         section["environment"].pop("name")
     changed = run_folder.differences(usual, given, given)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +12,6 @@ from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.rollouts import fixed_shares, policies, ratings
 from motif_jax.rollouts.ratings import EpisodeRater, LiveRater, RatingReward
-from motif_jax.schema import changed, plain
 from motif_jax.sections import Scoring
 from motif_jax.sections.played import PlayedAgent, PlayedEnvironment, PlayedPolicy
 from motif_jax.support import config as checks
@@ -153,7 +152,7 @@ def _policy(config: PlayedPolicy, name: str, options: Any, spec: EnvironmentSpec
 
 def _own_options(config: PlayedPolicy, agent: _Agent) -> dict[str, Any]:
     name = agent.environment
-    options = agent.options | registry.options_of({**plain(config.environment), "name": name})
+    options = agent.options | registry.options_of({**asdict(config.environment), "name": name})
     if (change := config.environment.change) is not None:
         allowed = f"None: {name} is not BabyAI-Text, and only its prompts can be changed"
         checks.require(name.startswith(catalogue.PREFIX), "environment.change", change, allowed)
@@ -168,7 +167,7 @@ def _own_options(config: PlayedPolicy, agent: _Agent) -> dict[str, Any]:
 
 def _without_agent(config: PlayedPolicy) -> _Agent:
     name = config.environment.name or DEFAULT_ENVIRONMENT
-    switches = {key: True for key, on in plain(config.compat).items() if on}
+    switches = {key: True for key, on in asdict(config.compat).items() if on}
     if not switches:
         return _Agent(name, {})
     unknown = sorted(set(switches) - set(() if registry.is_gym(name) else registry.spec(name).quirks))
@@ -184,14 +183,14 @@ def _of_folder(config: PlayedPolicy, folder: str, plays: bool, pins: PinnedVersi
     trained = agent_policy.read_config(folder)
     trained_on, options = agent_policy.environment_of(trained)
     name = config.environment.name or trained_on
-    over = registry.options_of({**plain(config.environment), "name": name, "max_episode_steps": None})
+    over = registry.options_of({**asdict(config.environment), "name": name, "max_episode_steps": None})
     options = _options_in(name, trained_on, options | over, folder)
     policy, step, own, reward = None, None, None, trained.reward
     if reward.intrinsic_coefficient and rewards.kind_of(reward).rates(reward):
         own, place = reward, Path(reward.dir or "")
         # It may no longer lie where the training found it.
         if not place.exists() and (beside := Path(folder) / place.name).exists():
-            own = changed(reward, dir=str(beside))
+            own = replace(reward, dir=str(beside))
     if plays:
         which = config.agent.checkpoint if pins.checkpoint is None else str(pins.checkpoint)
         policy, step = agent_policy.load(folder, which, name)
@@ -200,7 +199,7 @@ def _of_folder(config: PlayedPolicy, folder: str, plays: bool, pins: PinnedVersi
         rated_at = step
         if step is None and config.reward.dir is None and pins.reward_step is None:
             rated_at = agent_policy.find_step(folder, config.agent.checkpoint)
-        own = changed(reward, kind=rewards.MOTIF, dir=str(folder), step=rated_at or None)
+        own = replace(reward, kind=rewards.MOTIF, dir=str(folder), step=rated_at or None)
     rounded = agent_policy.rounded_threshold(trained.compat)
     rates = None if own is None else RatingReward(own, rounded)
     return _Agent(name, options, policy, step, rates, rounded)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.rollouts.episode_worker import PlayedEpisode
-from motif_jax.schema import plain, values
+from motif_jax.schema import values
 from motif_jax.sections import Scoring
 from motif_jax.sections.agents import AgentReward
 from motif_jax.support import config as checks
@@ -20,7 +20,7 @@ from motif_jax.support.errors import UserError
 
 # Observations that a reward of more than the text reads at a time.
 _ROWS = 64
-_SETTINGS = {name: default for name, default in plain(Scoring()).items() if name != "dir"}
+_SETTINGS = {name: default for name, default in asdict(Scoring()).items() if name != "dir"}
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class RatingReward:
 
     def plan(self) -> dict[str, Any]:
         """All that decides its values, JSON-able."""
-        found = plain(values(Scoring, vars(self.section)) if self.is_trained else self.section)
+        found = asdict(values(Scoring, vars(self.section)) if self.is_trained else self.section)
         return {**run_folder.as_plain(found), "two_decimals": self.two_decimals}
 
     def count_exponent(self, spec: EnvironmentSpec) -> float:
