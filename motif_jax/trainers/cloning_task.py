@@ -131,7 +131,7 @@ class CloningTask(SumsTask):
         special: tuple[int, int],
         digests: Mapping[str, str],
     ) -> None:
-        parameters = jax.device_get(network.init(key_of(config, "parameters"))), network.frozen()
+        parameters = jax.device_get(network.init(key_of(config.seed, "parameters"))), network.frozen()
         counts, batches = None, CloningBatches(config, data)
         if config.loss == TOKENS:
             length = config.target_tokens if config.compat.bc_pad_in_loss else None

@@ -162,7 +162,9 @@ def build(
     adaptation = Adaptation(
         model, finetune_params.spec_of(config.lora), config.lora.base, config.logits_chunk, config.dropout > 0
     )
-    learned, frozen = adaptation.arrange(*_parameters(config, model, source), key_of(config, "additions"))
+    learned, frozen = adaptation.arrange(
+        *_parameters(config, model, source), key_of(config.seed, "additions")
+    )
     found = {part: dataset.manifest["content"] for part, dataset in data.items()}
     found["tokenizer"] = data[TRAIN].manifest["tokenizer"]
     found["base model"] = weights.digest(source) if source else "none"
@@ -181,11 +183,11 @@ def _parameters(config: LanguageModelConfig, model: LanguageModel, source: Path 
         params = weights.load(source, model.config)
         head = masked_head.load(source) if not model.config.has_decoder else None
     else:
-        params = jax.device_get(jax.jit(model.init)(key_of(config, "parameters")))
+        params = jax.device_get(jax.jit(model.init)(key_of(config.seed, "parameters")))
         if config.model.attention == COMPARING:
             params = init_model.with_comparing_heads(params, model.config)
     if not model.config.has_decoder and head is None:
-        head = jax.device_get(masked_head.init(key_of(config, "masked head"), model.config))
+        head = jax.device_get(masked_head.init(key_of(config.seed, "masked head"), model.config))
     return params, head
 
 

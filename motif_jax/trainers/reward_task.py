@@ -68,7 +68,7 @@ class RewardTask(Task):
 
     def init_state(self) -> EnsembleState:
         make = jax.jit(lambda key: ensembles.init_state(self.network, self.optimizer, key, self.members))
-        return jax.device_get(make(key_of(self.config, "parameters")))
+        return jax.device_get(make(key_of(self.config.seed, "parameters")))
 
     def shared(self) -> np.ndarray:
         return self.data.messages

@@ -14,7 +14,6 @@ import numpy as np
 from motif_jax.algorithms.finite import all_finite, keep_if, named_leaves
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.sections import Optimizer
-from motif_jax.sections.trainings import DatasetConfig
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 
@@ -173,9 +172,9 @@ class Task(Protocol):
         return named_leaves(batch)
 
 
-def key_of(config: DatasetConfig, name: str) -> jax.Array:
+def key_of(seed: int, name: str) -> jax.Array:
     """The key of a run's draws for purpose `name`."""
-    return jax.random.key(seeds.derive(config.seed, name) % 2**32)
+    return jax.random.key(seeds.derive(seed, name) % 2**32)
 
 
 def shapes_of(tree: Any) -> Any:

@@ -74,7 +74,7 @@ class PpoTraining(GradientTask):
     ) -> None:
         settings, width = config.ppo, objective.agent.model.config.width
         heads = Heads(width, {V: HeadConfig(1, (2 * width,), constant=0.0)}, objective.agent.dtype)
-        learned = {**start.learned, VALUE: jax.device_get(heads.init(key_of(config, VALUE)))}
+        learned = {**start.learned, VALUE: jax.device_get(heads.init(key_of(config.seed, VALUE)))}
         frozen = dict(start.frozen)
         if settings.kl.coefficient and objective.spec is None:
             frozen[REFERENCE] = start.learned["trunks"]
@@ -84,7 +84,7 @@ class PpoTraining(GradientTask):
         self.objective, self._heads, self._pad = objective, heads, pad
         self.steps = config.max_steps
         self._controller = kl_penalty.Controller(settings.kl.target, settings.kl.horizon)
-        self._key = key_of(config, "minibatches")
+        self._key = key_of(config.seed, "minibatches")
 
     def init_state(self) -> PpoState:
         return PpoState(*self.start(), np.float32(self.config.ppo.kl.coefficient))

@@ -157,7 +157,7 @@ def build(
     if data is None:
         return None
     given = config.network.checkpoint, config.initial, objective, tokens
-    start = agent_start.start(*given, key_of(config, "parameters"))
+    start = agent_start.start(*given, key_of(config.seed, "parameters"))
     found = {**data.digests, **start.digests}
     training: TextTraining | PpoTraining
     if data.batches is None:

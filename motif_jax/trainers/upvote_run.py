@@ -98,7 +98,7 @@ def build(
     if data is None:
         return None
     network = ScorerNetwork(LanguageModel(settings, jnp.dtype(config.dtype)))
-    params, heads = jax.device_get(network.init(key_of(config, "parameters")))
+    params, heads = jax.device_get(network.init(key_of(config.seed, "parameters")))
     found = {part: each.manifest["content"] for part, each in data.items()} | {"base model": "none"}
     if config.network.checkpoint:
         params, heads = weights.load(spoken, settings), text_scorer.with_pooler(heads, spoken)
