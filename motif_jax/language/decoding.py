@@ -17,7 +17,7 @@ from motif_jax.support.errors import UserError
 
 @dataclasses.dataclass(frozen=True)
 class Decoding:
-    """Settings of decoding an action, the keys of `sections.DECODE`, which says what they mean."""
+    """Settings of decoding an action, the keys of `sections.Decode`, which says what they mean."""
 
     kind: str = "sample"
     max_tokens: int = 6

@@ -170,7 +170,7 @@ def run(given: ConfigDict, workdir: Path) -> int:
         _let_play(config, found)
         learned, tokens = offline_run.numbers_in(task.learned), task.objective.agent.model.config.vocab_size
         about = f"{config.method.name} on {config.task}: {learned:,} numbers to learn, {tokens:,} tokens; {found.amount}"
-        return OfflineRun(task, about, lambda: text_run.export(found, config, workdir))
+        return OfflineRun(task, about, lambda: text_run.export(found, workdir))
 
     made = _made(config, workdir)
     return offline_run.run(config, given.to_dict(), workdir, IDENTITY, made, build, registry.FREE_OPTIONS)

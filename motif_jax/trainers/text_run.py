@@ -173,9 +173,9 @@ def build(
     return TextRun(training, source._replace(options=data.options), data.amount, data.longest_action)
 
 
-def export(run: TextRun, config: TextConfig, workdir: Path) -> Path:
+def export(run: TextRun, workdir: Path) -> Path:
     """Writes the agent of the evaluation chosen in summary.json; returns its folder."""
-    task, source, target = run.task, run.source, workdir / agent_folder.AGENT
+    task, config, source, target = run.task, run.task.config, run.source, workdir / agent_folder.AGENT
 
     def write(items: dict[str, Any], trained: dict[str, Any]) -> None:
         learned, followers = items["params"], items.get("target", {})
