@@ -19,6 +19,7 @@ from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.rewards.reward_model import cpu_device
 from motif_jax.rl import agent_networks
 from motif_jax.sections.agents import Actors, AgentConfig, AgentReward, Devices
+from motif_jax.sections.policies import Ppo
 from motif_jax.support import capacity, metrics, seeds
 from motif_jax.support import config as checks
 
@@ -160,7 +161,7 @@ def takes_turns(config: AgentConfig) -> bool:
 def optimizer_steps(config: AgentConfig) -> int:
     """A lower bound of the run's optimiser steps: batches with ends of episodes hold fewer environment steps."""
     updates, algorithm = -(-config.train_for_env_steps // config.batch_size), config.algorithm
-    if hasattr(algorithm, "minibatch_size"):
+    if isinstance(algorithm, Ppo):
         return updates * algorithm.epochs * (config.batch_size // algorithm.minibatch_size)
     return updates * algorithm.epochs * getattr(algorithm, "minibatches", 1)
 
@@ -254,7 +255,7 @@ def check_devices(config: AgentConfig) -> None:
     """Raises UserError where a resolved config does not fit the devices; the same on every host."""
     learners, actors = len(learner_devices(config.devices)), len(actor_devices(config.devices))
     _check_sharding(config, learners)
-    if hasattr(config.algorithm, "minibatch_size"):
+    if isinstance(config.algorithm, Ppo):
         _check_minibatches(config, learners)
     count, minibatches = config.hosts.count or 1, getattr(config.algorithm, "minibatches", 1)
     rollouts = config.batch_size // config.rollout
@@ -279,7 +280,7 @@ def _check_minibatches(config: AgentConfig, learners: int) -> None:
     checks.require(size % devices == 0, "algorithm.minibatch_size", size, allowed)
     part = size // devices
     divisor = f"a divisor of {part}, a device's part of config.algorithm.minibatch_size={size}"
-    length = getattr(config.algorithm, "recurrence", 1)
+    length = config.algorithm.recurrence
     good = part % length == 0 or size % length  # the algorithm refuses what does not divide `size`
     checks.require(bool(good), "algorithm.recurrence", length, divisor)
     allowed = f"{divisor}, or more"

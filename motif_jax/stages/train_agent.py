@@ -25,7 +25,7 @@ IDENTITY = (
 
 def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config, IDENTITY)
-    training = agent_config(reward_choice.apply(config, workdir))
+    training = reward_choice.apply(agent_config(config), workdir)
     settings.configure_jax(training)
     agent_networks.check(training)
     algorithm_of(training).check(settings.check(training))
