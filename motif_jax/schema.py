@@ -218,6 +218,14 @@ def values(kind: type[T], config: ConfigDict | Mapping[str, Any], /, **more: Any
     return kind(**found, **more)
 
 
+def all_values(kind: type[T], config: ConfigDict | Mapping[str, Any], /) -> T:
+    """As `values`, with a field for each further key, too: for parts from outside the package, which may have keys of their own."""
+    own = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    more = [(name, Any) for name in config if name not in own]
+    made = dataclasses.make_dataclass(kind.__name__, more, bases=(kind,), frozen=True, kw_only=True)
+    return values(made, config)
+
+
 def update(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
     """Sets existing keys, by dotted names or in mappings of sections; returns `config`."""
     for name, value in values.items():

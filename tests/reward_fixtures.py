@@ -15,8 +15,9 @@ from types import MappingProxyType
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax import stages
+from motif_jax import schema, stages
 from motif_jax.datasets.pairs.writer import write_pairs
+from motif_jax.sections.annotators import AnnotationConfig
 from tests.compiling import QUICKLY
 
 REPOSITORY = Path(__file__).parent.parent
@@ -103,6 +104,11 @@ def load_config(
     config = copy.deepcopy(_config(stage, variant))
     config.update_from_flattened_dict(dict(values))
     return config
+
+
+def annotation_config(values: Mapping[str, object] = MappingProxyType({})) -> AnnotationConfig:
+    """The values of configs/annotate.py, with `values` by dotted key."""
+    return schema.values(AnnotationConfig, load_config("annotate", "", values))
 
 
 def reward_config(dataset: Path, **overrides: object) -> ConfigDict:

@@ -24,8 +24,8 @@ from motif_jax.labels.captions import pair_captions
 from motif_jax.labels.parsing import AnswerParser
 from motif_jax.labels.questions import ORDERS, QuestionHasher, caption_questions
 from motif_jax.labels.session import AnnotationSession
+from motif_jax.sections.annotators import AnnotatorConfig, AnswerSampling, VllmEngine
 from motif_jax.support import config as checks
-from motif_jax.support import resources
 from motif_jax.support.errors import UserError
 
 
@@ -45,9 +45,11 @@ def run(config: ConfigDict) -> dict[str, Any]:
     checks.require(bool(chosen.model), "options.model", chosen.model, "a chat model, its name or its folder")
     dataset = PairsDataset.open(chosen.dataset_dir)
     captions = list(pair_captions(dataset.data["message"], None))
-    asking = resources.config("annotate")
-    asking.annotator, asking.sampling.temperature = "vllm", 0.0
-    asking.vllm.engine, asking.vllm.model = chosen.engine, chosen.model
+    asking = AnnotatorConfig(
+        annotator="vllm",
+        sampling=AnswerSampling(temperature=0.0),
+        vllm=VllmEngine(engine=chosen.engine, model=chosen.model),
+    )
     annotator = make_annotator(asking, dataset=dataset)
     hasher = QuestionHasher(annotator.identity)
     listed = {orders: caption_questions(captions, len(captions), hasher, orders) for orders in ORDERS}

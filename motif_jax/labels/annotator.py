@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from motif_jax.datasets.verdicts import PAIR, Form
+from motif_jax.sections.annotators import AnnotatorConfig
 from motif_jax.support import config as checks
 from motif_jax.support import entry_points
 from motif_jax.support.errors import UserError
@@ -102,11 +103,11 @@ class Annotator(abc.ABC):
     prices: Prices | None = None
 
     @abc.abstractmethod
-    def __init__(self, config: Any, form: Form, dataset: Any) -> None:
+    def __init__(self, config: AnnotatorConfig, form: Form, dataset: Any) -> None:
         """Sets all attributes without loading a model: a run that finds all its answers loads none."""
 
     @classmethod  # noqa: B027 (there may be nothing to check)
-    def check(cls, config: Any, form: Form) -> None:
+    def check(cls, config: AnnotatorConfig, form: Form) -> None:
         """Raises UserError for a bad value, without loading a model or asking a server."""
 
     @abc.abstractmethod
@@ -149,7 +150,7 @@ def annotator_class(name: str) -> type[Annotator]:
     return found
 
 
-def check_annotator(config: Any, form: Form = PAIR) -> None:
+def check_annotator(config: AnnotatorConfig, form: Form = PAIR) -> None:
     """Raises UserError when the config's annotator or its settings are not usable for questions of `form`."""
     annotator = annotator_class(config.annotator)
     if form not in annotator.forms:
@@ -165,6 +166,6 @@ def check_annotator(config: Any, form: Form = PAIR) -> None:
     annotator.check(config, form)
 
 
-def make_annotator(config: Any, form: Form = PAIR, dataset: Any = None) -> Annotator:
+def make_annotator(config: AnnotatorConfig, form: Form = PAIR, dataset: Any = None) -> Annotator:
     """The annotator that `config.annotator` names, for questions of `form`."""
     return annotator_class(config.annotator)(config, form, dataset)

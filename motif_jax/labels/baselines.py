@@ -11,6 +11,7 @@ from motif_jax.datasets.pairs import layout
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.datasets.verdicts import FIRST, SECOND, TIE, Form
 from motif_jax.labels.annotator import Annotator, Answer, Question
+from motif_jax.sections.annotators import AnnotatorConfig
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 
@@ -27,7 +28,7 @@ class _NumberAnnotator(Annotator):
     name: ClassVar[str]
     need: ClassVar[str]
 
-    def __init__(self, config: Any, form: Form, dataset: PairsDataset) -> None:
+    def __init__(self, config: AnnotatorConfig, form: Form, dataset: PairsDataset) -> None:
         del config, form
         self.identity = {"annotator": self.name, "dataset": dataset.content_hash()}
         self.short_name = self.name
@@ -35,7 +36,7 @@ class _NumberAnnotator(Annotator):
         self._numbers = array if array.ndim == 2 else array.sum(-1, dtype=np.float64)
 
     @classmethod
-    def check(cls, config: Any, form: Form) -> None:
+    def check(cls, config: AnnotatorConfig, form: Form) -> None:
         try:
             dataset = PairsDataset.open(config.dataset_dir, need=("message", cls.need))
         except UserError as error:
@@ -69,7 +70,7 @@ class RandomAnnotator(Annotator):
 
     reads_items = False
 
-    def __init__(self, config: Any, form: Form, dataset: Any = None) -> None:
+    def __init__(self, config: AnnotatorConfig, form: Form, dataset: Any = None) -> None:
         del form, dataset
         self.identity = {"annotator": "random", "seed": config.seed}
         self.short_name = "random"

@@ -12,6 +12,7 @@ from motif_jax.datasets.verdicts import FORMS, PAIR, UNKNOWN, Form
 from motif_jax.labels.annotator import Annotator, Answer, Question
 from motif_jax.labels.parsing import AnswerParser
 from motif_jax.labels.prompts import PromptTexts, Turns, label_name, load_prompt, prompt_path
+from motif_jax.sections.annotators import AnnotatorConfig
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import parse_json
@@ -23,7 +24,7 @@ TOO_LONG = "prompt too long for the model"
 IMPROBABLE = "the verdicts have little probability"
 
 
-def check_chat(config: Any, form: Form = PAIR) -> PromptTexts:
+def check_chat(config: AnnotatorConfig, form: Form = PAIR) -> PromptTexts:
     """The prompt for questions of `form`. Raises UserError: a bad value, or a prompt file that cannot be used."""
     top_k = config.sampling.top_k
     checks.require(top_k == -1 or top_k >= 1, "sampling.top_k", top_k, "at least 1, or -1 for no limit")
@@ -31,7 +32,7 @@ def check_chat(config: Any, form: Form = PAIR) -> PromptTexts:
     return load_prompt(path, config.goal, config.answer.mode, form)
 
 
-def json_option(config: Any, key: str) -> dict[str, Any]:
+def json_option(config: object, key: str) -> dict[str, Any]:
     """A config value that must hold a JSON object."""
     text = checks.dotted(config, key)
     try:
@@ -70,7 +71,7 @@ class ChatAnnotator(Annotator):
     forms = FORMS
     reads_prompt = True
 
-    def __init__(self, config: Any, form: Form, model: Mapping[str, Any]) -> None:
+    def __init__(self, config: AnnotatorConfig, form: Form, model: Mapping[str, Any]) -> None:
         """`model` identifies the model: annotator, model, revision, and whatever changes its answers."""
         self.prompt = check_chat(config, form)
         self.mode: str = config.answer.mode
@@ -78,7 +79,7 @@ class ChatAnnotator(Annotator):
         self._minimum_mass: float = config.answer.minimum_mass
         self._seed: int | None = config.seed if self._draws(config) and config.sampling.seeded else None
         first_match = config.compat.answer_first_match
-        anywhere = config.compat.get("oni_label_anywhere", False)
+        anywhere = config.compat.oni_label_anywhere
         self._parse = AnswerParser(self.prompt.answer, first_match, anywhere)
         identity = {
             **model,
@@ -94,15 +95,16 @@ class ChatAnnotator(Annotator):
         self.short_name = label_name(model["model"], config.captions.status, config.goal, version)
 
     @staticmethod
-    def _draws(config: Any) -> bool:
+    def _draws(config: AnnotatorConfig) -> bool:
         return config.sampling.temperature > 0 and config.answer.mode != "soft"
 
-    def _sampling_identity(self, config: Any) -> dict[str, Any]:
+    def _sampling_identity(self, config: AnnotatorConfig) -> dict[str, Any]:
         if self.mode == "soft":
             return {"minimum_mass": self._minimum_mass}
-        sampling = {"temperature": config.sampling.temperature, "max_tokens": config.sampling.max_tokens}
+        given = config.sampling
+        sampling: dict[str, Any] = {"temperature": given.temperature, "max_tokens": given.max_tokens}
         if self._draws(config):
-            sampling |= {"top_k": config.sampling.top_k, "top_p": config.sampling.top_p, "seed": self._seed}
+            sampling |= {"top_k": given.top_k, "top_p": given.top_p, "seed": self._seed}
         return sampling
 
     def open(self, question: Question, position: int = 0) -> Conversation:

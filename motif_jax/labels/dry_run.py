@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from motif_jax.labels.annotator import Annotator
 from motif_jax.labels.questions import QuestionList
 from motif_jax.labels.store import AnswerStore
+from motif_jax.sections.annotators import AnnotationConfig
 from motif_jax.support.files import read_json
 from motif_jax.support.progress import format_seconds
 
@@ -15,7 +15,7 @@ _SAMPLE = 200
 
 
 def report_dry_run(
-    config: Any, workdir: Path, annotator: Annotator, questions: QuestionList, store: AnswerStore
+    config: AnnotationConfig, workdir: Path, annotator: Annotator, questions: QuestionList, store: AnswerStore
 ) -> None:
     """Prints the conversations of the first pairs and the estimate."""
     first = [place for place in questions.asked[:, 0] if place >= 0][: config.dry_run_pairs]
@@ -27,7 +27,7 @@ def report_dry_run(
 
 
 def estimate_lines(
-    config: Any, workdir: Path, annotator: Annotator, questions: QuestionList, store: AnswerStore
+    config: AnnotationConfig, workdir: Path, annotator: Annotator, questions: QuestionList, store: AnswerStore
 ) -> list[str]:
     """The cost estimate, one line for each figure."""
     total, pairs = len(questions.questions), len(questions.asked)

@@ -8,14 +8,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ml_collections import ConfigDict
-
 from motif_jax.datasets.verdicts import FIRST, PAIR, TIE, UNKNOWN, YES, Form
 from motif_jax.labels.annotator import Prices
 from motif_jax.labels.labels import TURNED
 from motif_jax.labels.questions import QuestionHasher, is_reversed
 from motif_jax.labels.queue import Items, Pending, PublishedQueue, QuestionQueue
 from motif_jax.labels.store import StoredAnswer
+from motif_jax.sections.annotators import Queue
 
 # Totals of a run, kept in checkpoints (see docs/metrics.md).
 _TOKENS = ("prompt", "completion", "cached")
@@ -44,20 +43,26 @@ class LabelBookkeeper:
     """Counts and queue of a `LabelService`; thread safe.
 
     Each distinct question is queued once, and not again while in flight or answered. Two texts are asked in one order, drawn
-    by their hash, whose answer serves both. Equal texts are a tie without asking. compat.oni_requeue: all as published.
+    by their hash, whose answer serves both. Equal texts are a tie without asking. `published` (compat.oni_requeue): all as published.
     """
 
     def __init__(
-        self, config: ConfigDict, form: Form, identity: Mapping[str, Any], prices: Prices | None
+        self,
+        queue: Queue,
+        attempts: int,
+        published: bool,
+        form: Form,
+        identity: Mapping[str, Any],
+        prices: Prices | None,
     ) -> None:
         self._form, self._hasher, self._prices = form, QuestionHasher(identity), prices
-        self._published, queue = bool(config.compat.get("oni_requeue", False)), config.queue
+        self._published = published
         self._queue: QuestionQueue | PublishedQueue = QuestionQueue(queue.size, queue.order)
         if self._published:
             self._queue = PublishedQueue(queue.size, queue.batch)
         self._batch = queue.batch
-        self._attempts = config.annotator.attempts
-        self._budget = config.queue.budget
+        self._attempts = attempts
+        self._budget = queue.budget
         self._lock = threading.Lock()
         # Question in flight -> True, in the order of their sending.
         self._flight: dict[Pending, bool] = {}
@@ -118,9 +123,9 @@ class LabelBookkeeper:
         each = max(tokens / max(asked, 1), 1e-9)
         left = [1 << 30]
         for unit, share in (("", 1.0), ("_per_million_steps", self._step / 1e6)):
-            if (most := budget[f"questions{unit}"]) is not None:
+            if (most := getattr(budget, f"questions{unit}")) is not None:
                 left.append(math.floor(most * share - asked - flying))
-            if (most := budget[f"tokens{unit}"]) is not None:
+            if (most := getattr(budget, f"tokens{unit}")) is not None:
                 # One at first: the cost of a question is still unknown.
                 left.append(math.floor((most * share - tokens) / each) - flying if asked else 1 - flying)
         return max(0, min(left))

@@ -13,8 +13,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ml_collections import ConfigDict
-
 from motif_jax.datasets.verdicts import UNKNOWN, Form
 from motif_jax.labels.annotator import Answer, Question, make_annotator
 from motif_jax.labels.conversations import ConversationLog
@@ -23,6 +21,7 @@ from motif_jax.labels.online import annotator_config, in_section
 from motif_jax.labels.queue import Items, Pending
 from motif_jax.labels.replies import ServerError
 from motif_jax.labels.store import AnswerStore
+from motif_jax.sections.agents import AgentConfig
 from motif_jax.support.interruption import StoppedError, never
 
 # Most questions of a call of `poll` where an annotator answers at once.
@@ -46,14 +45,16 @@ class LabelService(LabelBookkeeper):
     A server's answers are on the disk before they become labels; other annotators answer in `poll`, deterministically.
     """
 
-    def __init__(self, config: ConfigDict, form: Form) -> None:
+    def __init__(self, config: AgentConfig, form: Form) -> None:
         section = config.annotator
         with in_section():
             # An `OpenAIAnnotator` where there is a server.
             self._annotator: Any = make_annotator(annotator_config(config), form)
-        super().__init__(config, form, self._annotator.identity, self._annotator.prices)
+        published = config.compat.oni_requeue
+        about = self._annotator.identity, self._annotator.prices
+        super().__init__(config.queue, section.attempts, published, form, *about)
         self._store = AnswerStore(section.store_dir)
-        folder = section.get("conversations_dir", "")
+        folder = section.conversations_dir
         self._conversations = ConversationLog(Path(folder), "online") if folder else None
         # Guards the store, which one thread at a time may use.
         self._store_lock = threading.Lock()

@@ -20,6 +20,7 @@ import yaml
 
 from motif_jax.datasets.verdicts import FIRST, NO, PAIR, SECOND, SINGLE, TIE, YES, Form
 from motif_jax.labels.annotator import Annotator, Answer, Preview, Question
+from motif_jax.sections.annotators import AnnotatorConfig
 from motif_jax.support import digests
 from motif_jax.support.errors import UserError
 
@@ -209,7 +210,7 @@ class LexiconAnnotator(Annotator):
 
     forms = (PAIR, SINGLE)
 
-    def __init__(self, config: Any, form: Form, dataset: Any = None) -> None:
+    def __init__(self, config: AnnotatorConfig, form: Form, dataset: Any = None) -> None:
         del dataset  # the captions are all it judges
         lexicon = _load(config)
         self.identity = {
@@ -224,7 +225,7 @@ class LexiconAnnotator(Annotator):
         self._judge = LexiconJudge(lexicon, config.goal)
 
     @classmethod
-    def check(cls, config: Any, form: Form) -> None:
+    def check(cls, config: AnnotatorConfig, form: Form) -> None:
         del form
         _load(config)
 
@@ -237,7 +238,7 @@ class LexiconAnnotator(Annotator):
         return Preview("\n----\n".join(shown))
 
 
-def _load(config: Any) -> Lexicon:
+def _load(config: AnnotatorConfig) -> Lexicon:
     lexicon = load_lexicon(config.lexicon.file)
     if config.goal not in lexicon.goals:
         raise UserError(f"config.goal={config.goal}: must be one of {', '.join(lexicon.goals)}")

@@ -8,14 +8,12 @@ import os
 import re
 from collections.abc import Iterator
 
-from ml_collections import ConfigDict
-
 from motif_jax.datasets.verdicts import Form
 from motif_jax.labels.annotator import check_annotator
 from motif_jax.labels.store import check_store
-from motif_jax.schema import keys
+from motif_jax.schema import keys, values
 from motif_jax.sections.agents import AgentConfig
-from motif_jax.sections.annotators import OnlineAnnotator
+from motif_jax.sections.annotators import AnnotatorConfig, OnlineAnnotator
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 
@@ -24,7 +22,7 @@ STORE = "answers"
 CONVERSATIONS = "conversations"
 
 
-def check(config: ConfigDict, form: Form) -> None:
+def check(config: AgentConfig, form: Form) -> None:
     """Raises UserError for a bad value of the sections; asks no server and loads no model."""
     if config.annotator.store_dir:
         with in_section():
@@ -35,14 +33,10 @@ def check(config: ConfigDict, form: Form) -> None:
         check_annotator(annotator_config(config), form)
 
 
-def annotator_config(config: ConfigDict) -> ConfigDict:
-    """The section `annotator` in the form that annotators read, with the compat switches that they use."""
-    made = ConfigDict(config.annotator.to_dict())
-    made.annotator = config.annotator.kind
-    made.captions = ConfigDict({"messages": True, "status": False})
-    switches = ("answer_first_match", "oni_label_anywhere")
-    made.compat = ConfigDict({name: bool(config.compat.get(name, False)) for name in switches})
-    return made
+def annotator_config(config: AgentConfig) -> AnnotatorConfig:
+    """The section `annotator` in the form that annotators read."""
+    section = config.annotator
+    return values(AnnotatorConfig, vars(section), annotator=section.kind, compat=config.compat)
 
 
 @contextlib.contextmanager

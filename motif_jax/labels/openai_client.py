@@ -28,6 +28,7 @@ from motif_jax.labels.annotator import Answer, Preview, Prices, Question
 from motif_jax.labels.chat import Conversation, json_option
 from motif_jax.labels.chat_client import StatusError, without_user
 from motif_jax.labels.replies import Rubbish, ServerError
+from motif_jax.sections.annotators import AnnotatorConfig
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 from motif_jax.support.progress import format_seconds
@@ -56,7 +57,7 @@ class _Refused(Exception):
 class OpenAIAnnotator(chat.ChatAnnotator):
     """Asks a chat model through a server. `start` before the first question."""
 
-    def __init__(self, config: Any, form: Form, dataset: Any = None) -> None:
+    def __init__(self, config: AnnotatorConfig, form: Form, dataset: Any = None) -> None:
         del dataset  # the items are all it judges
         settings = config.openai
         self._extra = json_option(config, "openai.extra_body")
@@ -80,7 +81,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         self._key_pattern = re.compile("".join(written))
 
     @classmethod
-    def check(cls, config: Any, form: Form) -> None:
+    def check(cls, config: AnnotatorConfig, form: Form) -> None:
         chat.check_chat(config, form)
         url, model = config.openai.base_url, config.openai.model
         checks.require(
@@ -300,7 +301,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
             request["messages"] = [*dialogue.turns, {"role": "assistant", "content": self._prefill}]
             extra |= {"add_generation_prompt": False, "continue_final_message": True}
             return request | extra
-        request |= {name: sampling[name] for name in ("temperature", "top_p", "max_tokens")}
+        request |= {name: getattr(sampling, name) for name in ("temperature", "top_p", "max_tokens")}
         if self._settings.send_top_k:
             extra["top_k"] = sampling.top_k
         if self._settings.send_seed and (seed := self.seed(dialogue)) is not None:
@@ -319,7 +320,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         return Preview(text, math.ceil(len(text) / _CHARACTERS_PER_TOKEN), exact=False)
 
 
-def _prices(config: Any) -> Prices | None:
+def _prices(config: AnnotatorConfig) -> Prices | None:
     prices = config.openai.prices
     if not (prices.prompt or prices.cached or prices.completion):
         return None

@@ -7,6 +7,7 @@ It parses the questions of this project's prompt files in all answer modes, and 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import json
 import math
@@ -14,11 +15,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ml_collections import ConfigDict
-
 from motif_jax.datasets.verdicts import FORMS, UNKNOWN, Form
 from motif_jax.labels.annotator import Annotator, Answer, Question, make_annotator
 from motif_jax.labels.prompts import MODES, PromptTexts, forms_of, goals_of, load_prompt, prompt_files
+from motif_jax.sections.annotators import AnnotatorConfig
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import parse_json
@@ -38,12 +38,11 @@ class _Prompt(NamedTuple):
 class ChatJudge:
     """Makes the body of the reply to a chat request."""
 
-    def __init__(self, config: ConfigDict) -> None:
-        """`config`: annotator, the sections that it reads, prompt_file, and model, the name that clients ask for."""
-        self._config = embedded_config(config)
-        self._model: str = config.model
+    def __init__(self, config: AnnotatorConfig, model: str, prompt_file: str) -> None:
+        """The goal of `config` is that of each question; clients ask for `model`."""
+        self._config, self._model = config, model
         files = [(path, form) for form in FORMS for path in prompt_files(form)]
-        self._prompts = [prompt for file in files for prompt in _prompts_in(*file)] + own_prompts(config)
+        self._prompts = [prompt for file in files for prompt in _prompts_in(*file)] + own_prompts(prompt_file)
 
     def models(self) -> dict[str, Any]:
         return {
@@ -91,30 +90,18 @@ class ChatJudge:
 
     @functools.cache  # noqa: B019 (a server has one)
     def _annotator(self, form: Form, goal: str) -> Annotator:
-        config = ConfigDict(self._config.to_dict())
-        config.goal = goal
-        return make_annotator(config, form)
+        return make_annotator(dataclasses.replace(self._config, goal=goal), form)
 
 
-def embedded_config(config: ConfigDict) -> ConfigDict:
-    """The config completed for annotators; the goal is that of each question."""
-    made = ConfigDict(config.to_dict())
-    made.goal = "defaultgoal"
-    made.prompt = ConfigDict({"version": "default", "file": ""})
-    made.answer = ConfigDict({"mode": "analysis"})
-    made.captions = ConfigDict({"messages": True, "status": False})
-    return made
-
-
-def own_prompts(config: ConfigDict) -> list[_Prompt]:
+def own_prompts(prompt_file: str) -> list[_Prompt]:
     """The prompts of the user's file, for the forms whose placeholders it has. Raises UserError: it cannot be used."""
-    if not config.prompt_file:
+    if not prompt_file:
         return []
-    path = Path(config.prompt_file)
+    path = Path(prompt_file)
     forms = forms_of(path)
     placeholders = ", or ".join(" and ".join(f"{{{item}}}" for item in form.items) for form in FORMS)
     allowed = f"a prompt file whose questions hold {placeholders}"
-    checks.require(bool(forms), "prompt_file", config.prompt_file, allowed)
+    checks.require(bool(forms), "prompt_file", prompt_file, allowed)
     return [prompt for form in forms for prompt in _prompts_in(path, form)]
 
 

@@ -19,6 +19,7 @@ from motif_jax.datasets.verdicts import UNKNOWN, Form
 from motif_jax.labels import chat, vllm_options
 from motif_jax.labels.annotator import Answer, Preview, Question
 from motif_jax.labels.chat import Conversation, json_option
+from motif_jax.sections.annotators import AnnotatorConfig
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError, first_line
 
@@ -31,7 +32,7 @@ _CHUNK = 64
 class VllmAnnotator(chat.ChatAnnotator):
     """Asks a chat model through `vllm.LLM`."""
 
-    def __init__(self, config: Any, form: Form, dataset: Any = None) -> None:
+    def __init__(self, config: AnnotatorConfig, form: Form, dataset: Any = None) -> None:
         del dataset  # the items are all it judges
         super().__init__(config, form, vllm_options.identity(config))
         self._config = config
@@ -41,7 +42,7 @@ class VllmAnnotator(chat.ChatAnnotator):
         self._prefill: tuple[str, list[int]] | None = None
 
     @classmethod
-    def check(cls, config: Any, form: Form) -> None:
+    def check(cls, config: AnnotatorConfig, form: Form) -> None:
         chat.check_chat(config, form)
         vllm_options.check_options(config)
         json_option(config, "vllm.chat_template_kwargs")
@@ -163,7 +164,7 @@ class VllmAnnotator(chat.ChatAnnotator):
 
         if self._prefill is not None:
             return SamplingParams(temperature=0, max_tokens=1, logprob_token_ids=self._prefill[1])
-        drawn = {name: self._config.sampling[name] for name in ("temperature", "top_k", "top_p")}
+        drawn = {name: getattr(self._config.sampling, name) for name in ("temperature", "top_k", "top_p")}
         parameters = SamplingParams(**drawn, max_tokens=self.max_tokens, seed=seed)
         if self.mode == "verdict":
             parameters.structured_outputs = StructuredOutputsParams(choice=list(self.prompt.answer.answers))

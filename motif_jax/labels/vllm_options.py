@@ -8,6 +8,7 @@ from typing import Any
 
 from motif_jax.labels import model_files
 from motif_jax.labels.chat import json_option
+from motif_jax.sections.annotators import AnnotatorConfig
 from motif_jax.support import config as checks
 
 # Options of the engine with their own config keys; vLLM decides those of None.
@@ -38,13 +39,15 @@ _HOW_IT_RUNS = frozenset(
 )
 
 
-def engine_options(config: Any) -> dict[str, Any]:
+def engine_options(config: AnnotatorConfig) -> dict[str, Any]:
     """Arguments of vllm.LLM: the keys of config.vllm that are not None, and those of config.vllm.engine."""
-    options = {name: config.vllm[name] for name in _OPTIONS if config.vllm[name] is not None}
+    options = {
+        name: getattr(config.vllm, name) for name in _OPTIONS if getattr(config.vllm, name) is not None
+    }
     return {"model": config.vllm.model, "seed": 0, **options, **json_option(config, "vllm.engine")}
 
 
-def check_options(config: Any) -> None:
+def check_options(config: AnnotatorConfig) -> None:
     """Raises UserError for an unusable model or tokenizer folder, or options that are not a JSON object."""
     options = engine_options(config)
     for key in ("model", "revision", "tokenizer", "tokenizer_revision", "download_dir"):
@@ -64,7 +67,7 @@ def tokenizer_of(options: Mapping[str, Any]) -> tuple[str, str | None]:
     return options.get("tokenizer") or options["model"], revision
 
 
-def identity(config: Any) -> dict[str, Any]:
+def identity(config: AnnotatorConfig) -> dict[str, Any]:
     """Everything of the model and its engine that an answer depends on; unset keys of the engine are left out."""
     options = engine_options(config)
     model, revision, folder = options["model"], options.get("revision"), options.get("download_dir")

@@ -6,10 +6,9 @@ import json
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-from ml_collections import ConfigDict
 
 from motif_jax.datasets.verdicts import SINGLE, UNKNOWN, YES
 from motif_jax.envs.text.contract import Scorer, TextTask
@@ -19,7 +18,15 @@ from motif_jax.labels.prompts import FOLDER
 from motif_jax.labels.questions import QuestionHasher
 from motif_jax.labels.session import AnnotationSession
 from motif_jax.labels.store import AnswerStore, StoredAnswer
-from motif_jax.support import resources
+from motif_jax.sections.annotators import (
+    AnnotatorConfig,
+    AnswerMode,
+    AnswerSampling,
+    LexiconFile,
+    OpenaiServer,
+    PromptChoice,
+    VllmEngine,
+)
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_text
 from motif_jax.support.interruption import StoppedError, never
@@ -33,19 +40,24 @@ MOST_CHARACTERS = 4 * 2042
 _TOGETHER = 256
 
 
-def annotator_config(options: Mapping[str, Any], goal: str) -> ConfigDict:
-    """The annotator's config for single comments, from a task's options."""
-    config = resources.config("annotate")
-    config.annotator, config.goal = options["annotator"], goal
+def annotator_config(options: Mapping[str, Any], goal: str) -> AnnotatorConfig:
+    """What an annotator of single comments reads, from a task's options."""
+    prompt, answer, server = PromptChoice(), AnswerMode(), OpenaiServer(model=options["model"])
     if annotators.annotator_class(options["annotator"]).reads_prompt:
-        config.prompt.file = options["prompt"] or str(FOLDER / "comments" / "toxicity.yaml")
-        config.answer.mode = options["answer_mode"]
-    config.sampling.update({"temperature": 0.0, "top_p": 1.0, "max_tokens": 256})
-    config.lexicon.file = options["lexicon"] or "comments.yaml"
-    config.vllm.model = config.openai.model = options["model"]
+        prompt = PromptChoice(file=options["prompt"] or str(FOLDER / "comments" / "toxicity.yaml"))
+        answer = AnswerMode(mode=options["answer_mode"])
     if options["server"]:
-        config.openai.base_url = options["server"]
-    return config
+        server = replace(server, base_url=options["server"])
+    return AnnotatorConfig(
+        annotator=options["annotator"],
+        goal=goal,
+        prompt=prompt,
+        answer=answer,
+        sampling=AnswerSampling(temperature=0.0, top_p=1.0, max_tokens=256),
+        lexicon=LexiconFile(file=options["lexicon"] or "comments.yaml"),
+        vllm=VllmEngine(model=options["model"]),
+        openai=server,
+    )
 
 
 class Toxicity:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
 
 from motif_jax.schema import (
+    all_values,
     count,
     fraction,
     key,
@@ -267,7 +267,5 @@ def _own_or_outside(section: ConfigDict | Mapping[str, Any], choice: str, usual:
     by_key: dict[str, type] = {"minibatch_size": Ppo, "replay_steps": QLearning, "training": LearnedReward}
     kind: Any = next((each for key, each in by_key.items() if key in section), usual)
     if entry_points.is_entry_point(section.get(choice)):
-        own = {field.name for field in dataclasses.fields(kind)}
-        more = [(name, Any) for name in section if name not in own]
-        kind = dataclasses.make_dataclass(kind.__name__, more, bases=(kind,), frozen=True, kw_only=True)
+        return all_values(kind, section)
     return values(kind, section)

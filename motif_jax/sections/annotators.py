@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from motif_jax.schema import count, fraction, key, natural, one_of, part, positive, settings
+from motif_jax.sections import SEED, Compat
 
 
 @settings
@@ -169,3 +170,57 @@ class Queue:
     )
     batch: int = positive(100, "entries of one call as published; only compat.oni_requeue reads it")
     budget: Budget = part(Budget)
+
+
+@settings
+class Captions:
+    """What a caption shows."""
+
+    messages: bool = key(True, "shows messages")
+    status: bool = key(False, "shows the status line")
+
+
+@settings
+class AnnotatorConfig:
+    """What annotators read."""
+
+    seed: int = SEED
+    dataset_dir: str = key("", "folder of a pairs dataset")
+    annotator: str = key(
+        "lexicon", "score, return, random, lexicon, a model by vllm or openai, or module:Class of your own"
+    )
+    goal: str = GOAL
+    captions: Captions = part(Captions)
+    prompt: PromptChoice = part(PromptChoice)
+    answer: AnswerMode = part(AnswerMode)
+    sampling: AnswerSampling = part(AnswerSampling)
+    lexicon: LexiconFile = part(LexiconFile)
+    vllm: VllmEngine = part(VllmEngine)
+    openai: OpenaiServer = part(OpenaiServer)
+    compat: Compat = Compat()
+
+
+@settings
+class AnnotationConfig(AnnotatorConfig):
+    """The labels of a dataset."""
+
+    store_dir: str = STORE_DIR
+    name: str = key("", "of the label file; empty: the published scheme, llama70b_msg_defaultgoal_default")
+    num_shards: int = positive(1, "parts of the dataset, each a command of its own")
+    shard_index: int = natural(0, "which part this command does, below num_shards")
+    restart: bool = key(False, "discards the labels of this name first; answers in the store stay")
+    attempts: int = positive(1, "times that a question is asked at most, until an answer has a verdict")
+    orders: str = one_of(
+        ("once", "given", "both"),
+        "once: asks one of (a, b) and (b, a). given: asks in the dataset's order. both: asks both, averaged",
+    )
+    flush_seconds: float = natural(2.0, "between writes of new answers")
+    limit: int | None = positive(None, "questions of this run at most, for a pilot; None: all", int)
+    keep_conversations: bool = KEEP_CONVERSATIONS
+    dry_run: bool = key(
+        False, "prints the conversations of the first pairs and a cost estimate; asks nothing"
+    )
+    dry_run_pairs: int = positive(2, "pairs whose conversations dry_run prints")
+    measured_rate: float | None = positive(
+        None, "questions a second, for the estimate; None: the last run's", float
+    )

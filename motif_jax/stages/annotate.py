@@ -21,6 +21,8 @@ from motif_jax.labels.labels import counts
 from motif_jax.labels.questions import QuestionHasher, QuestionList, caption_questions, pair_questions
 from motif_jax.labels.session import AnnotationSession
 from motif_jax.labels.store import AnswerStore, check_store
+from motif_jax.schema import all_values
+from motif_jax.sections.annotators import AnnotationConfig
 from motif_jax.support import config as checks
 from motif_jax.support import interruption, run_folder
 from motif_jax.support.errors import UserError
@@ -39,19 +41,24 @@ def check(config: ConfigDict, workdir: Path) -> None:
     check_store(config.store_dir)
     checks.existing_folder(config, "dataset_dir")
     _open_dataset(config)
-    check_annotator(config)
+    check_annotator(_typed(config))
 
 
 def run(config: ConfigDict, workdir: Path) -> int:
     """Annotates one shard, and merges the shards when all are finished."""
     dataset = _open_dataset(config)
-    annotator = make_annotator(config, dataset=dataset)
+    annotator = make_annotator(_typed(config), dataset=dataset)
     questions = _list_questions(config, dataset, annotator)
     if config.dry_run:
-        report_dry_run(config, workdir, annotator, questions, AnswerStore(config.store_dir))
+        report_dry_run(_typed(config), workdir, annotator, questions, AnswerStore(config.store_dir))
         return 0
     with run_folder.opened(workdir, config):
         return _annotate(config, workdir, dataset, annotator, questions)
+
+
+def _typed(config: ConfigDict) -> AnnotationConfig:
+    """The config's values; an annotator from outside the package may have keys of its own."""
+    return all_values(AnnotationConfig, config)
 
 
 def _open_dataset(config: ConfigDict) -> PairsDataset:

@@ -11,7 +11,9 @@ from ml_collections import ConfigDict
 from motif_jax.datasets.verdicts import FORMS
 from motif_jax.labels import serve as replies
 from motif_jax.labels.annotator import annotator_class, check_annotator
-from motif_jax.labels.serve import ChatJudge, embedded_config, own_prompts
+from motif_jax.labels.serve import ChatJudge, own_prompts
+from motif_jax.schema import values
+from motif_jax.sections.annotators import AnnotatorConfig
 from motif_jax.support import config as checks
 from motif_jax.support import http_server
 
@@ -27,11 +29,11 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
     embedded = annotator.reads_items and not annotator.reads_prompt
     checks.require_key(config, "annotator", embedded, "one that judges texts without a language model")
     for form in annotator.forms:
-        check_annotator(embedded_config(config), form)
+        check_annotator(values(AnnotatorConfig, config), form)
     if config.prompt_file:
         there = os.path.isfile(config.prompt_file)
         checks.require_key(config, "prompt_file", there, "a prompt file, or empty")
-        own_prompts(config)
+        own_prompts(config.prompt_file)
 
 
 def run(config: ConfigDict, workdir: Path | None) -> int:
@@ -47,7 +49,9 @@ def run(config: ConfigDict, workdir: Path | None) -> int:
         url = f"http://{host}:{port}/v1"
         print(f"{config.annotator} answers as {config.model} ({forms}) at {url}{who}", flush=True)
 
-    handle = functools.partial(replies.handle, ChatJudge(config))
+    handle = functools.partial(
+        replies.handle, ChatJudge(values(AnnotatorConfig, config), config.model, config.prompt_file)
+    )
     where = config.host, config.port
     serving = http_server.serve(handle, *where, config.latency_seconds, listening, key, config.open_to_all)
     http_server.run(serving, *where)

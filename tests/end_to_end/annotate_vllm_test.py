@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ml_collections import ConfigDict
 
 from motif_jax import schema
 from motif_jax.datasets.verdicts import SINGLE
 from motif_jax.labels import online
 from motif_jax.labels.label_service import LabelService
 from motif_jax.schema import keys
+from motif_jax.sections.agents import agent_config
 from motif_jax.sections.annotators import OnlineAnnotator, Queue
 from tests import tiny_judge
 from tests.end_to_end.annotate_datasets import (
@@ -163,12 +163,12 @@ def test_soft_labels_and_too_long_prompts(judge, pairs, tmp_path):
 def online_accuracy(folder, **values):
     """The share of right labels of messages that come in two parts, with nothing to ask in between."""
     config = schema.section({"annotator": keys(OnlineAnnotator), "queue": keys(Queue)})
-    config.compat = ConfigDict({})
     config.annotator.store_dir = str(folder)
     config.annotator.sampling.max_tokens = 64
     config.update_from_flattened_dict({f"annotator.{key}": value for key, value in values.items()})
-    online.check(config, SINGLE)
-    source = LabelService(config, SINGLE)
+    made = agent_config(config)
+    online.check(made, SINGLE)
+    source = LabelService(made, SINGLE)
     rng = random.Random(9)
     items = list({(tiny_judge.pair(rng)[0],) for _ in range(200)})
     told = []

@@ -12,6 +12,7 @@ from motif_jax.datasets.verdicts import PAIR, SINGLE
 from motif_jax.labels import online
 from motif_jax.labels.label_service import LabelService
 from motif_jax.labels.lexicon import LexiconJudge, load_lexicon
+from motif_jax.sections.agents import agent_config
 from motif_jax.support.errors import UserError
 from tests.end_to_end.served_lexicon import serve_lexicon
 from tests.processes import ended, free_port, wait_until
@@ -30,7 +31,7 @@ def make(tmp_path):
         given = {f"annotator.openai.{key}": value for key, value in openai.items()}
         given |= {"annotator.kind": "openai", "annotator.store_dir": str(tmp_path / "store")}
         given |= {"annotator.wait_seconds": 120.0, **{key.replace("__", "."): x for key, x in values.items()}}
-        config = load_config("oni", "", given)
+        config = agent_config(load_config("oni", "", given))
         online.check(config, form)
         source = LabelService(config, form)
         made.append(source)

@@ -10,7 +10,7 @@ from motif_jax.datasets.pairs.writer import write_pairs
 from motif_jax.datasets.verdicts import FIRST, SECOND, TIE
 from motif_jax.labels.annotator import Question, check_annotator, make_annotator
 from motif_jax.support.errors import UserError
-from tests.reward_fixtures import load_config
+from tests.reward_fixtures import annotation_config
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def labels(config, folder, num=4):
 
 
 def config_of(name, folder, seed=0):
-    return load_config("annotate", "", {"annotator": name, "seed": seed, "dataset_dir": str(folder)})
+    return annotation_config({"annotator": name, "seed": seed, "dataset_dir": str(folder)})
 
 
 @pytest.mark.parametrize("name", ["score", "return"])

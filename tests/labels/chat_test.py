@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from motif_jax.datasets.verdicts import FIRST, PAIR, SECOND, SINGLE, TIE, UNKNOWN, YES
 from motif_jax.labels.annotator import Question, make_annotator
 from motif_jax.labels.chat import without_surrogates
-from tests.reward_fixtures import load_config
+from motif_jax.sections.annotators import AnswerMode
+from tests.reward_fixtures import annotation_config
 
 
 def soft_config():
-    return load_config("annotate", "", {"annotator": "openai", "openai.model": "m", "answer.mode": "soft"})
+    return annotation_config({"annotator": "openai", "openai.model": "m", "answer.mode": "soft"})
 
 
 @pytest.mark.parametrize(
@@ -49,5 +51,5 @@ def test_halves_of_characters_are_replaced():
 def test_soft_labels_of_another_least_mass_are_other_answers() -> None:
     config = soft_config()
     first = make_annotator(config, PAIR).identity
-    config.answer.minimum_mass /= 2
+    config = replace(config, answer=AnswerMode(mode="soft", minimum_mass=config.answer.minimum_mass / 2))
     assert make_annotator(config, PAIR).identity != first

@@ -53,7 +53,7 @@ def make_config(tmp_path, **values):
     config.compat = ConfigDict({"oni_requeue": False})
     config.annotator.store_dir = str(tmp_path / "store")
     config.update_from_flattened_dict({name.replace("__", "."): value for name, value in values.items()})
-    return config
+    return agent_config(config)
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_each_distinct_question_is_asked_once(make, tmp_path):
 def test_a_run_without_a_store_has_its_own_and_keeps_conversations_on_request(tmp_path):
     config = make_config(tmp_path, annotator__store_dir="", annotator__keep_conversations=True)
     online.check(config, SINGLE)
-    source = LabelService(online.in_run(agent_config(config), tmp_path / "run"), SINGLE)
+    source = LabelService(online.in_run(config, tmp_path / "run"), SINGLE)
     source.start()
     assert len(ask(source, KILL, WALL)) == 2
     source.close()
@@ -175,7 +175,7 @@ def test_a_key_is_named_as_the_config_has_it_and_a_file_as_it_is_called():
 
 
 def test_a_checkpoint_counts_no_step_twice_and_keeps_the_published_order(tmp_path):
-    bookkeeper, again = (LabelBookkeeper(make_config(tmp_path), PAIR, {}, None) for _ in range(2))
+    bookkeeper, again = (LabelBookkeeper(Queue(), 2, False, PAIR, {}, None) for _ in range(2))
     bookkeeper.enqueue([("k", "b"), ("b", "k")], [3, 2], [0.5, 0.5], 0)
     assert sum(count for _, count, _ in bookkeeper.state()["pending"]) == 5
     again.restore(json.loads(json.dumps(bookkeeper.state())))
@@ -183,8 +183,7 @@ def test_a_checkpoint_counts_no_step_twice_and_keeps_the_published_order(tmp_pat
     (asked,) = bookkeeper.take(2)
     bookkeeper.answered(asked, StoredAnswer(FIRST))
     assert bookkeeper.state()["pending"] == []
-    config = make_config(tmp_path, queue__batch=2, compat__oni_requeue=True)
-    bookkeeper, again = (LabelBookkeeper(config, SINGLE, {}, None) for _ in range(2))
+    bookkeeper, again = (LabelBookkeeper(Queue(batch=2), 2, True, SINGLE, {}, None) for _ in range(2))
     bookkeeper.enqueue([("a",), ("b",), ("c",), ("d",)], [1, 1, 1, 1], None, 0)
     asked = [one.items for one in bookkeeper.take(2)]
     again.restore(bookkeeper.state())
@@ -193,8 +192,7 @@ def test_a_checkpoint_counts_no_step_twice_and_keeps_the_published_order(tmp_pat
 
 @pytest.mark.parametrize("published", [False, True])
 def test_answers_that_no_training_has_taken_are_in_a_checkpoint(tmp_path, published):
-    config = make_config(tmp_path, queue__batch=2, compat__oni_requeue=published)
-    bookkeeper, again = (LabelBookkeeper(config, PAIR, {}, None) for _ in range(2))
+    bookkeeper, again = (LabelBookkeeper(Queue(batch=2), 2, published, PAIR, {}, None) for _ in range(2))
     bookkeeper.enqueue([("k", "b"), ("b", "k"), ("c", "d")], [1, 1, 1], None, 0)
     for place, asked in enumerate(bookkeeper.take(2)):
         bookkeeper.answered(asked, StoredAnswer((FIRST, SECOND)[place], (0.7, 0.2, 0.1)), (10, 3, 0), 2.5)

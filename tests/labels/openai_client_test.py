@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +13,7 @@ from motif_jax.labels.annotator import Question, check_annotator, make_annotator
 from motif_jax.labels.chat_client import ChatClient
 from motif_jax.labels.replies import ServerError
 from motif_jax.support.errors import UserError
-from tests.reward_fixtures import load_config
+from tests.reward_fixtures import annotation_config
 
 KEY = "sk-Zq/8Xw0Vb5%Kj7Tn"
 ASKED = Question("0" * 32, ("You kill the newt!",), SINGLE)
@@ -22,7 +23,7 @@ OFFSETS = range(420)
 
 def annotator(**values):
     given = {"annotator": "openai", "openai.model": "judge", "openai.retries": 0}
-    return make_annotator(load_config("annotate", "", {**given, **values}), SINGLE)
+    return make_annotator(annotation_config({**given, **values}), SINGLE)
 
 
 @pytest.fixture
@@ -101,8 +102,9 @@ def test_nothing_that_a_server_says_steers_the_terminal(ask):
 
 def test_further_fields_replace_nothing_that_a_question_is():
     given = {"annotator": "openai", "openai.model": "judge", "openai.extra_body": '{"top_k": 5}'}
-    config = load_config("annotate", "", given)
+    config = annotation_config(given)
     check_annotator(config, SINGLE)
-    config.openai.extra_body = '{"top_k": 5, "model": "other"}'
+    own = '{"top_k": 5, "model": "other"}'
+    config = replace(config, openai=replace(config.openai, extra_body=own))
     with pytest.raises(UserError, match=r"config\.openai\.extra_body=.* must be without model and messages"):
         check_annotator(config, SINGLE)

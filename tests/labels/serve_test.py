@@ -10,6 +10,7 @@ import pytest
 from motif_jax.datasets.verdicts import SINGLE, YES
 from motif_jax.labels.prompts import load_prompt, prompt_path
 from motif_jax.labels.serve import ChatJudge, handle
+from motif_jax.sections.annotators import AnnotatorConfig
 from motif_jax.stages import serve_annotator
 from tests.reward_fixtures import load_config
 
@@ -18,7 +19,7 @@ GOLD = "$ - 24 gold pieces."
 
 @pytest.fixture(scope="module")
 def judge():
-    return ChatJudge(load_config("serve_annotator", ""))
+    return ChatJudge(AnnotatorConfig(), "lexicon", "")
 
 
 def test_requests_that_are_refused(judge):
@@ -51,7 +52,7 @@ def test_a_prompt_file_of_ones_own_is_understood(tmp_path):
     text = prompt_path("default", "", SINGLE).read_text().replace('{"text": {item}}', "The line: {item}")
     path = tmp_path / "own.yaml"
     path.write_text(text)
-    judge = ChatJudge(load_config("serve_annotator", "", {"prompt_file": str(path)}))
+    judge = ChatJudge(AnnotatorConfig(), "lexicon", str(path))
     prompt = load_prompt(path, "gold", "verdict", SINGLE)
     turns = prompt.conversation(GOLD)
     for asked in (turns, prompt.retried(turns, "Hm.")):
@@ -63,7 +64,7 @@ def test_a_prompt_file_of_ones_own_is_understood(tmp_path):
 def test_a_goal_that_the_annotator_does_not_know_is_told_to_who_asks(tmp_path):
     path = tmp_path / "own.yaml"
     path.write_text(prompt_path("default", "", SINGLE).read_text().replace("  gold:", "  shiny:"))
-    judge = ChatJudge(load_config("serve_annotator", "", {"prompt_file": str(path)}))
+    judge = ChatJudge(AnnotatorConfig(), "lexicon", str(path))
     turns = load_prompt(path, "shiny", "verdict", SINGLE).conversation(GOLD)
     status, body = judge.reply({"model": "lexicon", "messages": turns})
     assert status == 400

@@ -14,7 +14,7 @@ from motif_jax.datasets.verdicts import FIRST
 from motif_jax.labels import model_files
 from motif_jax.labels.annotator import Question, make_annotator
 from motif_jax.support.errors import UserError
-from tests.reward_fixtures import load_config
+from tests.reward_fixtures import annotation_config
 
 COMMIT, OTHER = "0123456789" * 4, "abcdef0123" * 4
 
@@ -34,7 +34,7 @@ def model(tmp_path):
 
 def make_config(model, **values):
     named = {f"vllm.{name}": value for name, value in values.items()}
-    return load_config("annotate", "", {"annotator": "vllm", "vllm.model": model, **named})
+    return annotation_config({"annotator": "vllm", "vllm.model": model, **named})
 
 
 def identity(model, engine=None, **values):

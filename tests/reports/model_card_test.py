@@ -16,9 +16,9 @@ from motif_jax.rewards import online_model
 from motif_jax.rewards.safetensors_file import statistics_of
 from motif_jax.stages import merge_annotations
 from motif_jax.support import run_folder
-from tests.reward_fixtures import load_config, make_dataset, reward_config, write_labels
+from tests.reward_fixtures import annotation_config, load_config, make_dataset, reward_config, write_labels
 
-PROMPT = check_chat(load_config("annotate", "")).identity()
+PROMPT = check_chat(annotation_config()).identity()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from motif_jax.datasets.verdicts import SINGLE
 from motif_jax.labels.annotator import Question, make_annotator
 from motif_jax.support.errors import UserError
 from tests.end_to_end.annotate_datasets import expected, labels, summary
-from tests.reward_fixtures import load_config
+from tests.reward_fixtures import annotation_config
 from tests.tiny_judge import rule
 
 
@@ -37,7 +37,7 @@ def test_what_answers_cost(run):
 def test_a_hanging_server_keeps_no_list_from_its_end(server):
     server.met.clear()  # the one request that comes is held
     values = {"annotator": "openai", "openai.base_url": server.url, "openai.model": "judge"}
-    config = load_config("annotate", "", values)
+    config = annotation_config(values)
     annotator = make_annotator(config, SINGLE)
     annotator.start()
     stream = annotator.annotate([Question("0" * 32, ("a",), SINGLE)])
