@@ -33,7 +33,8 @@ def write(
     (folder / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
     training = agent_config(config)
     name, options = agent_policy.environment_of(training)
-    network: Any = make_agent_network(training.network, registry.spec(name, **options))
+    section: Any = training.network
+    network = make_agent_network(section, registry.spec(name, **options))
     with agent_checkpoints.open_checkpoints(folder, 5) as checkpoints:
         for step, score in (returns or {100: 0.9}).items():
             items = agent_checkpoints.items_of_learner(state_of(network, step))
