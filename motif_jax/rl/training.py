@@ -83,7 +83,8 @@ class AgentTraining:
             )
             step = self._hosts.on_first(lambda: reward_choice.settle(config, workdir, checkpoints))
             if step is not None:
-                config = dataclasses.replace(config, reward=dataclasses.replace(config.reward, step=step))
+                reward = dataclasses.replace(config.reward, step=step)
+                self._config = config = dataclasses.replace(config, reward=reward)
             snapshot = self._newest(checkpoints)
             progress = {} if snapshot is None else snapshot.progress
             if snapshot is not None:

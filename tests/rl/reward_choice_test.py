@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.rl import agent_checkpoints, reward_choice
 from motif_jax.rollouts import agent_policy
+from motif_jax.sections.agents import agent_config
 from motif_jax.stages import train_agent
 from motif_jax.support.errors import UserError
 from tests.rl.runs import train
@@ -37,19 +38,20 @@ def test_a_run_that_is_continued_keeps_its_reward(trained: Path, tmp_path: Path)
     folder = tmp_path / "agent"
     serial = {"serial": True, "reward__dir": str(reward), "reward__intrinsic_coefficient": 0.1}
     config = recall_config(train_for_env_steps=200, **serial)
+    training = agent_config(config)
     young = tmp_path / "without_a_checkpoint"
     with agent_checkpoints.open_checkpoints(young, 5) as checkpoints:
-        reward_choice.settle(config, young, checkpoints)
+        reward_choice.settle(training, young, checkpoints)
     assert step_learned_from(config, folder) == 0
 
     shutil.move(later, evaluations / "1")
     for workdir in (young, folder):
-        assert reward_choice.apply(config, workdir).reward.step == 0
+        assert reward_choice.apply(training, workdir).reward.step == 0
     with agent_checkpoints.open_checkpoints(young, 5) as checkpoints:
-        reward_choice.settle(config, young, checkpoints)
+        reward_choice.settle(training, young, checkpoints)
         assert reward_choice.settled(young) == 0
         (young / reward_choice.FILE).unlink()
-        reward_choice.settle(config, young, checkpoints)
+        reward_choice.settle(training, young, checkpoints)
         assert reward_choice.settled(young) == 1, "a new run takes the newest"
     # It is judged by the reward that it learned from.
     assert agent_policy.read_config(folder).reward.step == 0
