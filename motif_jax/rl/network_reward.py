@@ -25,7 +25,6 @@ from motif_jax.support import config as checks
 from motif_jax.support import seeds
 
 CAPACITY = 1 << 16
-_UNTRAINED = "oni_untrained_reward"
 # Attributes of the schedule that a checkpoint holds.
 _COUNTS = ("owed", "dropped", "come")
 

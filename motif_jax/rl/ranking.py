@@ -30,7 +30,6 @@ from motif_jax.support import seeds
 
 MAX_GRADIENT_NORM = 10.0
 _MARK = 1  # marks a text of a labelled pair
-_RAW = "oni_ranking_raw_reward"
 
 
 class RankingModel(Model):
