@@ -167,22 +167,7 @@ def settings(kind: type[T]) -> type[T]:
             found[name] = keys(given.kind, **given.defaults)
             setattr(kind, name, given.kind(**given.defaults))
     kind._keys = found  # type: ignore[attr-defined]
-    for name, method in _AS_CONFIG_DICT.items():
-        setattr(kind, name, method)
     return dataclasses.dataclass(frozen=True, kw_only=True)(kind)
-
-
-# What a ConfigDict has, while functions that took one are given classes.
-_AS_CONFIG_DICT: dict[str, Any] = {
-    "get": lambda self, name, default=None: getattr(self, name, default),
-    "__getitem__": lambda self, name: getattr(self, name),
-    "__contains__": lambda self, name: hasattr(self, name),
-    "to_dict": lambda self: dataclasses.asdict(self),
-    "__iter__": lambda self: iter(vars(self)),
-    "keys": lambda self: vars(self).keys(),
-    "items": lambda self: vars(self).items(),
-    "copy_and_resolve_references": lambda self: self,
-}
 
 
 @dataclasses.dataclass(frozen=True)

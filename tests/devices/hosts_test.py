@@ -61,7 +61,7 @@ def test_a_batch_divides_over_hosts_and_their_devices() -> None:
     other = recall_training(batch_size=8 * 15, devices__learner="0,1", **SEVERAL, hosts__index=1)
     said = "divide over 3 hosts of 2 learner devices and 1 minibatches; it is 15 rollouts"
     with pytest.raises(UserError, match=said):
-        settings.check_devices(settings.check(agent_config(other)))
+        settings.check_devices(settings.check(other))
 
 
 def test_a_port_that_is_taken_is_told_before_jax_starts() -> None:
