@@ -16,7 +16,6 @@ from motif_jax.devices import hosts
 from motif_jax.devices.hosts import Hosts, connected
 from motif_jax.rl import settings
 from motif_jax.sections import ClusterHosts
-from motif_jax.sections.agents import agent_config
 from motif_jax.support import cluster
 from motif_jax.support.cluster import HostPosition
 from motif_jax.support.errors import UserError
