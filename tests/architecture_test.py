@@ -29,7 +29,14 @@ ONLY_IN = {
     "nle": ("envs/nethack/",),
     "minigrid": ("envs/babyai_text/", "envs/minigrid_events/", "envs/minihack/"),
     # Below the stages functions take values or a class of sections/, no ConfigDict.
-    "ml_collections": ("launch.py", "stages/", "benchmarks/", "schema.py", "sections/", "support/resources.py"),
+    "ml_collections": (
+        "launch.py",
+        "stages/",
+        "benchmarks/",
+        "schema.py",
+        "sections/",
+        "support/resources.py",
+    ),
 }
 MOST_LINES = 420
 MOST_ARGUMENTS = 7  # of a constructor, dataclasses of values apart

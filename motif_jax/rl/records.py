@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from motif_jax.sections.agents import AgentConfig
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.metrics import MetricsWriter
 from motif_jax.support.progress import Progress
+from motif_jax.support.run_folder import read_config
 
 
 class Records:
@@ -58,8 +58,13 @@ class Records:
         self._probes, self._published = None, None
         if not first:
             return
-        named = {"project": config.wandb.project, "name": config.wandb.name}
-        wandb = {**named, "config": dataclasses.asdict(config)} if config.wandb.enabled else None
+        wandb = None
+        if config.wandb.enabled:
+            wandb = {
+                "project": config.wandb.project,
+                "name": config.wandb.name,
+                "config": read_config(workdir),
+            }
         self._writer = enter(MetricsWriter(workdir, progress.get("env_steps"), wandb))
         self._progress = enter(Progress(clock.total, "steps", "train", clock.steps))
         self._probes = probing.files(config, system.network, workdir, progress)
