@@ -206,9 +206,18 @@ def values(kind: type[T], config: ConfigDict | Mapping[str, Any], /, **more: Any
 def all_values(kind: type[T], config: ConfigDict | Mapping[str, Any], /) -> T:
     """As `values`, with a field for each further key, too: for parts from outside the package, which may have keys of their own."""
     own = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    more = [(name, Any) for name in config if name not in own]
-    made = dataclasses.make_dataclass(kind.__name__, more, bases=(kind,), frozen=True, kw_only=True)
-    return values(made, config)
+    more = {name: _free(config[name]) for name in config if name not in own}
+    fields = [(name, Any) for name in more]
+    made = dataclasses.make_dataclass(kind.__name__, fields, bases=(kind,), frozen=True, kw_only=True)
+    return values(made, config, **more)
+
+
+def _free(value: Any) -> Any:
+    """A section without a class of its own as a dataclass of its keys; any other value unchanged."""
+    if not isinstance(value, ConfigDict | Mapping):
+        return value
+    made = dataclasses.make_dataclass("Section", [(name, Any) for name in value], frozen=True)
+    return made(**{name: _free(value[name]) for name in value})
 
 
 def update(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:

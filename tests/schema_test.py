@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import Any
 
@@ -9,7 +10,10 @@ import pytest
 from ml_collections import ConfigDict
 
 from motif_jax import launch, schema
+from motif_jax.labels import online
 from motif_jax.schema import Key
+from motif_jax.sections.agents import AgentReward, agent_config
+from motif_jax.sections.policies import Appo
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
 from tests.stage_inputs import CONFIGS, variants
@@ -104,3 +108,23 @@ def test_keys_are_not_shared_between_configs() -> None:
         schema.update(changed, {"a": {"c": 2}})
     with pytest.raises(KeyError, match="c"):
         schema.with_defaults({"b": Key(1, "")}, c=3)
+
+
+def test_a_part_from_outside_reads_keys_of_its_own_and_ours_keep_their_kind() -> None:
+    mine = {"alpha": 2.0, "sizes": (3, 4), "deep": {"beta": 1}}
+    sections = {"reward": {"kind": "own.part:Reward"}, "algorithm": {"name": "own.part:Algorithm"}}
+    asked = {"kind": "own.part:Judge", "goal": "gold"}
+    # Keys that are ours elsewhere say nothing here.
+    sections["reward"] |= {"minibatch_size": 7, "training": {"mine": 1}, **mine}  # type: ignore[dict-item]
+    sections["algorithm"] |= {"training": {"mine": 1}, **mine}  # type: ignore[dict-item]
+    config = agent_config(ConfigDict({**sections, "annotator": {**asked, **mine}, "stage": "train_agent"}))
+    assert isinstance(config.reward, AgentReward)
+    assert isinstance(config.algorithm, Appo)
+    parts: list[Any] = [config.reward, config.algorithm, config.annotator, online.annotator_config(config)]
+    for part in parts:
+        assert (part.alpha, part.sizes, part.deep.beta) == (2.0, (3, 4), 1)
+        assert dataclasses.asdict(dataclasses.replace(part, alpha=3.0))["deep"] == {"beta": 1}
+    assert [part.training.mine for part in parts[:2]] == [1, 1]
+    assert (config.reward.dir, config.algorithm.gamma) == (None, 0.99)
+    assert (parts[3].annotator, parts[3].goal, parts[3].captions.messages) == ("own.part:Judge", "gold", True)
+    assert not hasattr(agent_config({"reward": mine}).reward, "alpha"), "a reward of ours has its own keys"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from motif_jax.datasets.verdicts import Form
 from motif_jax.labels.annotator import check_annotator
 from motif_jax.labels.store import check_store
-from motif_jax.schema import keys, values
+from motif_jax.schema import all_values, keys
 from motif_jax.sections.agents import AgentConfig
 from motif_jax.sections.annotators import AnnotatorConfig, OnlineAnnotator
 from motif_jax.support import config as checks
@@ -35,8 +35,8 @@ def check(config: AgentConfig, form: Form) -> None:
 
 def annotator_config(config: AgentConfig) -> AnnotatorConfig:
     """The section `annotator` in the form that annotators read."""
-    section = config.annotator
-    return values(AnnotatorConfig, vars(section), annotator=section.kind, compat=config.compat)
+    given = {**vars(config.annotator), "annotator": config.annotator.kind, "compat": config.compat}
+    return all_values(AnnotatorConfig, given)
 
 
 @contextlib.contextmanager

@@ -31,7 +31,7 @@ TEXT_FIELD = "message"  # that rewards read
 
 def environment_options(config: AgentConfig) -> dict[str, Any]:
     """Options of `registry.make` for `config.environment` and `config.compat`, JSON-able: all that playing needs."""
-    options = registry.options_of(dataclasses.asdict(config.environment))
+    options = registry.options_of(vars(config.environment))
     spec = registry.spec(config.environment.name, **options)
     if spec.quirks:
         switches = {name: getattr(config.compat, name, False) for name in spec.quirks}
@@ -219,7 +219,7 @@ def _devices(value: str, key: str) -> list[jax.Device]:
 
 def check(config: AgentConfig) -> AgentConfig:
     """Checks a config without starting anything; returns it resolved. Several hosts call `check_devices` once connected."""
-    registry.check(config.environment.name, registry.options_of(dataclasses.asdict(config.environment)))
+    registry.check(config.environment.name, registry.options_of(vars(config.environment)))
     for switch, reason in (
         ("seed_noop", "games without seeds cannot be played again"),
         ("glam_fixed_kind_per_env", "what kind an environment has kept is not in a recording"),

@@ -248,24 +248,29 @@ class AgentConfig:
 def agent_config(config: ConfigDict | Mapping[str, Any]) -> AgentConfig:
     """The values of a training's config, also of an older run's, with the sections of its kinds of network, algorithm and reward.
 
-    The section of an algorithm or a reward from outside the package (module:Class) has all its values, also those of its own keys.
+    The section of a part from outside the package (module:Class) has all its values, also those of its own keys.
     """
-    network, algorithm = (config.get(name, {}) for name in ("network", "algorithm"))
-    kinds: dict[str, type] = {"language": LanguagePolicy, "drrn": DrrnPolicy}
-    more: dict[str, Any] = {"network": values(kinds.get(network.get("kind"), GameNetwork), network)}
-    more["algorithm"] = _own_or_outside(algorithm, "name", Appo)
-    return values(AgentConfig, config, reward=agent_reward(config.get("reward", {})), **more)
+    given = {name: config.get(name, {}) for name in ("network", "algorithm", "reward", "annotator")}
+    networks: dict[str, type] = {"language": LanguagePolicy, "drrn": DrrnPolicy}
+    network = networks.get(given["network"].get("kind"), GameNetwork)
+    algorithms: dict[str, type] = {"minibatch_size": Ppo, "replay_steps": QLearning}
+    algorithm = next((kind for key, kind in algorithms.items() if key in given["algorithm"]), Appo)
+    return values(
+        AgentConfig,
+        config,
+        network=values(network, given["network"]),
+        algorithm=_read(algorithm, given["algorithm"], "name"),
+        # Rewards that are learned while the agent plays have a queue of questions.
+        reward=_read(LearnedReward if "queue" in config else AgentReward, given["reward"], "kind"),
+        annotator=_read(OnlineAnnotator, given["annotator"], "kind"),
+    )
 
 
 def agent_reward(section: ConfigDict | Mapping[str, Any]) -> AgentReward:
-    """The values of a training's section `reward`, or of a reward that rates episodes."""
-    found: AgentReward = _own_or_outside(section, "kind", AgentReward)
+    """The values of a frozen reward's section, also of one that rated episodes."""
+    found: AgentReward = _read(AgentReward, section, "kind")
     return found
 
 
-def _own_or_outside(section: ConfigDict | Mapping[str, Any], choice: str, usual: type) -> Any:
-    by_key: dict[str, type] = {"minibatch_size": Ppo, "replay_steps": QLearning, "training": LearnedReward}
-    kind: Any = next((each for key, each in by_key.items() if key in section), usual)
-    if entry_points.is_entry_point(section.get(choice)):
-        return all_values(kind, section)
-    return values(kind, section)
+def _read(kind: Any, section: ConfigDict | Mapping[str, Any], choice: str) -> Any:
+    return (all_values if entry_points.is_entry_point(section.get(choice)) else values)(kind, section)

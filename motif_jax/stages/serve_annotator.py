@@ -12,7 +12,7 @@ from motif_jax.datasets.verdicts import FORMS
 from motif_jax.labels import serve as replies
 from motif_jax.labels.annotator import annotator_class, check_annotator
 from motif_jax.labels.serve import ChatJudge, own_prompts
-from motif_jax.schema import values
+from motif_jax.schema import all_values
 from motif_jax.sections.annotators import AnnotatorConfig
 from motif_jax.support import config as checks
 from motif_jax.support import http_server
@@ -29,7 +29,7 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
     embedded = annotator.reads_items and not annotator.reads_prompt
     checks.require_key(config, "annotator", embedded, "one that judges texts without a language model")
     for form in annotator.forms:
-        check_annotator(values(AnnotatorConfig, config), form)
+        check_annotator(all_values(AnnotatorConfig, config), form)
     if config.prompt_file:
         there = os.path.isfile(config.prompt_file)
         checks.require_key(config, "prompt_file", there, "a prompt file, or empty")
@@ -50,7 +50,7 @@ def run(config: ConfigDict, workdir: Path | None) -> int:
         print(f"{config.annotator} answers as {config.model} ({forms}) at {url}{who}", flush=True)
 
     handle = functools.partial(
-        replies.handle, ChatJudge(values(AnnotatorConfig, config), config.model, config.prompt_file)
+        replies.handle, ChatJudge(all_values(AnnotatorConfig, config), config.model, config.prompt_file)
     )
     where = config.host, config.port
     serving = http_server.serve(handle, *where, config.latency_seconds, listening, key, config.open_to_all)

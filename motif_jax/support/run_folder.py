@@ -61,6 +61,7 @@ def git_revision() -> str:
 
 def as_plain(config: Mapping[str, Any]) -> dict[str, Any]:
     """Returns `config` as nested dictionaries, lists and scalars that JSON can hold."""
+    # A ConfigDict is a mapping, too, but no dictionary.
     return json.loads(
         json.dumps(config, default=lambda each: dict(each) if hasattr(each, "items") else list(each))
     )
