@@ -111,7 +111,6 @@ def _ask(folder: Path, texts: Sequence[str], seconds: float) -> dict[str, int]:
     if not texts:
         return {}
     run = agent_config(run_folder.read_config(folder))
-    assert run.queue is not None
     queue = dataclasses.replace(run.queue, budget=Budget(), size=max(run.queue.size, len(texts)))
     compat = dataclasses.replace(run.compat, oni_requeue=False)  # answers of the store count
     source = LabelService(online.in_run(dataclasses.replace(run, queue=queue, compat=compat), folder), SINGLE)
