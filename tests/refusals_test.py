@@ -184,6 +184,7 @@ REFUSED = [
     ("evaluate_text.py:wordle", f"{AGENT} decode.kind=beam decode.batches=2", "config.decode.batches"),
     ("evaluate_text.py:wordle", f"{AGENT} decode.advantage_form=sign decode.advantage_weight=1.5", "config.decode.advantage_weight"),
     ("evaluate_text.py:wordle", f"{AGENT} decode.logits=False decode.advantages=False", "config.decode.logits"),
+    ("evaluate_text.py:wordle", "agent=AT/dt decode.logits=False", "config.decode.logits=False: must be True, the agent has no values of tokens"),
     ("evaluate_text.py:wordle", f"{AGENT} decode.top_p=0.0", "config.decode.top_p"),
     ("evaluate_text.py:wordle", f"{AGENT} decode.kind=beam decode.width=36", "config.decode.width=36: must be at most 35"),
     ("evaluate_text.py:wordle", f"{AGENT} options=[]", "config.options"),

@@ -99,6 +99,15 @@ class Threads(Hosts):
         return everyone
 
 
+def test_a_file_of_another_host_may_come_late(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    later = threading.Timer(0.3, file.touch)
+    later.start()
+    assert hosts._appears(file, 60.0)
+    later.join()
+    assert not hosts._appears(tmp_path / "none", 0.0)
+
+
 def test_hosts_of_different_folders_say_so(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()

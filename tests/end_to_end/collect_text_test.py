@@ -35,8 +35,10 @@ def whole(tmp_path_factory):
 
 def test_a_complete_dataset_is_left_as_it_is(whole):
     before = digest(whole)
+    written = {path: path.stat().st_mtime_ns for path in whole.glob("dialogues.*")}
     assert "is complete: 9,000 dialogues" in collect(whole, "wordle", GAMES)
     assert digest(whole) == before
+    assert {path: path.stat().st_mtime_ns for path in whole.glob("dialogues.*")} == written
 
 
 def test_killed_again_and_again(whole, tmp_path):

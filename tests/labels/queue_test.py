@@ -70,5 +70,11 @@ def test_the_published_queue_is_bounded_here_and_loses_the_oldest():
     for number in range(100):
         queue.enqueue((f"{number}",), 1)
         queue.shrink()
+        assert len(queue) < 8 + 2, "an eighth more than its size at most"
     assert queue.dropped + len(queue) == 100
+    larger = PublishedQueue(80, batch=8)
+    for count, left in ((90, 90), (1, 80)):
+        larger.enqueue(("a",), count)
+        larger.shrink()
+        assert len(larger) == left
     assert names(queue, 8) == [f"{number}" for number in range(99, 91, -1)]

@@ -9,12 +9,20 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from motif_jax.reports import charts, hacking, measures, page, plots, run_report, text_tables
+from motif_jax.reports import charts, hacking, learned_reward, measures, page, plots, run_report, text_tables
 from motif_jax.reports.charts import Interval, Plot, Series
+from motif_jax.reports.learned_reward import LabelLogReport, LearnedText
 from motif_jax.reports.statistics import Estimate
 from motif_jax.reports.training_sections import METRIC_GROUPS
 from motif_jax.support.metric_files import Curve
 from tests.made_up_runs import HOSTILE, run_data, run_page
+
+
+def test_a_learned_reward_disagrees_only_where_it_decides():
+    texts = [LearnedText(f"{label} {said}", 0, 0, label, decided=said)
+             for label in ("", "no", "yes") for said in (None, False, True)]  # fmt: skip
+    told = LabelLogReport("classification", texts=texts)
+    assert [text.text for text in learned_reward.disagreements(told)] == ["no True", "yes False"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from motif_jax import rewards
 from motif_jax.networks import layout
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
-from motif_jax.rewards import training_texts
+from motif_jax.rewards import reward_function, training_texts
 from motif_jax.rewards.reward_model import RewardModel, read_run
 from motif_jax.rewards.safetensors_file import (
     read_safetensors,
@@ -25,6 +25,8 @@ from motif_jax.rewards.safetensors_file import (
 from motif_jax.stages import imports
 from motif_jax.support import digests, import_origin
 from motif_jax.support.errors import UserError
+from motif_jax.trainers import reward_ratings
+from tests.conftest import REPOSITORY
 from tests.reward_fixtures import load_config, run_config
 
 ARCHITECTURE = RewardArchitecture(message="lt_cnn_small", hidden_dim=8)
@@ -164,3 +166,12 @@ def test_an_import_is_a_run_folder_made_once_unless_it_was_killed(tmp_path, file
     write_safetensors(make_reward(tmp_path, seed=0), file)
     with pytest.raises(UserError, match=r"holds another import \(file: "):
         imports.check(importing(file), workdir)
+
+
+def test_a_file_has_the_history_of_one_evaluation():
+    file = REPOSITORY / "docs/examples/doorkey/reward.safetensors"
+    reward = reward_function.open_reward(file)
+    met = reward_ratings.messages_met({"You pick up a yellow key.": 3, "": 9})
+    values, numbers = reward_ratings.history(reward, met, 5, 100)
+    np.testing.assert_array_equal(values, reward_ratings.rate_dataset(reward, met, 100).normalised[None])
+    assert numbers == [reward.step]

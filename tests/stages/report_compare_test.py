@@ -105,7 +105,10 @@ def test_runs_are_compared_with_the_published_curves_and_pooled_over_runs(tmp_pa
     changes = {"published": str(tmp_path / "motif_results.pkl"), "published_tasks": "score=NetHackScore-v1"}
     methods = f"motif={runs[0]},{runs[1]},{tmp_path / 'run'}; random={runs[2]}"
     config = configured(methods=methods, resamples=50, plots=True, **changes)
+    (tmp_path / "out/plots").mkdir(parents=True)
+    (tmp_path / "out/plots/of_an_earlier_comparison.png").touch()
     run_config(config, tmp_path / "out")
+    assert not (tmp_path / "out/plots/of_an_earlier_comparison.png").exists()
     games = [evaluation_files.read_evaluation(run)["measures"]["return"]["mean"]["value"] for run in runs[:2]]
     mean = json.loads((tmp_path / "out/comparison.json").read_text())["aggregates"]["mean"]["motif"]
     assert mean["value"] == pytest.approx(np.mean(games))
