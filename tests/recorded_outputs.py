@@ -110,7 +110,9 @@ def replaced(text: str, names: Mapping[Path, str]) -> str:
     """A text with names in place of paths, the longest first, and of what another day or machine writes in another way."""
     for path, name in sorted(names.items(), key=lambda item: -len(str(item[0]))):
         text = text.replace(str(path), name)
-    text = re.sub(rf"\b{re.escape(socket.gethostname())}-(?=[0-9a-f]{{8}})", "HOST-", text)
+    # A part of the random name may have no letter, or no digit.
+    store = rf"\b{re.escape(socket.gethostname())}-[0-9a-f]{{8}}-[0-9a-f]{{12}}\b"
+    text = re.sub(store, "HOST-HEX-HEX", text)
     any_number = ((_OF_THE_MACHINE, r"\1" + _ANY), (_PER_SECOND, _ANY + r" \1"))
     for pattern, name in (
         *any_number,
