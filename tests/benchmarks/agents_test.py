@@ -36,9 +36,11 @@ def no_compile_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     jax.config.update("jax_compilation_cache_dir", before)
 
 
-@pytest.mark.extra
+@pytest.mark.slow
 @pytest.mark.usefixtures("compiled_quickly")
-@pytest.mark.parametrize("name", list(TINY))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.extra if name == "train" else ()) for name in TINY]
+)
 def test_benchmark_gives_a_ratio_of_two_measurements(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(_agents._PEAK_SIZE, "cpu", 256)
     timed = _agents.calls_per_second

@@ -9,7 +9,7 @@ import pytest
 from motif_jax.benchmarks import _agents, generate, language_update, score
 from tests.reward_fixtures import load_config
 
-pytestmark = [pytest.mark.extra, pytest.mark.usefixtures("compiled_quickly")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_quickly")]
 
 
 def config(name: str, model: str, **options: Any) -> Any:

@@ -143,7 +143,7 @@ def test_an_interrupted_host_of_several_leaves_at_once_with_one_line() -> None:
     assert (done.returncode, done.stderr) == (INTERRUPTED_CODE, f"{INTERRUPTED}\n")
 
 
-@pytest.mark.extra
+@pytest.mark.slow
 def test_a_host_that_meets_nobody_ends_in_time_with_one_line(tmp_path: Path) -> None:
     programs: list[Program] = []
     with ended(programs):

@@ -63,7 +63,7 @@ class Terminal:
         return self.process.wait(500)
 
 
-@pytest.mark.extra
+@pytest.mark.slow
 def test_ctrl_c_leaves_the_terminal_as_it_was(repository, tmp_path, monkeypatch):
     games = tmp_path / "games"
     games.mkdir()

@@ -89,8 +89,7 @@ def unnamed(arrays):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "kind",
-    ["retrieval", *(pytest.param(kind, marks=pytest.mark.extra) for kind in ("classification", "none"))],
+    "kind", ["retrieval", "classification", pytest.param("none", marks=pytest.mark.extra)]
 )
 def test_an_agent_of_28_actions_plays_and_is_rated_by_its_own_reward(golden, foreign, tmp_path, kind):
     config = load_config("import_torch", "oni")

@@ -24,7 +24,7 @@ from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config, make_dataset, reward_config, train
 from tests.rollouts import untrained
 
-pytestmark = [pytest.mark.extra, pytest.mark.usefixtures("compiled_quickly")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_quickly")]
 
 
 @pytest.fixture(scope="module")

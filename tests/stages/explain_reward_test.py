@@ -12,7 +12,7 @@ from motif_jax.stages import exports
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config, reward_config, run_stage, train
 
-pytestmark = [pytest.mark.extra, pytest.mark.usefixtures("compiled_quickly")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_quickly")]
 TEXTS = ["Hello", "", "You see here a key."]
 
 

@@ -60,7 +60,7 @@ def test_a_training_that_can_take_its_tests_is_told_nothing(tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.extra
+@pytest.mark.slow
 @pytest.mark.usefixtures("compiled_quickly")
 def test_an_agent_of_one_kind_of_task_plays_on_other_levels(tmp_path):
     trained = {"environment.name": MIXED, "environment.babyai_text.kind": "goto"}
