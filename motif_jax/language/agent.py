@@ -123,11 +123,10 @@ class LanguageAgent(PromptReader):
             shapes = jax.eval_shape(self.model.init, model_key)
             return {"additions": lora.init(model_key, shapes, self.adaptation.spec), "heads": heads}
         if self.source is not None:
-            params = jax.tree.map(jnp.asarray, folders.read(self.source).params)
-        else:
-            params = jax.jit(self.model.init)(model_key)
-            if self.keep_embedding is not None:
-                params = _with_embeddings(params, folders.read(self.keep_embedding).params)
+            return {"model": jax.tree.map(jnp.asarray, folders.read(self.source).params), "heads": heads}
+        params = jax.jit(self.model.init)(model_key)
+        if self.keep_embedding is not None:
+            params = _with_embeddings(params, folders.read(self.keep_embedding).params)
         return {"model": params, "heads": heads}
 
     def frozen(self) -> dict[str, Any]:
@@ -135,8 +134,7 @@ class LanguageAgent(PromptReader):
         if self.adaptation.spec is None:
             return {}
         assert self.source is not None
-        _, frozen = self.adaptation.arrange(folders.read(self.source).params, None, jax.random.key(0))
-        return frozen
+        return self.adaptation.arrange(folders.read(self.source).params, None, jax.random.key(0))[1]
 
     def apply(
         self, params: Any, observation: Mapping[str, jax.Array], state: Any, first: jax.Array
@@ -154,10 +152,9 @@ class LanguageAgent(PromptReader):
 
         `candidates` int32 [N, A, S] are the actions of each prompt, see the class.
         """
-        valid = tokens >= 0
         prompt = jnp.maximum(tokens, 0)
         # An empty row, as in compilation, reads one token.
-        valid = valid.at[:, 0].set(True)
+        valid = (tokens >= 0).at[:, 0].set(True)
         model = self.model.with_dropout(_dropout_key(params, tokens)) if self.dropout else self.model
         with finetune_params.active(params, self.adaptation.spec):
             if ACTIONS in self.heads.configs:
@@ -212,10 +209,18 @@ def make(chosen: LanguagePolicy, lora: LoraOnBase, compat: Compat, spec: Environ
     language_config.require_decoder(settings, "acts")
     if chosen.pretrained or chosen.keep_embedding:
         weights.check(folder, settings)
-    rows = _candidate_rows(spec, Tokenizer.read(folder, settings.vocab_size), compat.glam_end_token)
-    longest = max(map(len, rows)) if rows is not None else spec.observation[CANDIDATES].shape[1]
+    tokenizer = Tokenizer.read(folder, settings.vocab_size)
+    if CANDIDATES in spec.observation:
+        candidates, shape = None, spec.observation[CANDIDATES].shape
+        if len(shape) != 2 or shape[0] != spec.num_actions:
+            raise UserError(
+                f"the environment's {CANDIDATES} are {list(shape)}: they must be [{spec.num_actions} actions, tokens]"
+            )
+    else:
+        candidates = padded(candidate_rows(tokenizer, spec.action_names, compat.glam_end_token))
+        shape = candidates.tokens.shape
     room = settings.max_length
-    if room is not None and chosen.prompt_tokens + longest > room:
+    if room is not None and chosen.prompt_tokens + shape[1] > room:
         raise UserError(
             f"config.network.prompt_tokens={chosen.prompt_tokens}: prompt and action must fit the {room} positions of the model"
         )
@@ -223,42 +228,25 @@ def make(chosen: LanguagePolicy, lora: LoraOnBase, compat: Compat, spec: Environ
     widths = tuple(chosen.head_widths)
     configs = {name: HeadConfig(count, widths, "sigmoid") for name, count in outputs.items()}
     model = LanguageModel(settings, jnp.dtype(chosen.dtype), chosen.remat)
+    # Shapes only: hosts join after this, and jax must not compute before they do.
+    finetune_params.check(lora, param_shapes(settings))
     return LanguageAgent(
         spec=spec,
         model=model,
         heads=Heads(settings.width, configs),
-        candidates=None if rows is None else padded(rows),
+        candidates=candidates,
         form=form_of(chosen.score, compat),
         by_length=chosen.by_length,
         pad_plus_one=compat.glam_pad_plus_one,
         source=folder if chosen.pretrained else None,
         keep_embedding=folder if chosen.keep_embedding and not chosen.pretrained else None,
         dropout=compat.glam_untrained_dropout and not chosen.pretrained,
-        adaptation=_adaptation(lora, model),
+        adaptation=finetune_params.Adaptation(model, finetune_params.spec_of(lora), lora.base),
     )
-
-
-def _candidate_rows(spec: EnvironmentSpec, tokenizer: Tokenizer, ends: bool) -> list[list[int]] | None:
-    """Tokens of the actions, with an end token where `ends`; None where every prompt shows its own."""
-    if CANDIDATES in spec.observation:
-        shape = spec.observation[CANDIDATES].shape
-        if len(shape) != 2 or shape[0] != spec.num_actions:
-            raise UserError(
-                f"the environment's {CANDIDATES} are {list(shape)}: they must be [{spec.num_actions} actions, tokens]"
-            )
-        return None
-    return candidate_rows(tokenizer, spec.action_names, ends)
-
-
-def _adaptation(config: LoraOnBase, model: LanguageModel) -> finetune_params.Adaptation:
-    # Shapes only: hosts join after this, and jax must not compute before they do.
-    finetune_params.check(config, param_shapes(model.config))
-    return finetune_params.Adaptation(model, finetune_params.spec_of(config), config.base)
 
 
 def _with_embeddings(params: Any, found: Any) -> Any:
     """`params` with the embeddings of `found`: of tokens, positions and types, and their norm."""
-    fresh, kept = flatten_dict(params, sep="/"), flatten_dict(found, sep="/")
-    return unflatten_dict(
-        fresh | {name: jnp.asarray(kept[name]) for name in kept if "embed" in name}, sep="/"
-    )
+    kept = flatten_dict(found, sep="/").items()
+    changed = {name: jnp.asarray(array) for name, array in kept if "embed" in name}
+    return unflatten_dict(flatten_dict(params, sep="/") | changed, sep="/")

@@ -39,10 +39,7 @@ def mask_bias(allowed: jax.Array) -> jax.Array:
 
 
 def attend(
-    query: jax.Array,
-    segments: Sequence[Keys],
-    scale: float,
-    drop: Callable[[jax.Array], jax.Array],
+    query: jax.Array, segments: Sequence[Keys], scale: float, drop: Callable[[jax.Array], jax.Array]
 ) -> jax.Array:
     """Attention of queries [B, N, S, H, D] over all segments together, with one softmax in float32; in the dtype of `query`.
 
@@ -51,10 +48,8 @@ def attend(
     chex.assert_rank(query, 5)
     batch, branches, length, heads, width = query.shape
     groups = segments[0].keys.shape[-3]
-    # Heads of a row first: [B, G, N, H / G, S, D].
-    grouped = query.reshape(batch, branches, length, groups, heads // groups, width).transpose(
-        0, 3, 1, 4, 2, 5
-    )
+    grouped = query.reshape(batch, branches, length, groups, heads // groups, width)
+    grouped = grouped.transpose(0, 3, 1, 4, 2, 5)  # heads of a row first: [B, G, N, H / G, S, D]
     scores = jnp.concatenate([_scores(grouped, segment, scale) for segment in segments], axis=-1)
     weights = drop(jax.nn.softmax(scores, axis=-1).astype(query.dtype))
     total, start = jnp.zeros(grouped.shape, query.dtype), 0
@@ -72,9 +67,8 @@ def _letters(segment: Keys) -> str:
 def _scores(query: jax.Array, segment: Keys, scale: float) -> jax.Array:
     """Scores float32 [B, G, N, H / G, S, K]."""
     chex.assert_rank(segment.bias, 5)
-    scores = jnp.einsum(
-        f"bgnhsd,{_letters(segment)}->bgnhsk", query, segment.keys, preferred_element_type=jnp.float32
-    )
+    letters = f"bgnhsd,{_letters(segment)}->bgnhsk"
+    scores = jnp.einsum(letters, query, segment.keys, preferred_element_type=jnp.float32)
     bias, groups = segment.bias, query.shape[1]
     split = (groups, bias.shape[2] // groups) if bias.shape[2] > 1 else (1, 1)
     bias = bias.reshape(*bias.shape[:2], *split, *bias.shape[3:])

@@ -126,12 +126,7 @@ def _best(a: _Texts, b: _Texts) -> _Texts:
 
 
 def beam_search(
-    model: LanguageModel,
-    params: Any,
-    tokens: jax.Array,
-    valid: jax.Array,
-    limits: Limits,
-    beams: int,
+    model: LanguageModel, params: Any, tokens: jax.Array, valid: jax.Array, limits: Limits, beams: int
 ) -> Beams:
     """The `beams` best continuations of prompts int32 [B, T] by transformers' rules; see `search` and `generation.begin`."""
     prompt, cache, logits = begin(model, params, tokens, valid, beams, limits.max_new_tokens)

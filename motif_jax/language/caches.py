@@ -13,10 +13,8 @@ from motif_jax.language.model import Cache, EncodedPrompt
 
 def taken(leaf: jax.Array, index: jax.Array, axis: int) -> jax.Array:
     """Takes `index` int32 [B, M] along `axis` of `leaf`; axis - 1 is B."""
-    lead = (1,) * (axis - 1)
-    return jnp.take_along_axis(
-        leaf, index.reshape(*lead, *index.shape, *[1] * (leaf.ndim - axis - 1)), axis=axis
-    )
+    shape = (*[1] * (axis - 1), *index.shape, *[1] * (leaf.ndim - axis - 1))
+    return jnp.take_along_axis(leaf, index.reshape(shape), axis=axis)
 
 
 def _mapped(function: Callable[..., jax.Array], *caches: Cache) -> Cache:
@@ -37,9 +35,8 @@ def beside(a: Cache, b: Cache) -> Cache:
 
 def as_prompt(cache: Cache) -> EncodedPrompt:
     """Turns each row's text into the prompt of its candidates."""
-    return EncodedPrompt(
-        jax.tree.map(lambda leaf: leaf[:, 0], cache.keys), cache.valid[:, 0], cache.written[:, 0]
-    )
+    keys, valid, written = jax.tree.map(lambda leaf: leaf[:, 0], (cache.keys, cache.valid, cache.written))
+    return EncodedPrompt(keys, valid, written)
 
 
 def grown(cache: Cache, more: Cache) -> Cache:

@@ -22,10 +22,8 @@ class WrittenCandidates(NamedTuple):
     tokens: jax.Array  # int32 [B, N, M]
     valid: jax.Array  # bool [B, N, M], True up to and with the stop token
     log_probs: jax.Array  # float32 [B, N], under the filtered logits
-    means: (
-        jax.Array
-    )  # float32 [B, N, D], mean state after the last norm over the tokens of text and continuation
-    counts: jax.Array  # int32 [B, N], number of those tokens
+    means: jax.Array  # float32 [B, N, D], mean state after the last norm over `counts` tokens
+    counts: jax.Array  # int32 [B, N], number of tokens of text and continuation
 
 
 def write(

@@ -32,10 +32,8 @@ def in_chunks(function: Callable[..., Any], rows: Any, chunk: int | None) -> Any
 
     def split(leaf: jax.Array) -> jax.Array:
         # A row that exists fills up the last chunk, so that no NaN can come of the padding alone.
-        filled = jnp.concatenate(
-            [leaf, jnp.broadcast_to(leaf[-1:], (parts * chunk - count, *leaf.shape[1:]))]
-        )
-        return filled.reshape(parts, chunk, *leaf.shape[1:])
+        spare = jnp.broadcast_to(leaf[-1:], (parts * chunk - count, *leaf.shape[1:]))
+        return jnp.concatenate([leaf, spare]).reshape(parts, chunk, *leaf.shape[1:])
 
     found = jax.lax.map(jax.checkpoint(function), jax.tree.map(split, rows))
     return jax.tree.map(lambda leaf: leaf.reshape(parts * chunk, *leaf.shape[2:])[:count], found)

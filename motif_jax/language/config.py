@@ -15,7 +15,6 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import parse_json, regular_file
 
 FILE = "config.json"
-ARCHITECTURES = ("t5", "gpt2", "llama", "qwen2", "roberta")
 ACTIVATIONS = ("relu", "gelu", "gelu_new", "silu")
 # Parameters of the scalings of rotary positions, in the order of `Rotary`.
 SCALINGS: dict[str, tuple[str, ...]] = {
@@ -194,14 +193,14 @@ def parse(values: Mapping[str, Any], source: str = "the config") -> ModelConfig:
     kind = values.get("model_type")
     readers = {"t5": _t5, "gpt2": _gpt2, "llama": _llama, "qwen2": _llama, "roberta": _roberta}
     if not isinstance(kind, str) or kind not in readers:
-        raise UserError(f"{source}: model_type {kind!r} is not one of {', '.join(ARCHITECTURES)}")
+        raise UserError(f"{source}: model_type {kind!r} is not one of {', '.join(LAYOUTS)}")
     try:
         fields: dict[str, Any] = {
             field: values.get(name, *default) if default else values[name]
             for field, (name, *default) in LAYOUTS[kind].items()
         }
-        rates = {field: fields.pop(field) for field in list(fields) if field.startswith("dropout.")}
-        dropout = Dropout(**{field.removeprefix("dropout."): rate for field, rate in rates.items()})
+        rates = [field for field in fields if field.startswith("dropout.")]
+        dropout = Dropout(**{field.removeprefix("dropout."): fields.pop(field) for field in rates})
         if "activation" in fields:
             fields["activation"] = _activation(fields["activation"], source)
         fields |= {"key_value_heads": fields["heads"], **readers[kind](values, source)}
@@ -213,7 +212,7 @@ def parse(values: Mapping[str, Any], source: str = "the config") -> ModelConfig:
 
 
 def _sensible(config: ModelConfig, source: str) -> ModelConfig:
-    """Raises UserError for sizes that no model has, before arrays of that size are made; returns the config."""
+    """The config; UserError for sizes that no model has, before arrays of that size are made."""
     most = {"layers": _MOST_LAYERS, "encoder_layers": _MOST_LAYERS, "max_length": 1 << 31}
     for field in "vocab_size width layers heads key_value_heads head_width feed_forward max_length encoder_layers".split():
         size, least = getattr(config, field), int(field != "encoder_layers")
@@ -307,7 +306,6 @@ def _rotary(values: Mapping[str, Any], source: str) -> Rotary:
 
 
 def _roberta(values: Mapping[str, Any], source: str) -> dict[str, Any]:
-    del source
     tokens = _tokens(values, 2, 1, 0)
     return {
         **tokens,

@@ -1,15 +1,13 @@
-"""Writes a checkpoint's config.json as transformers reads it; `config.read` reads it back."""
+"""The content of a checkpoint's config.json, as transformers reads it; `config.read` reads it back."""
 
 from __future__ import annotations
 
 import dataclasses
 from operator import attrgetter
-from pathlib import Path
 from typing import Any
 
-from motif_jax.language.config import FILE, LAYOUTS, SCALINGS, ModelConfig, Rotary, parse
+from motif_jax.language.config import LAYOUTS, SCALINGS, ModelConfig, Rotary, parse
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_json
 
 _CLASSES = {
     "t5": "T5ForConditionalGeneration",
@@ -18,11 +16,6 @@ _CLASSES = {
     "qwen2": "Qwen2ForCausalLM",
     "roberta": "RobertaModel",
 }
-
-
-def write(folder: str | Path, config: ModelConfig) -> None:
-    """Writes config.json into a folder; UserError as `to_values`."""
-    atomic_write_json(Path(folder) / FILE, to_values(config))
 
 
 def to_values(config: ModelConfig) -> dict[str, Any]:

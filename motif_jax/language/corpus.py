@@ -59,10 +59,8 @@ def read(paths: list[Path], split: str) -> Iterator[Item]:
     """
     for path in paths:
         try:
-            if path.suffix == ".parquet":
-                items = _parquet(path)
-            else:
-                items = _lines(path) if path.suffix == ".jsonl" else _texts(path, split)
+            readers = {".parquet": _parquet, ".jsonl": _lines}
+            items = readers[path.suffix](path) if path.suffix in readers else _texts(path, split)
             yield from (item for item in items if item.text.strip())
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"{path} cannot be read: {error}") from None
@@ -112,15 +110,13 @@ def _parquet(path: Path) -> Iterator[Item]:
 
 
 def _dialogues(batches: Iterable[Any], share: int) -> Iterator[Item]:
-    """One item for each action of a dialogue: text is the action and the replies up to the next, prompt is all before it.
-
-    An action is a part of its own: no token may run over its end, since an agent scores and writes actions alone.
-    """
+    """One item for each action of a dialogue: text is the action and the replies up to the next, prompt is all before it."""
     for batch in batches:
         for row in batch.to_pylist():
             texts = row["texts"]
             turns = [place for place, reward in enumerate(row["rewards"]) if reward is not None]
             for place, after in zip(turns, [*turns[1:], len(texts)], strict=True):
+                # No token may run over an action's end, since an agent scores and writes actions alone.
                 said = texts[place:after]
                 yield Item("".join(said), "".join(texts[:place]), share // len(turns), said)
 

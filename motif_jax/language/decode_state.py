@@ -65,9 +65,7 @@ class DecodeState(NamedTuple):
         return DecodeState(cache, jax.tree.map(wide, self.last), wide(self.total))
 
     def prompt(self) -> EncodedPrompt:
-        """The texts as prompts of their continuations."""
-        prompt: EncodedPrompt = over_trunks(caches.as_prompt, self.cache)
-        return prompt
+        return over_trunks(caches.as_prompt, self.cache)
 
     def grow(self, chosen: DecodeState) -> DecodeState:
         """Appends one chosen continuation to each text."""
@@ -80,15 +78,12 @@ class DecodeState(NamedTuple):
         return DecodeState(cache, jax.tree.map(take, self.last), take(self.total))
 
     def beside(self, other: DecodeState) -> DecodeState:
-        """Joins the continuations of two states of the same texts."""
         cache = over_trunks(caches.beside, self.cache, other.cache)
-        last, total = jax.tree.map(
-            lambda a, b: jnp.concatenate([a, b], axis=2), (self.last, self.total), (other.last, other.total)
-        )
+        both = (self.last, self.total), (other.last, other.total)
+        last, total = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=2), *both)
         return DecodeState(cache, last, total)
 
     def rows(self, places: jax.Array) -> DecodeState:
-        """Takes the texts `places`."""
         cache = over_trunks(lambda cache: caches.rows_of(cache, places), self.cache)
         return DecodeState(cache, States(*(leaf[:, places] for leaf in self.last)), self.total[:, places])
 
@@ -99,6 +94,4 @@ class DecodeState(NamedTuple):
         return self._replace(cache=cache, total=total)
 
     def squeeze(self, capacity: int) -> DecodeState:
-        """Removes the padding between tokens; the result has `capacity` slots."""
-        cache = over_trunks(lambda cache: caches.squeezed(cache, capacity), self.cache)
-        return self._replace(cache=cache)
+        return self._replace(cache=over_trunks(lambda cache: caches.squeezed(cache, capacity), self.cache))

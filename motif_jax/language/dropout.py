@@ -44,9 +44,8 @@ def _places(shape: Sequence[int]) -> jax.Array:
 
 def _split(words: jax.Array, shape: Sequence[int]) -> jax.Array:
     places = _places(tuple(shape))
-    return jnp.stack(
-        [_mixed(words[0] ^ _mixed(places)), _mixed(words[1] + _mixed(places ^ jnp.uint32(0x9E3779B9)))], -1
-    )
+    other = places ^ jnp.uint32(0x9E3779B9)
+    return jnp.stack([_mixed(words[0] ^ _mixed(places)), _mixed(words[1] + _mixed(other))], -1)
 
 
 def _bits(words: jax.Array, bit_width: int, shape: Sequence[int]) -> jax.Array:

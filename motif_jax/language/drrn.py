@@ -58,13 +58,9 @@ class Drrn(nn.Module):
     def __call__(self, prompts: jax.Array, actions: jax.Array) -> jax.Array:
         chex.assert_rank([prompts, actions], 2)
         table = self.param("embedding", nn.initializers.normal(1.0), (self.vocabulary, self.embedding))
-        read = Core("gru", self.hidden, name="prompt")
-        seen = _last(read, table, prompts)
+        seen = _last(Core("gru", self.hidden, name="prompt"), table, prompts)
         said = _last(Core("gru", self.hidden, name="action"), table, actions)
-        shape = (len(prompts), len(actions), self.hidden)
-        both = jnp.concatenate(
-            [jnp.broadcast_to(seen[:, None], shape), jnp.broadcast_to(said[None], shape)], axis=-1
-        )
+        both = jnp.concatenate(jnp.broadcast_arrays(seen[:, None], said[None]), axis=-1)
         inside = nn.relu(Dense(self.hidden, limit=(2 * self.hidden) ** -0.5, name="hidden")(both))
         return Dense(1, limit=self.hidden**-0.5, name="q")(inside)[..., 0]
 

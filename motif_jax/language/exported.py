@@ -40,12 +40,8 @@ def write(folder: Path, settings: ModelConfig, params: Any, generation: Mapping[
         size = sum(leaf.nbytes for leaf in jax.tree.leaves(params))
         atomic_write_json(folder / weights.INDEX, {"metadata": {"total_size": size}, "weight_map": places})
     start = "decoder_start_token_id" if settings.encoder_layers else "bos_token_id"
-    special = {
-        start: settings.start_id,
-        "pad_token_id": settings.pad_id,
-        "eos_token_id": list(settings.end_ids),
-    }
-    atomic_write_json(folder / GENERATION, {**special, **generation})
+    special = {"pad_token_id": settings.pad_id, "eos_token_id": list(settings.end_ids)}
+    atomic_write_json(folder / GENERATION, {start: settings.start_id, **special, **generation})
     atomic_write_text(folder / CARD, card)
 
 
@@ -67,9 +63,8 @@ def write_tokenizer_config(folder: Path, settings: ModelConfig, special: tuple[s
         "clean_up_tokenization_spaces": False,
         "model_max_length": settings.max_length,
     }
-    atomic_write_json(
-        folder / TOKENIZER_CONFIG, {key: value for key, value in values.items() if value is not None}
-    )
+    known = {key: value for key, value in values.items() if value is not None}
+    atomic_write_json(folder / TOKENIZER_CONFIG, known)
 
 
 def split_at_special_tokens(path: Path) -> None:
@@ -85,11 +80,9 @@ def split_at_special_tokens(path: Path) -> None:
 
 def opening(settings: ModelConfig, prompt: str, tags: str) -> tuple[str, str]:
     """The front matter of a card, and example code for transformers and vLLM that continues `prompt`."""
-    pipeline, kind = (
-        ("text2text-generation", "AutoModelForSeq2SeqLM")
-        if settings.encoder_layers
-        else ("text-generation", "AutoModelForCausalLM")
-    )
+    pipeline, kind = "text-generation", "AutoModelForCausalLM"
+    if settings.encoder_layers:
+        pipeline, kind = "text2text-generation", "AutoModelForSeq2SeqLM"
     front = f"---\nlibrary_name: transformers\npipeline_tag: {pipeline}\ntags: [motif_jax, {tags}]\n---\n"
     use = f"""```python
 from transformers import AutoTokenizer, {kind}

@@ -17,7 +17,6 @@ from motif_jax.language.training import TokenBatch, TokenSums
 from motif_jax.sections import Lora, LoraOnBase
 from motif_jax.support.errors import UserError
 
-BASES = ("float32", "bfloat16", *quantised.KINDS)
 _BLOCKS = ("*/block_*",)
 
 
@@ -33,11 +32,8 @@ def check(config: LoraOnBase, shapes: Any) -> None:
     if spec is not None:
         linear.matching(shapes, spec.patterns)
     if config.base == "nf4":
-        bad = {
-            shape.shape[0]
-            for path, shape in linear.kernels(shapes).items()
-            if "block" in str(path) and shape.shape[0] % quantised.BLOCK
-        }
+        inputs = {shape.shape[0] for path, shape in linear.kernels(shapes).items() if "block" in str(path)}
+        bad = [size for size in inputs if size % quantised.BLOCK]
         if bad:
             raise UserError(
                 f"config.lora.base='nf4': needs layers of a multiple of {quantised.BLOCK} inputs, this model has some of {min(bad)}"
@@ -47,11 +43,11 @@ def check(config: LoraOnBase, shapes: Any) -> None:
 @contextlib.contextmanager
 def active(parts: Mapping[str, Any], spec: lora.Spec | None) -> Iterator[None]:
     """While active, layers have the low-rank `additions` and the quantised `kernels` of `parts`; see `linear.computed_by`."""
-    with contextlib.ExitStack() as stack:
-        if spec is not None:
-            stack.enter_context(lora.added(parts["additions"], spec))
-        if "kernels" in parts:
-            stack.enter_context(quantised.read(parts["kernels"]))
+    nothing = contextlib.nullcontext()
+    with (
+        nothing if spec is None else lora.added(parts["additions"], spec),
+        quantised.read(parts["kernels"]) if "kernels" in parts else nothing,
+    ):
         yield
 
 
@@ -64,7 +60,7 @@ class Adaptation:
 
     Attributes:
       spec: of the additions; None: everything is trained.
-      base: precision of a frozen base, one of `BASES`; int8 and nf4 apply to the layers of its blocks.
+      base: precision of a frozen base: 'float32', 'bfloat16', or 'int8' or 'nf4' of the layers of its blocks.
       chunk: tokens whose logits are in memory at once; None: all.
     """
 

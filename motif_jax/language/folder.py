@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from motif_jax.language import config, config_file, heads, weights
 from motif_jax.language.config import ModelConfig
 from motif_jax.language.heads import Heads
+from motif_jax.support.files import atomic_write_json
 
 # Copied as they are.
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
@@ -48,8 +49,7 @@ def write(
     Raises:
       UserError: config.json cannot express the model.
     """
-    config_file.to_values(settings)
-    folder = Path(folder)
+    values, folder = config_file.to_values(settings), Path(folder)
     (folder / config.FILE).unlink(missing_ok=True)
     weights.save(folder, params, settings)
     if added is not None and added.configs:
@@ -58,4 +58,4 @@ def write(
         for name in TOKENIZER_FILES:
             if (Path(tokenizer) / name).exists() and folder.resolve() != Path(tokenizer).resolve():
                 shutil.copyfile(Path(tokenizer) / name, folder / name)
-    config_file.write(folder, settings)
+    atomic_write_json(folder / config.FILE, values)

@@ -97,12 +97,8 @@ def of_training(
     logits = 4 * config.vocab_size * (tokens if chunk is None else 3 * min(chunk, tokens))
     # Weights in the dtype of the computation are split as the parameters are.
     fixed = fixed * sizes[DATA] // math.prod(sizes.values())
-    return Footprint(
-        split_bytes(params, sizes),
-        split_bytes(learned, sizes),
-        split_bytes(state, sizes),
-        fixed + rows * a_row + logits,
-    )
+    held = (split_bytes(params, sizes), split_bytes(learned, sizes), split_bytes(state, sizes))
+    return Footprint(*held, fixed + rows * a_row + logits)
 
 
 def _params(config: ModelConfig, dtype: Any) -> Any:
@@ -120,7 +116,18 @@ def _kept_by_layers(
         encoder_layers = min(encoder_layers, config.encoder_layers)
         few = dataclasses.replace(config, layers=layers, encoder_layers=encoder_layers)
         smaller = dataclasses.replace(model, config=few)
-        loss = _loss(smaller, rows, length, written, 1 if chunked else None)
+
+        def loss(params: Any) -> jax.Array:
+            tokens = jnp.zeros((rows, length), jnp.int32)
+            states, prompt = smaller.prefill(params, tokens, tokens == 0)
+            after = states.after
+            if encoder_layers:
+                tokens = jnp.zeros((rows, 1, written), jnp.int32)
+                after = smaller.extend(params, prompt, tokens, tokens == 0)[0].after
+            if config.has_decoder:
+                after = log_probs(smaller, params, after, tokens, 1 if chunked else None)
+            return after.sum()
+
         return kept_bytes(loss, _params(few, jnp.float32))
 
     found = []
@@ -131,22 +138,6 @@ def _kept_by_layers(
             total += (config.encoder_layers - 1) * (kept(rows, encoder_layers=2) - one)
         found.append(total)
     return max(0, 2 * found[0] - found[1]), found[1] - found[0]
-
-
-def _loss(
-    model: LanguageModel, rows: int, length: int, written: int, chunk: int | None
-) -> Callable[[Any], jax.Array]:
-    def loss(params: Any) -> jax.Array:
-        tokens = jnp.zeros((rows, length), jnp.int32)
-        states, prompt = model.prefill(params, tokens, tokens == 0)
-        after = states.after
-        if model.config.encoder_layers:
-            tokens = jnp.zeros((rows, 1, written), jnp.int32)
-            after = model.extend(params, prompt, tokens, tokens == 0)[0].after
-        found = log_probs(model, params, after, tokens, chunk) if model.config.has_decoder else after
-        return found.sum()
-
-    return loss
 
 
 def kept_bytes(function: Callable[..., Any], *arguments: Any) -> int:

@@ -32,9 +32,6 @@ ACTIVATIONS = {
     "tanh": jnp.tanh,
     "gelu": lambda x: jax.nn.gelu(x, approximate=False),
 }
-KINDS: tuple[str, ...] = ("mlp", "residual")
-STATES: tuple[str, ...] = ("after", "before")
-_EPSILON = 1e-5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,8 +57,8 @@ class HeadConfig:
     constant: float | None = None
 
     def __post_init__(self) -> None:
-        choices = [("kind", self.kind, KINDS), ("state", self.state, STATES)]
-        choices += [("activation", each, tuple(ACTIVATIONS)) for each in self.activations]
+        choices = [("kind", self.kind, ["mlp", "residual"]), ("state", self.state, ["after", "before"])]
+        choices += [("activation", each, list(ACTIVATIONS)) for each in self.activations]
         for name, value, allowed in choices:
             if value not in allowed:
                 raise UserError(f"head: {name}={value!r} is not one of {', '.join(allowed)}")
@@ -96,9 +93,7 @@ class Heads:
     def init(self, key: jax.Array) -> Any:
         """Fresh parameters: weights and biases uniform in +-1 / sqrt(inputs), as in PyTorch's linear layers."""
         keys = jax.random.split(key, len(self.configs))
-        return {
-            name: self._init(config, k) for k, (name, config) in zip(keys, self.configs.items(), strict=True)
-        }
+        return {name: self._init(self.configs[name], k) for name, k in zip(self.configs, keys, strict=True)}
 
     def _init(self, config: HeadConfig, key: jax.Array) -> dict[str, Any]:
         layers, inputs = {}, self.width
@@ -147,8 +142,7 @@ class Heads:
         chex.assert_shape(index, hidden.shape[:-1])
         layer = params[name]["output"]
         columns = jnp.take(layer["kernel"], index, axis=1)
-        places = "".join(chr(ord("a") + i) for i in range(index.ndim))
-        out = _product(f"{places}z,z{places}->{places}", hidden, columns, self.dtype)
+        out = _product("...d,d...->...", hidden, columns, self.dtype)
         return out + jnp.take(layer["bias"], index)
 
     def _hidden(
@@ -157,12 +151,13 @@ class Heads:
         config, layers = self.configs[name], params[name]
         x = getattr(states, config.state) if isinstance(states, States) else states
         chex.assert_axis_dimension(x, -1, self.width)
-        x, activations = x.astype(jnp.float32), [ACTIVATIONS[each] for each in config.activations]
+        x = x.astype(jnp.float32)
         if config.kind == "mlp":
-            for place, activation in enumerate(activations):
-                x = activation(self._linear(layers[f"hidden_{place}"], x))
+            for place, activation in enumerate(config.activations):
+                x = ACTIVATIONS[activation](self._linear(layers[f"hidden_{place}"], x))
             return x
-        inner = activations[0](self._linear(layers["hidden_0"], norm(layers["first_norm"], x)))
+        inner = self._linear(layers["hidden_0"], norm(layers["first_norm"], x))
+        inner = ACTIVATIONS[config.activations[0]](inner)
         added = self._linear(layers["hidden_1"], inner)
         if dropout is not None and config.dropout:
             kept = jax.random.bernoulli(dropout, 1 - config.dropout, added.shape)
@@ -174,11 +169,10 @@ class Heads:
 
 
 def _product(letters: str, x: jax.Array, kernel: jax.Array, dtype: Any) -> jax.Array:
-    """A float32 product of factors in `dtype`."""
     return jnp.einsum(letters, x.astype(dtype), kernel.astype(dtype), preferred_element_type=jnp.float32)
 
 
-def norm(layer: Any, x: jax.Array, epsilon: float = _EPSILON) -> jax.Array:
+def norm(layer: Any, x: jax.Array, epsilon: float = 1e-5) -> jax.Array:
     """Layer norm of float32 [..., D]; `layer` has its scale and bias."""
     centred = x - x.mean(axis=-1, keepdims=True)
     variance = jnp.square(centred).mean(axis=-1, keepdims=True)

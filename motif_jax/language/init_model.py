@@ -35,18 +35,6 @@ class Sizes:
     feed_forward: int | None = None
     max_length: int = 1024
 
-    def check(self, architecture: str, section: str = "model") -> None:
-        """Raises UserError that names a size that does not fit by its key in `section` of the config."""
-        rotary, groups = architecture in ("llama", "qwen2"), self.key_value_heads or self.heads
-        allowed = f"a multiple of the {self.heads} heads" + rotary * ", and each of an even width"
-        step = self.heads * (1 + rotary)
-        checks.require(self.width % step == 0, f"{section}.width", self.width, allowed)
-        allowed = (
-            f"a divisor of the {self.heads} heads, and for other models than llama and qwen2 their number"
-        )
-        fits = self.heads % groups == 0 and (rotary or groups == self.heads)
-        checks.require(fits, f"{section}.key_value_heads", groups, allowed)
-
 
 def make(
     architecture: str, sizes: Sizes, vocab_size: int, tokens: dict[str, int], section: str = "model"
@@ -56,11 +44,17 @@ def make(
     Raises:
       UserError: sizes that do not fit together; it names the key in `section` of the config.
     """
-    sizes.check(architecture, section)
-    inner = sizes.feed_forward or 4 * sizes.width
-    groups, fields = sizes.key_value_heads or sizes.heads, dataclasses.asdict(sizes)
-    own = {"head_width": sizes.width // sizes.heads, "encoder_layers": sizes.layers}
-    fields |= {"feed_forward": inner, **own}
+    heads, groups = sizes.heads, sizes.key_value_heads or sizes.heads
+    rotary = architecture in ("llama", "qwen2")
+    allowed = f"a multiple of the {heads} heads" + rotary * ", and each of an even width"
+    fits = sizes.width % (heads * (1 + rotary)) == 0
+    checks.require(fits, f"{section}.width", sizes.width, allowed)
+    allowed = f"a divisor of the {heads} heads, and for other models than llama and qwen2 their number"
+    fits = heads % groups == 0 and (rotary or groups == heads)
+    checks.require(fits, f"{section}.key_value_heads", groups, allowed)
+    inner, fields = sizes.feed_forward or 4 * sizes.width, dataclasses.asdict(sizes)
+    head_width = sizes.width // heads
+    fields |= {"feed_forward": inner, "head_width": head_width, "encoder_layers": sizes.layers}
     # RoBERTa's table begins with rows that no token uses.
     spare = tokens["pad"] + 1 if architecture == "roberta" else 0
     layout = configs.LAYOUTS[architecture]

@@ -67,10 +67,8 @@ class LayerNorm(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        normed = nn.LayerNorm(epsilon=self.epsilon, use_fast_variance=False, dtype=jnp.float32, name="norm")(
-            x
-        )
-        return normed.astype(x.dtype)
+        norm = nn.LayerNorm(epsilon=self.epsilon, use_fast_variance=False, dtype=jnp.float32, name="norm")
+        return norm(x).astype(x.dtype)
 
 
 class Linear(nn.Dense):
@@ -78,7 +76,6 @@ class Linear(nn.Dense):
 
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
-        """Returns [..., features] of `inputs` [..., D], in `dtype`."""
         kernel = self.param("kernel", self.kernel_init, (inputs.shape[-1], self.features), self.param_dtype)
         y = inputs.astype(self.dtype) @ kernel.astype(self.dtype)
         if not self.use_bias:

@@ -52,10 +52,8 @@ def init(key: jax.Array, params: Any, spec: Spec) -> dict[str, dict[str, jax.Arr
     shapes, found = linear.kernels(params), {}
     for number, path in enumerate(linear.matching(params, spec.patterns)):
         inside, outside = shapes[path].shape
-        bound = inside**-0.5
-        a = jax.random.uniform(
-            jax.random.fold_in(key, number), (inside, spec.rank), minval=-bound, maxval=bound
-        )
+        own, bound = jax.random.fold_in(key, number), inside**-0.5
+        a = jax.random.uniform(own, (inside, spec.rank), minval=-bound, maxval=bound)
         found["/".join(path)] = {"a": a, "b": jnp.zeros((spec.rank, outside))}
     return found
 

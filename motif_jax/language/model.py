@@ -82,11 +82,7 @@ class LanguageModel:
         return self._apply(params, states, method="logits")
 
     def prefill(
-        self,
-        params: Any,
-        tokens: jax.Array | None,
-        valid: jax.Array,
-        embeddings: jax.Array | None = None,
+        self, params: Any, tokens: jax.Array | None, valid: jax.Array, embeddings: jax.Array | None = None
     ) -> tuple[States, EncodedPrompt]:
         """Runs prompts int32 [B, T], or `embeddings` [B, T, D], with padding on either side where `valid` is False.
 
@@ -153,11 +149,9 @@ class LanguageModel:
                 encoded, context = prompt.keys, context._replace(cross_bias=bias)
             else:
                 prefix, context = prompt.keys, context._replace(prefix_bias=bias)
-        own = None if cache is None else cache.keys
+        given = (embeddings, context, prefix, None if cache is None else cache.keys, encoded)
         turn = 1 if slot is None else 1 + slot  # 0 is the prompt's
-        states, keys = self._apply(
-            params, embeddings, context, prefix, own, encoded, method="decode", turn=turn
-        )
+        states, keys = self._apply(params, *given, method="decode", turn=turn)
         if cache is None:
             return states, None
         added = valid.sum(axis=2, dtype=jnp.int32)

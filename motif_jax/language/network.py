@@ -57,15 +57,14 @@ class Block(nn.Module):
         bias = absolute or config.attention_bias
         # T5's scale is part of the queries' initialisation.
         scale = 1.0 if config.architecture == "t5" else config.head_width**-0.5
-        output_bias = absolute or config.output_bias
-        self.attention = Attention(config, bias, output_bias, scale, self.dtype, self.deterministic)
+        how = (bias, absolute or config.output_bias, scale, self.dtype, self.deterministic)
+        self.attention = Attention(config, *how)
         self.attention_norm = _norm(config, "attention_norm")
         if self.cross:
-            self.cross_attention = Attention(config, bias, output_bias, scale, self.dtype, self.deterministic)
+            self.cross_attention = Attention(config, *how)
             self.cross_norm = _norm(config, "cross_norm")
-        self.feed_forward = FeedForward(
-            config, absolute or config.feed_forward_bias, self.dtype, self.deterministic
-        )
+        inner_bias = absolute or config.feed_forward_bias
+        self.feed_forward = FeedForward(config, inner_bias, self.dtype, self.deterministic)
         self.drop = nn.Dropout(config.dropout.outputs, deterministic=self.deterministic)
         self.feed_forward_norm = _norm(config, "feed_forward_norm")
 
@@ -111,10 +110,9 @@ class Stack(nn.Module):
             for i in range(self.layers)
         ]
         if self.config.architecture == "t5":
+            start = nn.initializers.normal(self.config.width**-0.5)
             shape = (self.config.relative_buckets, self.config.heads)
-            self.relative_bias = self.param(
-                "relative_bias", nn.initializers.normal(self.config.width**-0.5), shape
-            )
+            self.relative_bias = self.param("relative_bias", start, shape)
         if self.config.architecture != "roberta":
             self.final_norm = _norm(self.config, "final_norm")
 
@@ -192,7 +190,6 @@ class LanguageNetwork(nn.Module):
         return jnp.take(self.embedding, tokens, axis=0).astype(self.dtype)
 
     def _place(self, embeddings: jax.Array, positions: jax.Array) -> jax.Array:
-        """Adds absolute positions where the architecture has them."""
         x = embeddings.astype(self.dtype)
         if self.config.architecture in ("gpt2", "roberta"):
             table = jnp.take(self.position_embedding, positions + self._position_offset, axis=0)
@@ -210,7 +207,6 @@ class LanguageNetwork(nn.Module):
         return States(states.before[:, 0], states.after[:, 0])
 
     def encoded_keys(self, states: jax.Array) -> tuple[KeyValues, ...]:
-        """Keys and values of the decoder's layers over an encoder's states [B, T, D] after its last norm."""
         return self.decoder.encoded_keys(states)
 
     def decode(
@@ -226,7 +222,6 @@ class LanguageNetwork(nn.Module):
         return self.decoder(self._place(embeddings, context.positions), context, prefix, own, encoded)
 
     def logits(self, states: jax.Array) -> jax.Array:
-        """Logits float32 [..., V] of states [..., D] after the last norm."""
         if self.config.scaled_head:
             states = states * self.config.width**-0.5
         if not self.config.tied:
@@ -236,16 +231,14 @@ class LanguageNetwork(nn.Module):
 
     def __call__(self, tokens: jax.Array) -> jax.Array:
         """Touches all parameters: logits of tokens int32 [B, T] (an encoder's states where there is no decoder)."""
-        valid = jnp.ones(tokens.shape, bool)
+        embeddings, valid, encoded = self.embed(tokens), jnp.ones(tokens.shape, bool), None
         positions = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
-        encoded, cross_bias = None, None
         if self.config.encoder_layers or not self.config.has_decoder:
-            states = self.encode(self.embed(tokens), valid, positions)
+            states = self.encode(embeddings, valid, positions)
             if not self.config.has_decoder:
                 return states.after
             encoded = self.encoded_keys(states.after)
-            cross_bias = mask_bias(valid)[:, None, None, None]
-        bias = own_bias(valid[:, None], None, tokens.shape[1])
-        context = Context(positions[:, None], bias, cross_bias=cross_bias)
-        states, _ = self.decode(self.embed(tokens)[:, None], context, encoded=encoded)
+        bias, cross_bias = own_bias(valid[:, None], None, tokens.shape[1]), mask_bias(valid)
+        context = Context(positions[:, None], bias, cross_bias=cross_bias[:, None, None, None])
+        states, _ = self.decode(embeddings[:, None], context, encoded=encoded)
         return self.logits(states.after[:, 0])

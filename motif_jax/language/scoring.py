@@ -64,9 +64,8 @@ def score(
     following = jnp.take_along_axis(rest, candidates[..., 1:, None], axis=-1)[..., 0]
     logits = jnp.concatenate([logits, following], axis=-1)
     normaliser = jnp.concatenate([normaliser, jax.nn.logsumexp(rest, axis=-1)], axis=-1)
-    total = candidate_scores(
-        logits, normaliser, candidate_valid, form, by_length=by_length, pad_plus_one=pad_plus_one
-    )
+    how = {"by_length": by_length, "pad_plus_one": pad_plus_one}
+    total = candidate_scores(logits, normaliser, candidate_valid, form, **how)
     return CandidateScores(total, jnp.where(candidate_valid, logits - normaliser, 0.0), first)
 
 
@@ -100,8 +99,7 @@ def look(
         chosen = jnp.take_along_axis(logs, rows[1][:, None], axis=-1)[:, 0]
         return chosen, -jnp.sum(jnp.exp(logs) * logs, axis=-1)
 
-    flat = after.reshape(-1, after.shape[-1]), text.reshape(-1)
-    found = in_chunks(of_rows, flat, chunk)
+    found = in_chunks(of_rows, (after.reshape(-1, after.shape[-1]), text.reshape(-1)), chunk)
     return tuple(leaf.reshape(text.shape) for leaf in found)
 
 

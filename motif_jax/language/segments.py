@@ -52,9 +52,8 @@ class Segments:
 
     def __init__(self, model: LanguageModel, segment: int = SEGMENT) -> None:
         self._model, self._segment = model, segment
-        self._begin = jax.jit(
-            functools.partial(generation.begin, model), static_argnames=("branches", "capacity")
-        )
+        begin = functools.partial(generation.begin, model)
+        self._begin = jax.jit(begin, static_argnames=("branches", "capacity"))
         # Donation lets the program write the cache in place.
         self._write = jax.jit(
             self._go_on, static_argnames=("limits", "sampling"), donate_argnames=("cache", "logits")
@@ -80,27 +79,17 @@ class Segments:
         """
         parts = -(-limits.max_new_tokens // self._segment)
         segment = -(-limits.max_new_tokens // parts)
-        prompt, cache, logits = self._begin(
-            params, tokens, valid, branches=branches, capacity=parts * segment
-        )
-        shape = (len(tokens), branches)
+        room, shape = parts * segment, (len(tokens), branches)
+        prompt, cache, logits = self._begin(params, tokens, valid, branches=branches, capacity=room)
         keys = key if key.ndim else jax.random.split(key, shape)
         running = _Running(prompt, cache, logits, keys, jnp.zeros(shape, bool))
-        room = (*shape, parts * segment)
-        found = WrittenTexts(
-            np.full(room, self._model.config.pad_id, np.int32),
-            np.zeros(room, bool),
-            np.zeros(room, np.float32),
-        )
-        places = np.arange(len(tokens))
-        for part in range(parts):
-            part_limits = Limits(segment, limits.stops)
-            written = self._write(
-                params, *running, limits=part_limits, sampling=sampling, before=part * segment
-            )
-            here = slice(part * segment, (part + 1) * segment)
+        padding = np.full((*shape, room), self._model.config.pad_id, np.int32)
+        found = WrittenTexts(padding, np.zeros(padding.shape, bool), np.zeros(padding.shape, np.float32))
+        places, part_limits = np.arange(len(tokens)), Limits(segment, limits.stops)
+        for before in range(0, room, segment):
+            written = self._write(params, *running, limits=part_limits, sampling=sampling, before=before)
             for array, new in zip(found, (written.tokens, written.valid, written.log_probs), strict=True):
-                array[places, :, here] = np.asarray(new)[: len(places)]
+                array[places, :, before : before + segment] = np.asarray(new)[: len(places)]
             ended = np.array(written.ended)[: len(places)]
             if ends is not None:
                 ended |= _ended(found, places, ends)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 from jax.sharding import PartitionSpec
@@ -19,40 +19,26 @@ DATA, FSDP, TENSOR = "data", "fsdp", "tensor"
 AXES = (DATA, FSDP, TENSOR)
 # Mesh axes that a batch's rows are split over.
 BATCH = (DATA, FSDP)
+_QKV = ("query", "key", "value")
 
-
-class ShardingRow(NamedTuple):
-    """Parameters whose path ends like `pattern`, and a mesh axis or None for each of their axes."""
-
-    pattern: str
-    spec: tuple[str | None, ...]
-
-
-_ATTENTION = (
-    ShardingRow("attention/query/kernel", (FSDP, TENSOR)),  # [width, heads * head_width]
-    ShardingRow("attention/key/kernel", (FSDP, TENSOR)),
-    ShardingRow("attention/value/kernel", (FSDP, TENSOR)),
-    ShardingRow("attention/output/kernel", (TENSOR, FSDP)),
-)
-# The first matching row counts; parameters without one (norms, small biases) are whole on every device.
-TABLE = (
-    *_ATTENTION,
-    *(row._replace(pattern=f"cross_{row.pattern}") for row in _ATTENTION),
-    ShardingRow("attention/query/bias", (TENSOR,)),
-    ShardingRow("attention/key/bias", (TENSOR,)),
-    ShardingRow("attention/value/bias", (TENSOR,)),
-    ShardingRow("feed_forward/activated/kernel", (FSDP, TENSOR)),  # [width, feed_forward]
-    ShardingRow("feed_forward/activated/bias", (TENSOR,)),
-    ShardingRow("feed_forward/factor/kernel", (FSDP, TENSOR)),
-    ShardingRow("feed_forward/down/kernel", (TENSOR, FSDP)),
-    ShardingRow("embedding", (TENSOR, FSDP)),  # [vocabulary, width]
-    ShardingRow("position_embedding", (None, FSDP)),
-    ShardingRow("relative_bias", (None, TENSOR)),  # [buckets, heads]
-    ShardingRow("head/kernel", (FSDP, TENSOR)),
+# A mesh axis or None for each axis of the parameters whose path ends like a pattern. The first that matches counts; parameters
+# without one (norms, small biases) are whole on every device.
+TABLE: dict[str, tuple[str | None, ...]] = {
+    **{f"*attention/{part}/kernel": (FSDP, TENSOR) for part in _QKV},  # [width, heads * head_width]
+    "*attention/output/kernel": (TENSOR, FSDP),
+    **{f"attention/{part}/bias": (TENSOR,) for part in _QKV},
+    "feed_forward/activated/kernel": (FSDP, TENSOR),  # [width, feed_forward]
+    "feed_forward/activated/bias": (TENSOR,),
+    "feed_forward/factor/kernel": (FSDP, TENSOR),
+    "feed_forward/down/kernel": (TENSOR, FSDP),
+    "embedding": (TENSOR, FSDP),  # [vocabulary, width]
+    "position_embedding": (None, FSDP),
+    "relative_bias": (None, TENSOR),  # [buckets, heads]
+    "head/kernel": (FSDP, TENSOR),
     # `heads.Heads`: Q of every token is as large as the model's own head.
-    ShardingRow("hidden_*/kernel", (FSDP, TENSOR)),
-    ShardingRow("output/kernel", (FSDP, TENSOR)),
-)
+    "hidden_*/kernel": (FSDP, TENSOR),
+    "output/kernel": (FSDP, TENSOR),
+}
 
 
 def spec_of(path: Sequence[str], shape: Sequence[int], sizes: Mapping[str, int]) -> PartitionSpec:
@@ -65,13 +51,10 @@ def spec_of(path: Sequence[str], shape: Sequence[int], sizes: Mapping[str, int])
     if names[-1] in ("codes", "scales"):  # split like the kernel that they encode
         names[-1] = "kernel"
     whole = "/" + "/".join(names)
-    row = next((row for row in TABLE if fnmatchcase(whole, f"*/{row.pattern}")), None)
-    if row is None or len(row.spec) != len(shape):
+    axes = next((axes for pattern, axes in TABLE.items() if fnmatchcase(whole, f"*/{pattern}")), ())
+    if len(axes) != len(shape):
         return PartitionSpec()
-    fits = [
-        axis if axis is not None and size % sizes[axis] == 0 else None
-        for axis, size in zip(row.spec, shape, strict=True)
-    ]
+    fits = (axis if axis and size % sizes[axis] == 0 else None for axis, size in zip(axes, shape))
     return PartitionSpec(*fits)
 
 

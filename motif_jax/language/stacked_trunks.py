@@ -68,9 +68,8 @@ class StackedModels:
         if isinstance(params, tuple):
             return one._replace(keys=(one.keys,) * len(params))  # type: ignore[arg-type]
         count = self.count(params)
-        return one._replace(
-            keys=jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), one.keys)
-        )
+        keys = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), one.keys)
+        return one._replace(keys=keys)
 
     def extend(
         self,
@@ -106,9 +105,8 @@ def over_trunks(function: Callable[..., Any], *arguments: Any) -> Any:
             found,
             is_leaf=_is_keyed,
         )
-    parts = [
-        function(*(_part(argument, trunk) for argument in arguments)) for trunk in range(len(cache.keys))
-    ]
+    trunks = range(len(cache.keys))
+    parts = [function(*(_part(argument, trunk) for argument in arguments)) for trunk in trunks]
     return jax.tree.map(_joined, *parts, is_leaf=_is_keyed)
 
 

@@ -16,7 +16,5 @@ def soft_update(
     `polyak` is the share of `online` in each update (Lillicrap et al. 2016), `copy_every` the steps between additional copies (Mnih
     et al. 2015); None: no copies.
     """
-    rate: Any = polyak
-    if copy_every is not None:
-        rate = jnp.where(step % copy_every == 0, 1.0, rate)
+    rate: Any = polyak if copy_every is None else jnp.where(step % copy_every == 0, 1.0, polyak)
     return jax.tree.map(lambda old, new: (old + rate * (new - old)).astype(old.dtype), target, online)

@@ -39,9 +39,8 @@ class TextModel:
         self._states = jax.jit(model.prefill)
         self._segments = Segments(model)
         self._looked = jax.jit(functools.partial(scoring.look, model))
-        self._search = jax.jit(
-            functools.partial(beams.beam_search, model), static_argnames=("limits", "beams")
-        )
+        search = functools.partial(beams.beam_search, model)
+        self._search = jax.jit(search, static_argnames=("limits", "beams"))
 
     def score(
         self,
@@ -65,15 +64,13 @@ class TextModel:
         for start in range(0, len(prompts), self._batch):
             part = list(prompts[start : start + self._batch])
             chosen = [encoded[names] for names in each[start : start + self._batch]]
-            rows = self._prompts(part, longest)
+            rows = self._rows(part, longest)
             filled = [[*options, *[options[0]] * (count - len(options))] for options in chosen]
             filled += [filled[0]] * (len(rows.tokens) - len(part))
             flat = padded([row for options in filled for row in options], longest)
             shape = (len(filled), count, longest)
-            scores = self._score(
-                self.params, *rows, flat.tokens.reshape(shape), flat.valid.reshape(shape), by_length=by_length
-            )
-            totals = np.asarray(scores.total)
+            given = (*rows, flat.tokens.reshape(shape), flat.valid.reshape(shape))
+            totals = np.asarray(self._score(self.params, *given, by_length=by_length).total)
             found += [totals[i, : len(options)] for i, options in enumerate(chosen)]
         return found
 
@@ -104,14 +101,12 @@ class TextModel:
         sampling = sampling or Sampling(greedy=True)
         named = (self.tokenizer.find(stop) for stop in stops)
         limits = Limits(most, (*self.model.config.end_ids, *(token for token in named if token is not None)))
-        key = jax.random.key(seed)
-        keys = jax.vmap(lambda i: jax.random.split(jax.random.fold_in(key, i), count))(
-            jnp.arange(len(prompts))
-        )
+        of_prompt = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), jnp.arange(len(prompts)))
+        keys = jax.vmap(lambda key: jax.random.split(key, count))(of_prompt)
         found: list[list[str]] = []
         for start in range(0, len(prompts), self._batch):
             part = list(prompts[start : start + self._batch])
-            rows = self._prompts(part, most)
+            rows = self._rows(part, most)
             if search:
                 tokens, valid = self._search(self.params, *rows, limits=limits, beams=count)[:2]
             else:
@@ -137,56 +132,45 @@ class TextModel:
         Raises:
           UserError: a text has no tokens or is too long for the model, or the model has no decoder.
         """
-        config.require_decoder(self.model.config, "scores")
-        found = []
-        for start in range(0, len(texts), self._batch):
-            part = slice(start, start + self._batch)
-            found += self._look(list(prompts[part]), list(texts[part]))
+        settings, found = self.model.config, []
+        config.require_decoder(settings, "scores")
+        for first in range(0, len(texts), self._batch):
+            asked, answers = (list(each[first : first + self._batch]) for each in (prompts, texts))
+            before, shown = self.tokenizer.encode(asked), self.tokenizer.encode(answers, special=False)
+            if settings.encoder_layers:
+                starts = [0] * len(shown)
+                rows, more = self._rows(asked, 0, before), self._rows(answers, 0, shown)
+            else:
+                shown = [a + b for a, b in zip(before, shown, strict=True)]
+                starts = list(map(len, before))
+                rows = more = self._rows([a + b for a, b in zip(asked, answers, strict=True)], 0, shown)
+            log_probs, entropies = (np.array(x) for x in self._looked(self.params, *rows, *more))
+            if not settings.encoder_layers:  # a decoder alone does not predict its first token
+                log_probs[:, 0] = entropies[:, 0] = np.nan
+            for i, (row, start) in enumerate(zip(shown, starts, strict=True)):
+                numbers = (log_probs[i, : len(row)], entropies[i, : len(row)])
+                found.append(TokenLogProbs(self.tokenizer.pieces(row), *numbers, start))
         return found
-
-    def _look(self, prompts: list[str], texts: list[str]) -> list[TokenLogProbs]:
-        settings = self.model.config
-        before = self.tokenizer.encode(prompts)
-        said = self.tokenizer.encode(texts, special=False)
-        if settings.encoder_layers:
-            shown, starts = said, [0] * len(said)
-            rows, more = self._rows(prompts, before, 0), self._rows(texts, said, 0)
-        else:
-            shown = [a + b for a, b in zip(before, said, strict=True)]
-            starts = list(map(len, before))
-            rows = more = self._rows([a + b for a, b in zip(prompts, texts, strict=True)], shown, 0)
-        log_probs, entropies = (np.array(x) for x in self._looked(self.params, *rows, *more))
-        if not settings.encoder_layers:  # a decoder alone does not predict its first token
-            log_probs[:, 0] = entropies[:, 0] = np.nan
-        return [
-            TokenLogProbs(
-                self.tokenizer.pieces(row), log_probs[i, : len(row)], entropies[i, : len(row)], start
-            )
-            for i, (row, start) in enumerate(zip(shown, starts, strict=True))
-        ]
 
     def states(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Hidden states float32 [tokens, D] of texts, after the last norm (an encoder's where there is one)."""
         found = []
         for start in range(0, len(texts), self._batch):
             part = list(texts[start : start + self._batch])
-            rows = self._prompts(part, 0)
+            rows = self._rows(part, 0)
             states = np.asarray(self._states(self.params, *rows)[0].after, np.float32)
             found += [states[i][rows.valid[i]] for i in range(len(part))]
         return found
 
-    def _prompts(self, texts: list[str], more: int) -> TokenRows:
-        """Pads prompts to a bucket's length and to a full batch, so that one program serves every part of a list."""
-        return self._rows(texts, self.tokenizer.encode(texts), more)
-
-    def _rows(self, texts: list[str], encoded: list[list[int]], more: int) -> TokenRows:
+    def _rows(self, texts: list[str], more: int, encoded: list[list[int]] | None = None) -> TokenRows:
+        """Pads texts to a bucket's length and to a full batch, so that one program serves every part of a list."""
         settings = self.model.config
+        encoded = self.tokenizer.encode(texts) if encoded is None else encoded
         prompt_length.require_prompts(texts, encoded, settings, more)
         room = prompt_length.prompt_room(settings, more)
         rows = padded(encoded, bucket(max(map(len, encoded)), room), settings.pad_id)
         spare = min(self._batch, 1 << (len(texts) - 1).bit_length()) - len(texts)
-        tokens = np.concatenate([rows.tokens, np.repeat(rows.tokens[:1], spare, axis=0)])
-        return TokenRows(tokens, np.concatenate([rows.valid, np.repeat(rows.valid[:1], spare, axis=0)]))
+        return TokenRows(*(np.concatenate([x, np.repeat(x[:1], spare, axis=0)]) for x in rows))
 
 
 def _before(text: str, stops: Sequence[str]) -> str:
@@ -218,6 +202,5 @@ def fetch(name: str | Path, key: str = "") -> Path:
     if hub.is_named(name):
         return Path(hub.local(name, key))
     where = f"config.{key}={name}" if key else str(name)
-    return hub.snapshot(
-        str(name), None, f"{where} is neither a folder nor a model of the hub", hub.MODEL_FILES
-    )
+    missing = f"{where} is neither a folder nor a model of the hub"
+    return hub.snapshot(str(name), None, missing, hub.MODEL_FILES)

@@ -56,10 +56,9 @@ class Design:
     def roles(self) -> TrunkRoles:
         if self.q == "none":
             return TrunkRoles({POLICY: POLICY})
-        policy, target = self.separate_policy, self.separate_target
-        return TrunkRoles(
-            {POLICY: POLICY if policy else VALUES, VALUES: VALUES, TARGET: TARGET if target else VALUES}
-        )
+        policy = POLICY if self.separate_policy else VALUES
+        target = TARGET if self.separate_target else VALUES
+        return TrunkRoles({POLICY: policy, VALUES: VALUES, TARGET: target})
 
     @property
     def qs(self) -> tuple[str, ...]:
@@ -92,7 +91,6 @@ class TextAgentNetwork:
 
     @property
     def heads(self) -> Heads:
-        """V and the online Qs."""
         design, width = self.design, self.model.config.width
         form: dict[str, Any] = {"widths": (2 * width,)}
         if design.residual:
@@ -175,13 +173,12 @@ class TextAgentNetwork:
     def _states(
         self, model: LanguageModel, params: Any, name: str, tokens: jax.Array, valid: jax.Array, returns: Any
     ) -> States:
-        if not self.design.prefix:
-            return model.prefill(params["trunks"][name], tokens, valid)[0]
         chex.assert_shape(returns, tokens.shape[:1])
         trunk = params["trunks"][name]
-        embeddings = jnp.concatenate(
-            [self.prefix(params, returns)[:, None], model.embed(trunk, tokens)], axis=1
-        )
+        if not self.design.prefix:
+            return model.prefill(trunk, tokens, valid)[0]
+        prefix = self.prefix(params, returns)[:, None]
+        embeddings = jnp.concatenate([prefix, model.embed(trunk, tokens)], axis=1)
         there = jnp.concatenate([jnp.ones_like(valid[:, :1]), valid], axis=1)
         states, _ = model.prefill(trunk, None, there, embeddings)
         return States(*(part[:, 1:] for part in states))
@@ -208,10 +205,8 @@ class TextAgentNetwork:
         """The agent's outputs for the next token at every position of dialogues int32 [B, T]: `Readout` [B, T]."""
         states = self.run(params, tokens, valid, returns=returns)
         if self.design.q == "mean":
-            states |= {
-                part: States(*(running_mean(each, valid) for each in states[part]))
-                for part in (VALUES, TARGET)
-            }
+            for part in (VALUES, TARGET):
+                states[part] = States(*(running_mean(each, valid) for each in states[part]))
         return self.read(params, states)
 
 

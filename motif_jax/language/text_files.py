@@ -10,17 +10,8 @@ from typing import Any
 
 from motif_jax.language import config as configs
 from motif_jax.language import tokens, weights
-from motif_jax.support import digests
+from motif_jax.support import digests, files
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import (
-    atomic_write_bytes,
-    atomic_write_json,
-    parse_json,
-    read_json,
-    read_json_lines,
-    regular_file,
-    require_whole_characters,
-)
 
 PLAN = "plan.json"
 
@@ -54,18 +45,16 @@ def read_questions(path: str | Path | None, key: str) -> list[dict[str, Any]]:
 
 def _question(line: str, where: str) -> dict[str, Any]:
     try:
-        row = parse_json(line)
+        row = files.parse_json(line)
     except ValueError as error:
         raise UserError(f"{where} cannot be read: {error}") from None
     if not isinstance(row, dict) or not isinstance(row.get("prompt"), str):
         raise UserError(f'{where}: must be an object with a text under "prompt"')
     candidates = row.get("candidates")
-    good = candidates is None or (
-        isinstance(candidates, list) and candidates and all(isinstance(text, str) for text in candidates)
-    )
-    if not good:
+    listed = isinstance(candidates, list) and candidates and all(isinstance(text, str) for text in candidates)
+    if candidates is not None and not listed:
         raise UserError(f'{where}: "candidates" must be a list of texts')
-    require_whole_characters("".join((row["prompt"], *(candidates or ()))), where)
+    files.require_whole_characters("".join((row["prompt"], *(candidates or ()))), where)
     return row
 
 
@@ -75,14 +64,14 @@ def pin(workdir: Path, folder: Path, name: str) -> None:
     read = {"weights": weights.digest(folder)}
     read |= {name: digests.of_file(folder / name) for name in (configs.FILE, tokens.FILE)}
     if path.exists():
-        before = read_json(path, remedy, keys=("read",))["read"]
+        before = files.read_json(path, remedy, keys=("read",))["read"]
         changed = [key for key in read if not isinstance(before, dict) or before.get(key) != read[key]]
         if changed:
             raise UserError(
                 f"config.model={name}: has another {' and another '.join(changed)} than when {workdir} started: restore the previous one, "
                 "or choose another --workdir"
             )
-    atomic_write_json(path, {"model": name, "read": read})
+    files.atomic_write_json(path, {"model": name, "read": read})
 
 
 class AnswerFile:
@@ -95,7 +84,7 @@ class AnswerFile:
     """
 
     def __init__(self, path: Path, questions: Sequence[Mapping[str, Any]], batch: int) -> None:
-        rows = list(read_json_lines(path, remedy="remove the file, it is written again"))
+        rows = list(files.read_json_lines(path, remedy="remove the file, it is written again"))
         for number, row in enumerate(rows, start=1):
             if number > len(questions) or {**row, **questions[number - 1]} != row:
                 raise UserError(f"{path} line {number} answers another question: choose another --workdir")
@@ -103,8 +92,8 @@ class AnswerFile:
         self.done = len(rows) if len(rows) == len(questions) else len(rows) // batch * batch
         if path.exists():
             kept = path.read_bytes().split(b"\n")[: self.done]
-            atomic_write_bytes(path, b"".join(line + b"\n" for line in kept))
-        self._file = open(path, "a", encoding="utf-8", opener=regular_file)  # noqa: SIM115 - closed by __exit__
+            files.atomic_write_bytes(path, b"".join(line + b"\n" for line in kept))
+        self._file = open(path, "a", encoding="utf-8", opener=files.regular_file)  # noqa: SIM115 - closed by __exit__
 
     def __enter__(self) -> AnswerFile:
         return self
@@ -113,7 +102,6 @@ class AnswerFile:
         self._file.close()
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Appends rows and syncs them to disk."""
         for row in rows:
             self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
             self.done += 1

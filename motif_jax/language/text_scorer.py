@@ -38,14 +38,10 @@ class ScorerNetwork:
 
     model: LanguageModel
 
-    @property
-    def heads(self) -> Heads:
-        return heads_of(self.model.config)
-
     def init(self, key: jax.Array) -> tuple[Any, Any]:
         """Fresh parameters of the model and of the head, float32."""
         trunk, head = jax.random.split(key)
-        return jax.jit(self.model.init)(trunk), self.heads.init(head)
+        return jax.jit(self.model.init)(trunk), heads_of(self.model.config).init(head)
 
     def logits(
         self, params: Any, heads: Any, tokens: jax.Array, valid: jax.Array, key: jax.Array | None = None
@@ -53,7 +49,7 @@ class ScorerNetwork:
         """Logits float32 [B] that texts int32 [B, T], with special tokens and padded on the right, are liked; a key turns dropout on."""
         model = self.model if key is None else self.model.with_dropout(key)
         states, _ = model.prefill(params, tokens, valid)
-        return self.heads.apply(heads, LIKED, states.after[:, 0])
+        return heads_of(model.config).apply(heads, LIKED, states.after[:, 0])
 
 
 def with_pooler(heads: Any, folder: str | Path) -> Any:

@@ -46,10 +46,12 @@ def entries(config: ModelConfig) -> list[WeightEntry]:
     return [*table[config.architecture](config), *head]
 
 
-def _linear(path: tuple[str, ...], name: str, bias: bool) -> Iterator[WeightEntry]:
-    yield WeightEntry((*path, "kernel"), f"{name}.weight", transposed=True)
+def _linear(
+    path: tuple[str, ...], name: str, bias: bool, transposed: bool = True, part: int | None = None
+) -> Iterator[WeightEntry]:
+    yield WeightEntry((*path, "kernel"), f"{name}.weight", transposed, part)
     if bias:
-        yield WeightEntry((*path, "bias"), f"{name}.bias")
+        yield WeightEntry((*path, "bias"), f"{name}.bias", part=part)
 
 
 def _layer_norm(path: tuple[str, ...], name: str) -> Iterator[WeightEntry]:
@@ -89,14 +91,10 @@ def _gpt2(config: ModelConfig) -> Iterator[WeightEntry]:
         yield from _layer_norm((*path, "attention_norm"), f"{name}.ln_1")
         yield from _layer_norm((*path, "feed_forward_norm"), f"{name}.ln_2")
         for part, ours in enumerate(("query", "key", "value")):
-            yield WeightEntry((*path, "attention", ours, "kernel"), f"{name}.attn.c_attn.weight", part=part)
-            yield WeightEntry((*path, "attention", ours, "bias"), f"{name}.attn.c_attn.bias", part=part)
-        attention, inner = (*path, "attention"), (*path, "feed_forward")
-        others = {(*attention, "output"): "attn", (*inner, "activated"): "mlp", (*inner, "down"): "mlp"}
-        for place, theirs in others.items():
-            end = "c_fc" if place[-1] == "activated" else "c_proj"
-            yield WeightEntry((*place, "kernel"), f"{name}.{theirs}.{end}.weight")
-            yield WeightEntry((*place, "bias"), f"{name}.{theirs}.{end}.bias")
+            yield from _linear((*path, "attention", ours), f"{name}.attn.c_attn", True, False, part)
+        yield from _linear((*path, "attention", "output"), f"{name}.attn.c_proj", True, False)
+        yield from _linear((*path, "feed_forward", "activated"), f"{name}.mlp.c_fc", True, False)
+        yield from _linear((*path, "feed_forward", "down"), f"{name}.mlp.c_proj", True, False)
 
 
 def _llama(config: ModelConfig) -> Iterator[WeightEntry]:
@@ -109,10 +107,9 @@ def _llama(config: ModelConfig) -> Iterator[WeightEntry]:
         for part in ("query", "key", "value", "output"):
             bias = config.output_bias if part == "output" else config.attention_bias
             yield from _linear((*path, "attention", part), f"{name}.self_attn.{part[0]}_proj", bias)
+        inner, bias = (*path, "feed_forward"), config.feed_forward_bias
         for ours, theirs in {"activated": "gate_proj", "factor": "up_proj", "down": "down_proj"}.items():
-            yield from _linear(
-                (*path, "feed_forward", ours), f"{name}.mlp.{theirs}", config.feed_forward_bias
-            )
+            yield from _linear((*inner, ours), f"{name}.mlp.{theirs}", bias)
 
 
 def _roberta(config: ModelConfig) -> Iterator[WeightEntry]:
@@ -133,14 +130,13 @@ def _roberta(config: ModelConfig) -> Iterator[WeightEntry]:
 
 
 class Tensors:
-    """The tensors of a checkpoint folder by name, read when asked for."""
+    """The tensors of a checkpoint folder by name, read when asked for, of a safetensors file or of an index and its shards.
+
+    Raises:
+      UserError: no such files, or one cannot be read; pickles are not opened.
+    """
 
     def __init__(self, folder: str | Path) -> None:
-        """Opens the safetensors file or the index of its shards.
-
-        Raises:
-          UserError: no such files, or one cannot be read; pickles are not opened.
-        """
         self._folder = Path(folder)
         self._files: dict[str, Any] = {}
         if (self._folder / INDEX).is_file():
@@ -176,7 +172,6 @@ class Tensors:
         return self._files[shard]
 
     def _place(self, name: str) -> str | None:
-        """The tensor's name in the files, with or without the model's prefix."""
         return next((each for each in (name, name.partition(".")[2]) if each in self._places), None)
 
     def find(self, name: str) -> np.ndarray | None:
@@ -284,15 +279,13 @@ def save(folder: str | Path, params: Any, config: ModelConfig) -> None:
         shards[-1].append(name)
     places: dict[str, str] = {}
     for number, names in enumerate(shards, start=1):
-        single = len(shards) == 1
-        file = SINGLE if single else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+        file = SINGLE if len(shards) == 1 else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
         tensors = {name: _tensor(sources[name], flat) for name in names}
         tensor_files.save(tensors, folder / file, metadata={"format": "pt"})
         places |= dict.fromkeys(names, file)
     if len(shards) > 1:
-        atomic_write_json(
-            folder / INDEX, {"metadata": {"total_size": sum(sizes.values())}, "weight_map": places}
-        )
+        index = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": places}
+        atomic_write_json(folder / INDEX, index)
 
 
 def _tensor(parts: Sequence[WeightEntry], flat: Mapping[tuple[str, ...], Any]) -> np.ndarray:

@@ -39,13 +39,12 @@ class Prepared(NamedTuple):
 
 
 class Trunk(nn.Module):
-    """Encoder and core: observation [T, B, ...] -> [T, B, H]."""
+    """Encoder and core: observation [T, B, ...] -> features [T, B, H] and the state [B, S] after row T-1."""
 
     encoder: nn.Module
     core: nn.Module
 
     def __call__(self, observation: Mapping[str, Array], state: Array, first: Array) -> tuple[Array, Array]:
-        """Returns the features [T, B, H] and the state after row T-1 [B, S]."""
         length, batch = first.shape
         rows = {name: x.reshape(length * batch, *x.shape[2:]) for name, x in observation.items()}
         # A batch norm needs to know which rows are of one step.
@@ -125,14 +124,9 @@ class AgentNetwork:
         if not self._reads_instructions:
             return params
         rows = {name: observation[name].reshape(1, -1, *observation[name].shape[2:]) for name in self.fields}
-        count = next(iter(rows.values())).shape[1]
-        _, made = self.module.apply(
-            {"params": params},
-            rows,
-            self.initial_state(count),
-            jnp.zeros((1, count), bool),
-            mutable=[film.STATISTICS],
-        )
+        count = rows[film.IMAGE].shape[1]
+        given = (rows, self.initial_state(count), jnp.zeros((1, count), bool))
+        _, made = self.module.apply({"params": params}, *given, mutable=[film.STATISTICS])
         return film.seen(params, made[film.STATISTICS])
 
     def prepare(self, params: Params) -> Prepared:
@@ -141,10 +135,8 @@ class AgentNetwork:
         return Prepared(params, made.get("tables", {}))
 
     def _one_row(self) -> tuple[dict[str, Array], Array, Array]:
-        observation = {
-            name: jnp.zeros((1, 1, *self.spec.observation[name].shape), self.spec.observation[name].dtype)
-            for name in self.fields
-        }
+        read = {name: self.spec.observation[name] for name in self.fields}
+        observation = {name: jnp.zeros((1, 1, *field.shape), field.dtype) for name, field in read.items()}
         return observation, self.initial_state(1), jnp.zeros((1, 1), bool)
 
     def apply(
@@ -156,11 +148,9 @@ class AgentNetwork:
         read = {name: observation[name] for name in self.fields}
         chex.assert_tree_shape_prefix(read, first.shape)
         variables = params._asdict() if isinstance(params, Prepared) else {"params": params}
-        outputs: Any = self.module.apply(variables, read, state, first)
-        return outputs
+        return self.module.apply(variables, read, state, first)  # type: ignore[return-value]
 
     def initial_state(self, batch_size: int) -> Array:
-        """The state before an episode: zeros float32 [batch_size, state_size]."""
         return jnp.zeros((batch_size, self.state_size), jnp.float32)
 
 

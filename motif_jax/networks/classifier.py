@@ -31,10 +31,9 @@ class ClassifierModule(nn.Module):
     def __call__(
         self, messages: jax.Array, max_length: int | None = None, training: bool = False
     ) -> jax.Array:
-        """Logits [N, 2]."""
         x = MessageEncoder(SHAPES[self.message], orthogonal=False, name="message")(messages, max_length)
-        for name, units in (("classifier_fc1", HIDDEN), ("classifier_fc2", HIDDEN)):
-            x = nn.relu(Dense(units, limit=1.0 / math.sqrt(x.shape[-1]), name=name)(x))
+        for name in ("classifier_fc1", "classifier_fc2"):
+            x = nn.relu(Dense(HIDDEN, limit=1.0 / math.sqrt(x.shape[-1]), name=name)(x))
         x = nn.Dropout(self.dropout, deterministic=not training)(x)
         return Dense(2, limit=1.0 / math.sqrt(x.shape[-1]), name="classifier_head")(x)
 
@@ -62,10 +61,8 @@ class MessageClassifier:
         """
         chex.assert_rank(messages, 2)
         rngs = None if dropout_key is None else {"dropout": dropout_key}
-        logits: Any = self.module.apply(
-            {"params": params}, messages, max_length, dropout_key is not None, rngs=rngs
-        )
-        return logits
+        given = (messages, max_length, dropout_key is not None)
+        return self.module.apply({"params": params}, *given, rngs=rngs)  # type: ignore[return-value]
 
     def probability(self, params: Any, messages: jax.Array, max_length: int | None = None) -> jax.Array:
         return jax.nn.softmax(self.logits(params, messages, max_length), axis=-1)[:, 1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import chex
 import flax.linen as nn
@@ -53,17 +52,32 @@ class Core(nn.Module):
     def _layer(
         self, x: Array, state: tuple[Array, ...], first: Array, layer: int
     ) -> tuple[Array, tuple[Array, ...]]:
+        """Runs one layer; its state is arrays [B, H], the hidden vector first."""
         step, gates = (gru_step, 3) if self.kind == "gru" else (lstm_step, 4)
         prefix = self.kind if layer == 0 else f"{self.kind}{layer + 1}"
-        width = gates * self.hidden_size
+        width, dtype = gates * self.hidden_size, self.dtype
         limit = 1 / math.sqrt(self.hidden_size)
-        kernel, bias = KernelAndBias((x.shape[-1], width), limit, name=f"{prefix}_input")()
-        hidden = KernelAndBias((self.hidden_size, width), limit, name=f"{prefix}_hidden")()
-        inputs = add_bias(x.astype(self.dtype) @ kernel.astype(self.dtype), bias)
-        return unroll(step, inputs, state, first, *hidden, self.dtype)
+        input_kernel, input_bias = KernelAndBias((x.shape[-1], width), limit, name=f"{prefix}_input")()
+        kernel, bias = KernelAndBias((self.hidden_size, width), limit, name=f"{prefix}_hidden")()
+        inputs = add_bias(x.astype(dtype) @ input_kernel.astype(dtype), input_bias)
+
+        def body(carry: tuple[Array, ...], row: tuple[Array, Array]) -> tuple[tuple[Array, ...], Array]:
+            x, reset = row
+            carry = tuple(jnp.where(reset[:, None], 0.0, part) for part in carry)
+            # Cast in the loop, so that gradients of kernel and bias are summed over rows in float32.
+            from_hidden = (carry[0].astype(dtype) @ kernel.astype(dtype)).astype(jnp.float32) + bias
+            carry = step(carry, x, from_hidden)
+            return carry, carry[0]
+
+        state = tuple(part.astype(jnp.float32) for part in state)
+        if len(inputs) == 1:
+            state, out = body(state, (inputs[0], first[0]))
+            return out[None], state
+        state, out = jax.lax.scan(body, state, (inputs, first))
+        return out, state
 
 
-def gru_step(state: tuple[Array], from_input: Array, from_hidden: Array) -> tuple[Array]:
+def gru_step(state: tuple[Array, ...], from_input: Array, from_hidden: Array) -> tuple[Array, ...]:
     """One GRU step (Cho et al. 2014, with the bias inside the reset gate's product): the hidden vector, float32 [B, H].
 
     The parts of the gates from the input and from the hidden vector are [B, 3H], with their biases.
@@ -75,40 +89,9 @@ def gru_step(state: tuple[Array], from_input: Array, from_hidden: Array) -> tupl
     return ((1 - update) * new + update * state[0],)
 
 
-def lstm_step(state: tuple[Array, Array], from_input: Array, from_hidden: Array) -> tuple[Array, Array]:
+def lstm_step(state: tuple[Array, ...], from_input: Array, from_hidden: Array) -> tuple[Array, ...]:
     """One LSTM step (Hochreiter and Schmidhuber 1997, with forget gates): hidden vector and cell, float32 [B, H]; gates are [B, 4H]."""
     gates = from_input.astype(jnp.float32) + from_hidden.astype(jnp.float32)
     write, forget, candidate, read = jnp.split(gates, 4, axis=-1)
     cell = jax.nn.sigmoid(forget) * state[1] + jax.nn.sigmoid(write) * jnp.tanh(candidate)
     return jax.nn.sigmoid(read) * jnp.tanh(cell), cell
-
-
-def unroll(
-    step: Callable[..., tuple[Array, ...]],
-    inputs: Array,
-    state: tuple[Array, ...],
-    first: Array,
-    kernel: Array,
-    bias: Array,
-    dtype: jnp.dtype,
-) -> tuple[Array, tuple[Array, ...]]:
-    """Runs a recurrent layer over the inputs' part of the gates [T, B, gates * H]; `first` (bool [T, B]) zeroes the state before a row.
-
-    The state is arrays [B, H], the hidden vector first; the kernel is [H, gates * H]. Returns the hidden vectors [T, B, H] and the
-    state after row T-1.
-    """
-
-    def body(carry: tuple[Array, ...], row: tuple[Array, Array]) -> tuple[tuple[Array, ...], Array]:
-        x, reset = row
-        carry = tuple(jnp.where(reset[:, None], 0.0, part) for part in carry)
-        # Cast in the loop, so that gradients of kernel and bias are summed over rows in float32.
-        from_hidden = (carry[0].astype(dtype) @ kernel.astype(dtype)).astype(jnp.float32) + bias
-        carry = step(carry, x, from_hidden)
-        return carry, carry[0]
-
-    state = tuple(part.astype(jnp.float32) for part in state)
-    if inputs.shape[0] == 1:
-        state, hidden = body(state, (inputs[0], first[0]))
-        return hidden[None], state
-    state, hidden = jax.lax.scan(body, state, (inputs, first))
-    return hidden, state

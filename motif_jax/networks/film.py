@@ -82,9 +82,8 @@ class FilmEncoder(nn.Module):
     @nn.compact
     def __call__(self, observation: Mapping[str, Array], steps: int = 1) -> Array:
         """Encodes N rows, which are `steps` consecutive steps of N / steps rows."""
-        x = observation[IMAGE].astype(self.dtype)
         # minigrid's views have columns first, which makes no difference to learning.
-        x = self._convolve(x, 2, "conv1")
+        x = self._convolve(observation[IMAGE].astype(self.dtype), 2, "conv1")
         x = _pooled(nn.relu(self._norm(x, steps, "norm1")))
         x = _pooled(nn.relu(self._norm(self._convolve(x, 3, "conv2"), steps, "norm2")))
         instruction = Instruction(self.instruction_features, name="instruction")(observation[INSTRUCTION])
@@ -119,9 +118,7 @@ class Instruction(nn.Module):
     @nn.compact
     def __call__(self, words: Array) -> Array:
         table = self.param("embedding", nn.initializers.normal(1.0), (instructions.SIZE, self.features))
-        rows, length = words.shape
-        first = jnp.zeros((length, rows), bool)
-        start = jnp.zeros((rows, self.features))
+        start, first = jnp.zeros((len(words), self.features)), jnp.zeros(words.T.shape, bool)
         states, _ = Core("gru", self.features, name="core")(table[words.astype(jnp.int32).T], start, first)
         count = jnp.sum(words > 0, axis=1)
         last = jnp.take_along_axis(states, jnp.maximum(count - 1, 0)[None, :, None], axis=0)[0]

@@ -10,7 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from motif_jax.networks.layers import ACTIVATIONS, KernelAndBias, add_bias, convolve
+from motif_jax.networks.layers import ACTIVATIONS, KernelAndBias, add_bias, convolve, flatten_channels_first
 from motif_jax.networks.status import MAP_COLUMNS, MAP_ROWS
 
 NUM_GLYPHS = 5976
@@ -67,27 +67,28 @@ class GlyphConvolutions(nn.Module):
         for number in range(1, self.num_layers + 1):
             channels = LAST_CHANNELS if number == self.num_layers else CHANNELS
             inputs = embedding.shape[1] if number == 1 else CHANNELS
-            name = f"{self.prefix}_conv{number}"
-            kernel, bias = KernelAndBias((WIDTH, WIDTH, inputs, channels), name=name)()
+            weights = KernelAndBias((WIDTH, WIDTH, inputs, channels), name=f"{self.prefix}_conv{number}")()
             if number == 1:
-                x = convolve_embedded(x, embedding.astype(self.dtype), kernel.astype(self.dtype), self.stride)
-                x = add_bias(x, bias)
+                x = convolve_embedded(x, embedding.astype(self.dtype), weights, self.stride)
             else:
-                x = convolve(x, (kernel, bias), self.stride, padding=1)
+                x = convolve(x, weights, self.stride, padding=1)
             x = ACTIVATIONS["elu"](x)
-        return jnp.transpose(x, (0, 3, 1, 2)).reshape(x.shape[0], -1)
+        return flatten_channels_first(x)
 
 
-def convolve_embedded(glyphs: jax.Array, embedding: jax.Array, kernel: jax.Array, stride: int) -> jax.Array:
-    """Cross-correlation with padding 1 of glyphs int32 [N, H, W], embedded by [G, E], and a kernel [3, 3, E, O].
+def convolve_embedded(
+    glyphs: jax.Array, embedding: jax.Array, weights: tuple[jax.Array, jax.Array], stride: int
+) -> jax.Array:
+    """`convolve` with padding 1 of glyphs int32 [N, H, W], embedded by [G, E], and a kernel [3, 3, E, O].
 
     Each of the 9 neighbours looks up a row of (embedding x kernel), which has 16 channels where the embedding has 128. The result is
     [N, ceil(H / stride), ceil(W / stride), O] in the dtype of `embedding`.
     """
-    num_glyphs, outputs = embedding.shape[0], kernel.shape[-1]
+    kernel, bias = weights
+    num_glyphs = len(embedding)
     # In float32, so that gradients of frequent glyphs are summed in float32. The last row is zero, for the padding.
-    table = jnp.einsum("ge,hweo->hwgo", embedding, kernel).astype(jnp.float32)
-    table = jnp.pad(table, ((0, 0), (0, 0), (0, 1), (0, 0))).reshape(-1, outputs)
+    table = jnp.einsum("ge,hweo->hwgo", embedding, kernel.astype(embedding.dtype)).astype(jnp.float32)
+    table = jnp.pad(table, ((0, 0), (0, 0), (0, 1), (0, 0))).reshape(-1, kernel.shape[-1])
     padded = jnp.pad(glyphs, ((0, 0), (1, 1), (1, 1)), constant_values=num_glyphs)
     height, width = glyphs.shape[1:]
     total = jnp.zeros((), table.dtype)
@@ -95,4 +96,4 @@ def convolve_embedded(glyphs: jax.Array, embedding: jax.Array, kernel: jax.Array
         for j in range(WIDTH):
             cells = padded[:, i : i + height : stride, j : j + width : stride]
             total = total + jnp.take(table, cells + (i * WIDTH + j) * (num_glyphs + 1), axis=0)
-    return total.astype(embedding.dtype)
+    return add_bias(total.astype(embedding.dtype), bias)

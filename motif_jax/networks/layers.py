@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 
 Array = jax.Array
-Activation = Callable[[Array], Array]
 Initializer = Callable[..., Array]
 
 
@@ -26,7 +25,7 @@ def _elu_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Arra
     return y, tangents[0] * jnp.where(y > 0, 1, y + 1)
 
 
-ACTIVATIONS: dict[str, Activation] = {"elu": elu, "relu": nn.relu, "tanh": jnp.tanh}
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"elu": elu, "relu": nn.relu, "tanh": jnp.tanh}
 
 
 def uniform(limit: float) -> Initializer:
@@ -107,15 +106,15 @@ def flatten_channels_first(x: Array) -> Array:
 
 
 def convolve(x: Array, weights: tuple[Array, Array], stride: int = 1, padding: int = 0) -> Array:
-    """2-d cross-correlation of pictures [N, H, W, in] -> [N, H', W', out], in the dtype of `x`.
+    """Cross-correlation of pictures [N, H, W, in] -> [N, H', W', out], or of lines [N, W, in], in the dtype of `x`.
 
     Args:
-      weights: kernel [k, k, in, out] and bias [out].
+      weights: kernel [k, k, in, out], or [k, in, out], and bias [out].
       padding: zeros added on each side.
     """
     chex.assert_rank(x, 4)
     kernel, bias = weights
-    strides, pads = (stride, stride), [(padding, padding)] * 2
-    layout = ("NHWC", "HWIO", "NHWC")
+    axes, layout = {3: (1, ("NWC", "WIO", "NWC")), 4: (2, ("NHWC", "HWIO", "NHWC"))}[x.ndim]
+    strides, pads = (stride,) * axes, [(padding, padding)] * axes
     y = jax.lax.conv_general_dilated(x, kernel.astype(x.dtype), strides, pads, dimension_numbers=layout)
     return add_bias(y, bias)

@@ -14,7 +14,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from motif_jax.networks.layers import Dense, add_bias, kernel_and_bias
+from motif_jax.networks.layers import Dense, KernelAndBias, convolve
 
 POOL = 3
 
@@ -59,24 +59,6 @@ class EmbeddingTable(nn.Module):
         return self.param("embedding", nn.initializers.normal(1.0), (self.entries, self.features))
 
 
-class Convolution(nn.Module):
-    """Cross-correlation over columns without padding, [N, T, in] -> [N, T - width + 1, channels], in the dtype of its input.
-
-    Weights and bias start uniform in +-1 / sqrt(width * in).
-    """
-
-    channels: int
-    width: int
-
-    @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
-        shape = (self.width, x.shape[-1], self.channels)
-        kernel, bias = kernel_and_bias(self, shape, 1.0 / math.sqrt(self.width * x.shape[-1]))
-        layout = ("NWC", "WIO", "NWC")
-        y = jax.lax.conv_general_dilated(x, kernel.astype(x.dtype), (1,), "VALID", dimension_numbers=layout)
-        return add_bias(y, bias)
-
-
 class MessageEncoder(nn.Module):
     """Bytes -> embedding -> convolutions with ReLU and maxima over 3 -> linear layers with ReLU.
 
@@ -102,7 +84,8 @@ class MessageEncoder(nn.Module):
         for number, (channels, width, pooled) in enumerate(shape.convolutions, start=1):
             full = full - width + 1
             x = _extend(x, min(x.shape[1], full) + width - 1)
-            x = Convolution(channels, width, name=f"conv{number}")(x)
+            bound = 1.0 / math.sqrt(width * x.shape[-1])
+            x = convolve(x, KernelAndBias((width, x.shape[-1], channels), bound, name=f"conv{number}")())
             if pooled:
                 full = full // POOL
                 x = _max_pool(x, min(math.ceil((x.shape[1] - 1) / POOL) + 1, full))

@@ -128,8 +128,7 @@ class RewardModule(nn.Module):
 
     def __call__(self, inputs: Mapping[str, jax.Array], max_length: int | None = None) -> jax.Array:
         hidden = nn.relu(self.encode(inputs, max_length))
-        rewards: jax.Array = self.reward_head(jnp.asarray(hidden, jnp.float32))
-        return rewards[:, 0]
+        return self.reward_head(hidden.astype(jnp.float32))[:, 0]
 
 
 class RewardNetwork:
@@ -148,13 +147,10 @@ class RewardNetwork:
 
     def init(self, key: jax.Array) -> Params:
         """New parameters, float32: orthogonal linear layers, uniform 1-d convolutions, normal embeddings."""
-        shapes = {
-            "message": ((256,), jnp.uint8),
-            "blstats": ((27,), jnp.int32),
-            "glyphs": ((21, 79), jnp.int16),
-        }
         inputs = {
-            name: jnp.zeros((1, *shapes[name][0]), shapes[name][1]) for name in self.architecture.fields
+            "message": jnp.zeros((1, 256), jnp.uint8),
+            "blstats": jnp.zeros((1, 27), jnp.int32),
+            "glyphs": jnp.zeros((1, 21, 79), jnp.int16),
         }
         return self.module.init(key, inputs)["params"]
 
@@ -168,10 +164,7 @@ class RewardNetwork:
             glyphs integers [N, 21, 79]. `message_features` [N, F] may replace message.
           max_length: bytes from this one on are zero in all messages (static; None: 256).
         """
-        wanted = {
-            "message_features" if n not in inputs and n == "message" else n for n in self.architecture.fields
-        }
-        chex.assert_equal_shape_prefix([inputs[name] for name in sorted(wanted)], 1)
+        chex.assert_equal_shape_prefix(list(inputs.values()), 1)
         return self.module.apply({"params": params}, inputs, max_length)  # type: ignore[return-value]
 
     def message_features(
@@ -179,8 +172,4 @@ class RewardNetwork:
     ) -> jax.Array:
         """Features [N, F] of messages uint8 [N, 256], the input 'message_features' of `reward`."""
         chex.assert_rank(messages, 2)
-
-        def encode(module: RewardModule) -> jax.Array:
-            return module.message(messages, max_length)
-
-        return self.module.apply({"params": params}, method=encode)  # type: ignore[return-value]
+        return self.module.apply({"params": params}, method=lambda net: net.message(messages, max_length))  # type: ignore[return-value]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import numpy as np
 
 from motif_jax.networks import layout
+from motif_jax.networks.classifier import MessageClassifier
 from motif_jax.networks.reward import RewardNetwork
 
 # Layers in the order of the published network and its files.
@@ -19,10 +20,8 @@ ORDER = (
 ).split()
 
 
-class Network(Protocol):
-    """A reward network, or the classifier of an online reward."""
-
-    def init(self, key: jax.Array) -> Any: ...
+# A reward network, or the classifier of an online reward.
+Network = RewardNetwork | MessageClassifier
 
 
 def from_named(named: Mapping[str, np.ndarray], network: Network) -> Any:

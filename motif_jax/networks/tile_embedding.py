@@ -56,7 +56,15 @@ class TileEmbeddingEncoder(nn.Module):
     @nn.compact
     def __call__(self, observation: Mapping[str, Array]) -> Array:
         act = ACTIVATIONS[self.nonlinearity]
-        tiles = self._tiles(observation["window_chars"], observation["window_colors"])
+        start, zeros = nn.initializers.normal(0.3), nn.initializers.zeros_init()
+        of_char = self.param("char_table", start, (CHARACTERS, 1, TILE_FEATURES))
+        of_color = self.param("color_table", start, (1, COLOURS, TILE_FEATURES))
+        of_both = self.param("tile_table", zeros, (CHARACTERS, COLOURS, TILE_FEATURES))
+        table = (of_char + of_color + of_both).reshape(-1, TILE_FEATURES)
+        chars = observation["window_chars"].astype(jnp.int32)
+        colors = observation["window_colors"].astype(jnp.int32)
+        chex.assert_rank([chars, colors], 3)
+        tiles = jnp.take(table, chars * COLOURS + colors % COLOURS, axis=0, mode="clip")
         image = act(Dense(self.image_features, self.dtype, name="image_fc")(tiles.reshape(len(tiles), -1)))
         status = scale_status(observation["blstats"])
         vector = act(Dense(self.vector_features, self.dtype, name="vector_fc")(status))
@@ -65,14 +73,3 @@ class TileEmbeddingEncoder(nn.Module):
         message = jnp.sum(jnp.take(table, hash_beginnings(observation["message"]), axis=0), axis=1)
         parts = (image, vector, status.astype(self.dtype), message.astype(self.dtype))
         return jnp.concatenate(parts, axis=-1)
-
-    def _tiles(self, chars: Array, colors: Array) -> Array:
-        """Embeddings [N, rows, columns, TILE_FEATURES] of windows, integers [N, rows, columns]."""
-        chex.assert_rank([chars, colors], 3)
-        start = nn.initializers.normal(0.3)
-        of_char = self.param("char_table", start, (CHARACTERS, 1, TILE_FEATURES))
-        of_color = self.param("color_table", start, (1, COLOURS, TILE_FEATURES))
-        of_both = self.param("tile_table", nn.initializers.zeros_init(), (CHARACTERS, COLOURS, TILE_FEATURES))
-        table = (of_char + of_color + of_both).reshape(-1, TILE_FEATURES)
-        index = chars.astype(jnp.int32) * COLOURS + colors.astype(jnp.int32) % COLOURS
-        return jnp.take(table, index, axis=0, mode="clip")

@@ -63,17 +63,14 @@ def tile_table(tiles: TileSet, kernel: Array) -> Array:
     margin = 2 * TILE
     wide = jnp.pad(kernel, ((margin, margin), (margin, margin), (0, 0), (0, 0)))
 
-    def under(row: int, column: int, i: int, j: int) -> Array:
-        """The 6x6 part of the kernel that covers a tile of these parities for output (i, j)."""
-        top = margin + TILE * row - STRIDE * (i - 1 + row)
-        left = margin + TILE * column - STRIDE * (j - 1 + column)
-        return wide[top : top + TILE, left : left + TILE]
-
-    steps = range(TOUCHED)
+    def starts(parity: int) -> list[int]:
+        """Where the kernel over a tile of this parity begins, for each output in one direction."""
+        return [margin + TILE * parity - STRIDE * (i - 1 + parity) for i in range(TOUCHED)]
 
     def part(row: int, column: int) -> Array:
-        parts = jnp.stack([under(row, column, i, j) for i in steps for j in steps], axis=-2)
-        return (pixels @ parts.reshape(pixels.shape[1], -1)).reshape(-1, TOUCHED * features)
+        parts = [wide[y : y + TILE, x : x + TILE] for y in starts(row) for x in starts(column)]
+        flat = jnp.stack(parts, axis=-2).reshape(pixels.shape[1], -1)
+        return (pixels @ flat).reshape(-1, TOUCHED * features)
 
     return jnp.stack([jnp.stack([part(row, column) for column in (0, 1)]) for row in (0, 1)])
 

@@ -69,7 +69,6 @@ class UnderfootTrunk(nn.Module):
 
     @nn.compact
     def __call__(self, observation: Mapping[str, Array], state: Array, first: Array) -> tuple[Array, Array]:
-        """Returns the features [T, B, H + features] and the state after row T-1."""
         length, batch = first.shape
         tiles, memory = track(observation, state[:, -MEMORY_SIZE:], first)
         rows = {name: x.reshape(length * batch, *x.shape[2:]) for name, x in observation.items()}

@@ -16,6 +16,7 @@ from motif_jax.language import config, config_file, folder, weights
 from motif_jax.language.config import Dropout, ModelConfig, Rotary
 from motif_jax.language.heads import HeadConfig, Heads
 from motif_jax.support.errors import UserError
+from motif_jax.support.files import atomic_write_json
 from tests.language import models
 from tests.language.models import NAMES
 
@@ -25,7 +26,7 @@ def test_a_config_is_read_as_it_was_written(tmp_path: Path, name: str) -> None:
     settings = config.parse(models.recipes.CONFIGS[name])
     rarer = dataclasses.replace(settings, end_ids=(3, 4), start_id=5, pad_id=6, norm_epsilon=1e-3)
     for each in (settings, rarer):
-        config_file.write(tmp_path, each)
+        atomic_write_json(tmp_path / config.FILE, config_file.to_values(each))
         assert config.read(tmp_path) == each
 
 
