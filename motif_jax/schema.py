@@ -23,6 +23,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import re
 import textwrap
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -123,14 +124,17 @@ class Field(FieldReference):
         self.key = key
 
 
-# Keys of any value, and of numbers: above 0; of at least 0; between 0 and 1; a network's size; a length. Arguments are those of
-# `Key`; they are of no type, so that they can stand in `settings`.
+# Keys of any value, and of numbers: above 0; of at least 0; between 0 and 1; a network's size; a length; a batch's size.
+# Arguments are those of `Key`; they are of no type, so that they can stand in `settings`.
 key: Callable[..., Any] = Key
 positive: Callable[..., Any] = functools.partial(Key, above=0)
 natural: Callable[..., Any] = functools.partial(Key, least=0)
 fraction: Callable[..., Any] = functools.partial(Key, least=0, most=1)
 size: Callable[..., Any] = functools.partial(Key, above=0, most=SIZE)
 count: Callable[..., Any] = functools.partial(Key, above=0, most=LENGTH)
+batch: Callable[..., Any] = functools.partial(Key, above=0, most=BATCH)
+# A section in a section, as the value of a field of `settings`: its class, and other defaults for some of its keys.
+part: Callable[..., Any] = functools.partial
 
 
 def one_of(choices: Sequence[Any], help: str, **more: Any) -> Any:
@@ -144,16 +148,6 @@ def section(keys: Mapping[str, Any]) -> ConfigDict:
     return ConfigDict({k: section(v) if isinstance(v, Mapping) else v for k, v in made.items()})
 
 
-def with_defaults(keys: Mapping[str, Any], /, **defaults: Any) -> dict[str, Any]:
-    """`keys` with other defaults for some of them. Raises KeyError for a key that is not among them."""
-    found = dict(keys)
-    for name, default in defaults.items():
-        key = keys[name]
-        kind = key.type or type(key.default)
-        found[name] = dataclasses.replace(key, default=default, type=kind, none=key.optional)
-    return found
-
-
 @typing.dataclass_transform(frozen_default=True, kw_only_default=True)
 def settings(kind: type[T]) -> type[T]:
     """A frozen dataclass of the values of a section; a field that is set to a `Key`, or to `part`, is a key of its configs."""
@@ -163,27 +157,21 @@ def settings(kind: type[T]) -> type[T]:
         if isinstance(given, Key):
             found[name] = given
             setattr(kind, name, given.default)
-        elif isinstance(given, _Part):
-            found[name] = keys(given.kind, **given.defaults)
-            setattr(kind, name, given.kind(**given.defaults))
+        elif isinstance(given, functools.partial):
+            found[name] = keys(given.func, **given.keywords)
+            setattr(kind, name, given())
     kind._keys = found  # type: ignore[attr-defined]
     return dataclasses.dataclass(frozen=True, kw_only=True)(kind)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Part:
-    kind: Any
-    defaults: dict[str, Any]
-
-
-def part(kind: type, /, **defaults: Any) -> Any:
-    """A section in a section, as the value of a field of `settings`, with other defaults for some of its keys."""
-    return _Part(kind, defaults)
-
-
-def keys(kind: type, /, **defaults: Any) -> dict[str, Any]:
-    """The keys of `settings`, with other defaults for some of them."""
-    return with_defaults(vars(kind)["_keys"], **defaults)
+def keys(kind: Any, /, **defaults: Any) -> dict[str, Any]:
+    """The keys of `settings`, with other defaults for some of them. Raises KeyError for a key that is not among them."""
+    found: dict[str, Any] = dict(kind._keys)
+    for name, default in defaults.items():
+        key = found[name]
+        type_ = key.type or type(key.default)
+        found[name] = dataclasses.replace(key, default=default, type=type_, none=key.optional)
+    return found
 
 
 def values(kind: type[T], config: ConfigDict | Mapping[str, Any], /, **more: Any) -> T:
@@ -279,17 +267,11 @@ def validate(config: ConfigDict, keys: Mapping[str, Key] = {}) -> None:
             elif isinstance(each, int):
                 require(abs(each) < _TOO_LARGE, name, value, "below 2^63")
             elif isinstance(each, str):
-                written = each.isprintable() or _can_be_written(each)
+                # Bytes that are no UTF-8 are surrogates.
+                written = not re.search("[\0\ud800-\udfff]", each)
                 require(written, name, ascii(value), "text in UTF-8 without zeros")
         if key is not None:
             key.require(name, value)
-
-
-def _can_be_written(text: str) -> bool:
-    try:
-        return "\0" not in text and bool(text.encode() or True)
-    except UnicodeEncodeError:  # bytes that are no UTF-8
-        return False
 
 
 def describe(config: ConfigDict) -> Iterator[str]:

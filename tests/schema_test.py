@@ -12,6 +12,7 @@ from ml_collections import ConfigDict
 from motif_jax import launch, schema
 from motif_jax.labels import online
 from motif_jax.schema import Key
+from motif_jax.sections import Wandb
 from motif_jax.sections.agents import AgentReward, agent_config
 from motif_jax.sections.policies import Appo
 from motif_jax.support import resources
@@ -95,7 +96,7 @@ def test_a_plain_config_is_checked_by_the_keys_of_its_stage() -> None:
     schema.validate(plain)
     with pytest.raises(UserError, match=r"config\.episodes=-5: must be a number above 0"):
         schema.validate(plain, launch._keys_of_stage(plain))
-    assert schema.with_defaults({"b": Key(None, "", str)}, b="x")["b"].optional
+    assert schema.keys(Wandb, name="x")["name"].optional
 
 
 def test_keys_are_not_shared_between_configs() -> None:
@@ -107,7 +108,7 @@ def test_keys_are_not_shared_between_configs() -> None:
     with pytest.raises(KeyError, match=r"not a key of this config: c"):
         schema.update(changed, {"a": {"c": 2}})
     with pytest.raises(KeyError, match="c"):
-        schema.with_defaults({"b": Key(1, "")}, c=3)
+        schema.keys(Wandb, c=3)
 
 
 def test_a_part_from_outside_reads_keys_of_its_own_and_ours_keep_their_kind() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from motif_jax.schema import (
-    BATCH,
     DTYPES,
     Key,
+    batch,
     count,
     fraction,
     key,
@@ -25,11 +25,6 @@ from motif_jax.support.config import default_workers
 def seed(default: int, most: int | None = None) -> Any:
     """The seed of a stage."""
     return Key(default, "of all that is drawn at random", least=None if most is None else 0, most=most)
-
-
-def batch(default: int, help: str) -> Any:
-    """The size of a batch."""
-    return positive(default, help, most=BATCH)
 
 
 SEED = seed(0)
@@ -166,8 +161,8 @@ class DecayingOptimizer(Optimizer):
 
 DROPOUT = key(0.1, "share left out while training", least=0, below=1)
 # Keys of trainings in steps.
-ACCUMULATE = positive(1, "micro-batches of a step, one after the other: changes only memory", most=BATCH)
-CHUNK_STEPS = positive(8, "optimiser steps of one program", most=BATCH)
+ACCUMULATE = batch(1, "micro-batches of a step, one after the other: changes only memory")
+CHUNK_STEPS = batch(8, "optimiser steps of one program")
 EVALUATE_EVERY = positive(500, "steps")
 KEEP_CHECKPOINTS = positive(2, "the newest, besides the best")
 REMAT = key(False, "computes activations again in the backward pass instead of keeping them")

@@ -7,6 +7,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from motif_jax import sections
 from motif_jax.schema import (
     all_values,
     count,
@@ -19,21 +20,6 @@ from motif_jax.schema import (
     settings,
     size,
     values,
-)
-from motif_jax.sections import (
-    MATMUL_PRECISION,
-    SAVE_EVERY_SECONDS,
-    ClusterHosts,
-    Compat,
-    LoraOnBase,
-    Nonfinite,
-    Optimizer,
-    Profile,
-    Scoring,
-    Sharding,
-    Wandb,
-    batch,
-    seed,
 )
 from motif_jax.sections.annotators import OnlineAnnotator, Queue
 from motif_jax.sections.policies import Appo, DrrnPolicy, GameNetwork, LanguagePolicy, Ppo, QLearning
@@ -74,7 +60,7 @@ class ProbeQuestions:
 
 
 @settings
-class AgentReward(Scoring):
+class AgentReward(sections.Scoring):
     """The reward that an agent learns from."""
 
     kind: str = key(
@@ -125,7 +111,7 @@ class RankedPairs:
 class OnlineTraining:
     """How a reward is trained while the agent plays."""
 
-    batch_size: int = batch(256, "labels")
+    batch_size: int = sections.batch(256, "labels")
     learning_rate: float = positive(1e-4, "of Adam", most=100.0)
     schedule: str = one_of(
         ("budget", "published"),
@@ -200,9 +186,9 @@ class Devices:
 class AgentConfig:
     """A training of an agent; sections that only some of its config files have are None in the others."""
 
-    seed: int = seed(777)
+    seed: int = sections.seed(777)
     train_for_env_steps: int = positive(2_000_000_000, "of the whole run")
-    batch_size: int = batch(4096, "steps of an update, of all hosts together")
+    batch_size: int = sections.batch(4096, "steps of an update, of all hosts together")
     rollout: int = count(32, "steps of a trajectory; gradients run back through all of them")
     max_waiting_batches: int = positive(1, "batches that wait for the learner until actors wait: policy lag")
     # A run that is continued from a checkpoint plays its games on, from seeds and actions, and ends as one that was never
@@ -215,31 +201,31 @@ class AgentConfig:
     environment: TrainedTask = TrainedTask()
     network: GameNetwork | LanguagePolicy | DrrnPolicy = part(GameNetwork)
     algorithm: Any = part(Appo)
-    optimizer: Optimizer = part(Optimizer, eps=1e-6, max_gradient_norm=4.0)
+    optimizer: sections.Optimizer = part(sections.Optimizer, eps=1e-6, max_gradient_norm=4.0)
     reward: AgentReward = part(AgentReward)
     actors: Actors = part(Actors)
     devices: Devices = part(Devices)
-    hosts: ClusterHosts = part(ClusterHosts)
-    nonfinite: Nonfinite = part(Nonfinite)
+    hosts: sections.ClusterHosts = part(sections.ClusterHosts)
+    nonfinite: sections.Nonfinite = part(sections.Nonfinite)
     save_every_steps: int = positive(10_000_000, "between checkpoints")
-    save_every_seconds: float = SAVE_EVERY_SECONDS
+    save_every_seconds: float = sections.SAVE_EVERY_SECONDS
     keep_checkpoints: int = positive(5, "the newest, besides the best")
     stats_episodes: int = positive(1000, "episodes over which statistics are means")
     record_every: int = natural(0, "every Nth game of each environment is recorded in recordings/; 0: none")
     log_every_seconds: float = positive(20.0, "between rows of metrics")
-    matmul_precision: str = MATMUL_PRECISION
+    matmul_precision: str = sections.MATMUL_PRECISION
     compile_cache: str = key(
         "auto", "folder of compiled programs; 'auto': in the user's cache folder, '': none"
     )
-    profile: Profile = part(Profile, steps=5)
-    wandb: Wandb = part(Wandb)
-    compat: Compat = Compat()
+    profile: sections.Profile = part(sections.Profile, steps=5)
+    wandb: sections.Wandb = part(sections.Wandb)
+    compat: sections.Compat = sections.Compat()
     # Of language agents.
     probes: ProbeQuestions | None = None
     tests: str | None = None
     published_files: bool = False
-    lora: LoraOnBase | None = None
-    sharding: Sharding | None = None
+    lora: sections.LoraOnBase | None = None
+    sharding: sections.Sharding | None = None
     # Of rewards that are learned while the agent plays.
     annotator: OnlineAnnotator = OnlineAnnotator()
     queue: Queue = Queue()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from motif_jax import sections
 from motif_jax.schema import count, fraction, key, natural, one_of, part, positive, settings
-from motif_jax.sections import SEED, Compat
 
 
 @settings
@@ -184,7 +184,7 @@ class Captions:
 class AnnotatorConfig:
     """What annotators read."""
 
-    seed: int = SEED
+    seed: int = sections.SEED
     dataset_dir: str = key("", "folder of a pairs dataset")
     annotator: str = key(
         "lexicon", "score, return, random, lexicon, a model by vllm or openai, or module:Class of your own"
@@ -197,7 +197,7 @@ class AnnotatorConfig:
     lexicon: LexiconFile = part(LexiconFile)
     vllm: VllmEngine = part(VllmEngine)
     openai: OpenaiServer = part(OpenaiServer)
-    compat: Compat = Compat()
+    compat: sections.Compat = sections.Compat()
 
 
 @settings

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from motif_jax import sections
 from motif_jax.schema import key, part, positive, settings
-from motif_jax.sections import CHECKPOINT, GREEDY, LANES, SEED, Compat, Scoring
 from motif_jax.sections.agents import PlayedTask
 from motif_jax.sections.policies import LanguagePolicy
 from motif_jax.support.config import available_cores
@@ -29,7 +29,7 @@ class PlayedEnvironment:
 class AgentCheckpoint:
     """Which checkpoint of an agent plays."""
 
-    checkpoint: str = CHECKPOINT
+    checkpoint: str = sections.CHECKPOINT
 
 
 @settings
@@ -43,7 +43,7 @@ class PlayedAgent(AgentCheckpoint):
 class PlayedPolicy:
     """Which policy plays where, and what rates it."""
 
-    seed: int = SEED
+    seed: int = sections.SEED
     policy: str = key(
         "random",
         "'random'; 'fixed': actions drawn at every step by the same shares, fitted first to earn most; 'bot', where the environment has a "
@@ -51,11 +51,11 @@ class PlayedPolicy:
         "(rollouts/policies.py)",
     )
     agent: PlayedAgent = part(PlayedAgent)
-    greedy: bool = GREEDY
+    greedy: bool = sections.GREEDY
     environment: PlayedEnvironment = part(PlayedEnvironment)
-    reward: Scoring = part(Scoring)
+    reward: sections.Scoring = part(sections.Scoring)
     # Of the environment without an agent; with one, its own hold.
-    compat: Compat = Compat()
+    compat: sections.Compat = sections.Compat()
     bot_agreement: bool = False
 
 
@@ -63,10 +63,10 @@ class PlayedPolicy:
 class LevelPolicy:
     """Who plays BabyAI-Text; an agent keeps the environment's options and the network of its training."""
 
-    seed: int = SEED
+    seed: int = sections.SEED
     policy: str = ""
     agent: AgentCheckpoint = part(AgentCheckpoint)
-    greedy: bool = GREEDY
+    greedy: bool = sections.GREEDY
     environment: PlayedTask = PlayedTask()
     network: LanguagePolicy = LanguagePolicy()
 
@@ -77,6 +77,6 @@ class CollectedPairs:
 
     num_pairs: int = positive(500_000, "of the dataset")
     drop_equal_captions: bool = key(False, "leaves out pairs with two equal captions, which are ties")
-    lanes: int = LANES
+    lanes: int = sections.LANES
     # The process that collects only hands out episodes, so all cores play.
     workers: int = positive(available_cores(), "processes that play")

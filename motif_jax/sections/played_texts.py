@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from motif_jax import sections
 from motif_jax.schema import key, part, settings
-from motif_jax.sections import DTYPE, SEED, Decode, TokenReward
 
 
 @settings
 class TextSpeaker:
     """Who speaks in which task, and how."""
 
-    seed: int = SEED
+    seed: int = sections.SEED
     agent: str | None = key(None, "a run folder of train_text", str)
     policy: str | None = key(None, "a policy of the task in its place, such as 'optimal'", str)
     task: str | None = key(None, "None: the agent's", str)
     options: str = key("", "of the task as JSON, over those that the agent was trained with")
     data: str | None = None
     url: str | None = None
-    decode: Decode = part(Decode)
-    token_reward: TokenReward = part(TokenReward)
-    dtype: str = DTYPE
+    decode: sections.Decode = part(sections.Decode)
+    token_reward: sections.TokenReward = part(sections.TokenReward)
+    dtype: str = sections.DTYPE
 
 
 @settings

@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-from motif_jax.schema import (
-    DTYPES,
-    count,
-    fraction,
-    key,
-    natural,
-    one_of,
-    part,
-    positive,
-    settings,
-    size,
-)
-from motif_jax.sections import DTYPE, REMAT, Kl, batch
+from motif_jax import sections
+from motif_jax.schema import DTYPES, count, fraction, key, natural, one_of, part, positive, settings, size
 
 
 @settings
@@ -70,8 +59,8 @@ class LanguagePolicy:
     )
     head_widths: tuple[int, ...] = size((1024, 1024), "of the value's hidden layers, and the action head's")
     prompt_tokens: int = count(512, "of the longest prompt; batches are padded to the longest in them")
-    dtype: str = DTYPE
-    remat: bool = REMAT
+    dtype: str = sections.DTYPE
+    remat: bool = sections.REMAT
 
 
 @settings
@@ -128,14 +117,16 @@ class Ppo:
     value_coefficient: float = natural(0.5, "of the value's loss")
     entropy_coefficient: float = natural(0.01, "of the entropy")
     epochs: int = positive(4, "over a batch")
-    minibatch_size: int = batch(64, "steps, of all devices together")
-    microbatch_size: int = batch(16, "steps of a minibatch at a time on a device: changes memory alone")
+    minibatch_size: int = sections.batch(64, "steps, of all devices together")
+    microbatch_size: int = sections.batch(
+        16, "steps of a minibatch at a time on a device: changes memory alone"
+    )
     recurrence: int = positive(1, "steps that gradients run back through; a language model has no memory: 1")
     normalise_advantage: bool = key(False, "subtracts the batch's mean, divides by its standard deviation")
     kl_limit: float | None = positive(
         None, "nats from the policy that played until an update ends; None: never", float
     )
-    kl: Kl = part(Kl)
+    kl: sections.Kl = part(sections.Kl)
     positive_reward: bool = key(True, "negative rewards of the task count as 0, as published")
     broadcast_rows: int = positive(16, "with compat.glam_value_broadcast: steps of a published process")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from motif_jax import sections
 from motif_jax.schema import Key, natural, positive, section, update
-from motif_jax.sections import RESAMPLES
 from motif_jax.support.config import unknown_variant
 
 _COMMAND = "a config file and flags; {workdir} is the folder of the study, {run} that of a run"
@@ -31,14 +31,13 @@ STUDY = {
         "'A > B: measure', by more than a number where one is added: the 95 % interval of the paired difference",
     ),
     "goal": Key(
-        "defaultgoal",
-        "of the annotator whose labels judge the games; another goal or lexicon is another run",
+        "defaultgoal", "of the annotator whose labels judge the games; another goal or lexicon is another run"
     ),
     "lexicon": {"file": Key("", "a YAML file, or a built-in one; empty: nethack.yaml")},
     "games": {},  # method -> flags of its games
     "curves": {},
     "measures": Key("", "columns of the tables; curves (table -> measure) are of the training's episodes"),
-    "resamples": RESAMPLES,
+    "resamples": sections.RESAMPLES,
 }
 
 

@@ -2,22 +2,8 @@
 
 from __future__ import annotations
 
+from motif_jax import sections
 from motif_jax.schema import LENGTH, count, fraction, key, natural, one_of, part, positive, settings
-from motif_jax.sections import (
-    ACCUMULATE,
-    DROPOUT,
-    DTYPE,
-    EVALUATE_EVERY,
-    LOGITS_CHUNK,
-    REMAT,
-    DecayingOptimizer,
-    Decode,
-    Kl,
-    Lora,
-    ModelSizes,
-    TokenReward,
-    batch,
-)
 from motif_jax.sections.trainings import TextDatasetConfig
 
 
@@ -82,7 +68,7 @@ class TextPpo:
     entropy_coefficient: float = natural(0.0, "of the entropy")
     gae_lambda: float = fraction(0.95, "of generalised advantage estimation")
     normalise_advantage: bool = key(True, "subtracts the mean of a step's tokens, divides by their deviation")
-    kl: Kl = part(Kl)
+    kl: sections.Kl = part(sections.Kl)
 
 
 @settings
@@ -119,7 +105,7 @@ class LossWeights:
 
 
 @settings
-class TextTrunks(ModelSizes):
+class TextTrunks(sections.ModelSizes):
     """The trunks of an agent that writes."""
 
     checkpoint: str | None = key(
@@ -141,7 +127,7 @@ class EvaluationGames:
     """Episodes of evaluations."""
 
     episodes: int = natural(16, "played at every evaluation, the same each time; 0: none")
-    decode: Decode = part(Decode)
+    decode: sections.Decode = part(sections.Decode)
 
 
 @settings
@@ -157,7 +143,7 @@ class TextConfig(TextDatasetConfig):
     policy: str = key("mixture(0.5, optimal, repeat(optimal))", "of dialogues that are drawn")
     held_out: HeldOutDialogues = part(HeldOutDialogues)
     filter: DialogueFilter = part(DialogueFilter)
-    token_reward: TokenReward = part(TokenReward)
+    token_reward: sections.TokenReward = part(sections.TokenReward)
     method: TextMethod = part(TextMethod)
     loss: LossWeights = part(LossWeights)
     candidates: CandidateTexts = part(CandidateTexts)
@@ -168,19 +154,19 @@ class TextConfig(TextDatasetConfig):
         None, "tokens of a dialogue that are kept; None: what the model has room for", int
     )
     length_buckets: bool = key(True, "batches dialogues of similar length; False: pads to the longest")
-    batch_size: int = batch(64, "dialogues of a step")
-    accumulate: int = ACCUMULATE
+    batch_size: int = sections.batch(64, "dialogues of a step")
+    accumulate: int = sections.ACCUMULATE
     average: str = one_of(
         ("batch", "micro_batch"), "over a step's actions, or over micro-batches (published)"
     )
     max_steps: int = positive(10_000, "of the training")
-    evaluate_every: int = EVALUATE_EVERY
+    evaluate_every: int = sections.EVALUATE_EVERY
     evaluation_batches: int = positive(16, "of held-out dialogues, at most")
     games: EvaluationGames = part(EvaluationGames)
-    optimizer: DecayingOptimizer = part(DecayingOptimizer, final_fraction=0.1)
-    dropout: float = DROPOUT
-    dtype: str = DTYPE
-    remat: bool = REMAT
-    logits_chunk: int | None = LOGITS_CHUNK
-    lora: Lora = part(Lora)
+    optimizer: sections.DecayingOptimizer = part(sections.DecayingOptimizer, final_fraction=0.1)
+    dropout: float = sections.DROPOUT
+    dtype: str = sections.DTYPE
+    remat: bool = sections.REMAT
+    logits_chunk: int | None = sections.LOGITS_CHUNK
+    lora: sections.Lora = part(sections.Lora)
     log_every_seconds: float = positive(20.0, "between rows of Q, V and advantages (docs/metrics.md)")

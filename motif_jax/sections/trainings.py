@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from motif_jax import sections
 from motif_jax.schema import (
     DTYPES,
     LENGTH,
@@ -16,34 +17,6 @@ from motif_jax.schema import (
     settings,
     size,
 )
-from motif_jax.sections import (
-    ACCUMULATE,
-    CHUNK_STEPS,
-    DROPOUT,
-    DTYPE,
-    EVALUATE_EVERY,
-    KEEP_CHECKPOINTS,
-    LOGITS_CHUNK,
-    MATMUL_PRECISION,
-    NUM_DEVICES,
-    REMAT,
-    SAVE_EVERY_SECONDS,
-    SEED,
-    SEED_32,
-    ClusterHosts,
-    Compat,
-    DecayingOptimizer,
-    EarlyStopping,
-    LoraOnBase,
-    ModelSizes,
-    Nonfinite,
-    Optimizer,
-    Profile,
-    Sharding,
-    Wandb,
-    batch,
-    seed,
-)
 from motif_jax.sections.agents import PlayedTask
 from motif_jax.sections.policies import LanguagePolicy
 
@@ -52,23 +25,23 @@ from motif_jax.sections.policies import LanguagePolicy
 class DatasetConfig:
     """What trainings from datasets have in common."""
 
-    seed: int = SEED_32
+    seed: int = sections.SEED_32
     batch_size: int
     accumulate: int = 1
     chunk_steps: int
-    optimizer: Optimizer
-    early_stopping: EarlyStopping = part(EarlyStopping)
-    num_devices: int | None = NUM_DEVICES
-    sharding: Sharding | None = None
-    hosts: ClusterHosts | None = None
-    matmul_precision: str = MATMUL_PRECISION
+    optimizer: sections.Optimizer
+    early_stopping: sections.EarlyStopping = part(sections.EarlyStopping)
+    num_devices: int | None = sections.NUM_DEVICES
+    sharding: sections.Sharding | None = None
+    hosts: sections.ClusterHosts | None = None
+    matmul_precision: str = sections.MATMUL_PRECISION
     keep_checkpoints: int | None = None
-    save_every_seconds: float = SAVE_EVERY_SECONDS
+    save_every_seconds: float = sections.SAVE_EVERY_SECONDS
     log_every_seconds: float | None = None
-    nonfinite: Nonfinite = part(Nonfinite)
-    profile: Profile = part(Profile)
-    wandb: Wandb = part(Wandb)
-    compat: Compat = Compat()
+    nonfinite: sections.Nonfinite = part(sections.Nonfinite)
+    profile: sections.Profile = part(sections.Profile)
+    wandb: sections.Wandb = part(sections.Wandb)
+    compat: sections.Compat = sections.Compat()
 
 
 @settings
@@ -84,10 +57,10 @@ class GradientConfig(DatasetConfig):
 class TextDatasetConfig(GradientConfig):
     """What trainings of language models and of agents that write have in common."""
 
-    keep_checkpoints: int = KEEP_CHECKPOINTS
-    sharding: Sharding = part(Sharding)
-    chunk_steps: int = CHUNK_STEPS
-    hosts: ClusterHosts = part(ClusterHosts)
+    keep_checkpoints: int = sections.KEEP_CHECKPOINTS
+    sharding: sections.Sharding = part(sections.Sharding)
+    chunk_steps: int = sections.CHUNK_STEPS
+    hosts: sections.ClusterHosts = part(sections.ClusterHosts)
 
 
 @settings
@@ -128,17 +101,17 @@ class Ensemble:
 class RewardConfig(DatasetConfig):
     """A training of a reward model."""
 
-    seed: int = seed(777, most=2**32 - 1)
+    seed: int = sections.seed(777, most=2**32 - 1)
     dataset_dir: str | None = key(None, "folder of a pairs dataset", str)
     annotator: str | None = key(None, "names of label files, with commas between", str)
-    batch_size: int = batch(1024, "pairs")
+    batch_size: int = sections.batch(1024, "pairs")
     epochs: int = natural(10, "over the pairs")
     train_fraction: float = key(0.8, "of the pairs; losses are measured on the others", above=0, below=1)
     network: RewardNetworkSizes = part(RewardNetworkSizes)
-    optimizer: Optimizer = part(Optimizer, learning_rate=1e-5)
+    optimizer: sections.Optimizer = part(sections.Optimizer, learning_rate=1e-5)
     labels: LabelUse = part(LabelUse)
     ensemble: Ensemble = part(Ensemble)
-    chunk_steps: int = batch(32, "optimiser steps of one program")
+    chunk_steps: int = sections.batch(32, "optimiser steps of one program")
 
 
 @settings
@@ -156,7 +129,7 @@ class PublishedArrays:
 class CloningConfig(GradientConfig):
     """A training of a language agent on trajectories."""
 
-    seed: int = SEED
+    seed: int = sections.SEED
     trajectories: str | None = key(None, "folder of collect_trajectories", str)
     # Arrays of Python objects are refused.
     published: PublishedArrays = part(PublishedArrays)
@@ -170,25 +143,25 @@ class CloningConfig(GradientConfig):
         "cross-entropy of the action among all actions, as PPO acts",
     )
     target_tokens: int = size(3, "with compat.bc_pad_in_loss: pads up to this many tokens count")
-    batch_size: int = batch(64, "steps of a batch")
-    accumulate: int = ACCUMULATE
+    batch_size: int = sections.batch(64, "steps of a batch")
+    accumulate: int = sections.ACCUMULATE
     epochs: int = positive(1, "passes over the pairs")
     evaluate_every: int = positive(250, "steps")
     evaluation_batches: int = positive(64, "of held-out steps, at most")
-    chunk_steps: int = CHUNK_STEPS
+    chunk_steps: int = sections.CHUNK_STEPS
     warmup_share: float = fraction(
         0.01, "share of the steps that warm up, where optimizer.warmup_steps is None"
     )
-    optimizer: Optimizer = part(
-        Optimizer, learning_rate=5e-4, schedule="cosine", warmup_steps=None, max_gradient_norm=0.0
+    optimizer: sections.Optimizer = part(
+        sections.Optimizer, learning_rate=5e-4, schedule="cosine", warmup_steps=None, max_gradient_norm=0.0
     )
     # What a language agent is made of.
     network: LanguagePolicy = part(LanguagePolicy)
-    lora: LoraOnBase = part(LoraOnBase, rank=16, alpha=32.0)
+    lora: sections.LoraOnBase = part(sections.LoraOnBase, rank=16, alpha=32.0)
     # Of our trajectories name, options and the wording of French goals (compat.glam_french_goal) are theirs.
     environment: PlayedTask = PlayedTask()
     keep_checkpoints: int = positive(3, "of the newest evaluations, besides the best")
-    profile: Profile = part(Profile, steps=5)
+    profile: sections.Profile = part(sections.Profile, steps=5)
 
     @property
     def source(self) -> str:
@@ -207,7 +180,7 @@ class HeldOutTexts:
 
 
 @settings
-class FreshModel(ModelSizes):
+class FreshModel(sections.ModelSizes):
     """The model that is trained."""
 
     folder: str | None = key(
@@ -258,13 +231,13 @@ class LanguageModelConfig(TextDatasetConfig):
         "'windows': items laid end to end and cut, none of them with a prompt; 'items': a row each, with rows of about one length together",
     )
     length: int = key(1024, "tokens of a row", least=4, most=1 << 20)
-    batch_size: int = batch(256, "rows of a step")
-    accumulate: int = ACCUMULATE
+    batch_size: int = sections.batch(256, "rows of a step")
+    accumulate: int = sections.ACCUMULATE
     steps: int = positive(20_000, "of the training")
-    evaluate_every: int = EVALUATE_EVERY
+    evaluate_every: int = sections.EVALUATE_EVERY
     evaluation_batches: int | None = positive(None, "of held-out text; None: all", int)
-    optimizer: DecayingOptimizer = part(
-        DecayingOptimizer,
+    optimizer: sections.DecayingOptimizer = part(
+        sections.DecayingOptimizer,
         learning_rate=6e-4,
         schedule="cosine",
         warmup_steps=700,
@@ -274,10 +247,10 @@ class LanguageModelConfig(TextDatasetConfig):
         weight_decay=0.1,
     )
     dropout: float = key(0.0, "left out while training, where the architecture has dropout", least=0, below=1)
-    dtype: str = DTYPE
-    remat: bool = REMAT
-    logits_chunk: int | None = LOGITS_CHUNK
-    lora: LoraOnBase = part(LoraOnBase)
+    dtype: str = sections.DTYPE
+    remat: bool = sections.REMAT
+    logits_chunk: int | None = sections.LOGITS_CHUNK
+    lora: sections.LoraOnBase = part(sections.LoraOnBase)
 
 
 @settings
@@ -312,19 +285,18 @@ class UpvoteConfig(GradientConfig):
     network: UpvoteNetwork = part(UpvoteNetwork)
     vocab_size: int = positive(1024, "of the tokenizer that is learned for a fresh one")
     max_len: int = key(
-        256,
-        "tokens of a comment that the model reads, with the two round it",
-        least=3,
-        most=LENGTH,
+        256, "tokens of a comment that the model reads, with the two round it", least=3, most=LENGTH
     )
     freeze: bool = key(False, "learns the head alone")
-    batch_size: int = batch(32, "comments of a step")
-    accumulate: int = ACCUMULATE
+    batch_size: int = sections.batch(32, "comments of a step")
+    accumulate: int = sections.ACCUMULATE
     max_steps: int = positive(300, "of the training")
     evaluate_every: int = positive(100, "steps")
     evaluation_batches: int = positive(64, "of held-out comments, at most")
-    optimizer: DecayingOptimizer = part(DecayingOptimizer, learning_rate=3e-4, final_fraction=0.1)
-    dropout: float = DROPOUT
-    dtype: str = DTYPE
-    keep_checkpoints: int = KEEP_CHECKPOINTS
-    chunk_steps: int = batch(4, "optimiser steps of one program")
+    optimizer: sections.DecayingOptimizer = part(
+        sections.DecayingOptimizer, learning_rate=3e-4, final_fraction=0.1
+    )
+    dropout: float = sections.DROPOUT
+    dtype: str = sections.DTYPE
+    keep_checkpoints: int = sections.KEEP_CHECKPOINTS
+    chunk_steps: int = sections.batch(4, "optimiser steps of one program")
