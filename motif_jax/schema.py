@@ -49,7 +49,7 @@ class Key:
     Attributes:
       default: needs `type` where it is None.
       help: the meaning, for `--help`.
-      type: None for that of the default.
+      type: None for that of the default, or in `settings`, where the default is None, for that of the annotation.
       above, least, below, most: limits of the value, or of each element of a tuple.
       multiple: the value is a multiple of it.
       choices: the allowed values; empty for any.
@@ -151,10 +151,12 @@ def section(keys: Mapping[str, Any]) -> ConfigDict:
 @typing.dataclass_transform(frozen_default=True, kw_only_default=True)
 def settings(kind: type[T]) -> type[T]:
     """A frozen dataclass of the values of a section; a field that is set to a `Key`, or to `part`, is a key of its configs."""
-    found = dict(getattr(kind, "_keys", {}))
+    found, kinds = dict(getattr(kind, "_keys", {})), typing.get_type_hints(kind)
     for name in vars(kind).get("__annotations__", {}):
         given = vars(kind).get(name)
         if isinstance(given, Key):
+            if given.default is None and given.type is None:
+                given = dataclasses.replace(given, type=typing.get_args(kinds[name])[0])
             found[name] = given
             setattr(kind, name, given.default)
         elif isinstance(given, functools.partial):

@@ -41,11 +41,9 @@ SAVE_EVERY_SECONDS = positive(300.0, "between checkpoints, besides those of eval
 class ClusterHosts:
     """The hosts of a run of several."""
 
-    coordinator: str | None = key(
-        None, "'HOST:PORT' of the first of several hosts, or 'slurm' under srun", str
-    )
-    count: int | None = positive(None, "of hosts, one process each", int)
-    index: int | None = natural(None, "of this host", int)
+    coordinator: str | None = key(None, "'HOST:PORT' of the first of several hosts, or 'slurm' under srun")
+    count: int | None = positive(None, "of hosts, one process each")
+    index: int | None = natural(None, "of this host")
     heartbeat_timeout_seconds: float = key(
         100.0, "the other hosts end when one is silent for this long", least=1
     )
@@ -89,7 +87,7 @@ class Wandb:
 
     enabled: bool = key(False, "logs to Weights & Biases, too")
     project: str = key("motif_jax", "in W&B")
-    name: str | None = key(None, "of the run in W&B; None: W&B's own", str)
+    name: str | None = key(None, "of the run in W&B; None: W&B's own")
 
 
 @settings
@@ -128,10 +126,10 @@ class LoraOnBase(Lora):
 class Profile:
     """A trace of XLA."""
 
-    start: int | None = natural(None, "update after which a trace starts; None: no trace", int)
+    start: int | None = natural(None, "update after which a trace starts; None: no trace")
     steps: int = positive(2, "updates in the trace")
     server_port: int | None = positive(
-        None, "where TensorBoard can ask for a trace; None: none", int, below=1 << 16
+        None, "where TensorBoard can ask for a trace; None: none", below=1 << 16
     )
 
 
@@ -179,9 +177,7 @@ class Kl:
 
     coefficient: float = natural(0.0, "of log pi - log pi_ref in the reward, pi_ref at the start; 0: none")
     target: float | None = positive(
-        None,
-        "nats an action (free text: an utterance) to which the coefficient adapts; None: it is fixed",
-        float,
+        None, "nats an action (free text: an utterance) to which the coefficient adapts; None: it is fixed"
     )
     horizon: int = positive(10_000, "actions over which the coefficient changes by the relative error")
 
@@ -227,7 +223,6 @@ class Scoring:
     dir: str | None = key(
         None,
         "a reward run, or its .safetensors file; None: the agent's (or evaluation's) own, if there is one, with its settings; empty: none",
-        str,
     )
     step: int | None = REWARD_STEP
     normalise: bool = NORMALISE
@@ -251,7 +246,7 @@ class Forms:
     mp4: bool = key(False, "a movie; needs ffmpeg")
     frames_per_second: float = positive(10.0, "of movies")
     start: int = natural(0, "movies show steps [start, stop), every `every`-th and the rewarded ones")
-    stop: int | None = positive(None, "see start; None: the end", int)
+    stop: int | None = positive(None, "see start; None: the end")
     every: int = positive(1, "see start")
 
 
@@ -260,7 +255,7 @@ class TokenReward:
     """Rewards of the tokens of actions."""
 
     constant: float = key(0.0, "reward of every token of an action")
-    file: str | None = key(None, "a JSON file {token: value} in place of the constant", str)
+    file: str | None = key(None, "a JSON file {token: value} in place of the constant")
     scale: float = key(1.0, "the file's values are multiplied by it")
     shift: float = key(0.0, "is added to the scaled values")
 
@@ -273,19 +268,16 @@ class Decode:
         None,
         "'sample', 'greedy', 'beam' (of `width`), or 'rerank': the best of `batches` x `width` samples (utterance ILQL and CHAI: by the value "
         "of the whole action; others: by sums over its tokens). None: as published, 'rerank' for these two methods, else 'sample'",
-        str,
         choices=("sample", "greedy", "beam", "rerank"),
     )
-    max_tokens: int | None = count(None, "of an action; None: the longest of the agent's data", int)
-    width: int | None = size(None, "None: 4 for utterance ILQL, 5 for CHAI, else 1", int)
+    max_tokens: int | None = count(None, "of an action; None: the longest of the agent's data")
+    width: int | None = size(None, "None: 4 for utterance ILQL, 5 for CHAI, else 1")
     batches: int = positive(1, "of samples, for 'rerank'")
     temperature: float = key(1.0, "of the policy's logits, before they are steered")
     top_k: int = key(0, "tokens that may be drawn; 0: all")
     top_p: float = key(1.0, "probability of the tokens that may be drawn")
     advantage_weight: float = key(16.0, "weight x (Q - V) is added to the logits")
-    advantage_clip: float | None = key(
-        None, "at most this is added; 0: tokens can only become less likely", float
-    )
+    advantage_clip: float | None = key(None, "at most this is added; 0: tokens can only become less likely")
     advantage_form: str = one_of(("exp", "sign"), "'sign' adds log(weight) where Q > V, else log(1 - weight)")
     logits: bool = key(True, "False: values alone decide")
     advantages: bool = key(True, "False: the policy alone decides")

@@ -68,21 +68,15 @@ class AgentReward(sections.Scoring):
         "'motif': frozen, of the run in `dir`. 'table': the numbers of a file. 'bag_of_words': how much a message is like the goal. Or "
         "module:Class of your own (motif_jax/rewards/intrinsic.py). docs/rewards.md",
     )
-    dir: str | None = key(
-        None, "run of train_reward, file of export_reward, or hf://OWNER/NAME; None: none", str
-    )
+    dir: str | None = key(None, "run of train_reward, file of export_reward, or hf://OWNER/NAME; None: none")
     table: str | None = key(
-        None, "of kind table: JSON {text: number}, or a run of configs/oni.py; others get 0", str
+        None, "of kind table: JSON {text: number}, or a run of configs/oni.py; others get 0"
     )
-    vectors: str | None = key(
-        None, "of kind bag_of_words: word vectors of fastText; None: hashed letters", str
-    )
+    vectors: str | None = key(None, "of kind bag_of_words: word vectors of fastText; None: hashed letters")
     goal: str = key("defaultgoal", "of kind bag_of_words: one of the prompts' goals, or a sentence")
     similarity: float = key(-0.5, "of kind bag_of_words: the cosine above which a message is paid")
     intrinsic_coefficient: float = natural(0.1, "of the intrinsic reward")
-    extrinsic_coefficient: float | None = natural(
-        None, "None: 0.1 for the score tasks, 10 for the others", float
-    )
+    extrinsic_coefficient: float | None = natural(None, "None: 0.1 for the score tasks, 10 for the others")
     extrinsic_scale: float = positive(0.1, "of the task's reward")
     extrinsic_clip: float = positive(
         10.0, "clips the task's reward, after the scale and before the coefficient"
@@ -159,9 +153,7 @@ class Actors:
     start_method: str = one_of(("auto", "fork", "exec"), "'exec': start each process by itself, more slowly")
     cores: str = key("auto", "one a worker: 'auto' (claimed by no other run), '' for any, or '2,3,5'")
     groups_per_worker: int = positive(2, "one is stepped while the other waits for its actions")
-    slots_per_group: int | None = positive(
-        None, "rollouts a group can hold; None: as many as batches need", int
-    )
+    slots_per_group: int | None = positive(None, "rollouts a group can hold; None: as many as batches need")
     warmup_steps: int = natural(32, "every environment starts with up to this many random steps")
     warmup_seconds: float = natural(0.0, "every worker starts with a random delay of up to this")
     timeout_seconds: float = positive(300.0, "a process that does not answer for this long is replaced")
@@ -179,7 +171,7 @@ class Devices:
 
     learner: str = key("all", "numbers of the devices that learn ('0,1'), or 'all'")
     actor: str = key("first", "numbers of those that choose actions, 'all', or 'first' (of the learner's)")
-    cpu_count: int | None = positive(None, "without a GPU: splits the CPU into this many devices", int)
+    cpu_count: int | None = positive(None, "without a GPU: splits the CPU into this many devices")
 
 
 @settings

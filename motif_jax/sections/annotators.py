@@ -59,27 +59,23 @@ class VllmEngine:
     """vLLM's engine."""
 
     model: str = key("", "folder or hub name")
-    revision: str | None = key(None, "of the model on the hub", str)
-    tokenizer: str | None = key(None, "None: the model's", str)
+    revision: str | None = key(None, "of the model on the hub")
+    tokenizer: str | None = key(None, "None: the model's")
     tensor_parallel_size: int = positive(1, "GPUs that share each layer")
     pipeline_parallel_size: int = positive(1, "groups of GPUs that share the layers")
     dtype: str = key("auto", "of the weights")
-    quantization: str | None = key(None, "None: as the model says", str)
+    quantization: str | None = key(None, "None: as the model says")
     kv_cache_dtype: str = key("auto", "of keys and values")
-    max_model_len: int | None = positive(
-        None, "tokens of a question and its answer; None: vLLM's choice", int
-    )
-    max_num_seqs: int | None = positive(
-        None, "questions that are answered at a time; None: vLLM's choice", int
-    )
-    max_num_batched_tokens: int | None = positive(None, "of a step; None: vLLM's choice", int)
+    max_model_len: int | None = positive(None, "tokens of a question and its answer; None: vLLM's choice")
+    max_num_seqs: int | None = positive(None, "questions that are answered at a time; None: vLLM's choice")
+    max_num_batched_tokens: int | None = positive(None, "of a step; None: vLLM's choice")
     gpu_memory_utilization: float = key(0.92, "share of a GPU's memory", above=0, most=1)
-    kv_cache_memory_bytes: int | None = positive(None, "None: what the share leaves", int)
-    block_size: int | None = positive(None, "None: vLLM's choice", int)
+    kv_cache_memory_bytes: int | None = positive(None, "None: what the share leaves")
+    block_size: int | None = positive(None, "None: vLLM's choice")
     enable_prefix_caching: bool = key(True, "computes what prompts share once")
     enforce_eager: bool = key(False, "no CUDA graphs")
     trust_remote_code: bool = key(False, "runs Python code that the model brings")
-    download_dir: str | None = key(None, "None: the hub's cache", str)
+    download_dir: str | None = key(None, "None: the hub's cache")
     in_flight: int = positive(
         2000,
         "questions in the engine's queue at most. It is filled up when an eighth of it, or room for 64, is free: keep it above "
@@ -97,9 +93,7 @@ class TokenPrices:
 
     prompt: float = natural(0.0, "of a million tokens, for the progress line, the summary and the dry run")
     completion: float = natural(0.0, "of a million tokens")
-    cached: float | None = natural(
-        None, "of a prompt that the server remembers; None: the price of a prompt", float
-    )
+    cached: float | None = natural(None, "of a prompt that the server remembers; None: the price of a prompt")
 
 
 @settings
@@ -108,7 +102,7 @@ class OpenaiServer:
 
     base_url: str = key("http://127.0.0.1:8000/v1", "of any server that speaks the OpenAI protocol")
     model: str = key("", "the model's name on the server")
-    revision: str | None = key(None, "of the model, where its name does not say it", str)
+    revision: str | None = key(None, "of the model, where its name does not say it")
     key_variable: str = key("OPENAI_API_KEY", "environment variable that holds the key")
     concurrency: int = positive(64, "requests at a time at most")
     prices: TokenPrices = part(TokenPrices)
@@ -153,10 +147,10 @@ class OnlineAnnotator:
 class Budget:
     """What the questions of a training may cost."""
 
-    questions: int | None = positive(None, "at most, in all; None: no limit", int)
-    tokens: int | None = positive(None, "at most, in all; None: no limit", int)
-    questions_per_million_steps: int | None = positive(None, "of the environment; None: no limit", int)
-    tokens_per_million_steps: int | None = positive(None, "of the environment; None: no limit", int)
+    questions: int | None = positive(None, "at most, in all; None: no limit")
+    tokens: int | None = positive(None, "at most, in all; None: no limit")
+    questions_per_million_steps: int | None = positive(None, "of the environment; None: no limit")
+    tokens_per_million_steps: int | None = positive(None, "of the environment; None: no limit")
 
 
 @settings
@@ -215,12 +209,10 @@ class AnnotationConfig(AnnotatorConfig):
         "once: asks one of (a, b) and (b, a). given: asks in the dataset's order. both: asks both, averaged",
     )
     flush_seconds: float = natural(2.0, "between writes of new answers")
-    limit: int | None = positive(None, "questions of this run at most, for a pilot; None: all", int)
+    limit: int | None = positive(None, "questions of this run at most, for a pilot; None: all")
     keep_conversations: bool = KEEP_CONVERSATIONS
     dry_run: bool = key(
         False, "prints the conversations of the first pairs and a cost estimate; asks nothing"
     )
     dry_run_pairs: int = positive(2, "pairs whose conversations dry_run prints")
-    measured_rate: float | None = positive(
-        None, "questions a second, for the estimate; None: the last run's", float
-    )
+    measured_rate: float | None = positive(None, "questions a second, for the estimate; None: the last run's")

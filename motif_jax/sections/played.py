@@ -13,16 +13,14 @@ from motif_jax.support.config import available_cores
 class PlayedEnvironment:
     """Where episodes are played."""
 
-    name: str | None = key(None, "None: the agent's, or NetHackScore-v1; else as in train_agent", str)
-    text: str | None = key(None, "of gym:ID, as in train_agent; None: the agent's, or the default", str)
-    text_bytes: int | None = positive(
-        None, "of gym:ID, as in train_agent; None: the agent's, or the default", int
-    )
-    modules: str | None = key(None, "of gym:ID, as in train_agent; None: the agent's, or the default", str)
+    name: str | None = key(None, "None: the agent's, or NetHackScore-v1; else as in train_agent")
+    text: str | None = key(None, "of gym:ID, as in train_agent; None: the agent's, or the default")
+    text_bytes: int | None = positive(None, "of gym:ID, as in train_agent; None: the agent's, or the default")
+    modules: str | None = key(None, "of gym:ID, as in train_agent; None: the agent's, or the default")
     change: str | None = key(
-        None, "of BabyAI-Text's prompts ('other_episode'; docs/glam.md); None: the agent's", str
+        None, "of BabyAI-Text's prompts ('other_episode'; docs/glam.md); None: the agent's"
     )
-    max_episode_steps: int | None = positive(None, "None: the agent's, or the environment's own", int)
+    max_episode_steps: int | None = positive(None, "None: the agent's, or the environment's own")
 
 
 @settings
@@ -36,7 +34,7 @@ class AgentCheckpoint:
 class PlayedAgent(AgentCheckpoint):
     """An agent, and which checkpoint of it plays."""
 
-    dir: str | None = key(None, "run folder of train_agent; the random policy plays in its environment", str)
+    dir: str | None = key(None, "run folder of train_agent; the random policy plays in its environment")
 
 
 @settings

@@ -124,7 +124,7 @@ class Ppo:
     recurrence: int = positive(1, "steps that gradients run back through; a language model has no memory: 1")
     normalise_advantage: bool = key(False, "subtracts the batch's mean, divides by its standard deviation")
     kl_limit: float | None = positive(
-        None, "nats from the policy that played until an update ends; None: never", float
+        None, "nats from the policy that played until an update ends; None: never"
     )
     kl: sections.Kl = part(sections.Kl)
     positive_reward: bool = key(True, "negative rewards of the task count as 0, as published")

@@ -13,7 +13,7 @@ class PolicyWeights:
 
     beta: float = natural(0.0, "an action has weight exp(beta A); see exponential")
     exponential: bool = key(True, "False: an action has weight beta where A > 0, else 1 - beta")
-    most_weight: float | None = positive(None, "weights are clipped to it", float)
+    most_weight: float | None = positive(None, "weights are clipped to it")
     context_weight: float = natural(0.0, "weight of tokens that the agent did not say")
 
 
@@ -25,7 +25,7 @@ class TextMethod:
     discount: float = fraction(0.99, "from one action (a token; of ilql_utterance an utterance) to the next")
     expectile: float = key(0.7, "expectile of the target Q that V estimates; 0.5: the mean", above=0, below=1)
     polyak: float = fraction(0.005, "share by which targets move to the Qs after every step")
-    copy_every: int | None = positive(None, "steps between whole copies to the targets; None: no copies", int)
+    copy_every: int | None = positive(None, "steps between whole copies to the targets; None: no copies")
     double_q: bool = key(True, "two Qs, of which targets take the smaller one")
     separate_policy: bool = key(True, "the policy has a trunk of its own; else that of the values")
     separate_target: bool = key(True, "the target Qs have a trunk of their own")
@@ -33,8 +33,8 @@ class TextMethod:
     detach_v: bool = key(False, "no gradient of V reaches the trunk")
     detach_q: bool = key(False, "no gradient of Q reaches the trunk")
     detach_policy: bool = key(False, "no gradient of the policy reaches the trunk")
-    q_min: float | None = key(None, "target Qs are at least this", float)
-    q_max: float | None = key(None, "target Qs are at most this", float)
+    q_min: float | None = key(None, "target Qs are at least this")
+    q_max: float | None = key(None, "target Qs are at most this")
     monte_carlo: bool = key(False, "V estimates the return that followed instead of the target Q")
     cql_temperature: float = positive(1.0, "of the conservative term's softmax")
     margin: float = natural(0.0, "of the margin term")
@@ -53,7 +53,7 @@ class CandidateTexts:
     top_k: int = key(0, "tokens that may be drawn; 0: all")
     top_p: float = key(1.0, "probability of the tokens that may be drawn")
     cache_mebibytes: int = positive(1024, "kept in candidates/ of the run; the oldest are dropped")
-    folder: str | None = key(None, "keeps candidates here, for several runs of one policy", str)
+    folder: str | None = key(None, "keeps candidates here, for several runs of one policy")
 
 
 @settings
@@ -81,7 +81,7 @@ class HeldOutDialogues:
         above=0,
         most=0.5,
     )
-    data: str | None = key(None, "other data in place of a share; of a stream they are drawn beforehand", str)
+    data: str | None = key(None, "other data in place of a share; of a stream they are drawn beforehand")
 
 
 @settings
@@ -90,7 +90,7 @@ class DialogueFilter:
 
     top: float = key(1.0, "%BC: only this best part of the data, by return, is learned from", above=0, most=1)
     bottom: float = key(1.0, "or the worst part", above=0, most=1)
-    cutoff: float | None = key(None, "or those with a return of at least this, without token_reward", float)
+    cutoff: float | None = key(None, "or those with a return of at least this, without token_reward")
 
 
 @settings
@@ -109,7 +109,7 @@ class TextTrunks(sections.ModelSizes):
     """The trunks of an agent that writes."""
 
     checkpoint: str | None = key(
-        None, "trunks begin as this folder or hub model; None: fresh, of these sizes", str
+        None, "trunks begin as this folder or hub model; None: fresh, of these sizes"
     )
     max_length: int = count(1024, "positions of the table")
 
@@ -118,8 +118,8 @@ class TextTrunks(sections.ModelSizes):
 class InitialParameters:
     """Runs that an agent begins as."""
 
-    policy: str | None = key(None, "a run that the policy's parameters are taken from", str)
-    value: str | None = key(None, "a run that the values' parameters are taken from", str)
+    policy: str | None = key(None, "a run that the policy's parameters are taken from")
+    value: str | None = key(None, "a run that the values' parameters are taken from")
 
 
 @settings
@@ -137,7 +137,7 @@ class TextConfig(TextDatasetConfig):
     task: str = key("wordle", "a text task, or module:Class (docs/ilql.md)")
     options: str = key("", 'of the task, as JSON: {"num_words": 100}; data of collect_text bring theirs')
     data: str | None = key(
-        None, "dialogues (.jsonl, .parquet) or their folder; None: drawn as by collect_text", str
+        None, "dialogues (.jsonl, .parquet) or their folder; None: drawn as by collect_text"
     )
     kind: str = key("games", "of dialogues that are drawn")
     policy: str = key("mixture(0.5, optimal, repeat(optimal))", "of dialogues that are drawn")
@@ -150,9 +150,7 @@ class TextConfig(TextDatasetConfig):
     ppo: TextPpo = part(TextPpo)
     network: TextTrunks = part(TextTrunks)
     initial: InitialParameters = part(InitialParameters)
-    max_len: int | None = count(
-        None, "tokens of a dialogue that are kept; None: what the model has room for", int
-    )
+    max_len: int | None = count(None, "tokens of a dialogue that are kept; None: what the model has room for")
     length_buckets: bool = key(True, "batches dialogues of similar length; False: pads to the longest")
     batch_size: int = sections.batch(64, "dialogues of a step")
     accumulate: int = sections.ACCUMULATE

@@ -102,8 +102,8 @@ class RewardConfig(DatasetConfig):
     """A training of a reward model."""
 
     seed: int = sections.seed(777, most=2**32 - 1)
-    dataset_dir: str | None = key(None, "folder of a pairs dataset", str)
-    annotator: str | None = key(None, "names of label files, with commas between", str)
+    dataset_dir: str | None = key(None, "folder of a pairs dataset")
+    annotator: str | None = key(None, "names of label files, with commas between")
     batch_size: int = sections.batch(1024, "pairs")
     epochs: int = natural(10, "over the pairs")
     train_fraction: float = key(0.8, "of the pairs; losses are measured on the others", above=0, below=1)
@@ -118,9 +118,7 @@ class RewardConfig(DatasetConfig):
 class PublishedArrays:
     """Published trajectories."""
 
-    dir: str | None = key(
-        None, "or published arrays: DIR/NAME_prompts_NUMBER.npy, NAME_actions_NUMBER.npy", str
-    )
+    dir: str | None = key(None, "or published arrays: DIR/NAME_prompts_NUMBER.npy, NAME_actions_NUMBER.npy")
     name: str = key("trajectories", "see dir")
     number: int = natural(13, "see dir")
 
@@ -130,11 +128,11 @@ class CloningConfig(GradientConfig):
     """A training of a language agent on trajectories."""
 
     seed: int = sections.SEED
-    trajectories: str | None = key(None, "folder of collect_trajectories", str)
+    trajectories: str | None = key(None, "folder of collect_trajectories")
     # Arrays of Python objects are refused.
     published: PublishedArrays = part(PublishedArrays)
     train_pairs: int | None = positive(
-        None, "the first ones (published: 400,000); None: all but held_out_share", int
+        None, "the first ones (published: 400,000); None: all but held_out_share"
     )
     held_out_share: float = key(0.05, "of the steps, to measure with", above=0, most=0.5)
     loss: str = one_of(
@@ -176,22 +174,18 @@ class HeldOutTexts:
     share: float = key(
         0.02, "of the items, evenly spread, on which perplexity is measured", above=0, most=0.5
     )
-    texts: str | None = key(None, "in place of a share: files of their own", str)
+    texts: str | None = key(None, "in place of a share: files of their own")
 
 
 @settings
 class FreshModel(sections.ModelSizes):
     """The model that is trained."""
 
-    folder: str | None = key(
-        None, "fine-tunes this folder or hub model; keys below are those of a fresh one", str
-    )
+    folder: str | None = key(None, "fine-tunes this folder or hub model; keys below are those of a fresh one")
     architecture: str = one_of(("gpt2", "t5", "llama", "qwen2", "roberta"), "'t5' as version 1.1")
-    key_value_heads: int | None = positive(
-        None, "fewer than heads in 'llama' and 'qwen2'; None: as many", int
-    )
-    feed_forward: int | None = size(None, "None: 4 times the width", int)
-    max_length: int | None = count(None, "positions of the table; None: config.length", int)
+    key_value_heads: int | None = positive(None, "fewer than heads in 'llama' and 'qwen2'; None: as many")
+    feed_forward: int | None = size(None, "None: 4 times the width")
+    max_length: int | None = count(None, "positions of the table; None: config.length")
     attention: str = one_of(
         ("random", "comparing"),
         "how a fresh model's attention begins; 'comparing': heads of a T5 look at equal tokens and at neighbours (docs/glam.md)",
@@ -202,7 +196,7 @@ class FreshModel(sections.ModelSizes):
 class LearnedTokenizer:
     """The tokenizer of a model."""
 
-    folder: str | None = key(None, "with tokenizer.json; None: made from the texts", str)
+    folder: str | None = key(None, "with tokenizer.json; None: made from the texts")
     vocab_size: int = positive(32_768, "at most")
     phrases: bool = key(False, "merges over spaces too, up to the end of a sentence or line")
     phrase: str = key("", "a regular expression of a phrase; empty: up to the end of a sentence or line")
@@ -213,10 +207,10 @@ class LearnedTokenizer:
 class LanguageModelConfig(TextDatasetConfig):
     """A training of a language model on texts."""
 
-    texts: str | None = key(None, "files and folders, with commas between them", str)
+    texts: str | None = key(None, "files and folders, with commas between them")
     text_item: str = one_of(("paragraph", "line", "file"), "of .txt and .md; empty lines divide paragraphs")
     tokens: str | None = key(
-        None, "in place of texts: tokens/ of another run, whose tokenizer is named below", str
+        None, "in place of texts: tokens/ of another run, whose tokenizer is named below"
     )
     held_out: HeldOutTexts = part(HeldOutTexts)
     model: FreshModel = part(FreshModel)
@@ -224,7 +218,6 @@ class LanguageModelConfig(TextDatasetConfig):
     objective: str | None = key(
         None,
         "what is predicted: 'causal' (decoders), 'masked' (roberta), 'spans' or 'prefix' (t5); None: the first that the architecture has",
-        str,
     )
     packing: str = one_of(
         ("windows", "items"),
@@ -235,7 +228,7 @@ class LanguageModelConfig(TextDatasetConfig):
     accumulate: int = sections.ACCUMULATE
     steps: int = positive(20_000, "of the training")
     evaluate_every: int = sections.EVALUATE_EVERY
-    evaluation_batches: int | None = positive(None, "of held-out text; None: all", int)
+    evaluation_batches: int | None = positive(None, "of held-out text; None: all")
     optimizer: sections.DecayingOptimizer = part(
         sections.DecayingOptimizer,
         learning_rate=6e-4,
@@ -268,7 +261,7 @@ class UpvoteNetwork:
     """The classifier of comments."""
 
     # With its tokenizer and, where it has one, its pooler.
-    checkpoint: str | None = key(None, "a RoBERTa's folder or hub name; None: fresh, of these sizes", str)
+    checkpoint: str | None = key(None, "a RoBERTa's folder or hub name; None: fresh, of these sizes")
     width: int = size(128, "of the residual stream")
     layers: int = size(2, "of a T5 on both sides")
     heads: int = size(4, "of attention")
