@@ -55,8 +55,7 @@ class GlamLog:
         self._scale, self._coefficients, self._environments = scale, coefficients, environments
         self._episodes = 0
         place = COLUMNS.index("entropy") + 1
-        columns = list(COLUMNS[:place] + (_VALUE,) * value + COLUMNS[place:])
-        header = [",".join(columns)]
+        header = [",".join(COLUMNS[:place] + (_VALUE,) * value + COLUMNS[place:])]
 
         def keep(line: str) -> bool:
             update = line.partition(",")[0]
@@ -82,8 +81,7 @@ class GlamLog:
     def write(self, update: int, frames: int, seconds: float, metrics: Mapping[str, float]) -> None:
         """Writes the row of an update (from 0); `frames` are environment steps and `seconds` of the run after it."""
         self._episodes += len(self._ended)
-        rows = [*self._newest, *self._ended]
-        rows = rows[-max(self._environments, len(self._ended)) :]
+        rows = [*self._newest, *self._ended][-max(self._environments, len(self._ended)) :]
         self._newest.extend(self._ended)
         self._ended = []
         returns, lengths = (np.array([float(row[name]) for row in rows]) for name in ("return", "length"))
@@ -116,5 +114,4 @@ class GlamLog:
 
 
 def _statistics(name: str, values: np.ndarray) -> dict[str, float]:
-    found = (values.mean(), values.std(), values.min(), values.max())
-    return {f"{name}_{which}": float(value) for which, value in zip(_STATISTICS, found, strict=True)}
+    return {f"{name}_{which}": float(getattr(values, which)()) for which in _STATISTICS}

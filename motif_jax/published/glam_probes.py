@@ -12,14 +12,13 @@ from motif_jax.envs.babyai_text import catalogue
 from motif_jax.support.errors import UserError
 
 FILE = "distrib.csv"
-_NUMBER = re.compile(r"_nbr_actions_(\d+)_")
 # Actions that the experiments added to the first six.
 _MORE = ("sleep", "do nothing", "think")
 
 
 def actions_of(name: str) -> tuple[str, ...]:
     """The actions of a published run by the number in its name (default six); 'action N' after the published lists."""
-    found = _NUMBER.search(f"_{name}_")
+    found = re.search(r"_nbr_actions_(\d+)_", f"_{name}_")
     count = int(found[1]) if found else len(catalogue.ACTIONS)
     known = (*catalogue.ACTIONS, *_MORE)[:count]
     return (*known, *(f"action {number}" for number in range(len(known) + 1, count + 1)))

@@ -44,12 +44,10 @@ def read(path: str | Path, heads: int = 0) -> PublishedAgent:
         return _assembled(tensors, heads)
 
 
-def _part(tensors: Mapping[str, np.ndarray], start: str) -> dict[str, np.ndarray]:
-    return {name.removeprefix(start): value for name, value in tensors.items() if name.startswith(start)}
-
-
 def _assembled(tensors: Mapping[str, np.ndarray], heads: int) -> PublishedAgent:
-    parts = {name: part for name, start in _TRUNKS.items() if (part := _part(tensors, start))}
+    parts = {
+        name: part for name, start in _TRUNKS.items() if (part := transformers_parts.part(tensors, start))
+    }
     # CHAI has only the policy's trunk; `convert_bc` gives BC's model the same name.
     alone = list(parts) == [POLICY]
     if alone:
@@ -57,7 +55,7 @@ def _assembled(tensors: Mapping[str, np.ndarray], heads: int) -> PublishedAgent:
     if VALUES not in parts:
         raise UserError("has no tensor named model.*")
     params: dict[str, Any] = {}
-    if names := [name for name in _TARGETS if _part(tensors, _HEADS[name])]:
+    if names := [name for name in _TARGETS if transformers_parts.part(tensors, _HEADS[name])]:
         learned = names if alone else ["v", *names]
         params["heads"] = {name: _head(tensors, _HEADS[name]) for name in learned}
         params["target_heads"] = {name: _head(tensors, _TARGETS[name]) for name in names}
@@ -73,7 +71,7 @@ def _assembled(tensors: Mapping[str, np.ndarray], heads: int) -> PublishedAgent:
     else:
         # Without values the model is the policy.
         parts, starts = {POLICY: parts[VALUES]}, [_PREFIX]
-        design = Design(q="none", prefix=bool(_part(tensors, _PREFIX)))
+        design = Design(q="none", prefix=bool(transformers_parts.part(tensors, _PREFIX)))
         if design.prefix:
             layer = transformers_parts.linear(tensors, _PREFIX.removesuffix("."))
             params["prefix"] = {"kernel": layer["kernel"].reshape(-1), "bias": layer["bias"]}
@@ -84,9 +82,8 @@ def _assembled(tensors: Mapping[str, np.ndarray], heads: int) -> PublishedAgent:
     params["trunks"] = {name: trunk for name, (_, trunk) in found.items()}
     # `pi` is an alias, saved in addition to its original.
     read = (*_TRUNKS.values(), *starts, "pi.")
-    return PublishedAgent(
-        config, design, params, tuple(name for name in tensors if not name.startswith(read))
-    )
+    left_over = tuple(name for name in tensors if not name.startswith(read))
+    return PublishedAgent(config, design, params, left_over)
 
 
 def _head(tensors: Mapping[str, np.ndarray], start: str) -> dict[str, Any]:

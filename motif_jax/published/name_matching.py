@@ -93,7 +93,6 @@ def match(
 def _assign(layers: list[str], free: list[str], names: dict[str, str]) -> list[str]:
     """Assigns `layers` of one shape to tensors in `free`, by hints first, then by order."""
     notes, free, rest = [], list(free), []
-    spare = len(free) > len(layers)
     for neutral in layers:
         hinted = [foreign for foreign in free if _hinted(neutral, foreign)]
         # A hint in all names does not select any.
@@ -103,7 +102,7 @@ def _assign(layers: list[str], free: list[str], names: dict[str, str]) -> list[s
             notes.append(f"{neutral} <- {hinted[0]}: by its name, among {len(free) + 1} of this shape")
         else:
             rest.append(neutral)
-    if len(free) > len(rest) and rest and spare:
+    if len(free) > len(rest) and rest:
         raise ValueError(
             f"{', '.join(rest)} may each be any of {', '.join(free)}, which have the same shape: choose by hand"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from collections.abc import Iterator
@@ -109,13 +110,10 @@ def reward_item(labels: dict[str, int], params: Any | None, workdir: Path) -> di
     """Writes the label log of a run; returns the checkpoint's item of its reward, which equals the labels without `params`."""
     path = workdir / label_log.FILE
     path.unlink(missing_ok=True)  # left by a killed import
-    log = label_log.LabelLog(path)
-    try:
+    with contextlib.closing(label_log.LabelLog(path)) as log:
         log.add(Label((text,), label) for text, label in labels.items())
         log.sync()
         book: dict[str, Any] = {"length": log.length(), "labels": len(labels), "own": None}
-    finally:
-        log.close()
     item: dict[str, Any] = {}
     if params is not None:
         # The file does not have the number of training steps; with 0 steps the reward would be 0.

@@ -113,14 +113,12 @@ def reward(
     """
     network = RewardNetwork(architecture_of(values(RewardConfig, config)))
     found = _match(checkpoint, reward_layout.named_shapes(network), names)
-    named = found.tensors(checkpoint.tensors)
+    params = reward_layout.from_named(found.tensors(checkpoint.tensors), network)
     mean = _moment(checkpoint, "reward_mean", mean, "mean")
     variance = _moment(checkpoint, "reward_var", variance, "variance")
     statistics = statistics_of(mean, variance, quantiles)
     step = max(0, int(checkpoint.number("num_iter") or 0))
-    params = reward_layout.from_named(named, network)
-    plain = as_plain(config)
-    return RewardModel(checkpoint.path, step, network, params, 1, statistics, plain, []), found
+    return RewardModel(checkpoint.path, step, network, params, 1, statistics, as_plain(config), []), found
 
 
 def _moment(checkpoint: TorchCheckpoint, theirs: str, given: float | None, key: str) -> float:

@@ -35,6 +35,11 @@ def reading(path: str | Path, what: str) -> Iterator[dict[str, np.ndarray]]:
         raise UserError(f"{path}: {error}") from None
 
 
+def part(tensors: Mapping[str, np.ndarray], start: str) -> dict[str, np.ndarray]:
+    """The tensors whose names begin with `start`, by the rest of their names."""
+    return {name.removeprefix(start): value for name, value in tensors.items() if name.startswith(start)}
+
+
 def linear(tensors: Mapping[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
     """A linear layer, float32; PyTorch's kernels are [out, in]."""
     kernel, bias = (np.asarray(tensors[f"{name}.{part}"], np.float32) for part in ("weight", "bias"))

@@ -27,8 +27,7 @@ class PublishedScorer(NamedTuple):
 def read(path: str | Path, heads: int = 0) -> PublishedScorer:
     """Reads model.pkl, a RoBERTa of attention `heads` (0: width / 64) and two layers. Raises UserError: it is none."""
     with transformers_parts.reading(path, "upvote model") as tensors:
-        start = "model."
-        trunk = {name.removeprefix(start): of for name, of in tensors.items() if name.startswith(start)}
+        trunk = transformers_parts.part(tensors, "model.")
         head = {
             "hidden_0": linear(trunk, "pooler.dense"),
             "hidden_1": linear(tensors, "layers.0"),
@@ -37,9 +36,8 @@ def read(path: str | Path, heads: int = 0) -> PublishedScorer:
         values = _config(trunk, heads)
         named = {f"roberta.{name}": array for name, array in trunk.items() if "position_ids" not in name}
         config, params = transformers_parts.model(values, named, "its RoBERTa")
-        width = config.width
         shapes = [(part["kernel"].shape, part["bias"].shape) for part in head.values()]
-        sizes = (width, width, 2 * width, 1)
+        sizes = (config.width, config.width, 2 * config.width, 1)
         if shapes != [((inside, outside), (outside,)) for inside, outside in itertools.pairwise(sizes)]:
             raise UserError("its head does not fit its RoBERTa")
     return PublishedScorer(config, params, {LIKED: head})
