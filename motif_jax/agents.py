@@ -66,7 +66,6 @@ class Agent:
         self._rng = seeds.rng(seed, "agents.act")
 
     def __repr__(self) -> str:
-        """Names the agent and its environment."""
         return f"Agent({str(self.folder)!r}, checkpoint={self.checkpoint}, environment={self.environment!r})"
 
     def make_env(self, render_mode: str | None = None) -> gymnasium.Env:

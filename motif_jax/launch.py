@@ -280,10 +280,8 @@ def localise(config: ConfigDict, workdir: Path | None) -> None:
     named = {key: value for key, value in flat(config.to_dict()).items() if hub.is_named(value)}
     before: dict[str, Any] = {}
     if named and workdir is not None and (workdir / "config.json").is_file():
-        try:
+        with contextlib.suppress(ValueError, AttributeError):  # the stage reports the damaged file
             before = flat(parse_json((workdir / "config.json").read_bytes()))
-        except (ValueError, AttributeError):
-            before = {}  # the stage reports the damaged file
     for key, value in named.items():
         config.update_from_flattened_dict({key: hub.local(value, key, before.get(key))})
 
@@ -297,8 +295,7 @@ def _hosts(config: ConfigDict) -> contextlib.AbstractContextManager[None]:
     return hosts.connected(schema.values(ClusterHosts, config.hosts))
 
 
-def _main(arguments: Sequence[str]) -> int:
-    del arguments
+def _main(_: Sequence[str]) -> int:
     logging.set_verbosity(logging.WARNING)  # libraries log every backend that they look for
     config = _CONFIG.value
     if _PRINT_CONFIG.value:

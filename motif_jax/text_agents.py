@@ -91,15 +91,13 @@ class TextAgent:
         """
         observation = Spoken(self._checked(dialogue))
         if greedy not in self._actors:
-            decode = self._decode
-            if greedy:
-                decode = dataclasses.replace(decode, kind="greedy", width=1, batches=1)
+            changes: dict[str, Any] = {"kind": "greedy", "width": 1, "batches": 1} if greedy else {}
+            decode = dataclasses.replace(self._decode, **changes)
             decoding = text_setup.decoding_of(decode, self._saved.about)
             parts = (self._decoder, self._saved.params, self._saved.tokenizer)
             self._actors[greedy] = AgentTextActor(*parts, decoding, 0)
-        actor = self._actors[greedy]
-        actor.begin([seed % (1 << 31)])
-        return actor.act([observation], [0])[0].text
+        self._actors[greedy].begin([seed % (1 << 31)])
+        return self._actors[greedy].act([observation], [0])[0].text
 
     def values(self, dialogue: Any) -> TokenValues:
         """Q, V, advantage and log-probability of each token that the agent's side said; `dialogue` as of `say`.
@@ -131,10 +129,10 @@ class TextAgent:
         return found
 
     def _values(self, dialogues: Sequence[Dialogue]) -> list[TokenValues]:
-        saved, design = self._saved, self._saved.network.design
+        design = self._saved.network.design
         if design.q != "token" or not design.v:
             raise UserError(f"{self.folder}: method {self.method} has no values of tokens")
-        valued = text_values.values_of(saved, Dialogues.of(dialogues))
+        valued = text_values.values_of(self._saved, Dialogues.of(dialogues))
         return [self._token_values(each) for each in valued]
 
     def _token_values(self, valued: text_values.ValuedDialogue) -> TokenValues:

@@ -101,7 +101,6 @@ class _Accounts:
         self.lengths = np.zeros(size, np.int64)
 
     def begin(self, column: int) -> None:
-        """Starts an episode."""
         self._counts[column] = {}
         self.lengths[column] = 0
         for values in self.sums.values():
@@ -163,9 +162,8 @@ def _payment(reward: Any, terms: Terms) -> Pay:
     if isinstance(reward, str | Path):
         reward = rewards.load(reward)
     if isinstance(reward, rewards.RewardFunction):
-        function = reward
-        apply = function.normalisation(terms.normalise, terms.quantile, terms.two_decimals)
-        return lambda texts: np.asarray(apply(function.raw(texts)))
+        raw, apply = reward.raw, reward.normalisation(terms.normalise, terms.quantile, terms.two_decimals)
+        return lambda texts: np.asarray(apply(raw(texts)))
     if callable(reward):
         return reward
     raise UserError(
@@ -216,7 +214,6 @@ class IntrinsicReward(gymnasium.Wrapper):
         return cls(env, **_as_trained(folder, env.observation_space, trust))
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode."""
         observation, info = self.env.reset(**kwargs)
         self._accounts.begin(0)
         self._see(observation)
@@ -288,7 +285,6 @@ class VectorIntrinsicReward(VectorWrapper):
         self._ended = self._ended & ~mask
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Plays one action in each environment."""
         observations, extrinsic, terminated, truncated, infos = self.env.step(actions)
         # With next-step autoreset an environment that ended takes no action: it shows a new episode's first observation.
         running = ~self._ended
