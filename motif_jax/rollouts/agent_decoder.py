@@ -43,7 +43,7 @@ class AgentDecoder:
             )
         found = self.network.read(params, {part: roles.of(part, states) for part in roles.trunk_of})
         assert found.target_q is not None
-        return TokenOutputs(found.logits, self._clipped(found.target_q), found.values)
+        return TokenOutputs(found.logits, clipped(found.target_q, self.q_min, self.q_max), found.values)
 
     def values(self, params: Any, last: States, mean: jax.Array) -> jax.Array | None:
         """float32 [...] of actions as a whole, from their last tokens' states and the mean of all; None where tokens have values."""
@@ -55,16 +55,13 @@ class AgentDecoder:
         # The policy's logits are left out of the program, as nothing asks for them.
         found = self.network.read(params, {**parts, POLICY: roles.of(POLICY, last)})
         assert found.target_q is not None
-        return self._clipped(found.target_q)
+        return clipped(found.target_q, self.q_min, self.q_max)
 
     def prefix(self, params: Any, target_return: float) -> jax.Array | None:
         """An embedding [C, 1, 1, 1, D] that stands before every text; None for none."""
         if not self.network.design.prefix:
             return None
         return self.network.prefix(params, jnp.full((1,), target_return))[None, :, None, None]
-
-    def _clipped(self, q: jax.Array) -> jax.Array:
-        return clipped(q, self.q_min, self.q_max)
 
     def check(self, decoding: Decoding) -> None:
         decoding.require_vocabulary(self.network.model.config.vocab_size)

@@ -41,7 +41,6 @@ class AgentPolicy:
         self._apply = jax.jit(functools.partial(_act, network))
 
     def initial_state(self, batch_size: int) -> Any:
-        """Returns zeros, the state before an episode."""
         return self._network.initial_state(batch_size)
 
     def act(
@@ -81,10 +80,8 @@ def read_config(folder: str | Path) -> AgentConfig:
 
 def _require_whole(config: Mapping[str, Any], path: Path) -> None:
     missing = [key for key in _NEEDED if not has(config, key)]
-    sections = (
-        "network reward compat environment environment.recall environment.babyai_text algorithm".split()
-    )
-    given = [key for key in sections if has(config, key)]
+    sections = "network reward compat environment environment.recall environment.babyai_text algorithm"
+    given = [key for key in sections.split() if has(config, key)]
     wrong = [key for key in given if not isinstance(dotted(config, key), Mapping)]
     if not missing and not isinstance(dotted(config, "environment.name"), str):
         wrong.append("environment.name")

@@ -110,8 +110,7 @@ class Collection:
                 f"config.length={self._plan.length}: none of {len(self._counts):,} games was that long; give a smaller "
                 "one, or other players, with another --workdir"
             )
-        share = min(1.0, self._drawn / rows)
-        pairs = int(share * self._num_pairs)
+        pairs = int(min(1.0, self._drawn / rows) * self._num_pairs)
         progress.update(pairs, episodes=len(self._counts), game_steps=self._steps)
 
     def _jobs(self, rows: int, end: int | None) -> Iterator[EpisodeJob]:

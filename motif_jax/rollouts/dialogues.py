@@ -97,13 +97,13 @@ def collect(
         raise UserError(f"{MAX_DEATHS} processes died while they drew part {part}: see their output above")
 
     jobs = [part for part in range(plan.parts) if part not in done]
-    with Progress(plan.count, "dialogues", "collect", _drawn(plan, done)) as progress:
-        for part, failed in run_jobs(
-            DialogueRecorder, {"plan": plan}, jobs, workers, stop, lost, plan.patient
-        ):
+    drawn = sum(len(plan.span(part)) for part in done)
+    with Progress(plan.count, "dialogues", "collect", drawn) as progress:
+        answers = run_jobs(DialogueRecorder, {"plan": plan}, jobs, workers, stop, lost, plan.patient)
+        for part, failed in answers:
             done.add(part)
-            failures += failed
-            progress.update(_drawn(plan, done), **({"failed_requests": failures} if failures else {}))
+            drawn, failures = drawn + len(plan.span(part)), failures + failed
+            progress.update(drawn, **({"failed_requests": failures} if failures else {}))
     if len(done) < plan.parts:
         return False
     totals = DialogueTotals()
@@ -114,10 +114,6 @@ def collect(
     atomic_write_json(folder / META, {**meta, "digest": digests.of_file(folder / DIALOGUES)})
     shutil.rmtree(staging)
     return True
-
-
-def _drawn(plan: DialoguePlan, done: set[int]) -> int:
-    return sum(len(plan.span(part)) for part in done)
 
 
 class DialogueTotals:

@@ -162,8 +162,7 @@ class LaneServer:
     """
 
     def __init__(self, setup: Mapping[str, Any]) -> None:
-        self._name, self._options = setup["environment"], setup["options"]
-        self._keep = setup["keep_fields"]
+        self._name, self._options, self._keep = setup["environment"], setup["options"], setup["keep_fields"]
         spec = registry.spec(self._name, **self._options)
         lanes = setup["lanes"]
         self._rows = {

@@ -149,10 +149,6 @@ class PlaySettings:
     greedy: bool = False
     keep_probabilities: bool = False
 
-    def __post_init__(self) -> None:
-        if self.lanes < 2 or self.lanes % 2:
-            raise ValueError(f"lanes={self.lanes}: an even number of at least 2")
-
 
 @dataclasses.dataclass(frozen=True)
 class _Order:
@@ -165,8 +161,7 @@ class _Order:
 
     @property
     def setup(self) -> dict[str, Any]:
-        fields = tuple(self.how.keep_fields)
-        return {"environment": self.environment, "options": self.options, "keep_fields": fields}
+        return {"environment": self.environment, "options": self.options, "keep_fields": self.how.keep_fields}
 
     def lost(self, episode: tuple[int, int] | None) -> None:
         """Raises UserError for an episode (index, seed) that ended `MAX_DEATHS` processes, None: before any was begun."""
@@ -185,7 +180,7 @@ def _play_lanes(order: _Order, policy: BatchPolicy) -> Iterator[PlayedEpisode]:
     lanes = [_Lane(pair for pair in order.todo if pair[0] % count == lane) for lane in range(count)]
     pool = _LanePool(order, lanes)
     states = [policy.initial_state(len(pool.half(half))) for half in (0, 1)]
-    try:
+    with contextlib.closing(pool):
         while any(lane.running or lane.todo for lane in lanes):
             for half in (0, 1):
                 for lane, record in pool.receive(half):
@@ -200,8 +195,6 @@ def _play_lanes(order: _Order, policy: BatchPolicy) -> Iterator[PlayedEpisode]:
                 for lane in starts:
                     lanes[lane].begin()
                 pool.send(half, steps, starts)
-    finally:
-        pool.close()
 
 
 def _decide(
@@ -259,13 +252,8 @@ def play_episodes(
 
     Raises:
       UserError: an episode ended three worker processes.
-      ValueError: a kept field does not exist.
     """
-    unknown = set(how.keep_fields) - set(registry.spec(environment, **options).observation)
-    if unknown:
-        raise ValueError(f"{environment} has no observation field {', '.join(sorted(unknown))}")
-    skipped = set(skip)
-    todo = [(index, seed) for index, seed in enumerate(episode_seeds) if index not in skipped]
+    todo = [(index, seed) for index, seed in enumerate(episode_seeds) if index not in skip]
     if not todo:
         return
     order = _Order(environment, dict(options), todo, how, stop, on_death)

@@ -45,11 +45,9 @@ def _fit(name: str, options: str, seed: int) -> tuple[float, ...]:
             for index in range(EPISODES):
                 episode = seeds.derive(seed, "fixed shares", number, index)
                 choose = FixedPolicy(tuple(shares.tolist())).player(episode, environment.spec)
-                _, *moments = [
-                    (moment.action, moment.reward) for moment in play(environment, episode, choose)
-                ]
-                counts.append(np.bincount([action for action, _ in moments], minlength=len(shares)))
-                earned.append(sum(reward for _, reward in moments))
+                _, *moments = play(environment, episode, choose)
+                counts.append(np.bincount([moment.action for moment in moments], minlength=len(shares)))
+                earned.append(sum(moment.reward for moment in moments))
                 progress.update(number * EPISODES + index + 1, **{"mean return": float(np.mean(earned))})
             taken, better = np.array(counts), np.array(earned) - np.mean(earned)
             scores = taken - taken.sum(-1, keepdims=True) * shares

@@ -33,13 +33,11 @@ class WorkerPolicy(Protocol):
 
     def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
         """Returns what chooses the actions of the episode `seed`, of those that `spec.mask_field` allows."""
-        ...
 
     def probabilities(
         self, observation: Mapping[str, np.ndarray], spec: EnvironmentSpec
     ) -> np.ndarray | None:
         """Returns float32 [A] for people who watch, None where it has none."""
-        ...
 
 
 class BatchPolicy(Protocol):
@@ -49,7 +47,6 @@ class BatchPolicy(Protocol):
 
     def initial_state(self, batch_size: int) -> Any:
         """Returns the recurrent state before an episode, for `batch_size` environments."""
-        ...
 
     def act(
         self, observation: Mapping[str, np.ndarray], first: np.ndarray, state: Any
@@ -64,7 +61,6 @@ class BatchPolicy(Protocol):
           Logits float32 [B, A], values float32 [B] or None, and the new state. Actions are drawn by the caller, of those
           that the environment allows.
         """
-        ...
 
 
 @dataclass(frozen=True)

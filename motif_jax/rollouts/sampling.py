@@ -155,8 +155,7 @@ def chunk_arrays(
     history = {**history, "message": np.pad(texts, ((0, 0), (0, missing))) if missing else texts}
     weights = chunks.evenly(history["message"], length) if plan.even else None
     starts = chunks.draw_starts(steps, length, plan.share, seeds.rng(plan.seed, "starts", job.index), weights)
-    names = (*plan.fields, "rewards")
-    data = chunks.gather({name: history[name] for name in names}, starts, length)
+    data = chunks.gather({name: history[name] for name in (*plan.fields, "rewards")}, starts, length)
     arrays = {f"data/{name}": array for name, array in data.items()}
     constants: dict[str, Any] = {}
     if "blstats" in plan.fields:

@@ -18,15 +18,7 @@ from motif_jax.labels.prompts import FOLDER
 from motif_jax.labels.questions import QuestionHasher
 from motif_jax.labels.session import AnnotationSession
 from motif_jax.labels.store import AnswerStore, StoredAnswer
-from motif_jax.sections.annotators import (
-    AnnotatorConfig,
-    AnswerMode,
-    AnswerSampling,
-    LexiconFile,
-    OpenaiServer,
-    PromptChoice,
-    VllmEngine,
-)
+from motif_jax.sections import annotators as sections
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_text
 from motif_jax.support.interruption import StoppedError, never
@@ -40,22 +32,23 @@ MOST_CHARACTERS = 4 * 2042
 _TOGETHER = 256
 
 
-def annotator_config(options: Mapping[str, Any], goal: str) -> AnnotatorConfig:
+def annotator_config(options: Mapping[str, Any], goal: str) -> sections.AnnotatorConfig:
     """What an annotator of single comments reads, from a task's options."""
-    prompt, answer, server = PromptChoice(), AnswerMode(), OpenaiServer(model=options["model"])
+    prompt, answer = sections.PromptChoice(), sections.AnswerMode()
     if annotators.annotator_class(options["annotator"]).reads_prompt:
-        prompt = PromptChoice(file=options["prompt"] or str(FOLDER / "comments" / "toxicity.yaml"))
-        answer = AnswerMode(mode=options["answer_mode"])
+        prompt = sections.PromptChoice(file=options["prompt"] or str(FOLDER / "comments" / "toxicity.yaml"))
+        answer = sections.AnswerMode(mode=options["answer_mode"])
+    server = sections.OpenaiServer(model=options["model"])
     if options["server"]:
         server = replace(server, base_url=options["server"])
-    return AnnotatorConfig(
+    return sections.AnnotatorConfig(
         annotator=options["annotator"],
         goal=goal,
         prompt=prompt,
         answer=answer,
-        sampling=AnswerSampling(temperature=0.0, top_p=1.0, max_tokens=256),
-        lexicon=LexiconFile(file=options["lexicon"] or "comments.yaml"),
-        vllm=VllmEngine(model=options["model"]),
+        sampling=sections.AnswerSampling(temperature=0.0, top_p=1.0, max_tokens=256),
+        lexicon=sections.LexiconFile(file=options["lexicon"] or "comments.yaml"),
+        vllm=sections.VllmEngine(model=options["model"]),
         openai=server,
     )
 
@@ -113,8 +106,7 @@ class Toxicity:
         hasher = self._hashers[goal]
         questions = [Question(hasher.items((text,), SINGLE), (text,), SINGLE) for text in texts]
         with self._lock:
-            there = {question.id: self._store.get(question.id) for question in questions}
-        found = {key: answer for key, answer in there.items() if answer is not None}
+            found = {each.id: told for each in questions if (told := self._store.get(each.id)) is not None}
         missing = [question for question in questions if question.id not in found]
         if missing:
             known = len(found)
@@ -123,9 +115,7 @@ class Toxicity:
                 found |= session.ask(missing, {}, report=lambda: report(known + session.telemetry.asked))
             if len(found) < len(questions):
                 raise StoppedError
-        return {
-            question.items[0]: _share(goal, found[question.id], question.items[0]) for question in questions
-        }
+        return {each.items[0]: _share(goal, found[each.id], each.items[0]) for each in questions}
 
 
 def toxicity_label(rude: float, toxic: float) -> float:
@@ -196,8 +186,7 @@ def write(
 
     `report` is called with how many are done. Raises StoppedError.
     """
-    scorer = _make(task)
-    size = _TOGETHER
+    scorer, size = _make(task), _TOGETHER
     if isinstance(scorer, Toxicity):
         scorer.prepare(texts, report, stopped)
         size = max(1, len(texts))

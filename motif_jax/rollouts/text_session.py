@@ -67,9 +67,7 @@ class TextSession:
             tokens, valid = padded(fresh, _rounded(longest))
             self._make_room(tokens.shape[1])
             keeps = np.asarray(keep, np.int32) + self._ahead
-            self._now = self._programs.read(
-                self._params, self._now, tokens, valid, keeps, taken_back=taken_back
-            )
+            self._now = self._programs.read(self._params, self._now, tokens, valid, keeps, taken_back)
             self._slots += tokens.shape[1]
         self.texts = wanted
 

@@ -126,16 +126,14 @@ class TextEvalSetup:
             "token_return": dialogue.total + paid,
         }
         if said:
-            row["actions_cut"] = sum(not self._ended(one.tokens) for one in said)
+            end = [self.tokenizer.delimiters.action_end]
+            row["actions_cut"] = sum(one.tokens[-1:].tolist() != end for one in said)
             row["tokens_said"] = sum(len(one.tokens) for one in said)
             row["divergence"] = float(sum(one.divergence for one in said))
             row["entropy"] = -float(sum(one.facts.steered.sum() for one in said))
             if tokens:
                 row["tokens"] = [self._shown(one.tokens, one.facts) for one in said]
         return row | said_in(dialogue)
-
-    def _ended(self, tokens: np.ndarray) -> bool:
-        return bool(len(tokens)) and tokens[-1] == self.tokenizer.delimiters.action_end
 
     def _shown(self, tokens: np.ndarray, facts: Any) -> dict[str, Any]:
         numbers = {name: getattr(facts, name) for name in ("steered", "policy", "q", "v")}

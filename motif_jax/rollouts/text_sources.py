@@ -88,8 +88,7 @@ def listed(
             for first in range(0, count, size):
                 if stopped():
                     raise StoppedError
-                rng = seeds.rng(0, "listed", first)
-                yield stream(rng, min(size, count - first), first)
+                yield stream(seeds.rng(0, "listed", first), min(size, count - first), first)
                 progress.update(min(first + size, count))
 
         parquet.write(path, parts(), {"task": name, "kind": kind})

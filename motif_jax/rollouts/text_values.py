@@ -23,7 +23,6 @@ from motif_jax.support.errors import UserError
 from motif_jax.trainers.agent_folder import SavedAgent
 
 _BATCH = 64
-_NAMES = {"q": "q", "target_q": "q_target"}  # of accuracies, as published
 
 
 class ActionValues(NamedTuple):
@@ -211,7 +210,7 @@ def ranking_accuracy(
         for back in range(1, tokens + 1):
             a, b = first.stop - back, second.stop - back
             if a >= first.start and b >= second.start:
-                for name in ("q", "target_q"):
+                for name, published in (("q", "q"), ("target_q", "q_target")):
                     above = getattr(one.values, name)[a] > getattr(two.values, name)[b]
-                    found[f"{pair.kind}_{_NAMES[name]}_rank_acc_-{back}"].append(bool(above))
+                    found[f"{pair.kind}_{published}_rank_acc_-{back}"].append(bool(above))
     return {**{name: float(np.mean(values)) for name, values in found.items()}, **counts}

@@ -293,13 +293,12 @@ def film_recording(
       UserError: the episode does not replay as recorded: an observation, reward or final number differs.
     """
     options = {key: value for key, value in recording.options.items() if key != "fields"}
-    rater_of = rater_of or (lambda spec: None)
     environment = registry.make(recording.task, **with_screen(recording.task, options, fields))
     maker = FilmMaker(recording.task, options, recording.seed, environment.spec, title)
     digest = replay.Digest(recording.task, options)
     choose = recorded_actions(recording.actions, policy, environment.spec)
     with contextlib.closing(environment):
-        for sight in watch(environment, recording.seed, choose, rater_of(environment.spec)):
+        for sight in watch(environment, recording.seed, choose, rater_of and rater_of(environment.spec)):
             digest.add(sight.observation, sight.task_reward, sight.end)
             maker.add(sight)
         film = maker.film(environment.episode_info())

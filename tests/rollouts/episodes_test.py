@@ -156,12 +156,6 @@ def test_stop_ends_early_and_leaves_no_process():
     assert not multiprocessing.active_children()
 
 
-def test_bad_arguments_are_refused():
-    for said, how in (("even number", {"lanes": 3}), ("no .* field glyphs", {"keep_fields": ("glyphs",)})):
-        with pytest.raises(ValueError, match=said):
-            play(Counting(), **how)
-
-
 def test_uniforms_depend_on_seed_and_step_alone():
     forward, jumping = Uniforms(5), Uniforms(5)
     expected = [forward.at(step) for step in range(3000)]
