@@ -4,27 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from motif_jax.schema import (
-    DTYPES,
-    Key,
-    batch,
-    count,
-    fraction,
-    key,
-    keys,
-    natural,
-    one_of,
-    positive,
-    settings,
-    size,
-)
+from motif_jax import schema
+from motif_jax.schema import DTYPES, batch, count, fraction, key, natural, one_of, positive, settings, size
 from motif_jax.support import cluster
 from motif_jax.support.config import default_workers
 
 
 def seed(default: int, most: int | None = None) -> Any:
     """The seed of a stage."""
-    return Key(default, "of all that is drawn at random", least=None if most is None else 0, most=most)
+    return key(default, "of all that is drawn at random", least=None if most is None else 0, most=most)
 
 
 SEED = seed(0)
@@ -202,9 +190,9 @@ CHECKPOINT = key("latest", "'latest', 'best' (by mean return in training), or a 
 PLAYED_LEVEL = key(None, "None: the agent's, or BabyAI-MixedTrainLocal-v0", str)
 THREADS = size(1, "environments that answer at a time; take more where they wait for a server")
 GYM = {
-    "text": Key("", "of gym:ID: a step's text: 'module:function', 'info:KEY', 'obs:KEY'; empty: none"),
+    "text": key("", "of gym:ID: a step's text: 'module:function', 'info:KEY', 'obs:KEY'; empty: none"),
     "text_bytes": positive(256, "of gym:ID: bytes of a text at most"),
-    "modules": Key("", "of gym:ID: modules that register environments, with commas between"),
+    "modules": key("", "of gym:ID: modules that register environments, with commas between"),
 }
 REWARD_STEP = natural(None, "checkpoint of the reward, with its quantiles; None: the newest", int)
 QUANTILE = fraction(0.5, "values at or below this quantile become 0; None: no threshold", none=True)
@@ -289,7 +277,7 @@ class Decode:
 
 def quirk(help: str) -> Any:
     """A switch of `Compat`."""
-    return Key(False, f"quirk of the published code: {help}")
+    return key(False, f"quirk of the published code: {help}")
 
 
 @settings
@@ -349,9 +337,9 @@ class Compat:
     upvote_zero_one: bool = quirk("upvote_model pays 1 and 0 for 1 and -1")
 
 
-def compat(names: str) -> dict[str, Key]:
+def compat(names: str) -> dict[str, schema.Key]:
     """The switches of a stage, all off, from their names with spaces between; KeyError for an unknown one."""
-    found = keys(Compat)
+    found = schema.keys(Compat)
     return {name: found[name] for name in names.split()}
 
 

@@ -7,20 +7,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from motif_jax import sections
-from motif_jax.schema import (
-    all_values,
-    count,
-    fraction,
-    key,
-    natural,
-    one_of,
-    part,
-    positive,
-    settings,
-    size,
-    values,
-)
+from motif_jax import schema, sections
+from motif_jax.schema import count, fraction, key, natural, one_of, part, positive, settings, size
 from motif_jax.sections.annotators import OnlineAnnotator, Queue
 from motif_jax.sections.policies import Appo, DrrnPolicy, GameNetwork, LanguagePolicy, Ppo, QLearning
 from motif_jax.support import entry_points
@@ -233,10 +221,10 @@ def agent_config(config: ConfigDict | Mapping[str, Any]) -> AgentConfig:
     network = networks.get(given["network"].get("kind"), GameNetwork)
     algorithms: dict[str, type] = {"minibatch_size": Ppo, "replay_steps": QLearning}
     algorithm = next((kind for key, kind in algorithms.items() if key in given["algorithm"]), Appo)
-    return values(
+    return schema.values(
         AgentConfig,
         config,
-        network=values(network, given["network"]),
+        network=schema.values(network, given["network"]),
         algorithm=_read(algorithm, given["algorithm"], "name"),
         # Rewards that are learned while the agent plays have a queue of questions.
         reward=_read(LearnedReward if "queue" in config else AgentReward, given["reward"], "kind"),
@@ -246,9 +234,9 @@ def agent_config(config: ConfigDict | Mapping[str, Any]) -> AgentConfig:
 
 def agent_reward(section: ConfigDict | Mapping[str, Any]) -> AgentReward:
     """The values of a frozen reward's section, also of one that rated episodes."""
-    found: AgentReward = _read(AgentReward, section, "kind")
-    return found
+    return _read(AgentReward, section, "kind")
 
 
 def _read(kind: Any, section: ConfigDict | Mapping[str, Any], choice: str) -> Any:
-    return (all_values if entry_points.is_entry_point(section.get(choice)) else values)(kind, section)
+    is_outside = entry_points.is_entry_point(section.get(choice))
+    return (schema.all_values if is_outside else schema.values)(kind, section)

@@ -2,21 +2,8 @@
 
 from __future__ import annotations
 
-from motif_jax import sections
-from motif_jax.schema import (
-    DTYPES,
-    LENGTH,
-    SIZE,
-    count,
-    fraction,
-    key,
-    natural,
-    one_of,
-    part,
-    positive,
-    settings,
-    size,
-)
+from motif_jax import schema, sections
+from motif_jax.schema import DTYPES, count, fraction, key, natural, one_of, part, positive, settings, size
 from motif_jax.sections.agents import PlayedTask
 from motif_jax.sections.policies import LanguagePolicy
 
@@ -71,7 +58,7 @@ class RewardNetworkSizes:
     status: bool = key(False, "also reads the status line")
     crop: bool = key(False, "also reads a window of the map round the hero (needs the status)")
     glyphs: bool = key(False, "also reads the whole map")
-    hidden_dim: int = key(512, "of the layers; the first has half of it", least=2, most=SIZE)
+    hidden_dim: int = key(512, "of the layers; the first has half of it", least=2, most=schema.SIZE)
     embedding_dim: int = size(128, "of glyphs")
     crop_dim: int = positive(16, "of the window")
     num_layers: int = positive(2, "convolutions of the crop and of the map", most=4)
@@ -278,7 +265,7 @@ class UpvoteConfig(GradientConfig):
     network: UpvoteNetwork = part(UpvoteNetwork)
     vocab_size: int = positive(1024, "of the tokenizer that is learned for a fresh one")
     max_len: int = key(
-        256, "tokens of a comment that the model reads, with the two round it", least=3, most=LENGTH
+        256, "tokens of a comment that the model reads, with the two round it", least=3, most=schema.LENGTH
     )
     freeze: bool = key(False, "learns the head alone")
     batch_size: int = sections.batch(32, "comments of a step")
