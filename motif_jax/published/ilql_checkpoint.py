@@ -45,9 +45,7 @@ def read(path: str | Path, heads: int = 0) -> PublishedAgent:
 
 
 def _assembled(tensors: Mapping[str, np.ndarray], heads: int) -> PublishedAgent:
-    parts = {
-        name: part for name, start in _TRUNKS.items() if (part := transformers_parts.part(tensors, start))
-    }
+    parts = {name: own for name, start in _TRUNKS.items() if (own := transformers_parts.part(tensors, start))}
     # CHAI has only the policy's trunk; `convert_bc` gives BC's model the same name.
     alone = list(parts) == [POLICY]
     if alone:

@@ -88,9 +88,8 @@ def _tensor(
         return np.empty(shape, storage.dtype)
     if min((offset, *strides, *shape)) < 0 or last >= storage.size:
         raise ValueError(f"a tensor of shape {list(shape)} goes beyond its storage of {storage.size}")
-    view = np.lib.stride_tricks.as_strided(
-        storage[offset:], shape, [stride * storage.itemsize for stride in strides], writeable=False
-    )
+    in_bytes = [stride * storage.itemsize for stride in strides]
+    view = np.lib.stride_tricks.as_strided(storage[offset:], shape, in_bytes, writeable=False)
     return np.ascontiguousarray(view).reshape(shape)
 
 

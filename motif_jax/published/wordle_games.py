@@ -26,9 +26,8 @@ _WHAT = "a pickle of published Wordle games"
 class _Object(Filled):
     """A state, or the knowledge of one letter."""
 
-    def __init__(self, *given: Any) -> None:
+    def __init__(self) -> None:
         self.held: dict[str, Any] = {}
-        assert not given
 
     def take(self, state: Any) -> None:
         if not isinstance(state, dict):
