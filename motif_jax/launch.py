@@ -253,7 +253,6 @@ def _readable(error: Exception) -> str:
 
 
 def _print_help(arguments: Sequence[str], config: ConfigDict) -> NoReturn:
-    """Prints the description of the config file and the meaning of every key."""
     *_, path = (value.partition(":")[0] for value in _config_files(arguments).values())
     tree = ast.parse(Path(path).read_text(encoding="utf-8"))
     print(ast.get_docstring(tree) or path, "", "Keys:", *schema.describe(config), sep="\n")

@@ -37,10 +37,8 @@ class AgentDecoder:
     def outputs(self, params: Any, states: States) -> TokenOutputs:
         roles, design = self.network.design.roles, self.network.design
         if design.q != "token" or not design.v:
-            name = roles.trunk_of[POLICY]
-            return TokenOutputs(
-                self.network.model.logits(params["trunks"][name], roles.of(POLICY, states).after)
-            )
+            trunk = params["trunks"][roles.trunk_of[POLICY]]
+            return TokenOutputs(self.network.model.logits(trunk, roles.of(POLICY, states).after))
         found = self.network.read(params, {part: roles.of(part, states) for part in roles.trunk_of})
         assert found.target_q is not None
         return TokenOutputs(found.logits, clipped(found.target_q, self.q_min, self.q_max), found.values)

@@ -55,8 +55,7 @@ def _act(
     network: PolicyNetwork, params: Any, observation: dict[str, jax.Array], first: jax.Array, state: Any
 ) -> tuple[jax.Array, jax.Array, Any]:
     rows = jax.tree.map(lambda field: field[None], observation)
-    outputs: Any = network.apply(params, rows, state, jnp.expand_dims(first, 0))
-    logits, values, state = outputs
+    logits, values, state = network.apply(params, rows, state, jnp.expand_dims(first, 0))
     return logits[0], values[0], state
 
 

@@ -17,15 +17,8 @@ import numpy as np
 
 from motif_jax.actors.worker_process import MAX_DEATHS, Deaths, WorkerProcess, close_all, run_jobs
 from motif_jax.envs import registry
-from motif_jax.rollouts import policies
-from motif_jax.rollouts.episode_worker import (
-    EpisodeServer,
-    LaneServer,
-    PlayedEpisode,
-    Uniforms,
-    shared_block,
-    shared_view,
-)
+from motif_jax.rollouts import episode_worker, policies
+from motif_jax.rollouts.episode_worker import PlayedEpisode, Uniforms, shared_block, shared_view
 from motif_jax.rollouts.policies import BatchPolicy, WorkerPolicy
 from motif_jax.support.errors import UserError
 
@@ -63,22 +56,20 @@ class _LanePool:
         self.lanes, self._order, self._deaths = lanes, order, Deaths(order.on_death)
         self._workers = min(order.how.workers, len(lanes))
         count, fields = len(lanes), self.spec.observation
-        blocks = {name: shared_block((count, *a.shape), a.dtype) for name, a in fields.items()}
+        blocks = {n: shared_block((count, *a.shape), a.dtype) for n, a in fields.items()}
         actions, at = shared_block((count,), "int32"), shared_block((self._workers,), "int32")
         shared = {"blocks": blocks, "actions": actions, "at": at}
         self._setup = {**order.setup, **shared, "lanes": count, "workers": self._workers}
         self._actions = shared_view(actions, (count,), "int32")
         self._at = shared_view(at, (self._workers,), "int32")
         self._at[:] = -1
-        self.rows = {
-            name: shared_view(blocks[name], (count, *a.shape), a.dtype) for name, a in fields.items()
-        }
+        self.rows = {n: shared_view(blocks[n], (count, *a.shape), a.dtype) for n, a in fields.items()}
         # Halves whose answer a worker still owes, oldest first; a worker answers in the order it was asked.
         self._owed: list[deque[int]] = [deque() for _ in range(self._workers)]
         self._processes = [self._spawn(worker) for worker in range(self._workers)]
 
     def _spawn(self, worker: int) -> WorkerProcess:
-        return WorkerProcess(LaneServer, {**self._setup, "worker": worker})
+        return WorkerProcess(episode_worker.LaneServer, {**self._setup, "worker": worker})
 
     def half(self, number: int) -> range:
         middle = len(self.lanes) // 2
@@ -223,8 +214,8 @@ def _decide(
 def _play_in_workers(order: _Order, policy: WorkerPolicy) -> Iterator[PlayedEpisode]:
     setup = {**order.setup, "policy": policy}
     patient = type(policy) is not policies.RandomPolicy  # a bot may think for as long as it likes
-    workers, stop, on_death = order.how.workers, order.stop, order.on_death
-    jobs = run_jobs(EpisodeServer, setup, order.todo, workers, stop, order.lost, patient, on_death)
+    server, workers = episode_worker.EpisodeServer, order.how.workers
+    jobs = run_jobs(server, setup, order.todo, workers, order.stop, order.lost, patient, order.on_death)
     with contextlib.closing(jobs) as played:
         for _, record in played:
             yield record

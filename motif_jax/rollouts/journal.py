@@ -55,11 +55,9 @@ def play_policy(
     """`play_missing` by a policy in `game`, (environment, options); deaths of workers are logged."""
 
     def play(progress: Progress) -> Iterator[PlayedEpisode]:
-        def log_death(deaths: int) -> None:
+        def log(deaths: int) -> None:
             progress.log(f"worker processes that died and were replaced: {deaths}")
 
-        return play_episodes(
-            *game, episode_seeds, policy, how, skip=journal.done, stop=stop, on_death=log_death
-        )
+        return play_episodes(*game, episode_seeds, policy, how, skip=journal.done, stop=stop, on_death=log)
 
     return play_missing(journal, len(episode_seeds), title, play, row_of)

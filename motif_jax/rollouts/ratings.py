@@ -196,9 +196,8 @@ class LiveRater:
             trained = open_reward(str(paid.dir), paid.step)
             self._normalise = trained.normalisation().normalise
             self._pay = trained.normalisation(paid.normalise, paid.level, rating.two_decimals)
-            rating = replace(
-                rating, section=replace(paid, normalise=False, quantile=None, threshold="quantile")
-            )
+            raw = replace(paid, normalise=False, quantile=None, threshold="quantile")
+            rating = replace(rating, section=raw)
         reward = rating.load(spec)
         self._of_text, self._fields = reward.lookup, reward.fields
         self._of_observation = None if reward.in_step is None else _observation_lookup(reward)

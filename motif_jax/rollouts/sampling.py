@@ -124,15 +124,12 @@ class History:
 
     def _row(self, step: int) -> Row:
         if step == len(self._rewards):
-            self._grow()
+            self._arrays = {name: np.concatenate([a, np.zeros_like(a)]) for name, a in self._arrays.items()}
+            self._rewards = np.concatenate([self._rewards, np.zeros_like(self._rewards)])
+            self._rows = [row(self._arrays, place) for place in range(len(self._rows))]
         if step == len(self._rows):
             self._rows.append(row(self._arrays, step))
         return self._rows[step]
-
-    def _grow(self) -> None:
-        self._arrays = {name: np.concatenate([a, np.zeros_like(a)]) for name, a in self._arrays.items()}
-        self._rewards = np.concatenate([self._rewards, np.zeros_like(self._rewards)])
-        self._rows = [row(self._arrays, step) for step in range(len(self._rows))]
 
 
 def caption_keys(messages: np.ndarray) -> np.ndarray:

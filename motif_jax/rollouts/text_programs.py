@@ -124,13 +124,9 @@ class Programs:
         state = now.branch(self._models, joined, width, decoding.max_tokens)
         outputs = self._decoder.outputs(params, state.last)
         number, whole = jnp.zeros(size, jnp.float32), jnp.zeros(size, jnp.int32)
-        carry = _Carry(
-            state=state,
-            outputs=outputs,
-            full=decodings.steered(outputs, decoding, self._pad),
-            position=jnp.zeros((), jnp.int32),
-            facts=TokenFacts(number, number, number, number, whole, whole),
-        )
+        facts = TokenFacts(number, number, number, number, whole, whole)
+        full = decodings.steered(outputs, decoding, self._pad)
+        carry = _Carry(state, outputs, full, jnp.zeros((), jnp.int32), facts)
 
         def step(carry: _Carry, tokens: jax.Array, valid: jax.Array) -> tuple[jax.Array, _Carry]:
             new = decodings.token_facts(carry.outputs, carry.full, tokens, self._pad)
@@ -178,6 +174,5 @@ def _best(found: _Candidates) -> _Candidates:
 
 
 def _beside(a: _Candidates, b: _Candidates) -> _Candidates:
-    """The candidates of both."""
     rest = jax.tree.map(lambda x, y: jnp.concatenate([x, y], axis=1), tuple(a[1:]), tuple(b[1:]))
     return _Candidates(a.state.beside(b.state), *rest)

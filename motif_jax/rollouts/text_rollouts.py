@@ -120,10 +120,9 @@ def batch_of(
         items.append(layout.cut(tokenise(episode.dialogue, tokenizer, reward, written)))
         kept = len(items[-1].action_indices)
         log_probs.append(np.concatenate(facts)[:kept])
+        ends = np.cumsum([len(fact) for fact in facts])
         # The last of them may have been cut: its tokens count, and so does it.
-        utterances.append(
-            int(np.searchsorted(np.cumsum([len(fact) for fact in facts]), kept)) + 1 if kept else 0
-        )
+        utterances.append(int(np.searchsorted(ends, kept)) + 1 if kept else 0)
     most = layout.max_len
     width = _rounded(max(len(item.tokens) for item in items), most)
     longest = _rounded(max(1, *map(len, log_probs)), most)

@@ -106,7 +106,8 @@ class Toxicity:
         hasher = self._hashers[goal]
         questions = [Question(hasher.items((text,), SINGLE), (text,), SINGLE) for text in texts]
         with self._lock:
-            found = {each.id: told for each in questions if (told := self._store.get(each.id)) is not None}
+            there = ((each.id, self._store.get(each.id)) for each in questions)
+            found = {key: answer for key, answer in there if answer is not None}
         missing = [question for question in questions if question.id not in found]
         if missing:
             known = len(found)

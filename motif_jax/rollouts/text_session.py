@@ -98,9 +98,8 @@ class TextSession:
 
 def _common(old: Sequence[int], new: Sequence[int], whole: bool) -> int:
     """The number of tokens at the front that stay; a changed text reads at least one again."""
-    same = next(
-        (i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new))
-    )
+    pairs = enumerate(zip(old, new, strict=False))
+    same = next((place for place, (a, b) in pairs if a != b), min(len(old), len(new)))
     if same == len(old):
         return same
     return 0 if whole else min(same, len(new) - 1)
