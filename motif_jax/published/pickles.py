@@ -128,8 +128,8 @@ class PickleReader:
         unread: bool = False,
         size: int | None = None,
     ) -> None:
-        self._calls, self._persistent = {**_CALLS, **(calls or {})}, persistent
-        self._unread, self._size = unread, size
+        self._calls, self._persistent, self._unread = {**_CALLS, **(calls or {})}, persistent, unread
+        self._size = size
         self._stack: list[Any] = []
         self._memo: dict[Any, Any] = {}
 
