@@ -9,16 +9,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from motif_jax.algorithms import (
-    losses,
-    minibatches,
-    reductions,
-    trajectory,
-    update,
-    value_normalisation,
-)
+from motif_jax.algorithms import losses, minibatches, reductions, trajectory, update, value_normalisation
 from motif_jax.algorithms.gae import gae
 from motif_jax.algorithms.trajectory import TrajectoryBatch
+from motif_jax.algorithms.update import Apply
 from motif_jax.algorithms.value_normalisation import ValueStatistics
 from motif_jax.algorithms.vtrace import Targets, published_bootstrap, vtrace
 from motif_jax.networks.agent import AgentNetwork, rescale_value_head
@@ -28,7 +22,7 @@ from motif_jax.support.config import require
 
 Array = jax.Array
 Metrics = dict[str, Array]
-BATCH, RETURNS = "batch", "returns"
+BATCH = "batch"
 ADVANTAGE_STD_FLOOR = 1e-3
 
 
@@ -45,23 +39,14 @@ class AppoTrainState(NamedTuple):
 
 
 class Output(NamedTuple):
-    """The current network's output on a rollout, and its targets; arrays [T, B] or [T, B, A].
+    """The current network's output on a rollout, and its targets; arrays [T, B] or [T, B, A]."""
 
-    Attributes:
-      logits: the policy's, with gradient.
-      raw_value: output of the value head, with gradient, in normalised units where values are normalised.
-      value: V in units of reward, without gradient.
-      ratio: clamped probability ratio, with gradient.
-      targets: value targets (units of reward) and advantages, without gradient.
-      legal: bool [T, B, A], the actions that can be taken; None where all can.
-    """
-
-    logits: Array
-    raw_value: Array
-    value: Array
-    ratio: Array
-    targets: Targets
-    legal: Array | None = None
+    logits: Array  # the policy's, with gradient
+    raw_value: Array  # output of the value head, with gradient, in normalised units if values are normalised
+    value: Array  # V in units of reward, without gradient
+    ratio: Array  # clamped probability ratio, with gradient
+    targets: Targets  # value targets (units of reward) and advantages, without gradient
+    legal: Array | None = None  # bool [T, B, A], the actions that can be taken; None where all can
 
 
 def check(config: AgentConfig) -> None:
@@ -218,11 +203,7 @@ def make_update(
     settings: Appo = config.algorithm
 
     def step(
-        state: AppoTrainState,
-        batch: TrajectoryBatch,
-        reward: Array,
-        apply: update.Apply,
-        axis_name: str | None,
+        state: AppoTrainState, batch: TrajectoryBatch, reward: Array, apply: Apply, axis_name: str | None
     ) -> tuple[AppoTrainState, Metrics]:
         gradients, metrics, output = gradient(network, config, state, batch, reward, axis_name)
         state, norms = apply(state, gradients)
@@ -231,11 +212,7 @@ def make_update(
         return state, {**metrics, **norms}
 
     def learn(
-        state: AppoTrainState,
-        batch: TrajectoryBatch,
-        reward: Array,
-        apply: update.Apply,
-        axis_name: str | None,
+        state: AppoTrainState, batch: TrajectoryBatch, reward: Array, apply: Apply, axis_name: str | None
     ) -> tuple[AppoTrainState, Metrics]:
         if settings.epochs * settings.minibatches == 1:
             return step(state, batch, reward, apply, axis_name)

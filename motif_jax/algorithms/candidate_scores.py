@@ -6,12 +6,11 @@ Source: Carta et al. 2023 (GLAM), and the code of its releases, which differ.
 from __future__ import annotations
 
 import chex
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from motif_jax.envs.spec import MASKED
 
-Array = jax.Array
 # log_probability: the paper's, the sum of the tokens' log-probabilities. raw_logit (`compat.glam_raw_logit_score`): the
 # released code's since May 2023, the sum of their logits. scaled_probability (`compat.glam_scaled_probability_score`): the
 # first release's, the product of their probabilities over the greatest of the candidates'.
@@ -53,11 +52,9 @@ def candidate_scores(
         score = score + jnp.sum(~valid, axis=-1)
     there = jnp.any(valid, axis=-1)
     score = jnp.where(there, score, MASKED)
-    return jnp.where(there, _scaled(score), MASKED) if form == SCALED_PROBABILITY else score
-
-
-def _scaled(log_probability: Array) -> Array:
-    best = jnp.max(log_probability, axis=-1, keepdims=True)
+    if form != SCALED_PROBABILITY:
+        return score
+    best = jnp.max(score, axis=-1, keepdims=True)
     # Computed in logarithms, so that there is a gradient where the probabilities would be rounded to 0.
-    scaled = jnp.exp(log_probability - best)
-    return jnp.where(best < _LEAST_LOG_PROBABILITY, 1.0, scaled)
+    scaled = jnp.where(best < _LEAST_LOG_PROBABILITY, 1.0, jnp.exp(score - best))
+    return jnp.where(there, scaled, MASKED)

@@ -12,33 +12,24 @@ from typing import Any, NamedTuple
 import chex
 import jax
 import jax.numpy as jnp
-
-Array = jax.Array
+from jax import Array
 
 
 class Candidates(NamedTuple):
-    """Candidate actions in each of K + 1 states of dialogues; arrays with any axes in front of B.
+    """Candidate actions in each of K + 1 states of dialogues; arrays with any axes in front of B."""
 
-    Attributes:
-      states: float32 [B, K + 1, N, D], the mean of the dialogue's states up to the end of each candidate (`compat.chai_scores`: the
-        sum, where they were written for this step).
-      log_probs: float32 [B, K + 1, N], of the candidates under the policy that they were drawn from.
-      seeds: uint32 [B], of the random vectors.
-    """
-
+    # float32 [B, K + 1, N, D], the mean of the dialogue's states up to the end of each candidate (`compat.chai_scores`: the sum,
+    # where they were written for this step).
     states: Any
-    log_probs: Any
-    seeds: Any
+    log_probs: Any  # float32 [B, K + 1, N], of the candidates under the policy that they were drawn from
+    seeds: Any  # uint32 [B], of the random vectors
 
 
 def random_states(seeds: Array, states: int, count: int, width: int) -> Array:
     """Vectors uniform in (-1, 1), float32 [B, K, N, D], of seeds uint32 [B]."""
     chex.assert_rank(seeds, 1)
-
-    def of_row(seed: Array) -> Array:
-        return jax.random.uniform(jax.random.key(seed), (states, count, width), minval=-1.0, maxval=1.0)
-
-    return jax.vmap(of_row)(seeds)
+    shape, keys = (states, count, width), jax.vmap(jax.random.key)(seeds)
+    return jax.vmap(lambda key: jax.random.uniform(key, shape, minval=-1.0, maxval=1.0))(keys)
 
 
 def conservative(

@@ -24,17 +24,11 @@ Field = Any
 
 
 class LabelBatch(NamedTuple):
-    """Labelled messages of one step.
+    """Labelled messages of one step."""
 
-    Attributes:
-      messages: uint8 [B, 256].
-      targets: float32 [B], the probability of yes.
-      weights: float32 [B], 0 for padding.
-    """
-
-    messages: Field
-    targets: Field
-    weights: Field
+    messages: Field  # uint8 [B, 256]
+    targets: Field  # float32 [B], the probability of yes
+    weights: Field  # float32 [B], 0 for padding
 
 
 def cross_entropy(logits: jax.Array, targets: jax.Array) -> jax.Array:

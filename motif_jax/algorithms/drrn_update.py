@@ -17,6 +17,7 @@ import optax
 from motif_jax.algorithms import losses, reductions, replay, trajectory, update
 from motif_jax.algorithms.replay import ReplayMemory, ReplaySteps
 from motif_jax.algorithms.trajectory import TrajectoryBatch
+from motif_jax.algorithms.update import Apply
 from motif_jax.sections.agents import AgentConfig
 from motif_jax.sections.policies import QLearning
 from motif_jax.support import config as checks
@@ -57,14 +58,10 @@ def make_state(network: Any, optimizer: optax.GradientTransformation, key: Array
 
 def with_memory(state: DrrnTrainState, network: Any, config: AgentConfig) -> DrrnTrainState:
     """The state with an empty memory of the size in `config`."""
-    fields = {
-        name: jnp.zeros(network.spec.observation[name].shape, network.spec.observation[name].dtype)
-        for name in network.fields
-    }
-    row = jax.eval_shape(network.stored, fields)
-    return state._replace(
-        memory=replay.empty(config.algorithm.replay_steps // config.rollout, config.rollout, row)
-    )
+    spec = network.spec.observation
+    fields = {name: jax.ShapeDtypeStruct(spec[name].shape, spec[name].dtype) for name in network.fields}
+    segments, row = config.algorithm.replay_steps // config.rollout, jax.eval_shape(network.stored, fields)
+    return state._replace(memory=replay.empty(segments, config.rollout, row))
 
 
 def errors(values: Array, after: Array, steps: ReplaySteps, gamma: float) -> tuple[Array, Array]:
@@ -96,11 +93,7 @@ def make_update(
     settings: QLearning = config.algorithm
 
     def learn(
-        state: DrrnTrainState,
-        batch: TrajectoryBatch,
-        reward: Array,
-        apply: update.Apply,
-        axis_name: str | None,
+        state: DrrnTrainState, batch: TrajectoryBatch, reward: Array, apply: Apply, axis_name: str | None
     ) -> tuple[DrrnTrainState, Metrics]:
         memory = replay.add(state.memory, _segments(network, batch, reward, axis_name))
         key, *draws = jax.random.split(state.key, settings.epochs + 1)

@@ -51,8 +51,5 @@ def _computed_once(flag: jax.Array) -> jax.Array:
 
 def named_leaves(tree: Any) -> dict[str, Any]:
     """The leaves of a tree by path, as in 'rows/blstats' or 'params/0/kernel'."""
-    found = {}
-    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-        keys = (getattr(k, "key", getattr(k, "name", getattr(k, "idx", k))) for k in path)
-        found["/".join(map(str, keys))] = leaf
-    return found
+    leaves = jax.tree.leaves_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}

@@ -5,10 +5,9 @@ from __future__ import annotations
 import chex
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from motif_jax.algorithms.vtrace import Targets
-
-Array = jax.Array
 
 
 def gae(

@@ -13,75 +13,45 @@ from typing import Any, NamedTuple
 import chex
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from motif_jax.algorithms.spread import Spread, spread
-
-Array = jax.Array
 
 
 @dataclasses.dataclass(frozen=True)
 class ImplicitQSettings:
-    """The numbers of the loss; the names in brackets are those of the paper's code.
+    """The numbers of the loss; the names in brackets are those of the paper's code."""
 
-    Attributes:
-      discount: of a step from one action to the next (gamma).
-      expectile: of the target Q that V estimates (tau); 0.5 is the mean.
-      beta: of the policy's weights (beta); 0 weights all actions alike.
-      exponential: weights are exp(beta A); else beta where A > 0 and 1 - beta elsewhere (exp_weights).
-      most_weight: upper limit of the weights (clip_weight); None for no limit.
-      context_weight: weight of tokens that belong to no action (transition_weight).
-      q_min, q_max: limits of the target Q (value_min, value_max); None for no limit.
-      temperature: of the conservative term (cql_temp).
-      margin: of the margin term (dm_margin).
-      monte_carlo: V estimates the observed return instead of the target Q (mc_returns).
-      all_tokens: the policy's loss is divided by the number of all tokens, as published (`compat.ilql_policy_loss_norm`).
-    """
-
-    discount: float = 0.99
-    expectile: float = 0.7
-    beta: float = 0.0
-    exponential: bool = True
-    most_weight: float | None = None
-    context_weight: float = 0.0
-    q_min: float | None = None
-    q_max: float | None = None
-    temperature: float = 1.0
-    margin: float = 0.0
-    monte_carlo: bool = False
-    all_tokens: bool = False
+    discount: float = 0.99  # of a step from one action to the next (gamma)
+    expectile: float = 0.7  # of the target Q that V estimates (tau); 0.5 is the mean
+    beta: float = 0.0  # of the policy's weights (beta); 0 weights all actions alike
+    exponential: bool = True  # weights are exp(beta A); else beta or 1 - beta by A's sign (exp_weights)
+    most_weight: float | None = None  # upper limit of the weights (clip_weight); None for no limit
+    context_weight: float = 0.0  # weight of tokens that belong to no action (transition_weight)
+    q_min: float | None = None  # lower limit of the target Q (value_min); None for no limit
+    q_max: float | None = None  # upper limit of the target Q (value_max); None for no limit
+    temperature: float = 1.0  # of the conservative term (cql_temp)
+    margin: float = 0.0  # of the margin term (dm_margin)
+    monte_carlo: bool = False  # V estimates the observed return instead of the target Q (mc_returns)
+    all_tokens: bool = False  # divides the policy's loss by all tokens (`compat.ilql_policy_loss_norm`)
 
 
 class TextBatch(NamedTuple):
-    """Dialogues side by side; numpy or jax arrays, with any axes in front of B.
+    """Dialogues side by side; numpy or jax arrays, with any axes in front of B."""
 
-    Attributes:
-      tokens: int32 [B, T].
-      valid: bool [B, T], False for padding.
-      action_tokens: int32 [B, A], the position before each token of an action; 0 after the last.
-      acts: bool [B, A], which of them the policy learns from.
-      step_of: int32 [B, A], the action (0 to K - 1) that each of those tokens belongs to.
-      states: int32 [B, K + 1], positions of the states.
-      actions: int32 [B, K], positions of the actions: for tokens the position before the action's token; for utterances that of
-        the utterance's last token.
-      rewards: float32 [B, K].
-      terminals: float32 [B, K + 1], 1 where a state is the end of a dialogue.
-      live: bool [B, K], which actions count.
-      returns: float32 [B], of the dialogue.
-      candidates: `chai.Candidates` for CHAI.
-    """
-
-    tokens: Any
-    valid: Any
-    action_tokens: Any
-    acts: Any
-    step_of: Any
-    states: Any
+    tokens: Any  # int32 [B, T]
+    valid: Any  # bool [B, T], False for padding
+    action_tokens: Any  # int32 [B, A], the position before each token of an action; 0 after the last
+    acts: Any  # bool [B, A], which of them the policy learns from
+    step_of: Any  # int32 [B, A], the action (0 to K - 1) that each of those tokens belongs to
+    states: Any  # int32 [B, K + 1], positions of the states
+    # int32 [B, K], for tokens the position before the action's token; for utterances that of the utterance's last token.
     actions: Any
-    rewards: Any
-    terminals: Any
-    live: Any
-    returns: Any
-    candidates: Any = None
+    rewards: Any  # float32 [B, K]
+    terminals: Any  # float32 [B, K + 1], 1 where a state is the end of a dialogue
+    live: Any  # bool [B, K], which actions count
+    returns: Any  # float32 [B], of the dialogue
+    candidates: Any = None  # `chai.Candidates` for CHAI
 
 
 class ActionQ(NamedTuple):
@@ -93,29 +63,18 @@ class ActionQ(NamedTuple):
 
 
 class Estimates(NamedTuple):
-    """The networks' outputs on a batch.
+    """The networks' outputs on a batch."""
 
-    Attributes:
-      values: float32 [B, K + 1], V of every state; None where only the policy is learned.
-      qs: one entry for each online Q; empty where none is learned.
-      target_q: float32 [B, K], of the actions, from `target_of`.
-      next_values: float32 [B, K], that Q bootstraps from, without the discount: V of the next state in ILQL.
-      log_probs: float32 [B, A], of the actions' tokens under the policy.
-      context_log_probs: float32 [B, T - 1], of all tokens but the first; None unless `ImplicitQSettings.context_weight` is above 0.
-      advantages: float32 [B, K], for the policy's weights; None where these are constant.
-      shifts: float32 [B, K], added to the rewards (log pi of the action in Psi-learning); None: nothing.
-      entropies: float32 [B, A], of the policy at the actions' tokens, nats; None where no policy is learned.
-    """
-
-    values: Array | None
-    qs: Sequence[ActionQ]
-    target_q: Array | None
-    next_values: Array | None
-    log_probs: Array | None
+    values: Array | None  # float32 [B, K + 1], V of every state; None where only the policy is learned
+    qs: Sequence[ActionQ]  # one entry for each online Q; empty where none is learned
+    target_q: Array | None  # float32 [B, K], of the actions, from `target_of`
+    next_values: Array | None  # float32 [B, K], Q's bootstrap, undiscounted: V of the next state in ILQL
+    log_probs: Array | None  # float32 [B, A], of the actions' tokens under the policy
+    # float32 [B, T - 1], of all tokens but the first; None unless `ImplicitQSettings.context_weight` is above 0.
     context_log_probs: Array | None = None
-    advantages: Array | None = None
-    shifts: Array | None = None
-    entropies: Array | None = None
+    advantages: Array | None = None  # float32 [B, K], for the policy's weights; None where these are constant
+    shifts: Array | None = None  # float32 [B, K], added to rewards (log pi of the action in Psi-learning)
+    entropies: Array | None = None  # float32 [B, A], nats, at the actions' tokens; None: no policy is learned
 
 
 class Counts(NamedTuple):

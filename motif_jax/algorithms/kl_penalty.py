@@ -28,15 +28,10 @@ def check(kl: Kl, section: str) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Controller:
-    """Adapts beta to the divergence (Ziegler et al. 2019, section 2.2).
+    """Adapts beta to the divergence (Ziegler et al. 2019, section 2.2)."""
 
-    Attributes:
-      target: nats an action; None keeps beta constant.
-      horizon: in actions.
-    """
-
-    target: float | None
-    horizon: float
+    target: float | None  # nats an action; None keeps beta constant
+    horizon: float  # in actions
 
     def adapted(self, coefficient: Array, kl: Array, actions: Array) -> Array:
         """beta (1 + clip(kl / target - 1, -0.2, 0.2) min(actions / horizon, 1)); `kl` is the mean of the update's actions."""

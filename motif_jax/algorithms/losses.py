@@ -98,11 +98,7 @@ def entropy_loss(logits: Array, valid: Array, coefficient: float, axis_name: str
 
 
 def symmetric_kl_loss(
-    logits: Array,
-    valid: Array,
-    coefficient: float,
-    axis_name: str | None = None,
-    legal: Array | None = None,
+    logits: Array, valid: Array, coefficient: float, axis_name: str | None = None, legal: Array | None = None
 ) -> Array:
     """Coefficient times the mean symmetric divergence of `logits` [..., A] from uniform; float32 scalar.
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from motif_jax.algorithms import trajectory
 from motif_jax.algorithms.trajectory import TrajectoryBatch
-
-Array = jax.Array
 
 
 def order(key: Array, epochs: int, minibatches: int, rollouts: int, axis_name: str | None) -> Array:

@@ -11,32 +11,22 @@ from typing import NamedTuple
 import chex
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from motif_jax.algorithms import losses, reductions
 from motif_jax.algorithms.gae import gae
 from motif_jax.algorithms.vtrace import Targets
 
-Array = jax.Array
-
 
 class Samples(NamedTuple):
-    """What the loss reads of N played steps besides the network's present output.
+    """What the loss reads of N played steps besides the network's present output."""
 
-    Attributes:
-      action: int32 [N], index into the step's actions.
-      behaviour_log_prob: float32 [N], of `action` under the policy that played it, in nats.
-      behaviour_value: float32 [N], V of that policy's network; or [N, S], see `value_rows`.
-      advantage: float32 [N].
-      target: float32, of the shape of `behaviour_value`, for the value.
-      valid: bool [N]; the rows that count.
-    """
-
-    action: Array
-    behaviour_log_prob: Array
-    behaviour_value: Array
-    advantage: Array
-    target: Array
-    valid: Array
+    action: Array  # int32 [N], index into the step's actions
+    behaviour_log_prob: Array  # float32 [N], of `action` under the policy that played it, in nats
+    behaviour_value: Array  # float32 [N], V of that policy's network; or [N, S], see `value_rows`
+    advantage: Array  # float32 [N]
+    target: Array  # float32, of the shape of `behaviour_value`, for the value
+    valid: Array  # bool [N]; the rows that count
 
 
 class StepLosses(NamedTuple):

@@ -14,16 +14,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from motif_jax.algorithms import (
-    finite,
-    kl_penalty,
-    losses,
-    ppo,
-    reductions,
-    trajectory,
-    update,
-)
+from motif_jax.algorithms import finite, kl_penalty, losses, ppo, reductions, trajectory, update
 from motif_jax.algorithms.trajectory import TrajectoryBatch
+from motif_jax.algorithms.update import Apply
 from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.sections.agents import AgentConfig
 from motif_jax.sections.policies import Ppo
@@ -36,14 +29,7 @@ _TAKEN = "policy/minibatches_taken"
 
 
 class PpoTrainState(NamedTuple):
-    """See `update.initial`.
-
-    Attributes:
-      frozen: constant parameters, () for none; in no checkpoint.
-      reference: the parameters at the start (only the low-rank additions where these are learned), for the penalty on the
-        divergence from them; in no checkpoint.
-      kl_coefficient: beta of that penalty, float32 scalar.
-    """
+    """See `update.initial`."""
 
     params: Any
     opt_state: Any
@@ -51,9 +37,11 @@ class PpoTrainState(NamedTuple):
     env_steps: Array
     key: Array
     reward_params: Any = ()
-    frozen: Any = ()
+    frozen: Any = ()  # constant parameters, () for none; in no checkpoint
+    # The parameters at the start (only the low-rank additions where these are learned), for the penalty on the divergence from
+    # them; in no checkpoint.
     reference: Any = ()
-    kl_coefficient: Any = ()
+    kl_coefficient: Any = ()  # beta of that penalty, float32 scalar
 
 
 def check(config: AgentConfig) -> None:
@@ -97,11 +85,7 @@ def make_update(
     limit, length = settings.kl_limit, settings.recurrence
 
     def learn(
-        state: PpoTrainState,
-        batch: TrajectoryBatch,
-        reward: Array,
-        apply: update.Apply,
-        axis_name: str | None,
+        state: PpoTrainState, batch: TrajectoryBatch, reward: Array, apply: Apply, axis_name: str | None
     ) -> tuple[PpoTrainState, Metrics]:
         whole = functools.partial(_whole, state.frozen)
         bootstrap, states = _play_again(network, whole(state.params), batch, length)
@@ -146,11 +130,7 @@ def _whole(frozen: Any, params: Any) -> Any:
 
 
 def _penalty(
-    network: PolicyNetwork,
-    settings: Ppo,
-    state: PpoTrainState,
-    batch: TrajectoryBatch,
-    axis_name: str | None,
+    network: PolicyNetwork, settings: Ppo, state: PpoTrainState, batch: TrajectoryBatch, axis_name: str | None
 ) -> tuple[Array, Any, Metrics]:
     """The penalty that is added to the rewards [T, B], the next coefficient, and metrics."""
     if not jax.tree.leaves(state.reference):
@@ -210,19 +190,12 @@ def _flat(x: Array) -> Array:
 
 
 class Sequences(NamedTuple):
-    """S sequences of R steps; R is 1 for single steps.
+    """S sequences of R steps; R is 1 for single steps."""
 
-    Attributes:
-      observation: fields [S, R, ...].
-      first: bool [S, R], the step begins an episode.
-      states: tree of [S, ...], the network's states before each sequence.
-      samples: [S, R], or [S, R, peers] where each value is compared with those of other rows, too.
-    """
-
-    observation: Mapping[str, Array]
-    first: Array
-    states: Any
-    samples: ppo.Samples
+    observation: Mapping[str, Array]  # fields [S, R, ...]
+    first: Array  # bool [S, R], the step begins an episode
+    states: Any  # tree of [S, ...], the network's states before each sequence
+    samples: ppo.Samples  # [S, R]; [S, R, peers] where each value is compared with those of other rows, too
 
 
 def _play_again(

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from motif_jax.algorithms import ensembles
+from motif_jax.algorithms import ensembles, reductions
 from motif_jax.algorithms.ensembles import EnsembleState
 from motif_jax.datasets.verdicts import TIE
 from motif_jax.networks.reward import RewardNetwork
@@ -26,24 +26,16 @@ Field = Any
 
 
 class PreferenceBatch(NamedTuple):
-    """Pairs of one step on one device; every leaf may have leading axes of devices and steps.
+    """Pairs of one step on one device; every leaf may have leading axes of devices and steps."""
 
-    Attributes:
-      unique: int32 [U], indices of this part's messages among the data set's distinct ones; any index as padding.
-      inverse: int32 [B, 2, L], for each step of each sub-sequence its index in `unique`; where the model reads
-        no message only its shape matters.
-      rows: the other observation fields that the model reads, [B, 2, L, ...] each.
-      targets: float32 [B, 2], q.
-      weights: float32 [members, B], 0 for padding and for pairs that do not count.
-      labels: int8 [B], 0, 1, or 2 for ties, for the accuracy.
-    """
-
+    # int32 [U], indices of this part's messages among the data set's distinct ones; any index as padding.
     unique: Field
+    # int32 [B, 2, L], index in `unique` of each step; where the model reads no message only its shape matters.
     inverse: Field
-    rows: Mapping[str, Field]
-    targets: Field
-    weights: Field
-    labels: Field
+    rows: Mapping[str, Field]  # the other observation fields that the model reads, [B, 2, L, ...] each
+    targets: Field  # float32 [B, 2], q
+    weights: Field  # float32 [members, B], 0 for padding and for pairs that do not count
+    labels: Field  # int8 [B], 0, 1, or 2 for ties, for the accuracy
 
 
 def cross_entropy(rewards: jax.Array, targets: jax.Array) -> jax.Array:
@@ -73,12 +65,11 @@ def step_rewards(
       messages: uint8 [M, 256], the data set's distinct messages.
       max_length: bytes of all messages from here on are zero (static).
     """
-    reads = network.architecture.fields
     if network.architecture.message_only:
         distinct = network.reward(params, {"message": messages[batch.unique]}, max_length)
         return distinct[batch.inverse]
     inputs = {name: rows.reshape(-1, *rows.shape[3:]) for name, rows in batch.rows.items()}
-    if "message" in reads:
+    if "message" in network.architecture.fields:
         features = network.message_features(params, messages[batch.unique], max_length)
         # Gathered in float32, so that the gradients of a message that many pairs show are summed in float32.
         taken = features.astype(jnp.float32)[batch.inverse.reshape(-1)]
@@ -131,9 +122,6 @@ def make_loss(
     (mean over members), `accuracy` of the members' mean reward without ties, `pairs` and `counted` (without ties).
     """
 
-    def total(x: jax.Array) -> jax.Array:
-        return jax.lax.psum(x, axis_name) if axis_name else x
-
     def loss(
         params: Any, messages: jax.Array, batch: PreferenceBatch
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
@@ -144,15 +132,15 @@ def make_loss(
             one = jax.vmap(pair_rewards, in_axes=(None, 0, None, None, None))
             rewards = one(network, params, messages, batch, max_length)
         each = cross_entropy(rewards, batch.targets) * batch.weights
-        weight = jnp.maximum(total(jnp.sum(batch.weights, axis=1)), 1e-12)
+        weight = jnp.maximum(reductions.psum(jnp.sum(batch.weights, axis=1), axis_name), 1e-12)
         by_member = jnp.sum(each, axis=1) / weight
         right, counted = correct(jnp.mean(rewards, axis=0), batch.labels)
         present = jnp.any(batch.weights > 0, axis=0)
-        num_counted = total(jnp.sum(counted & present))
+        num_counted = reductions.total(counted & present, axis_name)
         metrics = {
-            "loss": total(jnp.mean(by_member)),
-            "accuracy": total(jnp.sum(right & present)) / jnp.maximum(num_counted, 1),
-            "pairs": total(jnp.sum(present)),
+            "loss": reductions.psum(jnp.mean(by_member), axis_name),
+            "accuracy": reductions.total(right & present, axis_name) / jnp.maximum(num_counted, 1),
+            "pairs": reductions.total(present, axis_name),
             "counted": num_counted,
         }
         return jnp.sum(by_member), jax.lax.stop_gradient(metrics)

@@ -10,8 +10,7 @@ from __future__ import annotations
 import chex
 import jax
 import jax.numpy as jnp
-
-Array = jax.Array
+from jax import Array
 
 
 def total(x: Array, axis_name: str | None = None) -> Array:

@@ -6,27 +6,18 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-
-Array = jax.Array
+from jax import Array
 
 
 class ReplayMemory(NamedTuple):
-    """Up to C segments of T steps, each with the row after them.
+    """Up to C segments of T steps, each with the row after them."""
 
-    Attributes:
-      observation: [C, T + 1, ...].
-      action, reward: int32 and float32 [C, T].
-      done: bool [C, T], nothing after the step counts for it.
-      valid: bool [C, T], the step was an agent's.
-      added: int32 scalar, all segments added so far, below 2^31.
-    """
-
-    observation: Array
-    action: Array
-    reward: Array
-    done: Array
-    valid: Array
-    added: Array
+    observation: Array  # [C, T + 1, ...]
+    action: Array  # int32 [C, T]
+    reward: Array  # float32 [C, T]
+    done: Array  # bool [C, T], nothing after the step counts for it
+    valid: Array  # bool [C, T], the step was an agent's
+    added: Array  # int32 scalar, all segments added so far, below 2^31
 
 
 class ReplaySteps(NamedTuple):

@@ -100,14 +100,12 @@ def make_optimizer(
     clip = optax.clip_by_global_norm(limit) if limit else optax.identity()
     schedule = None if total_steps is None else make_schedule(optimizer, total_steps)
 
-    def init(params: Any) -> RateState:
-        del params
+    def init(_: Any) -> RateState:
         return RateState(jnp.zeros((), jnp.int32), jnp.zeros(()))
 
     def update(
         updates: Any, state: RateState, params: Any = None, *, share: Any = None, **others: Any
     ) -> tuple[Any, RateState]:
-        del params, others
         rate = learning_rate(optimizer, state.steps, share) if schedule is None else schedule(state.steps)
         updates = jax.tree.map(lambda x: -rate * x, updates)
         return updates, RateState(optax.safe_increment(state.steps), rate)

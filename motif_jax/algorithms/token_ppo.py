@@ -15,26 +15,19 @@ from typing import Any, NamedTuple
 
 import chex
 import jax
+from jax import Array
 
 from motif_jax.algorithms import ppo
 from motif_jax.algorithms.implicit_q import TextBatch
 from motif_jax.algorithms.vtrace import Targets
 
-Array = jax.Array
-
 
 class EpisodeBatch(NamedTuple):
-    """Episodes side by side; numpy or jax arrays, with any axes in front of B.
+    """Episodes side by side; numpy or jax arrays, with any axes in front of B."""
 
-    Attributes:
-      dialogues: an action is a token that the agent wrote.
-      log_probs: float32 [B, K], of these tokens under the policy that wrote them, nats; 0 after the last.
-      utterances: float32 [B], the number of utterances.
-    """
-
-    dialogues: TextBatch
-    log_probs: Any
-    utterances: Any
+    dialogues: TextBatch  # an action is a token that the agent wrote
+    log_probs: Any  # float32 [B, K], of these tokens under the policy that wrote them, nats; 0 after the last
+    utterances: Any  # float32 [B], the number of utterances
 
 
 def targets(batch: TextBatch, rewards: Array, values: Array, discount: float, trace: float) -> Targets:

@@ -5,26 +5,19 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import chex
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from motif_jax.algorithms import reductions
 from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.sections.agents import AgentReward
 
-Array = jax.Array
-
 
 class Rewards(NamedTuple):
-    """Rewards of the rows of a batch, float32 [T, B] each.
+    """Rewards of the rows of a batch, float32 [T, B] each."""
 
-    Attributes:
-      extrinsic: scaled and clipped, before the coefficient.
-      intrinsic: discounted by count, before the coefficient.
-    """
-
-    extrinsic: Array
-    intrinsic: Array
+    extrinsic: Array  # scaled and clipped, before the coefficient
+    intrinsic: Array  # discounted by count, before the coefficient
     total: Array
 
 

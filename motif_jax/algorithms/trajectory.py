@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import chex
-import jax
 import jax.numpy as jnp
+from jax import Array
 
-Array = jax.Array
 # A jax array; on the host a numpy array; in BATCH_AXES a number.
 Field = Any
 
@@ -18,34 +17,20 @@ class TrajectoryBatch(NamedTuple):
 
     A row is an observation with the action taken on it. The final observation of an episode has a row of its own (`last`): only
     its value is used. The row after it is the first of the next episode (`first`).
-
-    Attributes:
-      observation: raw fields of the environment's specification, each [T+1, B, ...].
-      first: bool [T+1, B], the row holds the first observation of an episode.
-      last: bool [T+1, B], the row holds the final observation of an episode.
-      action: int32 [T, B].
-      behaviour_log_prob: float32 [T, B], of `action` under the policy that chose it, in nats.
-      behaviour_value: float32 [T, B], V of this policy's network (with PopArt in units of reward).
-      parameter_version: int32 [T, B], number of updates in the acting parameters; -1 is padding.
-      reward: float32 [T, B], task reward of the action, before scale and clip.
-      intrinsic_reward: float32 [T, B], normalised and thresholded, before count discount and coefficient.
-      terminated: bool [T, B], the action ended the episode by a rule of the task.
-      truncated: bool [T, B], the action reached the episode's step limit.
-      initial_state: pytree of [B, ...], the recurrent state before row 0 and before a reset by first[0].
     """
 
-    observation: Field
-    first: Field
-    last: Field
-    action: Field
-    behaviour_log_prob: Field
-    behaviour_value: Field
-    parameter_version: Field
-    reward: Field
-    intrinsic_reward: Field
-    terminated: Field
-    truncated: Field
-    initial_state: Any
+    observation: Field  # raw fields of the environment's specification, each [T+1, B, ...]
+    first: Field  # bool [T+1, B], the row holds the first observation of an episode
+    last: Field  # bool [T+1, B], the row holds the final observation of an episode
+    action: Field  # int32 [T, B]
+    behaviour_log_prob: Field  # float32 [T, B], of `action` under the policy that chose it, in nats
+    behaviour_value: Field  # float32 [T, B], V of this policy's network (with PopArt in units of reward)
+    parameter_version: Field  # int32 [T, B], number of updates in the acting parameters; -1 is padding
+    reward: Field  # float32 [T, B], task reward of the action, before scale and clip
+    intrinsic_reward: Field  # float32 [T, B], normalised, thresholded, before count discount and coefficient
+    terminated: Field  # bool [T, B], the action ended the episode by a rule of the task
+    truncated: Field  # bool [T, B], the action reached the episode's step limit
+    initial_state: Any  # pytree of [B, ...], the recurrent state before row 0 and before a reset by first[0]
 
 
 # The axis of each field that counts rollouts; a pytree prefix of a batch.
@@ -67,7 +52,7 @@ def recorded(batch: TrajectoryBatch) -> Array:
 
 
 def check(batch: TrajectoryBatch) -> None:
-    """Raises AssertionError where a field does not have the shape or dtype of the class's docstring."""
+    """Raises AssertionError where a field does not have the shape or dtype that stands in the class."""
     length, rollouts = batch.action.shape
     numbers = [batch.behaviour_log_prob, batch.behaviour_value, batch.reward, batch.intrinsic_reward]
     flags, integers = [batch.terminated, batch.truncated], [batch.action, batch.parameter_version]

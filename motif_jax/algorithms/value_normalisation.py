@@ -42,9 +42,7 @@ def update(
     first = reductions.mean(target, valid, axis_name)
     second = reductions.mean(jnp.square(target), valid, axis_name)
     seen = ValueStatistics(first, second, jnp.ones(()))
-    return ValueStatistics(
-        *((1 - share) * old + share * new for old, new in zip(statistics, seen, strict=True))
-    )
+    return jax.tree.map(lambda old, new: (1 - share) * old + share * new, statistics, seen)
 
 
 def moments(statistics: ValueStatistics) -> tuple[Array, Array]:

@@ -7,8 +7,7 @@ from typing import NamedTuple
 import chex
 import jax
 import jax.numpy as jnp
-
-Array = jax.Array
+from jax import Array
 
 
 class Targets(NamedTuple):
