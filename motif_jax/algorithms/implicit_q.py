@@ -191,8 +191,7 @@ def token_weights(batch: TextBatch, advantages: Array, settings: ImplicitQSettin
     weights = jnp.full(batch.tokens.shape, min(settings.context_weight, most), jnp.float32)
     ours = jnp.take_along_axis(policy_weights(advantages, settings), batch.step_of, axis=1)
     places = jnp.where(batch.acts, batch.action_tokens, batch.tokens.shape[1])
-    rows = jnp.arange(len(places))[:, None]
-    return weights.at[rows, places].set(ours, mode="drop")
+    return weights.at[jnp.arange(len(places))[:, None], places].set(ours, mode="drop")
 
 
 def next_tokens(batch: TextBatch) -> Array:
@@ -242,9 +241,7 @@ def losses(
 
 def _policy_sum(batch: TextBatch, estimates: Estimates, settings: ImplicitQSettings) -> Array:
     """Weighted cross-entropy in nats of the actions' tokens, and of all others where `context_weight` is above 0."""
-    advantages = estimates.advantages
-    if advantages is None:
-        advantages = jnp.zeros(batch.live.shape)
+    advantages = jnp.zeros(batch.live.shape) if estimates.advantages is None else estimates.advantages
     assert estimates.log_probs is not None
     if settings.context_weight > 0:
         assert estimates.context_log_probs is not None
@@ -258,8 +255,7 @@ def _spoken(batch: TextBatch) -> Array:
     """Which tokens of actions exist and teach the policy: bool [B, A]."""
     last = batch.tokens.shape[1] - 1
     # In an item without actions, a position may have no token after it (`compat.ilql_padded_positions`).
-    there = jnp.take_along_axis(batch.valid, jnp.minimum(batch.action_tokens + 1, last), axis=1)
-    return batch.acts & there
+    return batch.acts & jnp.take_along_axis(batch.valid, jnp.minimum(batch.action_tokens + 1, last), axis=1)
 
 
 def spreads(batch: TextBatch, estimates: Estimates, settings: ImplicitQSettings) -> dict[str, Spread]:

@@ -25,8 +25,7 @@ def clamp(x: Array, low: float, high: float) -> Array:
 def log_probability(logits: Array, action: Array) -> Array:
     """Log-probability in nats of `action` [...] under `logits` [..., A]; float32 [...]."""
     chex.assert_equal_shape_prefix([logits, action], action.ndim)
-    chosen = jnp.take_along_axis(jax.nn.log_softmax(logits), action[..., None], axis=-1)
-    return chosen[..., 0]
+    return jnp.take_along_axis(jax.nn.log_softmax(logits), action[..., None], axis=-1)[..., 0]
 
 
 def probability_ratio(log_prob: Array, behaviour_log_prob: Array, low: float, high: float) -> Array:

@@ -282,8 +282,7 @@ def _gradient(
         gradients, rows = jax.grad(loss, has_aux=True)(params, part)
         return jax.tree.map(jnp.add, total, gradients), rows
 
-    zero = jax.tree.map(jnp.zeros_like, params)
-    gradients, rows = jax.lax.scan(add, zero, parts)
+    gradients, rows = jax.lax.scan(add, jax.tree.map(jnp.zeros_like, params), parts)
     gradients = jax.tree.map(lambda x: reductions.psum(x, axis_name), gradients)
     rows = jax.tree.map(lambda x: x.reshape(-1), rows)
     return gradients, ppo.describe(rows, valid.reshape(-1), settings.clip_ratio, axis_name)

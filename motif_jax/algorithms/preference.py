@@ -66,8 +66,7 @@ def step_rewards(
       max_length: bytes of all messages from here on are zero (static).
     """
     if network.architecture.message_only:
-        distinct = network.reward(params, {"message": messages[batch.unique]}, max_length)
-        return distinct[batch.inverse]
+        return network.reward(params, {"message": messages[batch.unique]}, max_length)[batch.inverse]
     inputs = {name: rows.reshape(-1, *rows.shape[3:]) for name, rows in batch.rows.items()}
     if "message" in network.architecture.fields:
         features = network.message_features(params, messages[batch.unique], max_length)
@@ -92,8 +91,7 @@ def _gather_backward(saved: tuple[jax.Array, jax.Array], gradient: jax.Array) ->
     # Whole multiples of a power of two: sums below 2^24 of them have no rounding in float32, in any order.
     _, exponent = jnp.frexp(jnp.sum(jnp.abs(gradient)))
     unit = jnp.ldexp(jnp.float32(1.0), jnp.maximum(exponent, -100) - 24)
-    whole = jnp.round(gradient / unit) * unit
-    return jnp.zeros_like(values).at[places].add(whole), None
+    return jnp.zeros_like(values).at[places].add(jnp.round(gradient / unit) * unit), None
 
 
 _gather_exactly.defvjp(_gather_forward, _gather_backward)

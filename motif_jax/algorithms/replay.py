@@ -78,7 +78,6 @@ def distinct(key: Array, below: Array, count: int) -> Array:
     def choose(place: int, found: Array) -> Array:
         top = below - count + place
         drawn = jax.random.randint(keys[place], (), 0, top + 1)
-        taken = jnp.any(found == drawn)
-        return found.at[place].set(jnp.where(taken, top, drawn))
+        return found.at[place].set(jnp.where(jnp.any(found == drawn), top, drawn))
 
     return jax.lax.fori_loop(0, count, choose, jnp.full(count, -1, jnp.int32))

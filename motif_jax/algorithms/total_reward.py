@@ -45,8 +45,7 @@ def compute_rewards(reward: AgentReward, batch: TrajectoryBatch, count_field: st
     extrinsic = scale_reward(batch.reward, reward.extrinsic_scale, reward.extrinsic_clip)
     intrinsic = batch.intrinsic_reward
     if count_field is not None:
-        count = batch.observation[count_field][:-1]
-        intrinsic = discount_by_count(intrinsic, count, reward.count_exponent)
+        intrinsic = discount_by_count(intrinsic, batch.observation[count_field][:-1], reward.count_exponent)
     assert reward.extrinsic_coefficient is not None
     coefficients = (reward.extrinsic_coefficient, reward.intrinsic_coefficient)
     return Rewards(extrinsic, intrinsic, total_reward(extrinsic, intrinsic, *coefficients))

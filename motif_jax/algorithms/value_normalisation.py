@@ -40,8 +40,7 @@ def update(
     count = reductions.total(valid.astype(jnp.float32), axis_name)
     share = jnp.where(count > 0, rate, 0.0)
     first = reductions.mean(target, valid, axis_name)
-    second = reductions.mean(jnp.square(target), valid, axis_name)
-    seen = ValueStatistics(first, second, jnp.ones(()))
+    seen = ValueStatistics(first, reductions.mean(jnp.square(target), valid, axis_name), jnp.ones(()))
     return jax.tree.map(lambda old, new: (1 - share) * old + share * new, statistics, seen)
 
 
