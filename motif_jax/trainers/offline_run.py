@@ -101,10 +101,9 @@ def run(
             found = built[0]
             if hosts.any(found is None or stop.requested) or found is None:
                 return EXIT_CODE
-        task, parallel = found.task, found.task.parallel
-        devices = parallel.devices
+        task, devices = found.task, found.task.parallel.devices
         hosts.say(f"{found.about}; {len(devices)} {devices[0].device_kind} device(s)")
-        if not OfflineTrainer(task, parallel, TrainerSettings.of(config, given)).run(workdir):
+        if not OfflineTrainer(task, task.parallel, TrainerSettings.of(config, given)).run(workdir):
             return EXIT_CODE
         if found.finish is not None and (line := found.finish()):
             hosts.say(f"written: {line}" if isinstance(line, Path) else line)

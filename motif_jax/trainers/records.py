@@ -18,9 +18,11 @@ from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_bytes, atomic_write_json, finite, read_json
 from motif_jax.support.metric_files import best_row
-from motif_jax.trainers.task import DEVICES, Evaluation, Task, TrainingPosition
+from motif_jax.trainers.task import Evaluation, Task, TrainingPosition
 
 CHECKPOINTS, RESUME = "checkpoints", "resume"
+# Stands among the digests of files where each device draws its own dropout.
+DEVICES = "number of devices"
 # Prefix of the digests of files that options name.
 FILE_OF = "file of "
 _POSITION = {"epoch", "step", "step_in_epoch", "sums", "skipped", "digests"}
@@ -58,8 +60,7 @@ class RunFiles(contextlib.ExitStack):
             return None
         checkpoints, number, place = found
         _refuse_other_data(self._workdir, place, self._task.digests, self._task.source)
-        wanted = self._task.items(state)
-        items = checkpoints.restore(number, {**wanted, "curve": JSON})
+        items = checkpoints.restore(number, {**self._task.items(state), "curve": JSON})
         rows = items.pop("curve")["rows"]
         position = TrainingPosition(place["step"], rows, place["sums"], place["skipped"])
         if any(self._place(position)[key] != place[key] for key in ("epoch", "step_in_epoch")):
@@ -68,7 +69,7 @@ class RunFiles(contextlib.ExitStack):
                 f"written with {self._task.steps_per_epoch:,} steps between two evaluations"
             )
         self._write(rows)
-        return self._task.from_items(state, items), position
+        return state._replace(**items), position
 
     def _place(self, position: TrainingPosition) -> dict[str, Any]:
         place = dataclasses.asdict(position)
@@ -149,15 +150,11 @@ def prepared(
                 atomic_write_bytes(path, content)
         else:
             for path in (*(workdir / name for name in sorted(set(made) - kept)), *binding):
-                _remove(path)
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
         raise
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def export(
@@ -202,7 +199,7 @@ def refuse_other_data(workdir: Path, digests: Mapping[str, str], source: str) ->
 def _refuse_other_data(workdir: Path, place: Mapping[str, Any], now: Mapping[str, str], source: str) -> None:
     before = place["digests"]
     count, here = before.get(DEVICES), now.get(DEVICES)
-    if count is not None and here is not None and count != here:
+    if None not in (count, here) and count != here:
         raise UserError(
             f"{workdir} was trained on {count} devices, config.num_devices gives {here} here, and each has its own dropout: let the "
             f"process see {count} of them (CUDA_VISIBLE_DEVICES) to continue, or choose another --workdir"

@@ -16,15 +16,8 @@ from motif_jax.language.training import LanguageTrainState, SumsOf, TokenSums
 from motif_jax.sections import DecayingOptimizer
 from motif_jax.sections.trainings import GradientConfig
 from motif_jax.support import seeds
-from motif_jax.trainers.task import (
-    Evaluation,
-    Task,
-    TrainingPosition,
-    diverged,
-    drawn_by,
-    shapes_of,
-    smaller_steps,
-)
+from motif_jax.trainers.records import DEVICES
+from motif_jax.trainers.task import Evaluation, Task, TrainingPosition, diverged, shapes_of, smaller_steps
 
 
 class TrainingData(NamedTuple):
@@ -60,7 +53,7 @@ class GradientTask(Task):
         self._start, self._frozen = parameters
         self.learned = shapes_of(self._start)
         self.steps_per_epoch, self.chunk_steps = config.evaluate_every, config.chunk_steps
-        self.digests = {**data.digests, **drawn_by(len(parallel.devices), drawn)}
+        self.digests = {**data.digests, **({DEVICES: str(len(parallel.devices))} if drawn else {})}
         self.remedy, self.steps = smaller_steps(config.optimizer), updates
         # Matrices decay, norms and biases do not; low-rank additions are matrices.
         decays = schedules.matrices if isinstance(config.optimizer, DecayingOptimizer) else None
@@ -88,8 +81,7 @@ class GradientTask(Task):
 
     def micro_batches(self, batch: Any) -> Any:
         """A held-out batch [B, ...] as micro-batches [A, B / A, ...], as a step splits its own."""
-        parts = self.config.accumulate
-        return jax.tree.map(lambda leaf: leaf.reshape(parts, -1, *leaf.shape[1:]), batch)
+        return jax.tree.map(lambda x: x.reshape(self.config.accumulate, -1, *x.shape[1:]), batch)
 
     def units(self, step: int) -> int:
         return step * self.config.batch_size

@@ -17,14 +17,6 @@ from motif_jax.sections import Optimizer
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 
-# Stands among the digests of files, since each device draws its own dropout.
-DEVICES = "number of devices"
-
-
-def drawn_by(devices: int, dropout: bool) -> dict[str, str]:
-    """The digest of the number of devices where `dropout` makes the run depend on it; else {}."""
-    return {DEVICES: str(devices)} if dropout else {}
-
 
 def ratio(sums: Mapping[str, float], name: str, over: str) -> float:
     """One sum divided by another; NaN before the first step."""
@@ -65,9 +57,7 @@ class TrainingPosition:
 class Evaluation:
     """The result of an evaluation."""
 
-    row: dict[
-        str, Any
-    ]  # of the curve: numbers by name (names with a slash are logged as metrics), and other JSON
+    row: dict[str, Any]  # of the curve: numbers by name (with a slash: logged as metrics), and other JSON
     items: Mapping[str, Any]  # of the checkpoint besides the state: by name a tree of arrays, or JSON
     text: str  # the line to log
 
@@ -86,15 +76,12 @@ class Task(Protocol):
     steps_per_epoch: int  # from one evaluation to the next; the last epoch may be shorter
     chunk_steps: int  # steps of one program; their batches are made at once, while the previous chunk runs
     criterion: str  # name in an evaluation's row; the smallest value is the best
-    digests: Mapping[
-        str, str
-    ]  # of all data that decide the results, by name; a run resumes only with equal ones
+    digests: Mapping[str, str]  # of all data that decide results, by name; a run resumes only with equal ones
     source: str  # place of the data, for messages
     remedy: str  # advice after divergence; follows 'start it in another --workdir with'
 
     def init_state(self) -> Any:
         """The state before the first step, on the host: a NamedTuple of trees, a function of the seed. Called once."""
-        ...
 
     def shared(self) -> Any:
         """Arrays for every device that do not change (tables, frozen parameters), or None."""
@@ -106,7 +93,6 @@ class Task(Protocol):
         Both must be equal on all devices: reduce over `devices.parallel.AXIS`. Metrics are scalars, such as the loss and the
         gradient's norm. A step whose metrics are not finite is not applied.
         """
-        ...
 
     def guarded_step(
         self, state: Any, shared: Any, batch: Any, goes_on: jax.Array
@@ -122,11 +108,9 @@ class Task(Protocol):
 
         It is called for whole chunks, also when a run resumes within one, so shapes may depend on the chunk.
         """
-        ...
 
     def batches_for(self, state: Any, shared: Any, first: int, count: int) -> Any:
         """As `batches`, for tasks whose data depend on the state, such as an agent's own episodes; `chunk_steps` must be 1."""
-        del state, shared
         return self.batches(first, count)
 
     def batch_axes(self, batches: Any) -> Any:
@@ -135,7 +119,6 @@ class Task(Protocol):
 
     def evaluate(self, state: Any, shared: Any, position: TrainingPosition) -> Evaluation:
         """Evaluates the state on the devices. UserError (`diverged`) if a result is not finite."""
-        ...
 
     def units(self, step: int) -> int:
         """Number of `unit`s in `step` steps."""
@@ -148,7 +131,6 @@ class Task(Protocol):
 
     def logged(self, metrics: Mapping[str, np.ndarray], seconds: float) -> dict[str, float]:
         """A row to log between evaluations, from the `metrics` [n] of the n steps since the last row; by default empty."""
-        del metrics, seconds
         return {}
 
     def shown(self, sums: Mapping[str, float]) -> dict[str, float]:
@@ -158,10 +140,6 @@ class Task(Protocol):
     def items(self, state: Any) -> dict[str, Any]:
         """The state as items of a checkpoint, by name; also for a state of `jax.ShapeDtypeStruct`."""
         return state._asdict()
-
-    def from_items(self, state: Any, items: Mapping[str, Any]) -> Any:
-        """Replaces parts of `state` by a checkpoint's items."""
-        return state._replace(**items)
 
     def write(self, workdir: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         """Writes the task's own files after every evaluation; by default none."""
@@ -198,6 +176,5 @@ def smaller_steps(optimizer: Optimizer) -> str:
 
 def epoch_order(seed: int, epoch: int, rows: np.ndarray, batch_size: int) -> np.ndarray:
     """Shuffles `rows` [N] by seed and epoch: int64 [steps, batch_size], -1 fills the last batch."""
-    order = np.full(-(-rows.size // batch_size) * batch_size, -1, np.int64)
-    order[: rows.size] = rows[seeds.rng(seed, "epoch", epoch).permutation(rows.size)]
-    return order.reshape(-1, batch_size)
+    order = rows[seeds.rng(seed, "epoch", epoch).permutation(rows.size)]
+    return np.pad(order, (0, -rows.size % batch_size), constant_values=-1).reshape(-1, batch_size)

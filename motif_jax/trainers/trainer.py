@@ -49,7 +49,6 @@ class TrainerSettings:
 
     @classmethod
     def of(cls, config: DatasetConfig, given: Mapping[str, Any]) -> TrainerSettings:
-        """Makes them from the config of an offline training, which was `given` as a mapping."""
         wandb = {"project": config.wandb.project, "name": config.wandb.name} if config.wandb.enabled else None
         return cls(
             patience=config.early_stopping.patience,
@@ -119,8 +118,7 @@ class OfflineTrainer:
         return self.parallel.replicate(self._carry(state, 0))
 
     def _carry(self, state: Any, skipped: int) -> Carry:
-        left = np.int32(max(0, self.settings.most_skips - skipped))
-        return Carry(state, left, self.task.shared())
+        return Carry(state, np.int32(max(0, self.settings.most_skips - skipped)), self.task.shared())
 
     def train_chunk(
         self,
@@ -229,7 +227,9 @@ class _Run:
                 self._read()
             # At the end of an epoch the evaluation is saved instead.
             if step < end:
-                stop, save = self._agreed()
+                # The first host's clock decides whether to save.
+                due = self.hosts.is_first and self.files.save_is_due()
+                stop, save = self.hosts.sum([int(self.stop.requested), int(due)])
                 if stop or save:
                     self._read_all()
                     self.files.save_position(self.carry.state, self.position)
@@ -238,14 +238,7 @@ class _Run:
         self._read_all()
         return True
 
-    def _agreed(self) -> tuple[int, int]:
-        """Number of hosts with a request to stop, and whether to save, which the first host's clock decides."""
-        due = self.hosts.is_first and self.files.save_is_due()
-        stop, save = self.hosts.sum([int(self.stop.requested), int(due)])
-        return stop, save
-
     def _goes_on(self, started: list[dict[str, jax.Array]]) -> bool:
-        """Whether the next step of a chunk begins."""
         if self.step_seconds > _LONG_STEP_SECONDS and len(started) > 1:
             jax.block_until_ready(started[-2])
         # Several hosts stop together, at the end of a chunk.

@@ -16,8 +16,8 @@ from motif_jax.algorithms.implicit_q import Counts
 from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.schema import values
 from motif_jax.sections.texts import TextConfig
+from motif_jax.trainers.records import DEVICES
 from motif_jax.trainers.sums_task import TrainingData
-from motif_jax.trainers.task import DEVICES
 from motif_jax.trainers.text_objective import Objective, Part
 from motif_jax.trainers.text_task import TextTraining
 from tests.reward_fixtures import load_config

@@ -17,7 +17,8 @@ from motif_jax.devices.parallel import DataParallel
 from motif_jax.support.checkpoint_items import JSON
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
-from motif_jax.trainers.task import drawn_by, epoch_order
+from motif_jax.trainers.records import DEVICES
+from motif_jax.trainers.task import epoch_order
 from motif_jax.trainers.trainer import OfflineTrainer, TrainerSettings, make_train_steps
 from tests import bigrams, resumed
 from tests.bigrams import Bigrams, State
@@ -196,7 +197,7 @@ def test_a_run_with_dropout_goes_on_with_as_many_devices_alone(tmp_path):
     def run(steps, devices):
         trainer = make()
         trainer.task.steps, trainer.task.steps_per_epoch = steps, 4
-        trainer.task.digests = {**trainer.task.digests, **drawn_by(devices, True)}
+        trainer.task.digests = {**trainer.task.digests, DEVICES: str(devices)}
         return trainer.run(tmp_path)
 
     assert run(8, 2)
