@@ -45,7 +45,7 @@ def check(given: ConfigDict, workdir: Path) -> None:
     most = max(dataset.num_pairs, MOST_PADDED)
     allowed = f"at most {most:,}: a batch has no use for more than the {dataset.num_pairs:,} pairs of {config.dataset_dir}"
     checks.require_key(config, "batch_size", config.batch_size <= most, allowed)
-    names, weights = reward_data.annotators(config), config.labels.annotator_weights
+    names, weights = checks.listed(config.annotator or ""), config.labels.annotator_weights
     if weights.strip():
         try:
             numbers = [float(weight) for weight in weights.split(",")]

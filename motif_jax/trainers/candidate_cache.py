@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from motif_jax.support.errors import UserError
+from motif_jax.support import config as checks
 from motif_jax.support.files import naming, regular_file
 
 KEY_BYTES = 16
@@ -42,10 +42,8 @@ class CandidateCache:
             ]
         )  # fmt: skip
         self.capacity = mebibytes * 2**20 // record.itemsize
-        if not self.capacity:
-            raise UserError(
-                f"config.candidates.cache_mebibytes={mebibytes}: must be at least {-(-record.itemsize // 2**20)}, one state's candidates"
-            )
+        allowed = f"at least {-(-record.itemsize // 2**20)}, one state's candidates"
+        checks.require(self.capacity > 0, "candidates.cache_mebibytes", mebibytes, allowed)
         # A record of another `about` fails the check, as a torn one does.
         self._salt = zlib.crc32(json.dumps({**about, "shape": [count, width]}, sort_keys=True).encode())
         self._path = folder / "candidates.bin"

@@ -47,8 +47,7 @@ class DialogueSource(NamedTuple):
     options: Mapping[str, Any]
     path: Path | None  # None: dialogues are drawn from the task's stream
     held_out: Path | None  # None: a share of those in `path`
-    # Gives a task the text scorer that it needs.
-    attach: Callable[[TextTask], TextTask] = lambda task: task
+    attach: Callable[[TextTask], TextTask] = lambda task: task  # gives it the text scorer that it needs
 
 
 def source_of(config: TextConfig) -> DialogueSource:
@@ -138,8 +137,7 @@ def split_tokens(
 
     def add(writer: TokensWriter, some: Sequence[tuple[int, Dialogue, str]]) -> None:
         for number, dialogue, key in some:
-            item = _tokenised(dialogue, tokenizer, reward, number, key)
-            token_columns.add(writer, item, dialogue.total)
+            token_columns.add(writer, _tokenised(dialogue, tokenizer, reward, number, key), dialogue.total)
 
     too_few = f"config.data={config.data}: too few dialogues ({len(dialogues)}, or groups of them), there is none {{}}"
     columns = token_columns.TOKEN_COLUMNS, token_columns.ITEM_COLUMNS
@@ -218,10 +216,8 @@ def require_actions(
     if any(len(getattr(plan.cut(item), actions)) for item in items):
         return
     least = min(int(item.utterance_action_indices[0]) + 2 for item in items)
-    if config.max_len == plan.max_len:
-        raise UserError(
-            f"config.max_len={config.max_len}: must be at least {least}, where the shortest first action ends"
-        )
+    allowed = f"at least {least}, where the shortest first action ends"
+    checks.require_key(config, "max_len", config.max_len != plan.max_len, allowed)
     raise UserError(
         f"config.network.max_length: the model has room for {plan.max_len} tokens of a dialogue and needs {least}, where the shortest first action ends"
     )
@@ -250,11 +246,7 @@ class Data(NamedTuple):
 
 
 def open_data(
-    config: TextConfig,
-    source: DialogueSource,
-    workdir: Path,
-    plan: ItemLayout,
-    stopped: Callable[[], bool],
+    config: TextConfig, source: DialogueSource, workdir: Path, plan: ItemLayout, stopped: Callable[[], bool]
 ) -> Data | None:
     """The dialogues of a run; None after a request to stop."""
     task = registry.make(source.task, source.options)
@@ -310,5 +302,4 @@ def _stream_data(
     actions = zip(some.texts, some.actions, strict=True)
     longest = max(len(tokenizer.encode(str(text))) + 1 for text, action in actions if action)
     amount = f"a stream of {config.kind} of {config.task}"
-    batches = (drawn(TRAIN), drawn(HELD_OUT))
-    return Data(batches, said | _file_digests(named), amount, longest, options)
+    return Data((drawn(TRAIN), drawn(HELD_OUT)), said | _file_digests(named), amount, longest, options)

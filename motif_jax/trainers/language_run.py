@@ -33,7 +33,6 @@ from motif_jax.sections import LoraOnBase
 from motif_jax.sections.trainings import FreshModel, LanguageModelConfig
 from motif_jax.support import config as checks
 from motif_jax.support import seeds
-from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, replaced_folder
 from motif_jax.support.interruption import never
 from motif_jax.trainers import offline_run, records, text_data
@@ -63,8 +62,7 @@ def objective_of(wanted: str | None, model: FreshModel) -> str:
     architecture = architecture_of(model)
     allowed = objectives.OF.get(architecture, ())
     found = wanted or (allowed[0] if allowed else "")
-    if found not in allowed:
-        raise UserError(f"config.objective={found!r}: must be one of {', '.join(allowed)} for {architecture}")
+    checks.require(found in allowed, "objective", found, f"one of {', '.join(allowed)} for {architecture}")
     return found
 
 
@@ -93,18 +91,17 @@ def check_shapes(lora: LoraOnBase, length: int, settings: ModelConfig) -> None:
     """Raises UserError for patterns without a match, a base that cannot be quantised, or rows longer than the model's positions."""
     finetune_params.check(lora, param_shapes(settings))
     most = settings.max_length
-    if most is not None and length > most:
-        raise UserError(f"config.length={length}: must be at most the {most} positions of the model")
+    fits = most is None or length <= most
+    checks.require(fits, "length", length, f"at most the {most} positions of the model")
 
 
 def special_tokens(settings: ModelConfig, tokenizer: Tokenizer, objective: str) -> objectives.Tokens:
     """Numbers of the special tokens that an objective needs; UserError if the tokenizer has none for masks or spans."""
     mask = tokenizer.token("<mask>") if objective == "masked" else -1
-    sentinels = []
-    if objective == "spans":
-        sentinels = [tokenizer.token(f"<extra_id_{number}>") for number in range(byte_pairs.SENTINELS)]
+    numbers = range(byte_pairs.SENTINELS if objective == "spans" else 0)
+    sentinels = tuple(tokenizer.token(f"<extra_id_{number}>") for number in numbers)
     return objectives.Tokens(
-        settings.start_id, settings.end_ids[0], settings.pad_id, mask, tuple(sentinels), settings.vocab_size
+        settings.start_id, settings.end_ids[0], settings.pad_id, mask, sentinels, settings.vocab_size
     )
 
 
@@ -149,7 +146,6 @@ def build(
     if data is None:
         return None
     tokens = special_tokens(settings, tokenizer, objective)
-
     rows = TextRows(objective, config.packing, config.length, tokens)
 
     def batches(part: str) -> WindowBatches | ItemBatches:

@@ -16,6 +16,7 @@ from motif_jax.datasets.pairs.targets import PairTargets, read_targets
 from motif_jax.networks.reward import RewardArchitecture
 from motif_jax.rewards.reward_model import architecture_of
 from motif_jax.sections.trainings import RewardConfig
+from motif_jax.support import config as checks
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 from motif_jax.trainers.task import epoch_order
@@ -23,11 +24,6 @@ from motif_jax.trainers.task import epoch_order
 # Most bytes of a chunk's observations besides the messages.
 _CHUNK_BYTES = 1 << 27
 _ROW_ARRAYS = {"blstats": np.float32, "glyphs": np.int16}
-
-
-def annotators(config: RewardConfig) -> list[str]:
-    """The names in `config.annotator`, separated by commas."""
-    return [name.strip() for name in (config.annotator or "").split(",") if name.strip()]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,9 +37,7 @@ class RewardData:
     targets: PairTargets
     train: np.ndarray  # indices int64 of the labelled pairs of each part
     validation: np.ndarray
-    score: (
-        np.ndarray | None
-    )  # int8 [pairs], the label by game score (0, 1, 2 equal), or None without info/score
+    score: np.ndarray | None  # int8 [pairs], label by game score (0, 1, 2 equal); None without info/score
     fields: tuple[str, ...]  # observation fields that the model reads besides the message
     digests: dict[str, str]  # of all arrays that decide the training, by name ('data/message', 'labels')
 
@@ -65,7 +59,7 @@ class RewardData:
 def open_dataset(config: RewardConfig, architecture: RewardArchitecture) -> PairsDataset:
     """Opens the dataset with all arrays that the model reads; UserError if it lacks an array or an annotation."""
     dataset = PairsDataset.open(config.dataset_dir or "", need=architecture.fields)
-    names = annotators(config)
+    names = checks.listed(config.annotator or "")
     if not names or set(names) - set(dataset.preference_names()):
         have = ", ".join(dataset.preference_names()) or "none yet: run annotate"
         raise UserError(f"config.annotator={config.annotator}: must name annotations of the dataset: {have}")
@@ -79,8 +73,8 @@ def load(config: RewardConfig) -> RewardData:
     architecture = architecture_of(config)
     dataset = open_dataset(config, architecture)
     how = dataclasses.asdict(config.labels)
-    how["annotator_weights"] = [float(w) for w in how["annotator_weights"].split(",") if w.strip()]
-    targets = read_targets(dataset, annotators(config), **how)
+    how["annotator_weights"] = [float(weight) for weight in checks.listed(how["annotator_weights"])]
+    targets = read_targets(dataset, checks.listed(config.annotator or ""), **how)
     known = targets.known
     train, validation = torch_split(known.size, config.seed, config.train_fraction)
     if not train.size or not validation.size:
@@ -148,8 +142,6 @@ class BatchPlan:
         return epoch_order(self._config.seed, epoch, self._data.train, self.batch_size)
 
     def _bucket(self) -> int:
-        if self._config.epochs == 0:
-            return 1
         share = self.batch_size // self._devices
         most, ids = 1, self._data.ids
         for epoch in range(self._config.epochs):

@@ -51,14 +51,10 @@ def design_of(method: TextMethod) -> Design:
 
 def settings_of(method: TextMethod, all_tokens: bool) -> ImplicitQSettings:
     """The numbers of the losses."""
-    policy = method.policy
     return ImplicitQSettings(
+        **dataclasses.asdict(method.policy),
         discount=method.discount,
         expectile=method.expectile,
-        beta=policy.beta,
-        exponential=policy.exponential,
-        most_weight=policy.most_weight,
-        context_weight=policy.context_weight,
         q_min=method.q_min,
         q_max=method.q_max,
         temperature=method.cql_temperature,
@@ -209,10 +205,8 @@ def check_shapes(config: TextConfig, settings: ModelConfig) -> None:
         raise UserError(
             f"config.{key}={checks.dotted(config, key)}: leaves no room for a dialogue in the {settings.max_length} positions of the model"
         )
-    if config.max_len is not None and room is not None and config.max_len > room:
-        raise UserError(
-            f"config.max_len={config.max_len}: must be at most {room}, the positions that the model has"
-        )
+    fits = config.max_len is None or room is None or config.max_len <= room
+    checks.require_key(config, "max_len", fits, f"at most {room}, the positions that the model has")
 
 
 def check_ppo(config: TextConfig) -> None:
@@ -229,12 +223,10 @@ def check_ppo(config: TextConfig) -> None:
         "games.episodes": (config.games.episodes > 0, "above 0: evaluations are episodes"),
         "data": (config.data is None, "None: episodes are played, not read"),
         "initial.value": (not config.initial.value, "None: the value starts anew"),
+        "initial.policy": (
+            bool(config.initial.policy or config.network.checkpoint),
+            "a run of train_text that speaks already (bc, say), or config.network.checkpoint a language model",
+        ),
     }
     for key, (fits, allowed) in rules.items():
-        checks.require(fits, key, checks.dotted(config, key), allowed)
-    checks.require(
-        bool(config.initial.policy or config.network.checkpoint),
-        "initial.policy",
-        None,
-        "a run of train_text that speaks already (bc, say), or config.network.checkpoint a language model",
-    )
+        checks.require_key(config, key, fits, allowed)
