@@ -23,7 +23,7 @@ from motif_jax.sections.texts import InitialParameters, TextConfig
 from motif_jax.support.errors import UserError
 from motif_jax.trainers import agent_folder
 from motif_jax.trainers.agent_folder import TOKENIZER, SavedAgent
-from motif_jax.trainers.text_objective import Objective
+from motif_jax.trainers.text_objective import Objective, joined
 
 # In these sizes a checkpoint and the initial runs must agree.
 _SIZES = ("architecture", "width", "layers", "heads", "max_length", "vocab_size", "feed_forward")
@@ -123,16 +123,14 @@ def start(
     key: jax.Array,
 ) -> Start:
     """The initial parameters of a training; UserError if a file is damaged, or a low-rank pattern matches no layer."""
-    agent = objective.agent
-    params = jax.device_get(agent.init(key))
+    params = jax.device_get(objective.agent.init(key))
     said: dict[str, str] = {}
     if checkpoint:
         folder = fetch(checkpoint, "network.checkpoint")
         settings = weights.read_config(folder)
         kept = _kept(checkpoint, folder, settings, tokens)
         cut = vocabulary.cut(settings, weights.load(folder, settings), kept)
-        _, grown = vocabulary.extend(*cut, tokens.size, jax.random.fold_in(key, 1))
-        grown = jax.device_get(grown)
+        grown = jax.device_get(vocabulary.extend(*cut, tokens.size, jax.random.fold_in(key, 1))[1])
         params["trunks"] = dict.fromkeys(params["trunks"], grown)
         said["network"] = weights.digest(folder, below=True)
     for name, run in _folders(initial).items():
@@ -180,10 +178,8 @@ def _arranged(
     else:
         keys = dict(zip(trunks, jax.random.split(key, len(trunks)), strict=True))
         keys[TARGET] = keys.get(VALUES, key)  # the target starts as a copy
-        fresh = {
-            name: jax.device_get(lora.init(keys[name], trunk, objective.spec))
-            for name, trunk in trunks.items()
-        }
+        made = {name: lora.init(keys[name], trunk, objective.spec) for name, trunk in trunks.items()}
+        fresh = jax.device_get(made)
         learned["additions"] = {name: fresh[name] for name in dict.fromkeys(names)}
         if TARGET in trunks:
             target["additions"] = {TARGET: fresh[TARGET]}
@@ -199,13 +195,11 @@ def _arranged(
 def whole(objective: Objective, learned: Any, target: Any, frozen: Any) -> dict[str, Any]:
     """The agent's parameters with additions merged: host arrays, float32."""
     learned, target, frozen = jax.device_get((learned, target, frozen))
-    trunks = {**frozen.get("trunks", {}), **learned.get("trunks", {}), **target.get("trunks", {})}
+    params, additions = joined(learned, {**frozen, "target": target})
+    trunks = params["trunks"]
     if objective.spec is not None:
-        additions: Mapping[str, Any] = {**learned.get("additions", {}), **target.get("additions", {})}
         trunks |= {name: lora.merged(trunks[name], each, objective.spec) for name, each in additions.items()}
-    params: dict[str, Any] = {"trunks": {name: trunks[name] for name in objective.agent.design.roles.trunks}}
+    params["trunks"] = {name: trunks[name] for name in objective.agent.design.roles.trunks}
     if "heads" in learned:
         params |= {"heads": learned["heads"], "target_heads": target["heads"]}
-    if "prefix" in learned:
-        params["prefix"] = learned["prefix"]
     return jax.tree.map(lambda leaf: np.asarray(leaf, jnp.float32), params)

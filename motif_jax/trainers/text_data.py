@@ -25,11 +25,9 @@ _LOOKED_AT = 64
 def look(config: LanguageModelConfig) -> None:
     """Checks the first texts of each file; UserError for an invalid one, or for a prompt that `config.packing` does not allow."""
     for names, key in ((config.texts, "texts"), (config.held_out.texts, "held_out.texts")):
-        if names:
-            paths = [path for path in corpus.find(names, key) if path.suffix in corpus.WITH_PROMPTS]
-            for path in paths:
-                for _ in itertools.islice(_items(config, [path]), _LOOKED_AT):
-                    pass
+        for path in corpus.find(names, key) if names else []:
+            if path.suffix in corpus.WITH_PROMPTS:
+                list(itertools.islice(_items(config, [path]), _LOOKED_AT))
 
 
 def _items(config: LanguageModelConfig, paths: list[Path]) -> Iterator[Item]:
@@ -100,11 +98,27 @@ def prepare(
         (HELD_OUT if not held_paths and held.holds(place) else TRAIN, item)
         for place, item in enumerate(_items(config, paths))
     )
-    tokenisation = Tokenisation[Item](
+
+    def add(writer: TokensWriter, some: Sequence[Item]) -> None:
+        encoded = tokenizer.encode([item.prompt for item in some], special=whole_prompts)
+        # An empty prompt has no tokens, not even special ones.
+        prompts = [tokens if item.prompt else [] for item, tokens in zip(some, encoded, strict=True)]
+        parts = [item.parts or (item.text,) for item in some]
+        pieces = iter(tokenizer.encode([piece for of in parts for piece in of], special=False))
+        for item, prompt, of in zip(some, prompts, parts, strict=True):
+            text = itertools.chain.from_iterable(itertools.islice(pieces, len(of)))
+            tokens = [*prompt, *text, end][:longest]
+            if len(prompt) >= len(tokens):
+                raise UserError(
+                    f"the prompt {item.prompt[:40]!r}... has {len(prompt)} tokens: with config.length={longest} nothing is left to learn"
+                )
+            writer.add(tokens, item_columns={"prompt": len(prompt)})
+
+    tokenisation = Tokenisation(
         tokenizer.size,
         digests.of_file(tokenizer_folder / FILE),
         source,
-        lambda writer, some: _add(writer, some, tokenizer, end, longest, whole_prompts),
+        add,
         {},
         {"prompt": "int32"},
         f"config.texts={config.texts}: too few texts, there is none {{}}; a larger config.held_out.share or smaller config.text_item than "
@@ -115,26 +129,3 @@ def prepare(
     items = itertools.chain(items, ((HELD_OUT, item) for item in _items(config, held_paths)))
     total = sum(path.stat().st_size for path in [*paths, *held_paths])
     return tokenisation.split(workdir / TOKENS, items, total, stopped)
-
-
-def _add(
-    writer: TokensWriter,
-    items: Sequence[Item],
-    tokenizer: Tokenizer,
-    end: int,
-    longest: int | None,
-    whole_prompts: bool,
-) -> None:
-    encoded = tokenizer.encode([item.prompt for item in items], special=whole_prompts)
-    # An empty prompt has no tokens, not even special ones.
-    prompts = [tokens if item.prompt else [] for item, tokens in zip(items, encoded, strict=True)]
-    parts = [item.parts or (item.text,) for item in items]
-    pieces = iter(tokenizer.encode([piece for of in parts for piece in of], special=False))
-    for item, prompt, of in zip(items, prompts, parts, strict=True):
-        text = itertools.chain.from_iterable(itertools.islice(pieces, len(of)))
-        tokens = [*prompt, *text, end][:longest]
-        if len(prompt) >= len(tokens):
-            raise UserError(
-                f"the prompt {item.prompt[:40]!r}... has {len(prompt)} tokens: with config.length={longest} nothing is left to learn"
-            )
-        writer.add(tokens, item_columns={"prompt": len(prompt)})

@@ -10,23 +10,19 @@ from motif_jax.algorithms.implicit_q import Estimates, ImplicitQSettings, LossSu
 from motif_jax.support import config as checks
 from motif_jax.support import entry_points
 
-# A Q bootstraps from V of the next state, or from its target Qs: their maximum, the log of the sum of their exponentials, or that sum
-# weighted by the policy.
-BOOTSTRAPS = ("value", "best", "soft", "prior")
-
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
     """The choices of a method; a user's own method is a subclass, made without arguments (docs/ilql.md)."""
 
     q: str = "token"  # see `language.text_agent.Design.q`
-    bootstrap: str = "value"  # one of `BOOTSTRAPS`
+    # Q bootstraps from V of the next state ('value'), or from its target Qs: their maximum ('best'), the log of the sum of their
+    # exponentials ('soft'), or that sum weighted by the policy ('prior').
+    bootstrap: str = "value"
     huber: bool = False  # Q has Huber's loss
     prior_reward: bool = False  # add log pi of the action to its reward
     prefix: bool = False  # the policy is conditioned on the return (decision transformer)
-    proposes: bool = (
-        False  # the policy is frozen, and Q is compared with Q of actions that it proposes in each state
-    )
+    proposes: bool = False  # the policy is frozen; Q is compared with Q of actions that it proposes
     online: bool = False  # the agent plays, and is trained on its own episodes
 
     def losses(self, batch: TextBatch, estimates: Estimates, settings: ImplicitQSettings) -> LossSums:

@@ -87,9 +87,7 @@ class Objective:
     spec: lora.Spec | None = None  # of low-rank additions; None: whole trunks are trained
     chunk: int | None = None  # positions whose outputs for all tokens are in memory at once; None: all
     dropout: bool = False  # whether training uses the model config's dropout
-    target_dropout: bool = (
-        False  # also in the target trunk and the policy's weights (`compat.ilql_target_dropout`)
-    )
+    target_dropout: bool = False  # also for target and policy's weights (`compat.ilql_target_dropout`)
     zero_behind: bool = False  # the last action bootstraps from zeros behind it (`compat.ilql_next_q_zero`)
     chai_scores: bool = False  # see `chai.conservative` (`compat.chai_scores`)
 
@@ -126,7 +124,6 @@ class Objective:
         return MeasuredLoss(LossTerms(loss, *terms), implicit_q.spreads(batch, estimates, self.settings))
 
     def estimates(self, learned: Any, frozen: Any, batch: TextBatch, key: jax.Array | None) -> Estimates:
-        """The networks' outputs for a batch; see `measured`."""
         params, additions = joined(learned, frozen)
         keys = self._keys(key)
         states = self._run(params, additions, batch, keys, self._parts())
@@ -165,7 +162,7 @@ class Objective:
     def _of_proposals(self, heads: Any, targets: Any, states: States, batch: TextBatch) -> Estimates:
         """Q of the mean states of actions in the data, and of actions that the policy proposes (see `algorithms.chai`)."""
         agent, there = self.agent, batch.candidates
-        mean = _at(running_mean(states.after, batch.valid), batch.actions)
+        mean = chosen_states(running_mean(states.after, batch.valid), batch.actions)
         count, width = there.states.shape[2:]
         noise = chai.random_states(there.seeds, batch.actions.shape[1], count, width)
         found = []
@@ -240,7 +237,8 @@ class Objective:
 
         after = states[POLICY].after
         if self.settings.context_weight == 0:
-            log_probs, entropies = of(_at(after, batch.action_tokens), implicit_q.next_tokens(batch))
+            acting = chosen_states(after, batch.action_tokens)
+            log_probs, entropies = of(acting, implicit_q.next_tokens(batch))
             return log_probs, None, entropies
         context, entropies = of(after[:, :-1], batch.tokens[:, 1:])
         places = jnp.minimum(batch.action_tokens, context.shape[1] - 1)
@@ -297,7 +295,7 @@ class Objective:
         at = _states_at(states[TARGET], places)
         rows: list[Any] = [at, jnp.arange(places.size, dtype=jnp.int32).reshape(places.shape)]
         if self.rule.bootstrap == "prior":
-            rows.append(_at(states[POLICY].after, places))
+            rows.append(chosen_states(states[POLICY].after, places))
 
         def of_rows(rows: list[Any]) -> jax.Array:
             every = [agent.apply(heads, name, rows[0], _key(key, name, rows[1])) for name in names]
@@ -324,12 +322,13 @@ def _alone(q: jax.Array) -> ActionQ:
     return ActionQ(q, jnp.zeros_like(q), jnp.zeros_like(q))
 
 
-def _at(states: jax.Array, places: jax.Array) -> jax.Array:
+def chosen_states(states: jax.Array, places: jax.Array) -> jax.Array:
+    """The states [B, T, D] at `places` int32 [B, K]: [B, K, D]."""
     return jnp.take_along_axis(states, places[..., None], axis=1)
 
 
 def _states_at(states: States, places: jax.Array, still: bool = False) -> States:
-    at = States(*(_at(part, places) for part in states))
+    at = States(*(chosen_states(part, places) for part in states))
     return jax.lax.stop_gradient(at) if still else at
 
 

@@ -29,7 +29,7 @@ from motif_jax.trainers import agent_start
 from motif_jax.trainers.agent_start import Start
 from motif_jax.trainers.sums_task import GradientTask, TrainingData
 from motif_jax.trainers.task import Evaluation, TrainingPosition, key_of
-from motif_jax.trainers.text_objective import Objective, joined
+from motif_jax.trainers.text_objective import Objective, chosen_states, joined
 
 VALUE, REFERENCE = "value", "reference"
 _RETURN = "episode/return"
@@ -105,10 +105,7 @@ class PpoTraining(GradientTask):
         agent, spec = self.objective.agent, None if plain else self.objective.spec
         params, additions = joined(learned, frozen)
         given = (params, batch.tokens, batch.valid, (POLICY,))
-        states = agent.run(*given, additions=additions, spec=spec)[POLICY]
-
-        def at(places: jax.Array) -> jax.Array:
-            return jnp.take_along_axis(states.after, places[..., None], axis=1)
+        states = agent.run(*given, additions=additions, spec=spec)[POLICY].after
 
         def of_rows(rows: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             logits = agent.logits(params, rows[0], additions, spec).astype(jnp.float32)
@@ -116,11 +113,11 @@ class PpoTraining(GradientTask):
             return token_log_probs(logits, rows[1]), ppo.entropy(logits)
 
         tokens, shape = next_tokens(batch), batch.actions.shape
-        flat = at(batch.actions).reshape(-1, states.after.shape[-1]), tokens.reshape(-1)
-        log_probs, entropies = in_chunks(of_rows, flat, self.objective.chunk)
+        acting = chosen_states(states, batch.actions).reshape(-1, states.shape[-1])
+        log_probs, entropies = in_chunks(of_rows, (acting, tokens.reshape(-1)), self.objective.chunk)
         values = jnp.zeros(batch.states.shape)
         if VALUE in learned:
-            read = at(batch.states)
+            read = chosen_states(states, batch.states)
             if "v" in self.objective.detach:
                 read = jax.lax.stop_gradient(read)
             values = self._heads.apply(learned[VALUE], V, read)

@@ -69,11 +69,10 @@ class TextTraining(GradientTask):
         """Micro-batches [M, B, ...] and the denominators [M] of their sums, over all devices."""
         count = jax.vmap(lambda batch: implicit_q.counts(batch, self.objective.settings))
         found = jax.lax.psum(count(batches), AXIS)
-        micro = batches.tokens.shape[0]
         if average == "batch":
             totals = [jnp.full_like(each, each.sum()) for each in found]
         else:  # the mean of the micro-batches' means
-            totals = [each * micro for each in found]
+            totals = [each * len(each) for each in found]
         return Part(batches, Counts(*totals))
 
     def _measure_core(self, state: tuple[Any, Any, Any], batch: TextBatch) -> tuple[LossTerms, Counts]:
@@ -127,11 +126,9 @@ class TextTraining(GradientTask):
 
     def followed(self, params: Any) -> Any:
         """The trained parameters that the targets follow, as a tree like `target`."""
-        found = {}
-        for group in ("trunks", "additions"):
-            if group in self.target:
-                found[group] = {"target": params[group]["values"]}
-        return {**found, "heads": {name: params["heads"][name] for name in self.target["heads"]}}
+        groups = [group for group in ("trunks", "additions") if group in self.target]
+        heads = {name: params["heads"][name] for name in self.target["heads"]}
+        return {**{group: {"target": params[group]["values"]} for group in groups}, "heads": heads}
 
     def _named(self, terms: LossTerms) -> dict[str, Any]:
         weights = self.objective.weights
