@@ -177,10 +177,7 @@ def require_tokens(about: Mapping[str, Any], task: TextTask, folder: str | Path,
 
 
 def load(
-    folder: str | Path,
-    key: str = "agent",
-    task: TextTask | None = None,
-    dtype: Any = jnp.float32,
+    folder: str | Path, key: str = "agent", task: TextTask | None = None, dtype: Any = jnp.float32
 ) -> SavedAgent:
     """Reads an agent from a run folder of train_text or its own, for `task` (None: its own); UserError names the config's `key`."""
     about = describe(folder, key)

@@ -42,7 +42,6 @@ class BucketBatches:
 
     def steps(self, items: Sequence[np.ndarray], width: int, first: int) -> Any:
         """The batches of these items, from step `first` on: leaves [steps, batch_size, ...]."""
-        del first
         return stacked([self.batch(part, width) for part in items])
 
     def batches(self, first: int, count: int) -> Any:

@@ -148,9 +148,8 @@ def with_candidates(
     """Adds candidates of the run's policy, which is frozen, to its batches; their cache is in `workdir` or `candidates.folder`."""
     chosen, width = config.candidates, agent.model.config.width
     seed = seeds.derive(config.seed, "candidates") % 2**63
-    about = {
-        name: getattr(chosen, name) for name in ("max_tokens", "temperature", "top_k", "top_p", "together")
-    }
+    names = ("max_tokens", "temperature", "top_k", "top_p", "together")
+    about = {name: getattr(chosen, name) for name in names}
     about |= {"policy": start.digests["initial policy"], "seed": seed, "dtype": config.dtype}
     folder = Path(chosen.folder or workdir / FOLDER)
     cache = CandidateCache(folder, about, chosen.count, width, chosen.cache_mebibytes)

@@ -33,8 +33,7 @@ class CloningData(NamedTuple):
     def prompts(self, rows: np.ndarray, length: int) -> np.ndarray:
         """The prompts of `rows` [...], int32 [..., length], -1 behind each; row -1 is empty."""
         found = np.full((*rows.shape, length), -1, np.int32)
-        for place in np.ndindex(rows.shape):
-            row = rows[place]
+        for place, row in np.ndenumerate(rows):
             if row >= 0:
                 start, stop = self.offsets[row : row + 2]
                 found[place][: stop - start] = self.tokens[start:stop]

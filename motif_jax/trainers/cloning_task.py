@@ -17,14 +17,12 @@ from motif_jax.devices.parallel import DataParallel
 from motif_jax.language.agent import LanguageAgent
 from motif_jax.language.tokens import padded
 from motif_jax.language.training import LanguageTrainState, TokenSums
-from motif_jax.sections import Optimizer
 from motif_jax.sections.trainings import CloningConfig
 from motif_jax.trainers.cloning_data import CloningData
 from motif_jax.trainers.language_task import perplexity
 from motif_jax.trainers.sums_task import SumsTask, TrainingData
 from motif_jax.trainers.task import Evaluation, TrainingPosition, epoch_order, key_of
 
-Array = jax.Array
 TOKENS, CANDIDATES = "tokens", "candidates"
 
 
@@ -70,7 +68,6 @@ def sums(
       counts: tokens of each action, for a mean loss a token; None: the loss is the cross-entropy of the expert's action among
         the candidates.
     """
-    del key
     logits, _ = network.rows({**(frozen or {}), **learned}, batch.prompts)
     likely = logits if counts is not None else jax.nn.log_softmax(logits)
     chosen = jnp.take_along_axis(likely, batch.actions[:, None], axis=1)[:, 0]
@@ -138,7 +135,10 @@ class CloningTask(SumsTask):
             network, counts = targets(network, *special, length)
         self._per_pass, steps = batches.steps_per_pass, batches.steps_per_pass * config.epochs
         loss = functools.partial(sums, network, counts)
-        config = dataclasses.replace(config, optimizer=optimizer_of(config, steps))
+        if config.optimizer.warmup_steps is None:
+            warmup = math.ceil(steps * config.warmup_share)
+            optimizer = dataclasses.replace(config.optimizer, warmup_steps=warmup)
+            config = dataclasses.replace(config, optimizer=optimizer)
         given = TrainingData(batches, batches, digests, config.source)
         super().__init__(config, loss, parameters, given, parallel, steps)
 
@@ -154,11 +154,3 @@ class CloningTask(SumsTask):
         }
         text = f"{100 * found.accuracy:.1f} % of {round(found.counted):,} held-out actions are the likeliest"
         return self.evaluation(row, text, position)
-
-
-def optimizer_of(config: CloningConfig, steps: int) -> Optimizer:
-    """`config.optimizer` with its warm-up in steps; None there means a share of all steps."""
-    warmup = config.optimizer.warmup_steps
-    if warmup is None:
-        warmup = math.ceil(steps * config.warmup_share)
-    return dataclasses.replace(config.optimizer, warmup_steps=warmup)

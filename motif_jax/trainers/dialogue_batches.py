@@ -28,7 +28,6 @@ _NOTHING = TokenItem(
 )  # fmt: skip
 # So many rejected dialogues in a row end a run on a stream.
 _MOST_MISSES = 10_000
-_NO_QUIRKS = Quirks()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +37,7 @@ class ItemLayout:
     pad: int  # token of the padding
     by_utterance: bool = False  # an action is an utterance, not a token
     max_len: int | None = None  # most tokens of an item; None: no limit
-    quirks: Quirks = _NO_QUIRKS
+    quirks: Quirks = dataclasses.field(default_factory=Quirks)
     micro_batches: int = 1  # one after the other
 
     def batch(
@@ -104,13 +103,11 @@ class ListBatches(BucketBatches):
         return found
 
     def batch(self, items: np.ndarray, width: int) -> TextBatch:
-        cut = [
-            self._layout.cut(token_columns.item_of(self.dataset, int(self._chosen[item])))
-            if item >= 0
-            else _NOTHING
+        found = [
+            token_columns.item_of(self.dataset, int(self._chosen[item])) if item >= 0 else _NOTHING
             for item in items
         ]
-        return self._layout.batch(cut, width, *self._most[width])
+        return self._layout.batch([self._layout.cut(item) for item in found], width, *self._most[width])
 
 
 class StreamBatches:

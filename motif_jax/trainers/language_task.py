@@ -20,7 +20,6 @@ class LanguageTask(SumsTask):
 
     config: LanguageModelConfig
     title, unit = "train language model", "tokens"
-
     _train: WindowBatches | ItemBatches
 
     def units(self, step: int) -> int:
@@ -52,9 +51,7 @@ class LanguageTask(SumsTask):
             "train/tokens": self.units(position.step),
             "train/passes": position.step / self._train.steps_per_pass,
         }
-        text = (
-            f"perplexity {row['validation/perplexity']:.2f} on {row['validation/tokens']:,} held-out tokens"
-        )
+        text = f"perplexity {perplexity(found.loss):.2f} on {round(found.counted):,} held-out tokens"
         return self.evaluation(row, text, position)
 
 

@@ -50,9 +50,7 @@ class Rating:
 
     raw: np.ndarray  # of the whole ensemble
     normalised: np.ndarray
-    disagreement: (
-        np.ndarray | None
-    )  # standard deviation of the members' normalised rewards; None for one member
+    disagreement: np.ndarray | None  # standard deviation of members' normalised rewards; None for one
 
 
 def rate(reward: RewardModel, members: np.ndarray) -> Rating:

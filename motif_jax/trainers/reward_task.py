@@ -54,8 +54,7 @@ class RewardTask(Task):
 
     def _messages_core(self, params: Any, messages: jax.Array) -> jax.Array:
         given = (self.members, params, {"message": messages}, self.data.max_length)
-        rewards = of_members(self.network.reward, *given)
-        return jax.lax.all_gather(rewards, AXIS, axis=1, tiled=True)
+        return jax.lax.all_gather(of_members(self.network.reward, *given), AXIS, axis=1, tiled=True)
 
     def _steps_core(self, state: tuple[Any, jax.Array], batch: preference.PreferenceBatch) -> jax.Array:
         params, messages = state
@@ -131,10 +130,9 @@ class RewardTask(Task):
         weights = np.ones((1, self.members, size), np.float32)
         bucket = min(2 * data.dataset.length * size // self.parallel.device_count, len(data.messages))
         for start in range(0, known.size, size):
-            pairs = np.full((1, size), -1, np.int64)
             chosen = known[start : start + size]
-            pairs[0, : chosen.size] = chosen
-            batch = self.plan.make(pairs, weights, bucket)
+            pairs = np.pad(chosen, (0, size - chosen.size), constant_values=-1)
+            batch = self.plan.make(pairs[None], weights, bucket)
             placed = self.parallel.put_batch(batch, reward_data.axes(batch))
             values = self.rewards_of_steps((state.params, messages), placed)
             rewards[:, chosen] = np.asarray(values)[:, : chosen.size]
@@ -158,8 +156,7 @@ class RewardTask(Task):
             f"epoch {len(position.rows)}: validation loss {row['validation/loss']:.4f}, accuracy without ties "
             f"{100 * row['validation/accuracy']:.1f} % of {row['validation/accuracy_pairs']:,} pairs"
         )
-        unseen = row["validation_unseen/accuracy_pairs"]
-        if unseen:
+        if unseen := row["validation_unseen/accuracy_pairs"]:
             text += f" ({100 * row['validation_unseen/accuracy']:.1f} % of {unseen:,} with new messages)"
         return Evaluation(row, {"statistics": statistics}, text)
 

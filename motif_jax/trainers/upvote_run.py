@@ -87,8 +87,7 @@ def build(
     config: UpvoteConfig, workdir: Path, parallel: DataParallel, stopped: Callable[[], bool]
 ) -> OfflineRun | None:
     """Makes missing tokenizer and tokens in `workdir`, and the run; None after a request to stop."""
-    task = task_of(config.reddit)
-    comments = Reddit(task.prepare(RECORDED, "recorded", workdir)).comments
+    comments = Reddit(task_of(config.reddit).prepare(RECORDED, "recorded", workdir)).comments
     spoken = tokenizer_folder(config.network.checkpoint, config.vocab_size, workdir, comments)
     tokenizer = Tokenizer.read(spoken)
     settings = settings_of(config, tokenizer)

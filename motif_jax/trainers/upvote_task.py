@@ -33,8 +33,7 @@ class CommentBatches(BucketBatches):
     """Batches of `Comments`, of a dataset of tokens with the column `liked`; `pad` is the token of the padding."""
 
     def __init__(self, dataset: TokensDataset, batch_size: int, pad: int, seed: int, group: int) -> None:
-        lengths = dataset.lengths
-        super().__init__(dataset, lengths, int(lengths.max()), batch_size, seed, group)
+        super().__init__(dataset, dataset.lengths, int(dataset.lengths.max()), batch_size, seed, group)
         self._pad, self._liked = pad, np.asarray(dataset.item_columns[COLUMN])
 
     def batch(self, items: np.ndarray, width: int) -> Comments:
