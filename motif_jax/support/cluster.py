@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
 
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
@@ -16,30 +15,21 @@ _SLURM_NAMES = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PR
 
 @dataclasses.dataclass(frozen=True)
 class HostPosition:
-    """This process's place among the hosts of a run.
+    """This process's place among the hosts of a run."""
 
-    Attributes:
-      coordinator: 'HOST:PORT' at which the first host listens, or 'slurm'; None for a run of one host.
-    """
-
+    # 'HOST:PORT' at which the first host listens, or 'slurm'; None for a run of one host.
     coordinator: str | None
     index: int
     count: int
 
 
-def place(
-    coordinator: str | None,
-    count: int | None,
-    index: int | None,
-    environment: Mapping[str, str] | None = None,
-) -> HostPosition:
+def place(coordinator: str | None, count: int | None, index: int | None) -> HostPosition:
     """This process's host, by the keys of `config.hosts` or, with coordinator 'slurm', by Slurm. Raises UserError: they do not fit."""
     if coordinator in (None, SLURM):
         why = "Slurm says it" if coordinator else "there is no config.hosts.coordinator"
         for key, value in (("count", count), ("index", index)):
             checks.require(value is None, f"hosts.{key}", value, f"left out: {why}")
-        here = os.environ if environment is None else environment
-        return _of_slurm(here) if coordinator else HostPosition(None, 0, 1)
+        return _of_slurm() if coordinator else HostPosition(None, 0, 1)
     name, _, port = str(coordinator).rpartition(":")
     good = bool(name) and checks.is_natural(port) and 0 < int(port) < 65_536
     checks.require(good, "hosts.coordinator", coordinator, "HOST:PORT of the first host, or 'slurm'")
@@ -50,10 +40,10 @@ def place(
     return HostPosition(coordinator if hosts > 1 else None, number, hosts)
 
 
-def _of_slurm(environment: Mapping[str, str]) -> HostPosition:
-    if missing := [name for name in _SLURM_NAMES if not environment.get(name)]:
+def _of_slurm() -> HostPosition:
+    if missing := [name for name in _SLURM_NAMES if not os.environ.get(name)]:
         raise UserError(
             f"config.hosts.coordinator='slurm' needs {', '.join(missing)}: start the program with srun"
         )
-    count = int(environment["SLURM_NTASKS"])
-    return HostPosition(SLURM if count > 1 else None, int(environment["SLURM_PROCID"]), count)
+    count = int(os.environ["SLURM_NTASKS"])
+    return HostPosition(SLURM if count > 1 else None, int(os.environ["SLURM_PROCID"]), count)

@@ -46,10 +46,14 @@ SEVERAL = {"hosts__coordinator": "n:4000", "hosts__count": 3}
     ],
 )
 def test_place_comes_from_the_config_or_from_slurm(
-    environment: dict[str, str], hosts: dict[str, Any], expected: HostPosition
+    environment: dict[str, str],
+    hosts: dict[str, Any],
+    expected: HostPosition,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     given = {"coordinator": None, "count": None, "index": None, **hosts}
-    assert cluster.place(**given, environment=environment) == expected
+    monkeypatch.setattr(cluster.os, "environ", environment)
+    assert cluster.place(**given) == expected
 
 
 def test_a_batch_divides_over_hosts_and_their_devices() -> None:
