@@ -11,13 +11,12 @@ preference/NAME.npy                           int8 [pairs] 0 first, 1 second, 2 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,10 +25,10 @@ from motif_jax.labels import labels as label_math
 from motif_jax.labels.annotator import Question
 from motif_jax.labels.questions import QuestionList
 from motif_jax.labels.store import StoredAnswer, read_answers
+from motif_jax.support import files
 from motif_jax.support.checked_lines import LineWriter, read_lines
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_save_npy, atomic_write_json, read_json, regular_file
-from motif_jax.support.locks import wait_for_lock
+from motif_jax.support.locks import lock
 from motif_jax.support.run_folder import differences
 
 MANIFEST_FORMAT = 1
@@ -47,9 +46,8 @@ def check_name(name: str) -> None:
 
 def read_manifest(path: Path) -> dict[str, Any] | None:
     """A shard's manifest, None if missing. Raises UserError: the file is none."""
-    return (
-        read_json(path, "choose another --config.name, or restore it from a copy") if path.exists() else None
-    )
+    remedy = "choose another --config.name, or restore it from a copy"
+    return files.read_json(path, remedy) if path.exists() else None
 
 
 class Annotation:
@@ -121,13 +119,13 @@ class Annotation:
         path = self.shard_path(index, count, "jsonl")
         shard = Shard(path, index, count, self.name)
         manifest_path = path.with_suffix(".json")
-        self._remove_temporaries(manifest_path)
+        files.remove_temporaries(self.folder, f".{manifest_path.name}.*.tmp")
         old = read_manifest(manifest_path)
         if old is None:
-            atomic_write_json(manifest_path, manifest)
+            files.atomic_write_json(manifest_path, manifest)
         elif manifest["versions"] not in (old.get("versions"), *old.get("later_versions", [])):
             later = [*old.get("later_versions", []), manifest["versions"]]
-            atomic_write_json(manifest_path, {**old, "later_versions": later})
+            files.atomic_write_json(manifest_path, {**old, "later_versions": later})
         return shard
 
     def read_answers(
@@ -151,8 +149,8 @@ class Annotation:
     def merging(self) -> Iterator[None]:
         """Holds the merge lock of this annotation, waiting for other processes. Raises UserError: no locks here."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        with open(self.folder / ".merge-lock", "a", encoding="utf-8", opener=regular_file) as file:
-            wait_for_lock(file)
+        with open(self.folder / ".merge-lock", "a", encoding="utf-8", opener=files.regular_file) as file:
+            lock(file, file.name, wait=True)
             yield
 
     def write(
@@ -165,18 +163,13 @@ class Annotation:
         # Made here and moved: preference/ never holds anything but label files.
         prepared = self.folder / "labels.npy"
         for path in (self.probabilities_path, self.summary_path, prepared, *beside):
-            self._remove_temporaries(path)
-        atomic_save_npy(self.probabilities_path, merged.probabilities)
+            files.remove_temporaries(self.folder, f".{path.name}.*.tmp")  # other files here may be in use
+        files.atomic_save_npy(self.probabilities_path, merged.probabilities)
         for path, value in {self.summary_path: summary, **beside}.items():
-            atomic_write_json(path, value)
-        atomic_save_npy(prepared, merged.labels)
+            files.atomic_write_json(path, value)
+        files.atomic_save_npy(prepared, merged.labels)
         self.preference_path.parent.mkdir(exist_ok=True)
         os.replace(prepared, self.preference_path)
-
-    def _remove_temporaries(self, path: Path) -> None:
-        """Removes what killed writers of `path` left; other files of this folder may be in use."""
-        for leftover in self.folder.glob(f".{path.name}.*.tmp"):
-            leftover.unlink(missing_ok=True)
 
 
 class Shard(LineWriter):
@@ -205,8 +198,7 @@ class Shard(LineWriter):
         self.append((question.id, line) for question, line in lines)
 
 
-@dataclasses.dataclass(frozen=True)
-class MergedLabels:
+class MergedLabels(NamedTuple):
     """Labels int8 [pairs], probabilities float32 [pairs, 3], and the position bias if both orders were asked."""
 
     labels: np.ndarray

@@ -23,7 +23,7 @@ from motif_jax.reports.claims import GATHERED, Claim, gathered
 from motif_jax.reports.statistics import Estimate, interquartile_mean, percentile_interval, repeatable_rliable
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_text, naming, read_json_lines, regular_file
-from motif_jax.support.locks import wait_for_lock
+from motif_jax.support.locks import lock
 
 BEGIN, END = "<!-- study -->", "<!-- /study -->"
 # Measures of a game -> title; "judged" is the sum of the lexicon's verdicts.
@@ -72,7 +72,7 @@ def append_row(path: Path, row: Mapping[str, Any]) -> None:
     """Appends a line, replacing a torn one; other studies may write, too. Raises UserError: a damaged line, or no locks here."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with naming(path), open(path, "a+b", opener=regular_file) as file:
-        wait_for_lock(file)
+        lock(file, path, wait=True)
         read_rows(path)
         file.seek(0)
         file.truncate(file.read().rfind(b"\n") + 1)

@@ -20,7 +20,6 @@ from motif_jax.support.locks import lock
 
 _KEY = slice(9, 41)
 _encode = json.JSONEncoder(separators=(",", ":")).encode
-_MINIMUM_LENGTH = 44  # an empty object behind the key
 
 
 def encode_line(key: str, value: dict[str, Any]) -> bytes:
@@ -32,12 +31,9 @@ def encode_line(key: str, value: dict[str, Any]) -> bytes:
 def decode_line(line: bytes) -> tuple[str, dict[str, Any]] | None:
     """Key and object of a line, or None if it is torn or damaged."""
     line = line.rstrip(b"\n")
-    if len(line) < _MINIMUM_LENGTH:
-        return None
     try:
-        if int(line[:8], 16) != zlib.crc32(line[9:]):
-            return None
-        return line[_KEY].decode(), json.loads(line[42:])
+        is_sound = int(line[:8], 16) == zlib.crc32(line[9:])
+        return (line[_KEY].decode(), json.loads(line[42:])) if is_sound else None
     except ValueError:
         return None
 
@@ -52,14 +48,12 @@ def read_lines(
             if end is not None and begin >= end:
                 return
             begin += len(line)
-            if wanted is not None and line[_KEY].decode("latin-1") not in wanted:
-                continue
-            record = decode_line(line)
-            if record is not None:
+            is_wanted = wanted is None or line[_KEY].decode("latin-1") in wanted
+            if is_wanted and (record := decode_line(line)) is not None:
                 yield record
 
 
-class LineWriter:
+class LineWriter(contextlib.AbstractContextManager["LineWriter"]):
     """The one writer of a file; holds it (flock) until closed or until the process ends, however it ends."""
 
     def __init__(self, path: Path) -> None:
@@ -99,8 +93,7 @@ class LineWriter:
     def append(self, records: Iterable[tuple[str, dict[str, Any]]], wait: bool = True) -> None:
         """Writes the lines and waits until they are on the disk; without `wait` a crash of the machine may lose them.
 
-        Raises:
-          UserError: the disk is full or the file cannot be written; lines written before are kept.
+        Raises UserError: the disk is full or the file cannot be written; lines written before are kept.
         """
         data = b"".join(encode_line(key, value) for key, value in records)
         if not data:
@@ -119,13 +112,9 @@ class LineWriter:
             raise _unwritable(self.path, error) from None
 
     def close(self) -> None:
-        """Closes and unlocks the file; may be called twice."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
-
-    def __enter__(self) -> LineWriter:
-        return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()

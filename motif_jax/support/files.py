@@ -36,8 +36,6 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # The process's umask. It can only be read by setting it, so this is done once, before there are threads.
 _UMASK = os.umask(0)
 os.umask(_UMASK)
-# Most characters of numpy's message that are shown: it may quote a header of any length.
-_LONGEST_REASON = 200
 
 
 @contextlib.contextmanager
@@ -81,7 +79,7 @@ def load_array(path: str | os.PathLike[str], mapped: bool = False) -> np.ndarray
     except FileNotFoundError:
         raise
     except NO_ARRAY as error:
-        raise ValueError(first_line(error)[:_LONGEST_REASON]) from None
+        raise ValueError(first_line(error)[:200]) from None  # numpy may quote a header of any length
     if not isinstance(array, np.ndarray):
         array.close()
         raise ValueError("an archive of arrays, not one array")
@@ -114,9 +112,8 @@ def system_error(error: BaseException, folder: str | os.PathLike[str]) -> str | 
     if full := full_disk(error):
         path = Path(full.filename or folder).absolute()
         there = next(place for place in (path, *path.parents) if place.is_dir())
-        free = f" ({shutil.disk_usage(there).free / 1e6:,.1f} MB are free there)" * (
-            full.errno == errno.ENOSPC
-        )
+        left = shutil.disk_usage(there).free / 1e6
+        free = f" ({left:,.1f} MB are free there)" * (full.errno == errno.ENOSPC)
         return (
             f"{path} cannot be written: {full.strerror}{free}; what was saved before is kept: make room, and the same command "
             "continues"
@@ -188,8 +185,7 @@ def atomic_save_npy(path: str | os.PathLike[str], array: np.ndarray) -> None:
 def read_json(path: str | os.PathLike[str], remedy: str, kind: type = dict, keys: Iterable[str] = ()) -> Any:
     """The value of a JSON file, of type `kind`, an object with `keys`.
 
-    Raises:
-      UserError: the file is not there, cannot be read, or holds something else; names it, and ends with `remedy`.
+    Raises UserError: the file is not there, cannot be read, or holds something else; names it, and ends with `remedy`.
     """
     try:
         with open(path, "rb", opener=regular_file) as file:
@@ -239,9 +235,8 @@ def read_json_lines(
 ) -> Iterator[dict[str, Any]]:
     """Yields the object of each line; skips a last line that a kill has torn. A missing file has none.
 
-    Raises:
-      UserError: a line before the last is damaged, or one of the keys `whole_numbers`, such as a step, is none; names file,
-        line and `remedy`.
+    Raises UserError: a line before the last is damaged, or one of the keys `whole_numbers`, such as a step, is none;
+    names file, line and `remedy`.
     """
     with contextlib.suppress(FileNotFoundError), open(path, "rb", opener=regular_file) as file:
         for number, line in enumerate(file, start=1):
@@ -290,7 +285,7 @@ def replaced_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
     os.replace(part, target)
 
 
-def remove_temporaries(folder: str | os.PathLike[str]) -> None:
-    """Removes the temporary files that killed `atomic_*` writers left in `folder`."""
-    for leftover in Path(folder).glob(".*.tmp"):
+def remove_temporaries(folder: str | os.PathLike[str], pattern: str = ".*.tmp") -> None:
+    """Removes the temporary files of this `pattern` that killed `atomic_*` writers left in `folder`."""
+    for leftover in Path(folder).glob(pattern):
         leftover.unlink(missing_ok=True)

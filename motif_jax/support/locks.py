@@ -23,7 +23,7 @@ _NO_LOCKS = (
 
 
 def lock(file: IO[Any] | int, path: str | os.PathLike[str], wait: bool = False) -> bool:
-    """Locks an open file until it is closed; False: another process holds it. Raises UserError: `path` has no locks."""
+    """Locks an open file until it is closed; without `wait` False: another process holds it. Raises UserError: `path` has no locks."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
@@ -33,20 +33,14 @@ def lock(file: IO[Any] | int, path: str | os.PathLike[str], wait: bool = False) 
     return True
 
 
-def wait_for_lock(file: IO[Any]) -> None:
-    """Locks the open `file` until it is closed, once no other process holds it; raises as `lock`."""
-    lock(file, file.name, wait=True)
-
-
 @contextlib.contextmanager
 def FolderLock(
     folder: str | os.PathLike[str], name: str = ".lock", patience: float | None = None
 ) -> Iterator[None]:
     """Holds `folder` for this process; the system unlocks it however the process ends. Waits `patience` seconds for another.
 
-    Raises:
-      UserError: another process holds it (its host and process id are named), it cannot be made or locked, or, at the end of a
-        block without an error, it was removed meanwhile.
+    Raises UserError: another process holds it (its host and process id are named), it cannot be made or locked, or, at
+    the end of a block without an error, it was removed meanwhile.
     """
     folder = Path(folder)
     with contextlib.ExitStack() as stack:

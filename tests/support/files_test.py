@@ -112,7 +112,7 @@ def test_a_file_system_without_locks_is_told(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(UserError, match=rf"^TMPDIR={tmp_path.parent} .*without locks.*No locks"):
         tempdirs.hold(tmp_path)
     with open(tmp_path / "b", "w") as file, pytest.raises(UserError, match=r"b .*without locks"):
-        locks.wait_for_lock(file)
+        locks.lock(file, tmp_path / "b", wait=True)
 
 
 def test_a_folder_that_cannot_be_made_is_told_in_one_line(tmp_path: Path) -> None:
