@@ -49,6 +49,6 @@ def describe(tree: Any) -> dict[str, str]:
     described = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
         if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
-            name = "/".join(str(getattr(k, "key", getattr(k, "name", getattr(k, "idx", k)))) for k in path)
+            name = jax.tree_util.keystr(path, simple=True, separator="/")
             described[name] = f"{np.dtype(leaf.dtype).name}{list(leaf.shape)}"
     return described

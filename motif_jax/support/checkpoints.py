@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import math
 import os
 import shutil
@@ -38,7 +39,7 @@ _SEEN_SECONDS = 600.0
 orbax_messages.silence()
 
 
-class Checkpoints:
+class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
     """The checkpoints of one run, by step; an item is a pytree of arrays, or JSON-able data.
 
     All processes of a run call `save` with the same values. Orbax writes them once into `.saving/`, the digests of all files
@@ -46,10 +47,8 @@ class Checkpoints:
     what a kill left. Before a checkpoint is read, its files are compared with their digests.
 
     The newest `keep` stay (None: all), and the one with the best metric `keep_best`, by `best_mode` 'max' or 'min'. With
-    `read_only` nothing is written or removed: the folder may belong to a running training.
-
-    Raises:
-      UserError: `read_only` and there is no such folder.
+    `read_only` nothing is written or removed: the folder may belong to a running training. Raises UserError: `read_only` and
+    there is no such folder.
     """
 
     def __init__(
@@ -91,9 +90,6 @@ class Checkpoints:
             context=context,
         )
 
-    def __enter__(self) -> Checkpoints:
-        return self
-
     def __exit__(self, *exception: object) -> None:
         self.close()
 
@@ -106,11 +102,9 @@ class Checkpoints:
     ) -> None:
         """Saves `items` as checkpoint `step` in the background, once an earlier save has ended; an existing checkpoint stays.
 
-        The arrays are copied to the host before this returns, so the caller may donate or change them. Where memory is
-        short, nothing is copied and this returns when all is written.
-
-        Raises:
-          UserError: this or an earlier background save failed, as where the disk is full.
+        The arrays are copied to the host before this returns, so the caller may donate or change them. Where memory is short,
+        nothing is copied and this returns when all is written. Raises UserError: this or an earlier background save failed,
+        as where the disk is full.
         """
         self.wait()
         if step in self._there or step in self._saved:
@@ -208,8 +202,7 @@ class Checkpoints:
     def latest(self, all_damaged_is_none: bool = False) -> int | None:
         """The newest intact step, None without checkpoints; names newer, damaged ones on stderr, which may be saved again.
 
-        Raises:
-          UserError: there are checkpoints and none is intact, unless `all_damaged_is_none`.
+        Raises UserError: there are checkpoints and none is intact, unless `all_damaged_is_none`.
         """
         steps = self.steps()
         found = next((step for step in reversed(steps) if self.is_intact(step)), None)
@@ -238,15 +231,16 @@ class Checkpoints:
         ranked = sorted((pair for pair in scored if pair[0] > -math.inf), reverse=True)  # without NaN
         return next((step for _, step in ranked if self.is_intact(step)), None)
 
-    def _require(self, step: int | None) -> None:
-        """Raises UserError unless checkpoint `step` is there and intact."""
+    def _require(self, step: int | None) -> int:
+        """Returns `step`. Raises UserError unless this checkpoint is there and intact."""
         steps = self.steps()
-        if step not in steps:
+        if step is None or step not in steps:
             raise UserError(f"{self._folder} has no checkpoint {step}: it has {steps or 'none'}")
         if what := self._damage(step):
             raise UserError(
                 f"{self._folder / str(step)} is damaged ({what}): restore it from a copy, or choose another of {steps}"
             )
+        return step
 
     def restore(self, step: int | None, abstract: Mapping[str, Any]) -> dict[str, Any]:
         """Reads items of checkpoint `step` (None: the newest intact one), as numpy arrays or JSON data.
@@ -258,9 +252,7 @@ class Checkpoints:
         Raises:
           UserError: there is no such checkpoint, it is damaged, or it holds other names, shapes or dtypes; they are named.
         """
-        step = self.latest() if step is None else step
-        self._require(step)
-        assert step is not None
+        step = self._require(self.latest() if step is None else step)
         self._refuse_other_shapes(step, abstract)
         wanted = {
             name: None if isinstance(item, str) else checkpoint_items.as_host_arrays(item)
@@ -305,7 +297,9 @@ class Checkpoints:
                     f"{self._folder} checkpoint {step} has no {name}: it has {', '.join(sorted(saved))}"
                 )
             if isinstance(item, str):
-                self._refuse_more_than_memory(step, name, saved[name])
+                arrays = [leaf for leaf in jax.tree.leaves(saved[name]) if hasattr(leaf, "dtype")]
+                size = sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in arrays)
+                require(f"{self._folder} checkpoint {step}: {name}", size, available_memory())
                 continue
             there, here = checkpoint_items.describe(saved[name]), checkpoint_items.describe(item)
             different = [
@@ -319,15 +313,7 @@ class Checkpoints:
                     f"{self._folder} checkpoint {step} does not fit this config: {name} {'; '.join(different[:3])}{more}"
                 )
 
-    def _refuse_more_than_memory(self, step: int, name: str, saved: Any) -> None:
-        arrays = (
-            leaf for leaf in jax.tree.leaves(saved) if hasattr(leaf, "shape") and hasattr(leaf, "dtype")
-        )
-        size = sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in arrays)
-        require(f"{self._folder} checkpoint {step}: {name}", size, available_memory())
-
     def close(self) -> None:
-        """Waits for the save under way, and closes; raises as `wait`."""
         try:
             self.wait()
         finally:
@@ -340,13 +326,10 @@ class Checkpoints:
                     shutil.rmtree(self._folder / _STAGING, ignore_errors=True)
 
 
-_warned: set[str] = set()
-
-
+@functools.cache
 def _warn_once(line: str) -> None:
-    """Prints a warning once in a process, on the first host."""
-    if line not in _warned and jax.process_index() == 0:
-        _warned.add(line)
+    """Prints a warning on the first host; cached, so once in a process."""
+    if jax.process_index() == 0:
         print(f"warning: {line}", file=sys.stderr, flush=True)
 
 

@@ -30,15 +30,14 @@ def read_metrics(workdir: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     return read_json_lines(Path(workdir) / FILE_NAME, ["step"])
 
 
-class MetricsWriter:
+class MetricsWriter(contextlib.AbstractContextManager["MetricsWriter"]):
     """Writes scalars by step; a resumed run continues where its checkpoint stands.
 
     Rows after `resume_step`, the restored checkpoint's (None: a new run), are dropped from metrics.jsonl and purged from
     TensorBoard's curves. `wandb` are arguments of `wandb.init` (project, name, ...).
 
-    Raises:
-      UserError: W&B was asked for and is not installed, or metrics.jsonl is damaged.
-      OSError: a file cannot be written, also in the methods; it is named.
+    Raises UserError: W&B was asked for and is not installed, or metrics.jsonl is damaged; OSError: a file cannot be written,
+    also in the methods; it is named.
     """
 
     def __init__(
@@ -58,9 +57,6 @@ class MetricsWriter:
         self._file = open(path, "a", encoding="utf-8", opener=regular_file)  # noqa: SIM115 - closed by close()
         self._events = _Events(folder / "tensorboard", None if resume_step is None else resume_step + 1)
         self._wandb = _start_wandb(folder, wandb) if wandb is not None else None
-
-    def __enter__(self) -> MetricsWriter:
-        return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
@@ -85,7 +81,6 @@ class MetricsWriter:
         self._events.flush()
 
     def close(self) -> None:
-        """Flushes and closes; may be called twice."""
         if self._file.closed:
             return
         with contextlib.ExitStack() as stack:
