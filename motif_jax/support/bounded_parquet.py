@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 from motif_jax.support import capacity
 from motif_jax.support.errors import UserError
 
-_ROWS = 1024
 # Most bytes of a piece, and of a row.
 _PIECE_BYTES, ROW_BYTES = 1 << 28, 1 << 30
 # Bytes of an entry besides its text, and of a number whose kind is not in _WIDTHS.
@@ -23,13 +22,12 @@ _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT_8": 1, "UINT_8": 1, "INT_1
 
 
 def batches(
-    path: str | os.PathLike[str], columns: Sequence[str], rows: int = _ROWS
+    path: str | os.PathLike[str], columns: Sequence[str], rows: int = 1024
 ) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a file, at most `rows` and 256 MiB at once; a larger row comes alone.
 
-    Raises:
-      UserError: a row has more than `ROW_BYTES`, or a group of rows takes more than the memory that is left.
-      OSError, pa.ArrowException: it is not a parquet file, or damaged.
+    Raises UserError: a row has more than `ROW_BYTES`, or a group of rows takes more than the memory that is left; OSError,
+    pa.ArrowException: it is not a parquet file, or damaged.
     """
     for group in _encoded(path, columns):
         for part in _parts(path, group):
@@ -43,8 +41,7 @@ def read(path: str | os.PathLike[str], columns: Sequence[str]) -> pa.Table:
         size += _size(batch)
         capacity.require(f"{path}: what it holds", 2 * size, free)
         pieces.append(batch)
-    plain = [_plain(batch) for batch in pieces]
-    table = pa.Table.from_batches(plain) if plain else pq.read_schema(path).empty_table()
+    table = pa.Table.from_batches(map(_plain, pieces)) if pieces else pq.read_schema(path).empty_table()
     return table.select(list(columns))
 
 

@@ -49,8 +49,7 @@ def named(values: Any, key: str = "") -> set[str]:
 def trust(names: Iterable[str]) -> None:
     """Allows this process and its future children to import each 'module:Class', or 'module' for all that is in it.
 
-    Raises:
-      UserError: a name has neither form.
+    Raises UserError: a name has neither form.
     """
     names = [names] if isinstance(names, str) else list(names)
     for name in names:

@@ -57,9 +57,7 @@ async def serve(
       key: required in each request (`Authorization: Bearer KEY`); '' for none.
       open_to_all: whether an address that other machines reach needs no key.
 
-    Raises:
-      OSError: the port cannot be had.
-      UserError: other machines reach the address without a key.
+    Raises OSError: the port cannot be had; UserError: other machines reach the address without a key.
     """
     loop = asyncio.get_running_loop()
 

@@ -13,8 +13,6 @@ from typing import Any
 
 from motif_jax.support.errors import UserError, first_line
 
-SCHEME = "hf://"
-FORM = "hf://OWNER/NAME[@REVISION][/PATH]"
 _FORM = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([^/@]+))?(?:/(.+))?")
 MODEL_FILES = ("*.json", "*.safetensors")
 # Files of rewards and agents: `*` matches folders, too.
@@ -25,17 +23,15 @@ _REWARD = "reward.safetensors"  # of export_reward
 
 def is_named(place: Any) -> bool:
     """Whether `place` names something on a hub."""
-    return isinstance(place, str) and place.startswith(SCHEME)
+    return isinstance(place, str) and place.startswith("hf://")
 
 
 def local(place: Any, key: str = "", before: Any = None) -> Any:
     """The local copy of hf://OWNER/NAME[@REVISION][/PATH]; anything else unchanged.
 
     A repository with the file of `export_reward` and no checkpoints stands for that file. Without a revision in the name, the
-    commit of `before`, the resumed run's local copy, is kept. Errors name the config's `key`.
-
-    Raises:
-      UserError: the hub has no such repository, revision or path, cannot be reached, or huggingface_hub is not installed.
+    commit of `before`, the resumed run's local copy, is kept. Errors name the config's `key`. Raises UserError: the hub has
+    no such repository, revision or path, cannot be reached, or huggingface_hub is not installed.
     """
     if not is_named(place):
         return place
@@ -43,17 +39,15 @@ def local(place: Any, key: str = "", before: Any = None) -> Any:
     form = _FORM.fullmatch(place)
     inside = Path((form and form.group(3)) or "")
     if form is None or inside.is_absolute() or ".." in inside.parts:
-        raise UserError(f"{where}: must be {FORM}")
+        raise UserError(f"{where}: must be hf://OWNER/NAME[@REVISION][/PATH]")
     name, revision, path = form.groups()
     if revision is None and isinstance(before, str):
-        copied = re.search(
-            rf"/models--{re.escape(name.replace('/', '--'))}/snapshots/([0-9a-f]{{40}})(/|$)", before
-        )
+        copy = rf"/models--{re.escape(name.replace('/', '--'))}/snapshots/([0-9a-f]{{40}})(/|$)"
+        copied = re.search(copy, before)
         revision = copied and copied.group(1)
     folder = snapshot(name, revision, where, _FILES)
-    found = folder / path if path else folder
-    if not path and (folder / _REWARD).is_file() and not (folder / "checkpoints").is_dir():
-        found = folder / _REWARD
+    is_reward = not path and (folder / _REWARD).is_file() and not (folder / "checkpoints").is_dir()
+    found = folder / (_REWARD if is_reward else path or "")
     if not found.exists():
         raise UserError(f"{where}: the repository has no {path or 'file of a reward, an agent or a model'}")
     return str(found)

@@ -35,10 +35,8 @@ def has_checkpoints(workdir: Path) -> bool:
 def check(workdir: Path, config: Mapping[str, Any], files: Iterable[str], whole: bool) -> bool:
     """Whether the import that `config` describes has been made in `workdir`, which holds a `whole` model or dataset or not.
 
-    The keys `files` name files, which are compared by content.
-
-    Raises:
-      UserError: the folder holds a run or dataset of another origin, or another import that has ended.
+    The keys `files` name files, which are compared by content. Raises UserError: the folder holds a run or dataset of another
+    origin, or another import that has ended.
     """
     path = workdir / FILE
     if not path.exists():

@@ -33,19 +33,15 @@ def best_row(rows: Sequence[Mapping[str, Any]], name: str) -> int:
     return int(np.argmin(np.where(np.isnan(numbers), np.inf, numbers)))
 
 
-def columns(rows: Iterable[Mapping[str, Any]], step_key: str = "step") -> dict[str, Curve]:
+def columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, Curve]:
     """Turns rows with a step and numbers into one curve per name, ordered by step."""
     xs: dict[str, array] = {}
     ys: dict[str, array] = {}
     for row in rows:
-        step = row.get(step_key)
-        if not isinstance(step, int | float):
-            continue
         for name, value in row.items():
-            if name in (step_key, "time") or not (value is None or isinstance(value, int | float)):
-                continue
-            xs.setdefault(name, array("d")).append(step)
-            ys.setdefault(name, array("d")).append(float("nan") if value is None else float(value))
+            if name not in ("step", "time") and isinstance(value, int | float | None):
+                xs.setdefault(name, array("d")).append(row["step"])
+                ys.setdefault(name, array("d")).append(np.nan if value is None else value)
     curves = {}
     for name in xs:
         x, y = np.array(xs[name]), np.array(ys[name])

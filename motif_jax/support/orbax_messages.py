@@ -17,9 +17,7 @@ def silence() -> None:
     )
     # Orbax stops at the first array that fails; errors of others are never retrieved.
     logging.getLogger("asyncio").addFilter(
-        lambda record: (
-            "orbax-checkpoint-tmp" not in record.getMessage() and "/orbax/" not in record.getMessage()
-        )
+        lambda line: "orbax-checkpoint-tmp" not in line.getMessage() and "/orbax/" not in line.getMessage()
     )
     hook = sys.unraisablehook
 

@@ -32,8 +32,7 @@ class Profiler:
         """Call before step `number`; starts or stops the trace when its time has come."""
         if self._start is None:
             return
-        if self._first is None:
-            self._first = number
+        self._first = number if self._first is None else self._first
         done = number - self._first
         if done == self._start and not self._recording:
             self._folder.mkdir(parents=True, exist_ok=True)

@@ -53,8 +53,7 @@ class Progress:
         self._stream = stream or sys.stderr
         self._console = Console(file=self._stream)
         self._live: Live | None = None
-        self._done = initial
-        self._initial = initial
+        self._done = self._initial = initial
         self._fields: dict[str, float | int | str] = {}
         self._history: deque[tuple[float, int]] = deque()
         self._started = self._printed = 0.0
@@ -73,7 +72,7 @@ class Progress:
             self._live.update(Text(self.line()), refresh=True)
             self._live.stop()
         elif self._said != (self._done, self._fields):
-            self._plain(self.line())
+            print(self.line(), file=self._stream, flush=True)
 
     def update(self, done: int, **fields: float | int | str) -> None:
         """Shows that `done` units (an absolute count) are done, then `fields`."""
@@ -89,7 +88,7 @@ class Progress:
         elif now - self._printed >= PLAIN_INTERVAL_SECONDS:
             self._printed = now
             self._said = done, dict(self._fields)
-            self._plain(self.line())
+            print(self.line(), file=self._stream, flush=True)
 
     def log(self, text: str) -> None:
         """Prints lines of their own above the progress line."""
@@ -97,7 +96,7 @@ class Progress:
         if self._live is not None:
             self._console.print(text, markup=False, highlight=False)
         else:
-            self._plain(text)
+            print(text, file=self._stream, flush=True)
 
     def rate(self) -> float:
         """Units a second over the last half minute, 0 before anything was measured."""
@@ -122,6 +121,3 @@ class Progress:
             parts.append(f"{format_seconds((self._total - self._done) / rate)} left")
         parts += [f"{name.replace('_', ' ')} {format_number(value)}" for name, value in self._fields.items()]
         return printable("  ".join(parts))
-
-    def _plain(self, text: str) -> None:
-        print(text, file=self._stream, flush=True)

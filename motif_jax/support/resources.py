@@ -31,5 +31,4 @@ def config_file(stage: str) -> dict[str, Any]:
 
 def config(stage: str, variant: str = "") -> ConfigDict:
     """The config of `configs/STAGE.py:VARIANT`."""
-    made: ConfigDict = config_file(stage)["get_config"](variant)
-    return made
+    return config_file(stage)["get_config"](variant)

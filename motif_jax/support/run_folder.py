@@ -39,10 +39,8 @@ def versions() -> dict[str, str]:
     """Versions of Python and of the packages that results depend on; absent packages are left out."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
-        try:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return found
 
 
@@ -62,9 +60,8 @@ def git_revision() -> str:
 def as_plain(config: Mapping[str, Any]) -> dict[str, Any]:
     """Returns `config` as nested dictionaries, lists and scalars that JSON can hold."""
     # A ConfigDict is a mapping, too, but no dictionary.
-    return json.loads(
-        json.dumps(config, default=lambda each: dict(each) if hasattr(each, "items") else list(each))
-    )
+    text = json.dumps(config, default=lambda each: dict(each) if hasattr(each, "items") else list(each))
+    return json.loads(text)
 
 
 def differences(
@@ -107,9 +104,8 @@ def read_config(workdir: str | Path) -> dict[str, Any]:
     path = Path(workdir) / CONFIG
     if not path.exists():
         raise UserError(f"{workdir} is not a run folder: it has no {path.name}")
-    config: dict[str, Any] = read_json(
-        path, "restore it from a copy, or remove it and give the command in versions.json again"
-    )
+    remedy = "restore it from a copy, or remove it and give the command in versions.json again"
+    config: dict[str, Any] = read_json(path, remedy)
     entry_points.asked(workdir, config)
     return config
 

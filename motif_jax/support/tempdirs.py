@@ -56,7 +56,6 @@ def _process_folder(process: int) -> Path:
     folder = Path(tempfile.mkdtemp(prefix=_prefix()))
     while hold(folder) is None:  # removed by another process before it was locked
         folder = Path(tempfile.mkdtemp(prefix=_prefix()))
-
     # After multiprocessing has removed its own folder, which may lie inside; not in forked children.
     util.Finalize(None, shutil.rmtree, (folder,), {"ignore_errors": True}, exitpriority=-200)
     return folder
