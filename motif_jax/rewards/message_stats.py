@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -33,9 +34,8 @@ class MessageStats:
     label: np.ndarray
     probability: np.ndarray  # of yes, NaN where none is known
     used: np.ndarray  # whether a batch with the text was paid since it has its label
-    earned: (
-        np.ndarray
-    )  # sum of its rewards, each step discounted by its count in the episode, without coefficient
+    # Sum of its rewards, each step discounted by its count in the episode, without coefficient.
+    earned: np.ndarray
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -47,7 +47,6 @@ class MessageStats:
         return len(self.texts)
 
     def row(self, text: str) -> int | None:
-        """The row of a text, None for one that was never seen."""
         return self._rows.get(text)
 
     def rows(self, texts: Iterable[str], step: int, number: int) -> np.ndarray:
@@ -99,8 +98,7 @@ class MessageStats:
         stats = cls()
         with np.load(io.BytesIO(data.tobytes())) as arrays:
             joined, ends = arrays["_texts"].tobytes(), np.cumsum(arrays["_lengths"]).tolist()
-            starts = [0, *ends[:-1]]
-            stats.texts = [joined[start:end].decode() for start, end in zip(starts, ends, strict=True)]
+            stats.texts = [joined[start:end].decode() for start, end in itertools.pairwise([0, *ends])]
             stats._rows = {text: row for row, text in enumerate(stats.texts)}
             stats._reserve(len(stats))
             for name, *_ in cls._COLUMNS:

@@ -23,6 +23,10 @@ def test_it_is_packed_whole_and_grows() -> None:
     assert again.rows(["new", "", "new"], 5, 3).tolist() == [2502, 2501, 2502]
 
 
+def test_one_without_texts_is_packed() -> None:
+    assert MessageStats.unpack(MessageStats.pack(MessageStats().columns())).texts == []
+
+
 def test_a_label_is_used_first_once() -> None:
     stats = MessageStats()
     rows = stats.rows(["a", "b"], 0, 0)
