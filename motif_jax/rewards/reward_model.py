@@ -216,34 +216,34 @@ def architecture_of(config: RewardConfig) -> RewardArchitecture:
     return RewardArchitecture(**dataclasses.asdict(config.network), glyph_crop_centre=centre)
 
 
+_told: set[tuple[Path, int]] = set()
+
+
 def default_step(checkpoints: Checkpoints, config: Mapping[str, Any]) -> int | None:
     """The intact evaluation that is used where no step is given; None if there is none yet.
 
-    It is the newest one; in a run that stops early, whose newest is `patience` evaluations too late, the best one.
+    It is the newest one; in a run that stops early, whose newest is `patience` evaluations too late, the best one, which is
+    reported once in a process.
     """
     newest = checkpoints.latest()
     if newest is None or not config.get("early_stopping", {}).get("patience", 0):
         return newest
     rows = checkpoints.restore(newest, {"curve": JSON})["curve"]["rows"]
     best = int(rows[best_row(rows, "validation/loss")]["epoch"])
-    return best if best in checkpoints.steps() and checkpoints.is_intact(best) else newest
-
-
-_warned: set[tuple[Path, int]] = set()
-
-
-def tell_once(folder: Path, step: int, newest: int) -> None:
-    """Reports, once in a process, that the evaluation `step` is used instead of the newest."""
-    if step != newest and (folder, step) not in _warned:
-        _warned.add((folder, step))
+    if best == newest or best not in checkpoints.steps() or not checkpoints.is_intact(best):
+        return newest
+    folder = checkpoints.folder.parent.resolve()
+    if (folder, best) not in _told:
+        _told.add((folder, best))
         print(
-            f"{folder}: uses evaluation {step} of 0 to {newest}, which has the best validation loss (the run stops early); "
+            f"{folder}: uses evaluation {best} of 0 to {newest}, which has the best validation loss (the run stops early); "
             "give a step for another"
         )
+    return best
 
 
 def read_run(folder: str | Path, step: int | None = None) -> RewardModel:
-    """Reads evaluation `step` of the reward run in `folder` (None: `default_step`; reports it where it is not the newest)."""
+    """Reads evaluation `step` of the reward run in `folder` (None: `default_step`)."""
     folder = Path(folder)
     from motif_jax.rewards import online_model
 
@@ -251,17 +251,15 @@ def read_run(folder: str | Path, step: int | None = None) -> RewardModel:
     if online_model.is_online_run(config):
         return online_model.read_online_model(folder, step, config)
     network = RewardNetwork(architecture)
-    abstract = abstract_params(network, members)
+    abstract = jax.eval_shape(network.init, jax.random.key(0))
+    if members > 1:  # a leading axis
+        abstract = jax.tree.map(lambda x: jax.ShapeDtypeStruct((members, *x.shape), x.dtype), abstract)
     with Checkpoints(folder / "checkpoints", keep=None, read_only=True) as checkpoints:
         chosen = default_step(checkpoints, config) if step is None else step
-        newest = checkpoints.latest() if step is None else None
         step = saved_step(checkpoints, folder, chosen, "evaluation")
-        if newest is not None:
-            tell_once(folder.resolve(), step, newest)
         items = checkpoints.restore(step, {"params": abstract, "statistics": JSON, "curve": JSON})
-    return RewardModel(
-        folder, step, network, items["params"], members, items["statistics"], config, items["curve"]["rows"]
-    )
+    params, statistics, curve = items["params"], items["statistics"], items["curve"]["rows"]
+    return RewardModel(folder, step, network, params, members, statistics, config, curve)
 
 
 def saved_step(checkpoints: Checkpoints, folder: Path, step: int | None, what: str) -> int:
@@ -277,11 +275,3 @@ def saved_steps(folder: str | Path) -> list[int]:
     """The intact evaluations of the reward run in `folder`, ascending; damaged ones are named on stderr."""
     with Checkpoints(Path(folder) / "checkpoints", keep=None, read_only=True) as checkpoints:
         return [step for step in checkpoints.steps() if checkpoints.is_intact(step)]
-
-
-def abstract_params(network: RewardNetwork, members: int) -> Any:
-    """Shapes of the parameters, with a leading axis where there are several members."""
-    abstract = jax.eval_shape(network.init, jax.random.key(0))
-    if members == 1:
-        return abstract
-    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((members, *leaf.shape), leaf.dtype), abstract)

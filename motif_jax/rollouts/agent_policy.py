@@ -15,7 +15,7 @@ from motif_jax.algorithms import finite
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.networks.policy import PolicyNetwork
-from motif_jax.rewards.reward_model import default_step, tell_once
+from motif_jax.rewards.reward_model import default_step
 from motif_jax.rl import agent_checkpoints, agent_networks, reward_choice, settings
 from motif_jax.sections import Compat
 from motif_jax.sections.agents import AgentConfig, agent_config
@@ -117,9 +117,7 @@ def choose_step(checkpoints: Checkpoints, which: str, folder: str | Path) -> int
     if which == "best":
         step = checkpoints.best()
     elif config.get("stage") == _CLONE:
-        step, newest = default_step(checkpoints, config), checkpoints.latest()
-        if step is not None and newest is not None:
-            tell_once(Path(folder).resolve(), step, newest)
+        step = default_step(checkpoints, config)
     else:
         step = checkpoints.latest()
     if step is None:
