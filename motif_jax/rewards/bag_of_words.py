@@ -77,12 +77,8 @@ class BagOfWordsReward(FrozenTextReward):
 
 
 @functools.lru_cache(maxsize=1)
-def _file(path: str) -> FileVectors:
-    return FileVectors(path)
-
-
 def _open(path: str | None) -> WordVectors:
-    return _file(path) if path else HashedVectors()
+    return FileVectors(path) if path else HashedVectors()
 
 
 def goal_sentence(goal: str | None) -> str:

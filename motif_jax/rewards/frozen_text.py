@@ -29,14 +29,12 @@ class FrozenTextReward(IntrinsicReward):
 
     @classmethod
     def rates(cls, config: AgentReward) -> bool:
-        del config
         return True
 
     def value(self, text: bytes) -> float:
         raise NotImplementedError
 
     def _compute(self, params: None, texts: np.ndarray) -> np.ndarray:
-        del params
         return np.array([self.value(row.tobytes().replace(b"\0", b"")) for row in texts], np.float32)
 
     def lookup(self, texts: np.ndarray) -> Values:

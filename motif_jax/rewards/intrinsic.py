@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self
@@ -27,29 +26,23 @@ class ObservationSpec(Protocol):
         """The field that holds the text, None if there is none."""
 
 
-@dataclasses.dataclass(frozen=True)
-class RunSetup:
+class RunSetup(NamedTuple):
     """The training that a reward is made for: its resolved config and its folder."""
 
     config: AgentConfig
     folder: Path
 
 
-@dataclasses.dataclass(frozen=True)
-class RewardSetup:
-    """The inputs of `IntrinsicReward.make`.
+class RewardSetup(NamedTuple):
+    """The inputs of `IntrinsicReward.make`."""
 
-    Attributes:
-      config: `config.reward`; a `LearnedReward` where labels come while the agent plays, and of module:Class with its own values, too.
-    """
-
+    # `config.reward`; a `LearnedReward` where labels come while the agent plays, and of module:Class with its own values, too.
     config: Any
     spec: ObservationSpec
     # Whether the threshold is the two-decimal one of the published quantile file; None: as the reward run's own switch says.
     two_decimals: bool | None = None
-    device: jax.Device | None = (
-        None  # where `lookup` computes; None for the CPU, or jax's default without one
-    )
+    # Where `lookup` computes; None for the CPU, or jax's default without one.
+    device: jax.Device | None = None
     run: RunSetup | None = None  # the training, None where episodes are rated
 
 
@@ -102,19 +95,16 @@ class IntrinsicReward:
     @classmethod
     def required_fields(cls, config: Any) -> tuple[str, ...]:
         """Observation fields that the reward of `config.reward` reads besides the text."""
-        del config
         return ()
 
     @classmethod
     def rates(cls, config: Any) -> bool:
         """Whether `config.reward` alone determines the rewards of episodes; False for one learned in its training."""
-        del config
         return False
 
     @classmethod
     def files(cls, config: Any) -> tuple[Path, ...]:
         """Files that identify the reward of `config.reward`; missing ones are ignored."""
-        del config
         return ()
 
     @classmethod
@@ -125,8 +115,7 @@ class IntrinsicReward:
     def start(self) -> None:
         """Called once before the first batch, while the actors start: compiles what `lookup` runs.
 
-        Raises:
-          StoppedError: `stopped` was True during a wait; `close` ends what was started.
+        Raises StoppedError: `stopped` was True during a wait; `close` ends what was started.
         """
 
     def close(self) -> None:

@@ -28,7 +28,6 @@ class NoReward(IntrinsicReward):
 
     @classmethod
     def make(cls, setup: RewardSetup) -> Self | None:
-        del setup
         return None
 
 
@@ -46,17 +45,14 @@ KINDS: dict[str, type[IntrinsicReward] | str] = {
 
 def kind_of(config: AgentReward) -> type[IntrinsicReward]:
     """The class that `config.reward.kind` names, else UserError."""
-    name = config.kind
-    key = "reward.kind"
+    key, name = "reward.kind", config.kind
     if entry_points.is_entry_point(name):
         kind: Any = entry_points.load(key, name)
     else:
-        checks.require(
-            name in KINDS, key, name, f"{', '.join(KINDS)}, or module:Class of a subclass of IntrinsicReward"
-        )
-        kind = KINDS[name]
-        if isinstance(kind, str):
-            kind = entry_points.own(key, kind)
+        allowed = f"{', '.join(KINDS)}, or module:Class of a subclass of IntrinsicReward"
+        checks.require(name in KINDS, key, name, allowed)
+        known = KINDS[name]
+        kind = entry_points.own(key, known) if isinstance(known, str) else known
     good = isinstance(kind, type) and issubclass(kind, IntrinsicReward)
     checks.require(good, key, name, "a subclass of motif_jax.rewards.IntrinsicReward")
     return kind

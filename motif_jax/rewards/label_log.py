@@ -7,7 +7,6 @@ has the number of the first batch that is paid with the label.
 from __future__ import annotations
 
 import hashlib
-import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -32,16 +31,9 @@ def _encode(label: Label) -> tuple[str, dict[str, Any]]:
 
 
 def _decode(value: dict[str, Any]) -> Label:
-    return Label(
-        tuple(value["items"]),
-        int(value["label"]),
-        value.get("p"),
-        float(value.get("seconds", 0.0)),
-        int(value.get("tokens", 0)),
-        int(value["at"]),
-        int(value["step"]),
-        int(value["met"]),
-    )
+    answer = tuple(value["items"]), int(value["label"]), value.get("p")
+    cost = float(value.get("seconds", 0.0)), int(value.get("tokens", 0))
+    return Label(*answer, *cost, int(value["at"]), int(value["step"]), int(value["met"]))
 
 
 def read_log(path: Path, end: int | None = None) -> Iterator[Label]:
@@ -72,7 +64,7 @@ class LabelLog(LineWriter):
 
     def rewind(self, length: int) -> list[Label]:
         """Removes and returns the labels after a checkpoint, at which the log had `length` bytes."""
-        kept = sum(1 for _ in read_log(self.path, length))
-        later = list(itertools.islice(read_log(self.path), kept, None))
+        kept = len(list(read_log(self.path, length)))
+        later = list(read_log(self.path))[kept:]
         self.cut(length)
         return later

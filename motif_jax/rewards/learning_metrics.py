@@ -21,8 +21,7 @@ class LearningMetrics:
         self._begin()
 
     def _begin(self) -> None:
-        self._new = self._steps = self._labelled = self._paid = self._batches = 0
-        self._age = 0
+        self._new = self._steps = self._labelled = self._paid = self._age = 0
         self._lost, self._since = 0.0, time.perf_counter()
         self._batches_to_use: list[int] = []
         self._seconds_to_use: list[float] = []

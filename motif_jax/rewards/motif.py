@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -103,17 +102,13 @@ class MotifReward(IntrinsicReward):
             self._trained.compile_messages(self.table.params)
 
     def lookup(self, texts: np.ndarray) -> Values:
-        if self.table is None:
-            return super().lookup(texts)
-        return self.table.lookup(texts)
+        return super().lookup(texts) if self.table is None else self.table.lookup(texts)
 
     def _of_texts(self, params: Any, texts: np.ndarray) -> np.ndarray:
         return np.asarray(self._normalisation(self._trained.of_messages(params, texts)), np.float32)
 
     def _of_observations(self, params: Any, observation: Mapping[str, jax.Array]) -> jax.Array:
-        chex.assert_equal_shape_prefix([observation[name] for name in self.fields], 2)
         leading = observation[self.fields[0]].shape[:2]
         rows = {name: observation[name].reshape(-1, *observation[name].shape[2:]) for name in self.fields}
-        return jax.lax.stop_gradient(
-            jnp.reshape(self._normalisation(self._trained.raw(params, rows)), leading)
-        )
+        values = self._normalisation(self._trained.raw(params, rows))
+        return jax.lax.stop_gradient(jnp.reshape(values, leading))

@@ -22,8 +22,7 @@ class Normalisation:
       threshold: normalised rewards that are not strictly above it count as 0; None for no threshold.
       enabled: False leaves the raw reward as it is, before the threshold.
 
-    Raises:
-      ValueError: a number is not finite, or the variance is negative.
+    Raises ValueError: a number is not finite, or the variance is negative.
     """
 
     mean: float = 0.0

@@ -105,7 +105,6 @@ class OnlineReward(IntrinsicReward):
 
     def advance(self, arrived: int) -> bool:
         """Called before each batch is paid, with the number of new labels; returns whether the parameters changed."""
-        del arrived
         return False
 
     def values(self, texts: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -139,9 +138,8 @@ class OnlineReward(IntrinsicReward):
     def _pay(self, batch: BatchMessages) -> tuple[Values, float]:
         shown = batch.counts > 0
         discounted = batch.counts if batch.discounted is None else batch.discounted
-        seen = BatchMessages(
-            batch.texts[shown], batch.counts[shown], batch.steps, batch.number, discounted[shown]
-        )
+        parts = batch.texts[shown], batch.counts[shown]
+        seen = BatchMessages(*parts, batch.steps, batch.number, discounted[shown])
         stats, rows = self.stats, self.stats.rows(map(decode_message, seen.texts), self.step, batch.number)
         # Two rows of a batch may be the same text: they differ in bytes that annotators do not read.
         np.add.at(stats.count, rows, seen.counts)
@@ -166,9 +164,8 @@ class OnlineReward(IntrinsicReward):
         known = np.array([row is not None for row in rows], bool)
         values = np.zeros(len(texts), np.float32)
         if known.any():
-            values[known] = self.values(
-                texts[known], np.array([row for row in rows if row is not None]), np.zeros(known.sum(), int)
-            )
+            found = np.array([row for row in rows if row is not None])
+            values[known] = self.values(texts[known], found, np.zeros(len(found), int))
         return Values(values, self.version)
 
     def _learn(self, number: int) -> None:
@@ -201,10 +198,8 @@ class OnlineReward(IntrinsicReward):
             }
             columns = self.stats.columns()
         self._log.sync()
-        state = {
-            "book": np.frombuffer(json.dumps(book).encode(), np.uint8),
-            "met": MessageStats.pack(columns),
-        }
+        packed = np.frombuffer(json.dumps(book).encode(), np.uint8)
+        state = {"book": packed, "met": MessageStats.pack(columns)}
         return state if arrays is None else {**state, "own": arrays}
 
     def restore(self, state: dict[str, Any]) -> None:

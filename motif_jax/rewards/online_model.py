@@ -24,10 +24,6 @@ from motif_jax.support.checkpoint_items import ANY
 from motif_jax.support.checkpoints import Checkpoints
 
 RETRIEVAL, CLASSIFICATION, RANKING = KINDS = ("retrieval", "classification", "ranking")
-# Statistics that normalise nothing.
-_PLAIN: dict[str, Any] = {
-    "mean": 0.0, "variance": 1.0, "quantile_levels": [], "quantiles": [], "num_distinct": 0,
-}  # fmt: skip
 
 
 def is_online_run(config: Mapping[str, Any]) -> bool:
@@ -91,7 +87,6 @@ class OnlineRewardModel(RewardModel):
         self, normalise: bool = True, quantile: float | str | None = None, rounded: bool | None = None
     ) -> Normalisation:
         """The run's own moments and threshold (`quantile` None: no threshold)."""
-        del rounded
         if self._reward["kind"] != RANKING:
             plain = quantile is None or self._reward["kind"] == RETRIEVAL
             graded = plain or self._reward["value"] == "probability"
@@ -118,8 +113,8 @@ class OnlineRewardModel(RewardModel):
 
     def _said(self, text: str) -> float:
         label, probability = self.labels.get(text, (0, None))
-        soft = self._reward["value"] == "probability" and probability is not None
-        return float(probability) if soft and probability is not None else float(label)
+        soft = self._reward["value"] == "probability"
+        return float(label) if probability is None or not soft else float(probability)
 
     def compile_messages(self, params: Any) -> None:
         if self._reward["kind"] != RETRIEVAL:
@@ -146,16 +141,15 @@ def read_online_model(folder: Path, step: int | None, config: Mapping[str, Any])
         step = saved_step(checkpoints, folder, checkpoints.latest() if step is None else step, "checkpoint")
         state = checkpoints.restore(step, {"reward": ANY})["reward"]
     book = json.loads(np.asarray(state["book"]).tobytes())
-    log = read_labels(
-        folder / FILE, book["length"], book["labels"], f"checkpoint {step}", "restore it from a copy"
-    )
+    about = f"checkpoint {step}", "restore it from a copy"
+    log = read_labels(folder / FILE, book["length"], book["labels"], *about)
     architecture, members = architecture_of_run(config)
     # Imports from the published system do not have the texts that were seen.
     seen = MessageStats.unpack(np.asarray(state["met"])) if "met" in state else MessageStats()
     own = book["own"] or {}
     mean, variance, _ = own.get("moments", (0.0, 1.0, 0.0))
     statistics = {
-        **_PLAIN, "mean": mean, "variance": variance, "num_distinct": len(log),
+        "mean": mean, "variance": variance, "quantile_levels": [], "quantiles": [], "num_distinct": len(log),
         "member_mean": [mean] * members, "member_variance": [variance] * members,
     }  # fmt: skip
     return OnlineRewardModel(
@@ -167,9 +161,7 @@ def read_online_model(folder: Path, step: int | None, config: Mapping[str, Any])
         statistics,
         dict(config),
         [],
-        labels={
-            record.items[0]: (record.label, record.probability) for record in log if len(record.items) == 1
-        },
+        labels={one.items[0]: (one.label, one.probability) for one in log if len(one.items) == 1},
         taken=own.get("taken", 0),
         # Some texts may have been seen only after the checkpoint.
         met={text: count for text, count in zip(seen.texts, seen.count.tolist(), strict=False) if count},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from motif_jax.datasets.verdicts import SINGLE, YES
+from motif_jax.datasets.verdicts import YES
 from motif_jax.rewards.online import OnlineReward
 
 
@@ -14,10 +14,7 @@ class RetrievalReward(OnlineReward):
     With `config.value` 'probability' it is the probability of yes, where the annotator has one.
     """
 
-    form = SINGLE
-
     def values(self, texts: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        del texts, counts
         said = (self.stats.label[rows] == YES).astype(np.float32)
         if self.config.value == "label":
             return said

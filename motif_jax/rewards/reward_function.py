@@ -23,7 +23,6 @@ from motif_jax.support.errors import UserError
 Messages = bytes | str | np.ndarray | Sequence[bytes | str]
 
 _ALLOWED = "a message is bytes, str or an array of integers from 0 to 255; several are a list of them or [..., length]"
-
 # Suffix of the file that export_reward writes.
 FILE_SUFFIX = ".safetensors"
 
@@ -46,8 +45,7 @@ class RewardFunction:
             them or an array [..., L]. Arrays may be numpy's, jax's or any that numpy can read. Texts have at
             most 256 bytes; str is encoded as latin-1, the game's own coding.
 
-        Raises:
-          UserError: `messages` is none of these, a message is longer than 256 bytes, or not latin-1.
+        Raises UserError: `messages` is none of these, a message is longer than 256 bytes, or not latin-1.
         """
         return np.asarray(self._normalisation().normalise(self.raw(messages)), np.float32)
 
@@ -69,10 +67,8 @@ class RewardFunction:
     def known(self, messages: Messages) -> np.ndarray:
         """Whether training knew each message: bool [...], as in `__call__`.
 
-        The reward of a message that training never showed is the network's guess by its spelling.
-
-        Raises:
-          UserError: as in `__call__`; or the reward has no record of its training's texts, as those of the published system.
+        The reward of a message that training never showed is the network's guess by its spelling. Raises UserError: as in
+        `__call__`; or the reward has no record of its training's texts, as those of the published system.
         """
         rows, shape = as_rows(messages)
         return is_known(self._training_texts, rows).reshape(shape)
@@ -102,8 +98,7 @@ def load(folder: str | Path, step: int | None = None) -> RewardFunction:
       step: which evaluation of the run; None for the newest, or the best of a run that stops early. A file has
         only its own.
 
-    Raises:
-      UserError: there is no reward, no such evaluation, or the reward reads more than the message.
+    Raises UserError: there is no reward, no such evaluation, or the reward reads more than the message.
     """
     return RewardFunction(open_reward(hub.local(folder), step))
 

@@ -35,10 +35,8 @@ def write_safetensors(reward: RewardModel, path: str | Path) -> None:
     Tensors have the neutral names and PyTorch's axis orders of `networks.layout`; an ensemble's begin with member0/, member1/
     ... `training_texts` are hashes of the training's messages. The metadata hold `reward`, a JSON object: format, version,
     architecture, members, step, statistics, curve (NaN as null), config; `learned` of an online reward (a table of labels has
-    no tensors); and `digest` of this text and the tensors.
-
-    Raises:
-      UserError: the reward's statistics are not finite, as after a training that diverged.
+    no tensors); and `digest` of this text and the tensors. Raises UserError: the reward's statistics are not finite, as after
+    a training that diverged.
     """
     tensors = {}
     for member in range(reward.members):
@@ -117,12 +115,10 @@ def _with_nan(value: Any) -> Any:
 def _params(tensors: Mapping[str, np.ndarray], network: reward_layout.Network, members: int) -> Any:
     if members == 1:
         return reward_layout.from_named(tensors, network)
-    each = [
-        reward_layout.from_named(
-            {k.partition("/")[2]: v for k, v in tensors.items() if k.startswith(f"member{i}/")}, network
-        )
-        for i in range(members)
-    ]
+    each = []
+    for i in range(members):
+        own = {k.partition("/")[2]: v for k, v in tensors.items() if k.startswith(f"member{i}/")}
+        each.append(reward_layout.from_named(own, network))
     return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
 
 

@@ -10,7 +10,6 @@ from motif_jax.datasets.verdicts import YES
 from motif_jax.rewards import label_log
 from motif_jax.rewards.frozen_text import FrozenTextReward
 from motif_jax.rewards.intrinsic import RewardSetup
-from motif_jax.rewards.label_log import read_log
 from motif_jax.rewards.reward_function import encode
 from motif_jax.sections.agents import AgentReward
 from motif_jax.support.config import is_finite
@@ -62,7 +61,7 @@ def read_table(path: str | None) -> dict[bytes, float]:
 
 
 def _of_run(key: str, folder: Path) -> dict[bytes, float]:
-    labels = list(read_log(folder / label_log.FILE))
+    labels = list(label_log.read_log(folder / label_log.FILE))
     if any(len(label.items) != 1 for label in labels):
         raise UserError(f"{key}: its labels compare pairs of texts, and a table needs a label of each text")
     return {_text(key, label.items[0]): float(label.label == YES) for label in labels}

@@ -62,12 +62,9 @@ class HashedVectors:
 class FileVectors:
     """The vectors of a text file: its first line has the number of words and the size, each other a word and its numbers.
 
-    The file is read once, into arrays in the user's cache that are memory-mapped from then on: 2 million words of 300
-    numbers take minutes once and no memory. Words are known by 64-bit hashes. A token that the file does not have is
-    looked up as the bare lower-case word.
-
-    Raises:
-      UserError: the file is not there or not of this form; the line is named.
+    The file is read once, into arrays in the user's cache that are memory-mapped from then on: 2 million words of 300 numbers
+    take minutes once and no memory. Words are known by 64-bit hashes. A token that the file does not have is looked up as the
+    bare lower-case word. Raises UserError: the file is not there or not of this form; the line is named.
     """
 
     def __init__(self, path: str | Path) -> None:
