@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from motif_jax.datasets.verdicts import PAIR, Form
 from motif_jax.sections.annotators import AnnotatorConfig
@@ -56,8 +56,7 @@ class Answer:
     note: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
-class Preview:
+class Preview(NamedTuple):
     """The prompt of a question, for the dry run; `exact` tokens are counted by the model's tokenizer, None without a model."""
 
     text: str
@@ -65,8 +64,7 @@ class Preview:
     exact: bool = True
 
 
-@dataclasses.dataclass(frozen=True)
-class Prices:
+class Prices(NamedTuple):
     """Prices of a million tokens: of prompts, of a prompt's cached part, of answers."""
 
     prompt: float
@@ -160,9 +158,8 @@ def check_annotator(config: AnnotatorConfig, form: Form = PAIR) -> None:
         )
     if not annotator.reads_prompt:
         for key, silent in _OF_PROMPTS.items():
-            value = checks.dotted(config, key)
             allowed = f"left at '{silent}': the annotator {config.annotator} reads no prompt"
-            checks.require(value == silent, key, value, allowed)
+            checks.require_key(config, key, checks.dotted(config, key) == silent, allowed)
     annotator.check(config, form)
 
 

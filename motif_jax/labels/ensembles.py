@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -20,8 +19,7 @@ from motif_jax.support.errors import UserError
 NO_GOAL = "no goal"
 
 
-@dataclasses.dataclass(frozen=True)
-class Votes:
+class Votes(NamedTuple):
     """Labels int8 [pairs] and probabilities float32 [pairs, 3] of one annotation; a goal, or NO_GOAL."""
 
     name: str

@@ -12,9 +12,8 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -29,17 +28,13 @@ BUILT_IN = "nethack.yaml"
 THRESHOLD = 3.0
 # Cached sentences, and captions; bounded, as servers and online trainings receive new ones forever.
 _REMEMBERED = 1 << 15
-# Number of cached lexicons.
-_LEXICONS = 8
 # Messages on one line are separated by two spaces; a repeated line ends with its count, a status with its bracket.
-_TOO_LARGE = 1e300
 _SENTENCE_END = re.compile(r"(?<=[.!?\")\]])\s{2,}")
 _REPEAT = re.compile(r" \(x\d+\)$")
 _STATUS = "[Dlvl:"
 
 
-@dataclass(frozen=True)
-class LexiconEvent:
+class LexiconEvent(NamedTuple):
     """An event that a sentence can report, and its worth to each goal."""
 
     name: str
@@ -47,8 +42,7 @@ class LexiconEvent:
     weights: Mapping[str, float]
 
 
-@dataclass(frozen=True)
-class Lexicon:
+class Lexicon(NamedTuple):
     """A parsed lexicon, whose events are tried in order; `unmatched` and `blank`: goal -> worth without event, or sentence.
 
     Differences of worth up to `margin` are ties; `scale` is the width of the logistic; worths above `threshold` are a yes.
@@ -111,11 +105,9 @@ def _logistic(x: float) -> float:
 
 def sentences(caption: str) -> list[str]:
     """The sentences of a caption, without counts of repeats and status."""
-    found: list[str] = []
-    for line in caption.split("\n"):
-        line = _REPEAT.sub("", _without_status(line))
-        found += [part for part in (piece.strip() for piece in _SENTENCE_END.split(line)) if part]
-    return found
+    lines = (_REPEAT.sub("", _without_status(line)) for line in caption.split("\n"))
+    pieces = (piece.strip() for line in lines for piece in _SENTENCE_END.split(line))
+    return [piece for piece in pieces if piece]
 
 
 def _without_status(line: str) -> str:
@@ -138,7 +130,7 @@ def load_lexicon(path: str | Path = "") -> Lexicon:
     return _parsed(shown, text)
 
 
-@functools.lru_cache(_LEXICONS)
+@functools.lru_cache(maxsize=8)
 def _parsed(shown: str, text: str) -> Lexicon:
     """Cached: every check, annotator and goal of a server reads the same lexicon."""
     try:
@@ -200,7 +192,7 @@ def _weights(where: str, weights: Any, goals: Sequence[str]) -> dict[str, float]
 
 
 def _number(where: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _TOO_LARGE:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
         raise UserError(f"{where} is {value!r}, not a number")
     return float(value)
 
@@ -211,7 +203,6 @@ class LexiconAnnotator(Annotator):
     forms = (PAIR, SINGLE)
 
     def __init__(self, config: AnnotatorConfig, form: Form, dataset: Any = None) -> None:
-        del dataset  # the captions are all it judges
         lexicon = _load(config)
         self.identity = {
             "annotator": "lexicon",
@@ -226,7 +217,6 @@ class LexiconAnnotator(Annotator):
 
     @classmethod
     def check(cls, config: AnnotatorConfig, form: Form) -> None:
-        del form
         _load(config)
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:

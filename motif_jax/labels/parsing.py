@@ -5,20 +5,17 @@ Golden numbers: answer_parsing.json (published behaviour, `first_match`).
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from motif_jax.datasets.verdicts import NO, PAIR, SINGLE, TIE, UNKNOWN, YES, Form
 from motif_jax.support.errors import UserError
 
 _SLOT = "{verdict}"
-_THOUGHT_END = "</think>"
 
 
-@dataclasses.dataclass(frozen=True)
-class AnswerForm:
+class AnswerForm(NamedTuple):
     """The form in which a verdict is asked for: '("best_description": {verdict})', and the words of the verdicts by label."""
 
     template: str
@@ -90,7 +87,7 @@ class AnswerParser:
 
     def _last_line(self, text: str) -> int:
         """The one verdict of the last line with any, after the last `</think>`; else unknown. A bare verdict counts."""
-        _, _, text = text.rpartition(_THOUGHT_END)
+        _, _, text = text.rpartition("</think>")
         bare = re.fullmatch(r"\W*+(\w{1,64}+)\W*+", text)
         if bare and bare[1].lower() in self._labels:
             return self._labels[bare[1].lower()]

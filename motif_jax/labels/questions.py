@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,8 +40,7 @@ class QuestionHasher:
         return state.hexdigest()
 
 
-@dataclasses.dataclass(frozen=True)
-class QuestionList:
+class QuestionList(NamedTuple):
     """The distinct questions of a dataset, in order of their first appearance.
 
     `asked` int32 [pairs, orders]: index of a pair's question; -1 where equal captions are a tie without asking. `swapped` bool:

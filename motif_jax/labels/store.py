@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import dataclasses
 import hashlib
 import math
 import os
@@ -18,7 +17,7 @@ import socket
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from motif_jax.datasets.verdicts import FORMS, UNKNOWN
 from motif_jax.labels.annotator import Answer, Question
@@ -26,8 +25,7 @@ from motif_jax.support.checked_lines import LineWriter, decode_line, read_lines
 from motif_jax.support.errors import UserError
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class StoredAnswer:
+class StoredAnswer(NamedTuple):
     """An `Answer` as the store and the shards keep it; `attempts` counts how often the question was asked so far."""
 
     label: int
