@@ -33,7 +33,6 @@ class VllmAnnotator(chat.ChatAnnotator):
     """Asks a chat model through `vllm.LLM`."""
 
     def __init__(self, config: AnnotatorConfig, form: Form, dataset: Any = None) -> None:
-        del dataset  # the items are all it judges
         super().__init__(config, form, vllm_options.identity(config))
         self._config = config
         self._options = vllm_options.engine_options(config)
@@ -58,9 +57,7 @@ class VllmAnnotator(chat.ChatAnnotator):
         import vllm
         from vllm.platforms import current_platform
 
-        options = dict(self._options)
-        if current_platform.is_cpu():
-            options = self._for_cpu(options)
+        options = self._for_cpu(dict(self._options)) if current_platform.is_cpu() else self._options
         try:
             self.engine = vllm.LLM(**options)
         except Exception as error:  # the engine, torch, the hub and the tokenizers have errors of their own
@@ -88,10 +85,6 @@ class VllmAnnotator(chat.ChatAnnotator):
         checks.require(tokens >= most, "vllm.max_num_batched_tokens", tokens, allowed)
         return options
 
-    @property
-    def max_tokens(self) -> int:
-        return chat.VERDICT_TOKENS if self.mode == "verdict" else self._config.sampling.max_tokens
-
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
         waiting = enumerate(questions)
         queued: dict[str, Conversation] = {}
@@ -105,8 +98,7 @@ class VllmAnnotator(chat.ChatAnnotator):
                     dialogues = [self.open(question, position) for position, question in chunk]
                     if not dialogues:
                         break
-                    for dialogue in self._enqueue(dialogues, queued):
-                        yield dialogue.position, dialogue.answer(UNKNOWN, note=chat.TOO_LONG)
+                    yield from self._enqueue(dialogues, queued)
                 if not queued:
                     return
                 again: list[Conversation] = []
@@ -118,15 +110,17 @@ class VllmAnnotator(chat.ChatAnnotator):
                             again.append(dialogue)
                         else:
                             yield dialogue.position, answer
-                for dialogue in self._enqueue(again, queued):
-                    yield dialogue.position, dialogue.answer(UNKNOWN, note=chat.TOO_LONG)
+                yield from self._enqueue(again, queued)
                 yield None
         finally:
             if queued:
                 with contextlib.suppress(Exception):  # the engine may be what failed
                     engine.abort_request(list(queued))
 
-    def _enqueue(self, dialogues: list[Conversation], queued: dict[str, Conversation]) -> list[Conversation]:
+    def _enqueue(
+        self, dialogues: list[Conversation], queued: dict[str, Conversation]
+    ) -> list[tuple[int, Answer]]:
+        """Queues conversations; the answers of those that are too long."""
         from vllm.exceptions import VLLMError
 
         if not dialogues:
@@ -145,7 +139,7 @@ class VllmAnnotator(chat.ChatAnnotator):
                 # One was refused and none queued: find it.
                 return [late for dialogue in dialogues for late in self._enqueue([dialogue], queued)]
             if "context length" in str(error) or "max_model_len" in str(error):
-                return dialogues
+                return [(one.position, one.answer(UNKNOWN, note=chat.TOO_LONG)) for one in dialogues]
             raise UserError(f"vLLM refuses a conversation: {first_line(error)}") from error
         for request, dialogue in zip(ids, dialogues, strict=True):
             # Internally a request's id has a random suffix; outputs have it without.
@@ -165,7 +159,8 @@ class VllmAnnotator(chat.ChatAnnotator):
         if self._prefill is not None:
             return SamplingParams(temperature=0, max_tokens=1, logprob_token_ids=self._prefill[1])
         drawn = {name: getattr(self._config.sampling, name) for name in ("temperature", "top_k", "top_p")}
-        parameters = SamplingParams(**drawn, max_tokens=self.max_tokens, seed=seed)
+        most = chat.VERDICT_TOKENS if self.mode == "verdict" else self._config.sampling.max_tokens
+        parameters = SamplingParams(**drawn, max_tokens=most, seed=seed)
         if self.mode == "verdict":
             parameters.structured_outputs = StructuredOutputsParams(choice=list(self.prompt.answer.answers))
         return parameters
@@ -184,15 +179,13 @@ class VllmAnnotator(chat.ChatAnnotator):
         turns = self.prompt.conversation(*[""] * len(self.prompt.form.items))
         form = self.prompt.answer
         tail = form.template.partition("{verdict}")[2]
+        encode = functools.partial(tokenizer.encode, add_special_tokens=False)
         for prefill in dict.fromkeys((form.prefix, form.prefix.rstrip())):
             whole = [*turns, {"role": "assistant", "content": prefill}]
             text = self._render(tokenizer, whole, continued=True)
-            start = tokenizer.encode(text, add_special_tokens=False)
+            start = encode(text)
             rest = form.prefix[len(prefill) :]
-            ids = [
-                tokenizer.encode(text + rest + word + tail, add_special_tokens=False)
-                for word in form.verdicts
-            ]
+            ids = [encode(text + rest + word + tail) for word in form.verdicts]
             if any(tokens[: len(start)] != start for tokens in ids):
                 continue  # the verdict's token reaches back into the prefill
             following = [tokens[len(start)] for tokens in ids]

@@ -41,9 +41,7 @@ _HOW_IT_RUNS = frozenset(
 
 def engine_options(config: AnnotatorConfig) -> dict[str, Any]:
     """Arguments of vllm.LLM: the keys of config.vllm that are not None, and those of config.vllm.engine."""
-    options = {
-        name: getattr(config.vllm, name) for name in _OPTIONS if getattr(config.vllm, name) is not None
-    }
+    options = {name: value for name in _OPTIONS if (value := getattr(config.vllm, name)) is not None}
     return {"model": config.vllm.model, "seed": 0, **options, **json_option(config, "vllm.engine")}
 
 
