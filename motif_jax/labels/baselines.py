@@ -29,7 +29,6 @@ class _NumberAnnotator(Annotator):
     need: ClassVar[str]
 
     def __init__(self, config: AnnotatorConfig, form: Form, dataset: PairsDataset) -> None:
-        del config, form
         self.identity = {"annotator": self.name, "dataset": dataset.content_hash()}
         self.short_name = self.name
         array = _array(dataset, self.need)
@@ -71,7 +70,6 @@ class RandomAnnotator(Annotator):
     reads_items = False
 
     def __init__(self, config: AnnotatorConfig, form: Form, dataset: Any = None) -> None:
-        del form, dataset
         self.identity = {"annotator": "random", "seed": config.seed}
         self.short_name = "random"
         self._seed: int = config.seed

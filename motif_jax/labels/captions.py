@@ -51,10 +51,8 @@ def caption(messages: np.ndarray, blstats: np.ndarray | None = None, use_message
     if blstats is None:
         return "\n".join(lines)
     status = [f"[{status_line(blstats[step]).rstrip()}]" for step in starts]
-    if not use_messages:
+    if not (use_messages and lines):
         return "\n".join(status)
-    if not lines:
-        return status[0]
     return "\n".join(f"{line} {state}" for line, state in zip(lines, status, strict=True))
 
 

@@ -101,10 +101,8 @@ class ChatClient:
         try:
             async with self._session.post(self._url, json=request, allow_redirects=False) as response:
                 return response, await _body(response)
-        except aiohttp.ClientConnectorError:
-            raise
-        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-            if not again:
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+            if not again or isinstance(error, aiohttp.ClientConnectorError):
                 raise
         return await self._post(request, again=False)
 

@@ -52,9 +52,8 @@ def estimate_lines(
         lines.append(f"tokens       {about}{mean:,.0f} a question, {about}{mean * left:,.0f} in all, {said}")
         if annotator.prices is not None:
             paid = annotator.prices.of(mean * left, reply * left)
-            lines.append(
-                f"cost         {about}{paid:,.2f}{'' if reply else ', and that of the answers'}, by config.openai.prices"
-            )
+            more = "" if reply else ", and that of the answers"
+            lines.append(f"cost         {about}{paid:,.2f}{more}, by config.openai.prices")
     rate = config.measured_rate or last.get("questions_per_second") or 0.0
     if rate:
         source = "config.measured_rate" if config.measured_rate else f"measured in {workdir}"

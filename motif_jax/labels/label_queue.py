@@ -60,9 +60,7 @@ class LabelBookkeeper:
         self._queue: QuestionQueue | PublishedQueue = QuestionQueue(queue.size, queue.order)
         if self._published:
             self._queue = PublishedQueue(queue.size, queue.batch)
-        self._batch = queue.batch
-        self._attempts = attempts
-        self._budget = queue.budget
+        self._batch, self._budget, self._attempts = queue.batch, queue.budget, attempts
         self._lock = threading.Lock()
         # Question in flight -> True, in the order of their sending.
         self._flight: dict[Pending, bool] = {}
@@ -103,9 +101,8 @@ class LabelBookkeeper:
             pending.met_as += (item,)
 
     def _question(self, item: Items) -> Items:
-        if self._form is not PAIR or self._published:
-            return item
-        return item[::-1] if is_reversed(self._hasher, item[0], item[1]) else item
+        turned = self._form is PAIR and not self._published and is_reversed(self._hasher, *item)
+        return item[::-1] if turned else item
 
     def take(self, most: int) -> list[Pending]:
         with self._lock:

@@ -138,7 +138,6 @@ class LabelService(LabelBookkeeper):
         self._keep([(*to_ask[one[0]], one[1], seconds) for one in answers if one is not None])
 
     def _keep(self, answered: Sequence[tuple[Pending, Question, Answer, float]]) -> None:
-        """Writes (pending, question, answer, seconds) to the store, waits for the disk, and counts them."""
         pairs = [(question, answer) for _, question, answer, _ in answered]
         with self._store_lock:
             stored = self._store.keep(pairs)

@@ -14,11 +14,6 @@ _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf")
 # Small files besides the weights that answers depend on.
 _SETTINGS = ("*.json", "*.jinja", "*.model", "*.txt")
 _SAMPLE = 1 << 20
-# Config key of a model or tokenizer -> key of its commit.
-_REVISION_KEYS = {
-    "vllm.model": "config.vllm.revision",
-    "vllm.tokenizer": "tokenizer_revision in config.vllm.engine",
-}
 
 
 def is_folder(model: str) -> bool:
@@ -91,7 +86,8 @@ def _commit(model: str, wanted: str, download_dir: str | None, key: str) -> str:
         try:
             return reference.read_text(encoding="utf-8").strip()
         except OSError:
-            hint = f"or the 40 digits of a commit as {_REVISION_KEYS[key]}"
+            own = "tokenizer_revision in config.vllm.engine"
+            hint = f"or the 40 digits of a commit as {'config.vllm.revision' if key == 'vllm.model' else own}"
             raise UserError(
                 f"config.{key}={model}: neither the hub nor the local cache knows it at revision {wanted} "
                 f"({first_line(error)}); give the folder of a downloaded {key.rpartition('.')[2]}, {hint}"

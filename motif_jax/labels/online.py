@@ -24,12 +24,11 @@ CONVERSATIONS = "conversations"
 
 def check(config: AgentConfig, form: Form) -> None:
     """Raises UserError for a bad value of the sections; asks no server and loads no model."""
-    if config.annotator.store_dir:
-        with in_section():
-            check_store(config.annotator.store_dir)
     allowed = "lexicon, openai (a model of vLLM: bash launch/oni.sh MODEL), or module:Class of your own"
     checks.require(config.annotator.kind != "vllm", "annotator.kind", config.annotator.kind, allowed)
     with in_section():
+        if config.annotator.store_dir:
+            check_store(config.annotator.store_dir)
         check_annotator(annotator_config(config), form)
 
 

@@ -46,8 +46,6 @@ _LIMITS = ("max_tokens", "max_completion_tokens")
 # Answers that another try may change.
 _MAY_PASS = frozenset({408, 409, 425, 429, *range(500, 600)})
 REFUSED = "refused by the server's content filter"
-# Keys of a request that the client sets.
-_OWN_FIELDS = ("model", "messages")
 
 
 class _Refused(Exception):
@@ -58,7 +56,6 @@ class OpenAIAnnotator(chat.ChatAnnotator):
     """Asks a chat model through a server. `start` before the first question."""
 
     def __init__(self, config: AnnotatorConfig, form: Form, dataset: Any = None) -> None:
-        del dataset  # the items are all it judges
         settings = config.openai
         self._extra = json_option(config, "openai.extra_body")
         model = {"annotator": "openai", "model": settings.model, "revision": settings.revision}
@@ -84,13 +81,12 @@ class OpenAIAnnotator(chat.ChatAnnotator):
     def check(cls, config: AnnotatorConfig, form: Form) -> None:
         chat.check_chat(config, form)
         url, model = config.openai.base_url, config.openai.model
-        checks.require(
-            chat_client.is_address(url), "openai.base_url", url, "a URL such as http://HOST:8000/v1"
-        )
+        allowed = "a URL such as http://HOST:8000/v1"
+        checks.require(chat_client.is_address(url), "openai.base_url", url, allowed)
         _key(config.openai.key_variable)
         checks.require(bool(model), "openai.model", model, "the model's name on the server")
-        own = json_option(config, "openai.extra_body").keys() & set(_OWN_FIELDS)
-        allowed = f"without {' and '.join(_OWN_FIELDS)}, which each question sets"
+        own = json_option(config, "openai.extra_body").keys() & {"model", "messages"}
+        allowed = "without model and messages, which each question sets"
         checks.require(not own, "openai.extra_body", config.openai.extra_body, allowed)
 
     def live(self) -> dict[str, float | int | str]:
@@ -125,10 +121,8 @@ class OpenAIAnnotator(chat.ChatAnnotator):
                 future.cancel()
 
     def start(self) -> None:
-        settings = self._settings
-        self._client = chat_client.ChatClient(
-            settings.base_url, self._key, settings.timeout_seconds, self.concurrency
-        )
+        url, patience = self._settings.base_url, self._settings.timeout_seconds
+        self._client = chat_client.ChatClient(url, self._key, patience, self.concurrency)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="openai", daemon=True)
         self._thread.start()
@@ -275,7 +269,6 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         return f"refuses the request with HTTP {error.status}"
 
     def _refuse(self, error: StatusError | str) -> NoReturn:
-        """Raises `_Refused`, or ServerError once the server has refused every question."""
         self._refused += 1
         if self._refused >= _MAX_REFUSED and not self._answered:
             raise self._failure(f"refused all of {self._refused} questions by their content", error)

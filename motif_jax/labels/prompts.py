@@ -20,8 +20,6 @@ from motif_jax.support.errors import UserError
 
 FOLDER = resources.path("configs/prompts")
 MODES = ("analysis", "verdict", "soft")
-# Number of cached prompt files.
-_FILES = 16
 _quote = json.JSONEncoder(ensure_ascii=False).encode
 
 Turns = list[dict[str, str]]
@@ -64,13 +62,10 @@ class PromptTexts:
 
     def items_of(self, text: str) -> tuple[str, ...] | None:
         found = self._question_pattern.fullmatch(text)
-        if found is None:
-            return None
         try:
-            said = {name: json.loads(found[name]) for name in self.form.items}
+            return tuple(json.loads(found[name]) for name in self.form.items) if found else None
         except ValueError:
             return None
-        return tuple(said[name] for name in self.form.items)
 
     @functools.cached_property
     def _question_pattern(self) -> re.Pattern[str]:
@@ -190,7 +185,7 @@ def _read(path: Path) -> Mapping[str, Any]:
     return tree
 
 
-@functools.lru_cache(_FILES)
+@functools.lru_cache(maxsize=16)
 def _parsed(text: str) -> Any:
     """Cached for all goals and modes of a file; do not change the result."""
     # This loader reads every scalar as text: `no` is the word, not False, and 1 is a verdict.

@@ -35,11 +35,7 @@ class Pending:
 
 
 class QuestionQueue:
-    """Distinct questions; `shrink` drops the least wanted beyond `size`.
-
-    Orders: 'frequent', most steps since it was queued, newer first among equals; 'newest', shown last; 'uncertain', the
-    highest score, then as 'frequent'.
-    """
+    """Distinct questions, in an order of `_RANKS`; `shrink` drops the least wanted beyond `size`."""
 
     def __init__(self, size: int, order: str = "frequent") -> None:
         self.dropped = 0
@@ -96,11 +92,9 @@ class PublishedQueue(list[Pending]):
         self._size, self._batch = size, batch
 
     def enqueue(self, items: Items, count: int, score: float = 0.0) -> None:
-        del score
         self += [Pending(items, count=1) for _ in range(count)]
 
     def take(self, most: int, now: float) -> list[Pending]:
-        del now
         if most < self._batch:
             return []
         taken = self[-self._batch :]
@@ -111,7 +105,6 @@ class PublishedQueue(list[Pending]):
         self.append(pending)
 
     def failed(self, pending: Pending, now: float) -> None:
-        del now
         self.append(pending)
 
     def shrink(self) -> None:

@@ -74,9 +74,7 @@ def checked(reply: Any) -> tuple[tuple[int, int, int], dict[str, Any]]:
     usage = _at(reply, "usage")
     counts = [_at(usage, "prompt_tokens"), _at(usage, "completion_tokens")]
     counts.append(_at(_at(usage, "prompt_tokens_details"), "cached_tokens"))
-    prompt, completion, cached = (
-        count if isinstance(count, int) and 0 <= count < _MAX_TOKENS else 0 for count in counts
-    )
+    prompt, completion, cached = (n if isinstance(n, int) and 0 <= n < _MAX_TOKENS else 0 for n in counts)
     return (prompt, completion, cached), choice
 
 

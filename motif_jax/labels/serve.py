@@ -24,7 +24,6 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import parse_json
 
 _CHARACTERS_PER_TOKEN = 4
-_PUZZLED = "I only judge what happens in games, and see no question about that here."
 # Smallest probability, and the lead of the verdict over equally probable ones.
 _LEAST = 1e-9
 
@@ -45,10 +44,8 @@ class ChatJudge:
         self._prompts = [prompt for file in files for prompt in _prompts_in(*file)] + own_prompts(prompt_file)
 
     def models(self) -> dict[str, Any]:
-        return {
-            "object": "list",
-            "data": [{"id": self._model, "object": "model", "created": 0, "owned_by": "motif_jax"}],
-        }
+        model = {"id": self._model, "object": "model", "created": 0, "owned_by": "motif_jax"}
+        return {"object": "list", "data": [model]}
 
     def reply(self, request: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
         if request.get("model") != self._model:
@@ -76,7 +73,7 @@ class ChatJudge:
             if (items := prompt.texts.items_of(text)) is not None:
                 break
         else:
-            return _PUZZLED
+            return "I only judge what happens in games, and see no question about that here."
         self._prompts.remove(prompt)
         self._prompts.insert(0, prompt)  # the next question is likely of the same kind
         form = prompt.texts.form
@@ -150,8 +147,6 @@ def handle(judge: ChatJudge, method: str, path: str, body: bytes) -> tuple[int, 
         return 200, judge.models()
     if method == "POST" and path.endswith("/chat/completions"):
         with contextlib.suppress(ValueError):
-            request = parse_json(body)
-            if isinstance(request, dict):
-                return judge.reply(request)
+            return judge.reply(parse_json(body, dict))
         return _bad_request("no JSON object")
     return 404, {"error": {"message": f"there is no {path} here", "type": "NotFoundError", "code": 404}}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from motif_jax.datasets.verdicts import PAIR, UNKNOWN, Form
@@ -21,7 +21,7 @@ from motif_jax.support.interruption import never
 Keep = Callable[[Iterable[tuple[Question, StoredAnswer]]], None]
 
 
-class AnnotationSession:
+class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
     """Asks unanswered questions, and keeps every answer as it arrives, also before an exception; closes the annotator."""
 
     def __init__(
@@ -77,12 +77,11 @@ class AnnotationSession:
         Raises UserError: the annotator or the disk failed (earlier answers are kept); RuntimeError: questions were left out.
         """
         answers = dict(known)
-        left = limit
-        while pending := self.unsettled(questions, answers)[:left]:
+        while pending := self.unsettled(questions, answers)[:limit]:
             self.start()
             self._ask(pending, answers, keep, report)
-            if left is not None:
-                left -= len(pending)
+            if limit is not None:
+                limit -= len(pending)
             if self._stopped():
                 break
             if any(q.id not in answers or answers[q.id].attempts <= q.attempt for q in pending):
@@ -105,12 +104,7 @@ class AnnotationSession:
     def summary(self) -> dict[str, Any]:
         return {**self.telemetry.summary(), **self.annotator.summary()}
 
-    def __enter__(self) -> AnnotationSession:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._store.close()
         self.annotator.close()
 
