@@ -6,6 +6,7 @@ import json
 import math
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any
@@ -20,7 +21,7 @@ _SETTLED_EPISODES = 100
 _NOT_AVERAGED = frozenset({"step", "env", "episode", "seed", "end", "truncated"})
 
 
-class EpisodeLog:
+class EpisodeLog(ExitStack):
     """Joins the actors' report of an episode with the intrinsic return that the batcher sums up.
 
     Each host joins its own episodes; every host receives all episodes, and one, which has a `workdir`, writes them. Lines after the
@@ -35,11 +36,12 @@ class EpisodeLog:
         progress: Mapping[str, Any] = MappingProxyType({}),
         fields: Iterable[str] = (),
     ) -> None:
+        super().__init__()
         halves = progress.get(HALVES, {"reports": [], "returns": []})
         self._reports = {_key(each): dict(each) for each in halves["reports"]}
         self._returns = {(env, episode): value for env, episode, value in halves["returns"]}
         step, again = progress.get("env_steps", -1), set(self._reports)
-        self._file = None if workdir is None else _open(workdir / FILE_NAME, step, again)
+        self._file = None if workdir is None else self.enter_context(_open(workdir / FILE_NAME, step, again))
         self._with_intrinsic = with_intrinsic
         known = {"return", "length", *fields, *(["intrinsic_return"] if with_intrinsic else [])}
         self._unknown = {f"episode/{name}": math.nan for name in sorted(known - _NOT_AVERAGED)}
@@ -48,13 +50,6 @@ class EpisodeLog:
         self._done: dict[int, int] = {}
         for row in self._newest:
             self._mark_done(row)
-        self.count = 0
-
-    def __enter__(self) -> EpisodeLog:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def join(
         self, step: int, reports: Iterable[Mapping[str, Any]], returns: Iterable[IntrinsicReturn]
@@ -81,7 +76,6 @@ class EpisodeLog:
     def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
         for row in rows:
             self._newest.append(dict(row))
-            self.count += 1
             if self._file is not None:
                 self._file.write(json.dumps(row) + "\n")
         if self._file is not None:
@@ -108,10 +102,6 @@ class EpisodeLog:
     def waiting(self) -> dict[str, Any]:
         returns = [[env, episode, value] for (env, episode), value in self._returns.items()]
         return {"reports": list(self._reports.values()), "returns": returns}
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
 
     def _finish(self, key: tuple[int, int]) -> dict[str, Any]:
         row = {**self._reports.pop(key), "intrinsic_return": self._returns.pop(key, None)}

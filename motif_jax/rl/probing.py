@@ -10,6 +10,7 @@ import itertools
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,11 @@ from motif_jax.support.files import append_lines, atomic_write_json
 
 DESCRIPTION, LINES, CLAUSES, DISTRIB = "probes.json", "probes.jsonl", "clauses.jsonl", "distrib.csv"
 ENGLISH_ALONE = "config.probes.prompts='own': these prompts are in English, and this agent reads French: name a file of French ones"
-# Prompts at a time.
-_ROWS = 32
+_ROWS = 32  # prompts at a time
 
 
 class Probing:
-    """Asks an agent; `params` of the methods are those that act. Raises UserError: a prompt is too long for the agent."""
+    """Asks an agent; `params` of the methods are those that act. Raises UserError: a prompt is too long."""
 
     def __init__(
         self, network: LanguageAgent, probes: Sequence[Probe], options: Mapping[str, Any], language: str
@@ -40,15 +40,12 @@ class Probing:
         self.probes, self._network = list(probes), network
         self.actions, self._language = network.spec.action_names, language
         self.by_words = ACTIONS not in network.heads.configs
-        longest = options["prompt_tokens"]
-        self._tokens = PromptTokens(options["tokenizer"], longest, options["special_tokens"])
-        self._longest = longest
+        self._longest = options["prompt_tokens"]
+        self._tokens = PromptTokens(options["tokenizer"], self._longest, options["special_tokens"])
         self._rows = jax.jit(network.rows)
         self._whole = self._encoded(map(self.prompt, self.probes))
-        self._places = [
-            (number, place) for number, probe in enumerate(self.probes) for place in probe.places()
-        ]
-        self._parts = self._encoded(self.prompt(self.probes[number], place) for number, place in self._places)
+        self._places = [(n, place) for n, probe in enumerate(self.probes) for place in probe.places()]
+        self._parts = self._encoded(self.prompt(self.probes[n], place) for n, place in self._places)
 
     def prompt(self, probe: Probe, without: tuple[int, int] | None = None) -> str:
         return probe.prompt(self.actions, self._language, without)
@@ -104,33 +101,30 @@ def make(config: AgentConfig, network: Any) -> Probing | None:
         raise UserError("config.probes.prompts: needs an agent with one list of actions for all prompts")
     level = catalogue.find(config.environment.name)
     options = config.environment.babyai_text or {}
-    language = options["language"]
-    language = language or (catalogue.ENGLISH if level is None else level.language)
+    language = options["language"] or (catalogue.ENGLISH if level is None else level.language)
     if chosen.prompts == OWN and language != catalogue.ENGLISH:
         return None
     probes = read(chosen.prompts)
     if chosen.prompts == OWN:  # only those of the package whose history fits the agent's window
-        most = options["observations"]
-        probes = [probe for probe in probes if len(probe.observations) <= most]
+        probes = [probe for probe in probes if len(probe.observations) <= options["observations"]]
     return Probing(network, probes, settings.environment_options(config), language)
 
 
-class ProbeFiles:
+class ProbeFiles(ExitStack):
     """Writes the output of `Probing` into a folder, from `update` on; every `clauses_every` updates also clauses (0: never)."""
 
     def __init__(
         self, folder: Path, probing: Probing, update: int, clauses_every: int = 0, published: bool = False
     ) -> None:
+        super().__init__()
         self._probing, self._clauses_every = probing, clauses_every
         atomic_write_json(folder / DESCRIPTION, probing.description())
-        lines = (LINES, *([CLAUSES] if clauses_every else []))
-        self._files = {
-            name: append_lines(folder / name, lambda line: json.loads(line)["update"] < update)
-            for name in lines
-        }
+        names = (LINES, *([CLAUSES] if clauses_every else []))
+        keep = dict.fromkeys(names, lambda line: json.loads(line)["update"] < update)
         if published:
             count = itertools.count()
-            self._files[DISTRIB] = append_lines(folder / DISTRIB, lambda line: next(count) < update)
+            keep[DISTRIB] = lambda line: next(count) < update
+        self._files = {n: self.enter_context(append_lines(folder / n, kept)) for n, kept in keep.items()}
 
     def write(self, params: Any, update: int, step: int) -> None:
         """Writes what the agent would do before update `update` (from 0), at environment step `step`."""
@@ -145,10 +139,6 @@ class ProbeFiles:
     def _write(self, name: str, line: str) -> None:
         self._files[name].write(line + "\n")
         self._files[name].flush()
-
-    def close(self) -> None:
-        for file in self._files.values():
-            file.close()
 
 
 def files(config: AgentConfig, network: Any, folder: Path, progress: Mapping[str, Any]) -> ProbeFiles | None:

@@ -90,7 +90,18 @@ class EpisodeRecorder:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self.close()
+        with self._lock:
+            wait(self._waiting, _CLOSE_SECONDS)
+            self._left_out += sum(future.cancel() for future in self._waiting)
+        self._pool.shutdown()
+        if self._process is not None:
+            self._process.close()
+        if self._left_out:
+            said = (
+                f"{self._left_out} episodes were not recorded: they came faster than they could be replayed; "
+                f"a larger record_every than {self._every} leaves none out"
+            )
+            print(said, file=sys.stderr, flush=True)
         if error is None:
             self._require_sound()  # it may have failed since the last report
 
@@ -109,22 +120,6 @@ class EpisodeRecorder:
                 with self._lock:
                     self._reports[env, episode] = {"step": step, **row}
                     self._match(env, episode)
-
-    def close(self) -> None:
-        with self._lock:
-            wait(self._waiting, _CLOSE_SECONDS)
-            self._left_out += sum(future.cancel() for future in self._waiting)
-        self._pool.shutdown()
-        if self._process is not None:
-            self._process.close()
-        if self._left_out:
-            print(
-                f"{self._left_out} episodes were not recorded: they came faster than they could be replayed; "
-                f"a larger record_every than {self._every} leaves none out",
-                file=sys.stderr,
-                flush=True,
-            )
-            self._left_out = 0
 
     def _require_sound(self) -> None:
         with self._lock:
@@ -165,9 +160,8 @@ class EpisodeRecorder:
             self._process.close()
             self._process, self._deaths = None, self._deaths + 1
             if self._deaths == MAX_DEATHS:
-                raise RuntimeError(
-                    f"the process that records episodes died {MAX_DEATHS} times in a row"
-                ) from None
+                said = f"the process that records episodes died {MAX_DEATHS} times in a row"
+                raise RuntimeError(said) from None
             problem = "the process that played it again died"
         if problem:
             print(f"{Path(order.path).name} is not recorded: {problem}", file=sys.stderr, flush=True)

@@ -25,7 +25,7 @@ from motif_jax.support.progress import Progress
 from motif_jax.support.run_folder import read_config
 
 
-class Records:
+class Records(ExitStack):
     """Writes a run's records, of which `progress` is the checkpoint's; with several hosts the first writes for all."""
 
     def __init__(
@@ -38,6 +38,7 @@ class Records:
         recorder: EpisodeRecorder | None,
         progress: dict[str, Any],
     ) -> None:
+        super().__init__()
         self._config, self._checkpoints, self._system = config, checkpoints, system
         self._clock, self._recorder, self._hosts = clock, recorder, Hosts()
         self._averages = Averages()
@@ -51,51 +52,33 @@ class Records:
         self._next_episode: list[int] = progress.get("next_episode", [])
         # Metrics of the last finished update; empty if it was not finite.
         self._metrics: dict[str, float] = {}
-        self._stack = ExitStack()
-        enter = self._stack.enter_context
         log = EpisodeLog(written, config.stats_episodes, system.has_lookup, progress, spec.episode_fields)
-        self._episodes, self._writer, self._progress = enter(log), None, None
+        self._episodes, self._writer, self._progress = self.enter_context(log), None, None
         self._probes, self._published = None, None
         if not first:
             return
-        wandb = None
-        if config.wandb.enabled:
-            wandb = {
-                "project": config.wandb.project,
-                "name": config.wandb.name,
-                "config": read_config(workdir),
-            }
-        self._writer = enter(MetricsWriter(workdir, progress.get("env_steps"), wandb))
-        self._progress = enter(Progress(clock.total, "steps", "train", clock.steps))
+        wandb, own = None, config.wandb
+        if own.enabled:
+            wandb = {"project": own.project, "name": own.name, "config": read_config(workdir)}
+        self._writer = self.enter_context(MetricsWriter(workdir, progress.get("env_steps"), wandb))
+        self._progress = self.enter_context(Progress(clock.total, "steps", "train", clock.steps))
         self._probes = probing.files(config, system.network, workdir, progress)
         if self._probes is not None:
-            enter(closing(self._probes))
+            self.enter_context(self._probes)
         if config.published_files:
-            self._published = enter(closing(self._glam_log(workdir, progress)))
+            self._published = self.enter_context(closing(self._glam_log(workdir, progress)))
 
     def _glam_log(self, workdir: Path, progress: dict[str, Any]) -> GlamLog:
         config, algorithm = self._config, self._config.algorithm
         # DRRN's has no coefficients: its whole loss is the value's.
-        coefficients = (
-            getattr(algorithm, "value_coefficient", 1.0),
-            getattr(algorithm, "entropy_coefficient", 0.0),
-        )
+        value = getattr(algorithm, "value_coefficient", 1.0)
+        entropy = getattr(algorithm, "entropy_coefficient", 0.0)
         environments = config.actors.workers * config.actors.envs_per_worker * (config.hosts.count or 1)
         played = progress.get("updates", 0), progress.get("episodes", [])
-        return GlamLog(
-            workdir,
-            environments,
-            config.reward.extrinsic_scale,
-            coefficients,
-            GlamPosition(*played, self._clock.steps, self._clock.seconds()),
-            value=getattr(config.network, "encoder", None) == "film",
-        )
-
-    def __enter__(self) -> Records:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._stack.close()
+        place = GlamPosition(*played, self._clock.steps, self._clock.seconds())
+        film = getattr(config.network, "encoder", None) == "film"
+        scale = config.reward.extrinsic_scale
+        return GlamLog(workdir, environments, scale, (value, entropy), place, value=film)
 
     def read_update(self) -> None:
         self._metrics = self._system.learner.metrics()
@@ -196,8 +179,8 @@ class Records:
             {
                 "system": system,
                 "episodes": self._unwritten,
-                "next_episode": self._system.next_episode(),
-                "draws": self._system.draws(),
+                "next_episode": [number for a in actors for number in a.next_episode()],
+                "draws": max(source.inference.counter for source in self._system.sources),
                 "restarts": sum(a.restarts for a in actors),
                 "dropped_slots": sum(a.dropped_slots for a in actors),
                 "rebuilt": sum(a.rebuilt for a in actors),

@@ -24,7 +24,7 @@ def lines(folder: Path, *names: str) -> list[tuple[Any, ...]]:
 def test_reports_and_intrinsic_returns_meet_in_either_order(tmp_path: Path) -> None:
     with EpisodeLog(tmp_path, 10, with_intrinsic=True) as log:
         add(log, 10, [report(0, 0)], [])
-        assert log.count == 0
+        assert len(log.state()) == 0
         add(log, 20, [], [IntrinsicReturn(0, 0, 2.5), IntrinsicReturn(1, 0, 0.5)])
         add(log, 30, [report(1, 0, 3.0)], [])
         assert log.means() == {"episode/return": 2.0, "episode/length": 4.0, "episode/intrinsic_return": 1.5}
@@ -41,7 +41,7 @@ def test_an_episode_whose_rollout_was_lost_is_written_without_intrinsic_return(t
 def test_what_waits_at_the_end_is_given_out(tmp_path: Path) -> None:
     with EpisodeLog(tmp_path, 10, with_intrinsic=True) as log:
         add(log, 10, [report(0, 0), report(1, 0)], [IntrinsicReturn(1, 0, 0.5)])
-        assert log.count == 1
+        assert len(log.state()) == 1
         log.write(log.join_rest(30, [report(2, 0), report(2, 1)], [IntrinsicReturn(0, 0, 2.5)]))
         assert log.join_rest(40, [], []) == []
     found = lines(tmp_path, "step", "env", "episode")
