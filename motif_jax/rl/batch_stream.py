@@ -58,7 +58,6 @@ class BatchStream:
             room = self._room.acquire(timeout=_WAIT_SECONDS)
         if room:
             batch = system.batcher.next()
-            assert batch is not None
             with meters.time("batcher/put"):
                 self._ready.put(put(batch, system.parallel))
 
@@ -79,9 +78,8 @@ class BatchStream:
         system = self._system
         system.learner.settle()
         while True:
-            self._is_full()
-            batch = system.batcher.next()
-            if batch is not None:
+            if self._is_full():
+                batch = system.batcher.next()
                 self._batches += 1
                 if not system.config.serial:
                     system.note_play()

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from motif_jax.actors.rollouts import Rollouts
+from motif_jax.actors.slots import INFERENCE_FIELDS
 from motif_jax.algorithms.trajectory import BATCH_AXES, TrajectoryBatch
 from motif_jax.devices.meters import Meters
 from motif_jax.devices.parallel import DataParallel
@@ -87,9 +88,7 @@ class Batcher:
         return {"parts": parts, "returns": [] if self._lookup is None else self._lookup.returns.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        self._parts = deque(
-            _Part(Finished(source, slot), start, stop) for source, slot, start, stop in state["parts"]
-        )
+        self._parts = deque(_Part(Finished(*part[:2]), *part[2:]) for part in state["parts"])
         self._waiting_columns = sum(part.stop - part.start for part in self._parts)
         if self._lookup is not None:
             self._lookup.returns.restore(state["returns"])
@@ -102,9 +101,8 @@ class Batcher:
     def is_full(self) -> bool:
         return self._waiting_columns >= self._columns
 
-    def next(self) -> Batch | None:
-        if not self.is_full():
-            return None
+    def next(self) -> Batch:
+        """The next batch, once `is_full`."""
         parts, missing = [], self._columns
         while missing:
             part = self._parts.popleft()
@@ -139,14 +137,9 @@ class Batcher:
             observation=observation,
             first=join("first", length + 1, bool),
             last=last,
-            action=join("action", length),
-            behaviour_log_prob=join("behaviour_log_prob", length),
-            behaviour_value=join("behaviour_value", length),
-            parameter_version=join("parameter_version", length),
-            reward=join("reward", length),
+            **{name: join(name, length) for name in (*INFERENCE_FIELDS, "reward")},
+            **{name: join(name, length, bool) for name in ("terminated", "truncated")},
             intrinsic_reward=intrinsic,
-            terminated=join("terminated", length, bool),
-            truncated=join("truncated", length, bool),
             initial_state=self._initial_state(parts),
         )
         envs = _numbers(parts, [self._actors(p).first_env_of(p.finished.slot) for p in parts])
@@ -164,7 +157,6 @@ class Batcher:
     def _initial_state(self, parts: Sequence[_Part]) -> Any:
         owner = np.concatenate([np.full(p.stop - p.start, p.finished.source) for p in parts])
         rows = _numbers(parts, [self._actors(p).config.envs_per_group * p.finished.slot for p in parts])
-        rows = rows.astype(np.int32)
         # Every source gathers as many rows as a batch has, so that one program serves all; other sources' rows are its row 0.
         gathered = [
             source.inference.initial_states(np.where(owner == number, rows, 0).astype(np.int32))

@@ -16,6 +16,7 @@ import numpy as np
 
 from motif_jax.actors.rollouts import Ready, Rollouts
 from motif_jax.devices.meters import Meters
+from motif_jax.envs.spec import empty_observation
 from motif_jax.networks.policy import PolicyNetwork
 from motif_jax.rl.publishing import Place, Publisher
 
@@ -104,15 +105,13 @@ class Inference:
         return self._publisher.newest(self._device).params
 
     def compile(self) -> None:
-        params = self.params()
+        params, network = self.params(), self._network
         for bucket in self.buckets:
-            fields = self._network.spec.observation
-            observation = {
-                name: np.zeros((bucket * self._envs, *fields[name].shape), fields[name].dtype)
-                for name in self._network.fields
-            }
-            nobody = np.full(bucket * self._envs, self._groups * self._envs, np.int32)
-            first, nowhere = np.ones(bucket * self._envs, np.uint8), np.full_like(nobody, self._rows)
+            count = bucket * self._envs
+            shown = empty_observation(network.spec, (count,))
+            observation = {name: shown[name] for name in network.fields}
+            nobody = np.full(count, self._groups * self._envs, np.int32)
+            first, nowhere = np.ones(count, np.uint8), np.full_like(nobody, self._rows)
             choice, _ = self._choose(params, self._table, nobody, observation, first, self._key, np.int32(0))
             self._slot_states = _store(self._slot_states, self._table, nobody, nowhere)
             jax.block_until_ready(choice)
@@ -174,9 +173,8 @@ class Inference:
         self.counter += 1
         launched = time.perf_counter()
         num_bytes = sum(x.nbytes for x in (*observation.values(), tables, first))
-        action, log_prob, value = (
-            x.reshape(bucket, envs)[: len(ready)] for x in jax.device_get(tuple(choice))
-        )
+        found = jax.device_get(tuple(choice))
+        action, log_prob, value = (x.reshape(bucket, envs)[: len(ready)] for x in found)
         done = time.perf_counter()
         slot, row = slot[: len(ready)], row[: len(ready)]
         slots.action[slot, row] = action

@@ -25,8 +25,6 @@ from motif_jax.rl.publishing import Publisher
 Update = Callable[..., tuple[Any, dict[str, jax.Array]]]
 # The host's reduction for each reduction of the update on the device.
 _TAKE: dict[Any, Callable[[np.ndarray], Any]] = {None: np.mean, jnp.min: np.min, jnp.max: np.max}
-
-
 # A finite update has finite metrics in these groups; others may be means over no rows.
 _FINITE = ("loss/", "optimizer/", "reward/", "value/")
 # Fields of a training state that a skipped update changes, too: counts, and the memory of played steps, which is too large to
@@ -82,20 +80,20 @@ class Learner:
             return kept._replace(**counts), jnp.stack([value.astype(jnp.float32) for value in values])
 
         self._update = parallel.wrap(core, donate_state=True)
-        self._running: jax.Array | None = None
-        self._batch: Batch | None = None
+        # The running update's metrics, number and batch, and those of the newest finished one.
+        self._running: tuple[jax.Array, int, Batch] | None = None
+        self._done: tuple[jax.Array, int, Batch] | None = None
         self._launched = 0.0
         self._settled = False
-        self._done: tuple[jax.Array, int, Batch] | None = None
         self._publish()
 
     def step(self, batch: Batch) -> None:
         self.settle()
         self._launched = time.perf_counter()
-        self.state, self._running = self._update(self.state, batch.trajectories)
-        self._batch = batch
+        self.state, metrics = self._update(self.state, batch.trajectories)
         # The copy to the host follows the update at once, since the devices idle until the next update.
-        self._running.copy_to_host_async()
+        metrics.copy_to_host_async()
+        self._running = metrics, self.version, batch
         self.version += 1
         self._meters.add("learner/updates", 1)
         self._meters.add("learner/bytes", batch.num_bytes)
@@ -104,13 +102,13 @@ class Learner:
         """Waits for the running update, and publishes its parameters before the next: inference waits for one at most."""
         if self._running is None:
             return
+        metrics = self._running[0]
         # If the update has already ended, this time is only an upper bound.
-        self._meters.add("learner/late", float(self._running.is_ready()))  # type: ignore[attr-defined]
-        jax.block_until_ready(self._running)
+        self._meters.add("learner/late", float(metrics.is_ready()))  # type: ignore[attr-defined]
+        jax.block_until_ready(metrics)
         self._meters.add("learner/update", time.perf_counter() - self._launched)
         self._publish()
-        assert self._batch is not None
-        self._done, self._running = (self._running, self.version - 1, self._batch), None
+        self._done, self._running = self._running, None
         if not self._settled:
             self._settled = True
             return_freed_memory()  # the compiler's

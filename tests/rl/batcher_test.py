@@ -66,8 +66,8 @@ def run(
         while finished:
             order.append(finished[0])
             batcher.add(finished.pop(0))
-            if (batch := batcher.next()) is not None:
-                made.append(batch)
+            if batcher.is_full():
+                made.append(batcher.next())
     return made, order
 
 
