@@ -45,7 +45,7 @@ def save(
 
 
 class Snapshot:
-    """The checkpoint that a run resumes from. Every part takes its own items, and all items must be taken."""
+    """The checkpoint that a run resumes from. Every part takes its own items, and all must be taken."""
 
     def __init__(self, checkpoints: Checkpoints, step: int) -> None:
         self._checkpoints, self.step = checkpoints, step

@@ -109,9 +109,8 @@ def make_parallel(config: AgentConfig, devices: Sequence[jax.Device]) -> DataPar
 def takes_any_actions(config: AgentConfig) -> bool:
     """Whether the network scores any words as actions, not only the actions it was trained with."""
     network = config.network
-    return isinstance(network, DrrnPolicy) or (
-        isinstance(network, LanguagePolicy) and network.policy == "score"
-    )
+    scores = isinstance(network, LanguagePolicy) and network.policy == "score"
+    return scores or isinstance(network, DrrnPolicy)
 
 
 def prompt_room(config: AgentConfig) -> int | None:

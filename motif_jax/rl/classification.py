@@ -72,7 +72,6 @@ class ClassificationReward(NetworkReward):
         return cautious(self.model.probabilities(params, texts), self.config.training.deviations)
 
     def values(self, texts: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        del rows, counts
         return self.lookup(texts).values
 
     def shown(self, raw: np.ndarray) -> np.ndarray:

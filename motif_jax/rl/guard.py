@@ -30,8 +30,7 @@ class Guard:
     def __init__(self, nonfinite: Nonfinite, workdir: Path | None, progress: dict[str, Any]) -> None:
         self._workdir, self._most = workdir, nonfinite.budget
         self.skipped: int = progress.get(SKIPPED, 0)
-        before: str | None = progress.get(ENDED_BY)
-        self._ended_by = before if self.skipped > self._most else None
+        self._ended_by: str | None = progress.get(ENDED_BY) if self.skipped > self._most else None
 
     @property
     def exceeded(self) -> bool:
@@ -48,9 +47,8 @@ class Guard:
             if self.skipped > self._most:
                 self._ended_by = line
             elif self._workdir is not None:
-                print(
-                    f"{line}: left out ({self.skipped} of at most {self._most})", file=sys.stderr, flush=True
-                )
+                line += f": left out ({self.skipped} of at most {self._most})"
+                print(line, file=sys.stderr, flush=True)
 
     def require(self, step: int) -> None:
         """Raises UserError if the run must end; its checkpoint is that of environment step `step`."""

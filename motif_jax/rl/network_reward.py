@@ -43,9 +43,8 @@ class NetworkReward(OnlineReward, abc.ABC):
         config, run = self.config, self.run.config
         training = config.training
         self.labels = LabelSet(len(self.form.items), self.certain, training.target == "probability")
-        self.schedule = Schedule(
-            training.schedule, training.steps_per_arrival, training.steps_per_update, run.queue.batch
-        )
+        steps = training.steps_per_arrival, training.steps_per_update
+        self.schedule = Schedule(training.schedule, *steps, run.queue.batch)
         self._device = setup.device or cpu_device()
         self._pays_untrained = run.compat.oni_untrained_reward
         self.model = self.make_model()
@@ -60,13 +59,11 @@ class NetworkReward(OnlineReward, abc.ABC):
 
     @classmethod
     def check(cls, config: LearnedReward) -> None:
-        several = config.training.members > 1 or config.training.deviations == 0
-        checks.require(
-            several, "reward.training.deviations", config.training.deviations, "0 without several members"
-        )
-        place = config.training.device
-        checks.require(place == "auto" or checks.is_natural(str(place)), "reward.training.device", place,
-                       "'auto' or the number of a device")  # fmt: skip
+        training, place = config.training, config.training.device
+        good = training.members > 1 or training.deviations == 0
+        checks.require(good, "reward.training.deviations", training.deviations, "0 without several members")
+        good = place == "auto" or checks.is_natural(str(place))
+        checks.require(good, "reward.training.device", place, "'auto' or the number of a device")
 
     @classmethod
     def check_run(cls, config: AgentConfig, spec: ObservationSpec) -> None:
@@ -160,10 +157,8 @@ class NetworkReward(OnlineReward, abc.ABC):
     def own_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         state = self._trainer.state
         leaves = enumerate(jax.tree.leaves(state.opt_state))
-        arrays = {
-            "params": jax.tree.map(np.asarray, state.params),
-            "optimizer": {f"{place:03d}": np.asarray(leaf) for place, leaf in leaves},
-        }
+        optimizer = {f"{place:03d}": np.asarray(leaf) for place, leaf in leaves}
+        arrays = {"params": jax.tree.map(np.asarray, state.params), "optimizer": optimizer}
         counts = {name: getattr(self.schedule, name) for name in _COUNTS}
         return arrays, {"taken": self.taken, "tried": self._tried, **counts}
 

@@ -36,17 +36,15 @@ class RankingModel(Model):
     """Which of two texts is better."""
 
     def __init__(self, config: LearnedReward) -> None:
-        optimizer = optax.chain(
-            optax.clip_by_global_norm(MAX_GRADIENT_NORM), optax.adam(config.training.learning_rate, eps=1e-8)
-        )
+        clip = optax.clip_by_global_norm(MAX_GRADIENT_NORM)
+        adam = optax.adam(config.training.learning_rate, eps=1e-8)
         network = RewardNetwork(RewardArchitecture(message=config.encoder))
-        super().__init__(network, optimizer, config.training.members)
+        super().__init__(network, optax.chain(clip, adam), config.training.members)
         self._step = jax.jit(self._step_of_length, static_argnames="length")
 
     def step(
         self, state: EnsembleState, batch: TrainingBatch, step: int
     ) -> tuple[EnsembleState, dict[str, jax.Array]]:
-        del step
         size = len(batch.messages)
         # The pairs' own texts, so that the program does not depend on how many texts there are.
         places = np.arange(2 * size, dtype=np.int32)
@@ -117,7 +115,6 @@ class RankingReward(NetworkReward):
         return True
 
     def values(self, texts: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        del rows
         if not self.trained:
             return np.zeros(len(texts), np.float32)
         raw = self.table.lookup(texts).values
@@ -180,8 +177,5 @@ class RankingReward(NetworkReward):
         self._observed = np.array(data["observed"], np.int64)
 
     def metrics(self) -> dict[str, float]:
-        return {
-            **super().metrics(),
-            "reward/running_mean": float(self.moments.mean),
-            "reward/running_variance": float(self.moments.variance),
-        }
+        mean, variance = float(self.moments.mean), float(self.moments.variance)
+        return {**super().metrics(), "reward/running_mean": mean, "reward/running_variance": variance}

@@ -41,9 +41,7 @@ class RewardLookup:
     def pay(self, observation: Mapping[str, np.ndarray], rewarded: np.ndarray) -> tuple[np.ndarray, int]:
         """The intrinsic reward float32 [T, B] of the rows before the last one, and its version.
 
-        Args:
-          observation: fields [T + 1, B, ...].
-          rewarded: bool [T, B], rows that an action follows.
+        `observation` has fields [T + 1, B, ...]; `rewarded`, bool [T, B], marks rows that an action follows.
         """
         texts = observation[self._text][:-1]
         with self._meters.time("batcher/lookup"):
@@ -96,11 +94,9 @@ class ReturnSums:
             start = 0
             for end in [*np.flatnonzero(ended[:, column]).tolist(), None]:
                 stop = len(earned) if end is None else end + 1
-                if start == stop:
-                    continue
                 # The row of a final observation still belongs to the episode just summed.
                 start += bool(batch.last[start, column])
-                if start == stop:
+                if start >= stop:
                     continue
                 number = int(episode[start, column])
                 known, total = self._sums.get(env, (number, 0.0))

@@ -52,11 +52,10 @@ class Schedule:
 def draws(
     seed: int, first: int, amount: int, size: int, batch_size: int, epochs: bool
 ) -> Iterator[np.ndarray]:
-    """Indices int64 [n] of the labels of each of `amount` steps, n at most `batch_size`.
+    """Indices int64 [n] of the labels, of `size`, of each of `amount` steps, n at most `batch_size`.
 
     Args:
       first: steps of the run before them.
-      size: number of labels.
       epochs: True: shuffled epochs from the first step, the last batch of each smaller (published for the classifier below
         25,000). False: a fresh uniform batch without replacement each step.
     """

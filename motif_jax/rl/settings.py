@@ -24,8 +24,6 @@ from motif_jax.support import capacity, metrics, seeds
 from motif_jax.support import config as checks
 
 SCORE_TASKS = ("NetHackScore-v1", "NetHackScoreExtendedActions-v1")
-SCORE_COEFFICIENT = 0.1
-SPARSE_COEFFICIENT = 10.0
 TEXT_FIELD = "message"  # that rewards read
 
 
@@ -66,7 +64,7 @@ def fields_option(name: str, options: Mapping[str, Any], reward: AgentReward) ->
 
 def extrinsic_coefficient(config: AgentConfig) -> float:
     """The weight of the task's reward; as published 0.1 on score tasks, 10 on sparse ones."""
-    usual = SCORE_COEFFICIENT if config.environment.name in SCORE_TASKS else SPARSE_COEFFICIENT
+    usual = 0.1 if config.environment.name in SCORE_TASKS else 10.0
     given = config.reward.extrinsic_coefficient
     return usual if given is None else given
 

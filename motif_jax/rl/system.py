@@ -55,9 +55,8 @@ class System:
         # None: the reward run's own switch decides.
         two_decimals = True if config.compat.quantile_two_decimals else None
         run = None if workdir is None else RunSetup(config, workdir)
-        self.reward = rewards.load_intrinsic(
-            config.reward, self.network.spec, two_decimals, settings.lookup_device(config.devices), run
-        )
+        device = settings.lookup_device(config.devices)
+        self.reward = rewards.load_intrinsic(config.reward, self.network.spec, two_decimals, device, run)
         reward_fn = None if self.reward is None else self.reward.in_step
         self.has_lookup = self.reward is not None and reward_fn is None
         algorithm = algorithm_of(config)
@@ -70,9 +69,8 @@ class System:
         frozen = self.network.frozen()
         if frozen:
             if "frozen" not in state._fields:
-                raise UserError(
-                    "config.lora.patterns: only config.algorithm.name=ppo trains low-rank additions"
-                )
+                said = "config.lora.patterns: only config.algorithm.name=ppo trains low-rank additions"
+                raise UserError(said)
             state = state._replace(frozen=frozen)
         # Nobody needs a copy where only the learner's first device acts, or the devices that hold a split model.
         together = isinstance(self.parallel, Sharded) or actor_devices == [self.parallel.local_devices[0]]
@@ -87,18 +85,14 @@ class System:
         if self.reward is not None and self.has_lookup:
             exponent = config.reward.count_exponent
             lookup = RewardLookup(spec, self.reward, exponent, self.meters, self.learner.version)
-        self.batcher = Batcher(
-            spec,
-            self.sources,
-            settings.columns(config),
-            self.meters,
-            lookup,
-            listener,
-            # Several hosts must run the same program, so rows of one length.
-            self.network.cropped if config.hosts.count == 1 else None,
-        )
-        if snapshot is not None:
-            self._restore_play(snapshot)
+        # Several hosts must run the same program, so rows of one length.
+        crop = self.network.cropped if config.hosts.count == 1 else None
+        columns = settings.columns(config)
+        self.batcher = Batcher(spec, self.sources, columns, self.meters, lookup, listener, crop)
+        if snapshot is not None and self._play is not None and self._remembers:
+            plain = snapshot.progress[play_state.ITEM]
+            for finished in play_state.restore(plain, self._play, self.sources, self.batcher):
+                self.finished.put(finished)
 
     def _make_state(self, algorithm: Algorithm, snapshot: Snapshot | None) -> Any:
         """The training state, new or from `snapshot`; learner and reward take their items."""
@@ -131,9 +125,8 @@ class System:
         sources = []
         kind = InlineActors if self.config.serial else ActorPool
         next_episode, draws = progress.get("next_episode", []), progress.get("draws", 0)
-        for number, (device, config) in enumerate(
-            zip(devices, settings.actors_configs(self.config, len(devices)), strict=True)
-        ):
+        configs = settings.actors_configs(self.config, len(devices))
+        for number, (device, config) in enumerate(zip(devices, configs, strict=True)):
             own = next_episode[config.first_env : config.first_env + config.num_envs]
             actors: Rollouts = kind(config, own, functools.partial(self._finish, number))
             # Every device of every host draws its own actions.
@@ -155,13 +148,6 @@ class System:
             self.finished.put(finished)
         self._noted = play_state.of(self.sources, self.batcher, waiting)
 
-    def _restore_play(self, snapshot: Snapshot) -> None:
-        arrays, plain = self._play, snapshot.progress.get(play_state.ITEM)
-        if arrays is None or plain is None or not self._remembers:
-            return
-        for finished in play_state.restore(plain, arrays, self.sources, self.batcher):
-            self.finished.put(finished)
-
     @property
     def _remembers(self) -> bool:
         remembered = all(source.actors.config.remembered for source in self.sources)
@@ -180,7 +166,7 @@ class System:
         if self._noted is None:
             return items, {}
         plain, arrays = self._noted
-        return items | ({play_state.ITEM: arrays} if arrays else {}), {play_state.ITEM: plain}
+        return {**items, play_state.ITEM: arrays}, {play_state.ITEM: plain}
 
     @property
     def _reward_is_kept(self) -> bool:
@@ -202,16 +188,10 @@ class System:
         if self.reward is not None:
             self.reward.close()
 
-    def next_episode(self) -> list[int]:
-        return [number for source in self.sources for number in source.actors.next_episode()]
-
     @property
     def inference_threads(self) -> int:
         """Threads that choose actions: one for each acting device, or one for everything."""
         return 1 if settings.takes_turns(self.config) else len(self.sources)
-
-    def draws(self) -> int:
-        return max(source.inference.counter for source in self.sources)
 
 
 def _acting(

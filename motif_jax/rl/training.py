@@ -26,7 +26,6 @@ from motif_jax.rl.recordings import EpisodeRecorder, drop_recordings
 from motif_jax.rl.records import Records
 from motif_jax.rl.system import System
 from motif_jax.sections.agents import AgentConfig
-from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.interruption import Interruption, StoppedError, never
 from motif_jax.support.profiling import Profiler
 
@@ -78,14 +77,16 @@ class AgentTraining:
         """Trains until all steps are done (True) or a stop is requested (False); saves in either case."""
         config, workdir, clock = self._config, self._workdir, self.clock
         with ExitStack() as stack:
-            checkpoints = stack.enter_context(
-                agent_checkpoints.open_checkpoints(workdir, config.keep_checkpoints)
-            )
+            enter = stack.enter_context
+            checkpoints = enter(agent_checkpoints.open_checkpoints(workdir, config.keep_checkpoints))
             step = self._hosts.on_first(lambda: reward_choice.settle(config, workdir, checkpoints))
             if step is not None:
                 reward = dataclasses.replace(config.reward, step=step)
                 self._config = config = dataclasses.replace(config, reward=reward)
-            snapshot = self._newest(checkpoints)
+            latest = checkpoints.latest()
+            where = f"--workdir={workdir} is not a folder that all hosts share (its newest checkpoint)"
+            self._hosts.require_equal(latest, where)
+            snapshot = None if latest is None else Snapshot(checkpoints, latest)
             progress = {} if snapshot is None else snapshot.progress
             if snapshot is not None:
                 clock.resume(progress)
@@ -98,12 +99,10 @@ class AgentTraining:
             recorder = None
             if config.record_every:
                 game = config.environment.name, settings.environment_options(config)
-                recorder = stack.enter_context(EpisodeRecorder(workdir, *game, config.record_every))
+                recorder = enter(EpisodeRecorder(workdir, *game, config.record_every))
             self.system = system = System(config, snapshot, recorder.take if recorder else None, workdir)
             stack.callback(system.close)
-            records = stack.enter_context(
-                Records(config, workdir, checkpoints, system, clock, recorder, progress)
-            )
+            records = enter(Records(config, workdir, checkpoints, system, clock, recorder, progress))
             start = config.profile.start if self._hosts.is_first else None
             profiler = Profiler(workdir, start, config.profile.steps, config.profile.server_port)
             stack.callback(profiler.close)
@@ -111,7 +110,7 @@ class AgentTraining:
             # Several hosts stop together, after an update.
             stopped = (lambda: stop.requested) if self._hosts.count == 1 else never
             try:
-                stream = stack.enter_context(BatchStream(system, stopped))
+                stream = enter(BatchStream(system, stopped))
             except StoppedError:
                 return False
             self._learn(stop, system, stream, records, profiler)
@@ -157,12 +156,6 @@ class AgentTraining:
             records.save(asynchronous=True)
         return stop > 0
 
-    def _newest(self, checkpoints: Checkpoints) -> Snapshot | None:
-        latest = checkpoints.latest()
-        where = f"--workdir={self._workdir} is not a folder that all hosts share (its newest checkpoint)"
-        self._hosts.require_equal(latest, where)
-        return None if latest is None else Snapshot(checkpoints, latest)
-
     def _print(self, line: str) -> None:
         if self._hosts.is_first:
             print(line, file=sys.stderr, flush=True)
@@ -183,10 +176,8 @@ def overview(
     manner: str = "",
 ) -> str:
     """The summary line of a config: devices of one host, the same on all, hosts' names, `EnvironmentSpec.remark`."""
-    workers, environments = config.actors.workers, config.actors.envs_per_worker
-    actors = (
-        f"{workers} actor{'s' * (workers != 1)} x {environments} environments of {config.environment.name}"
-    )
+    workers, envs = config.actors.workers, config.actors.envs_per_worker
+    actors = f"{workers} actor{'s' * (workers != 1)} x {envs} environments of {config.environment.name}"
     if manner:
         actors += f" ({manner})"
     if len(nodes) > 1:
