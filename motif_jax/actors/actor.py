@@ -96,8 +96,11 @@ def serve(orders: ActorOrders) -> None:
     except BrokenPipeError:  # the pool's process is gone
         return
     except Exception as error:
+        report: tuple[str, Any] = ERROR, "".join(traceback.format_exception(error))[-_TRACEBACK_LIMIT:]
+        if (full := full_disk(error)) is not None:
+            report = FULL_DISK, (full.errno, str(full.filename or orders.temporary))
         with contextlib.suppress(BrokenPipeError):
-            orders.reports.send(_as_report(error, orders.temporary))
+            orders.reports.send(report)
         sys.exit(1)
     finally:
         if parent_is_gone(parent.sentinel):  # a killed pool left its own folder
@@ -107,9 +110,12 @@ def serve(orders: ActorOrders) -> None:
 def _play(orders: ActorOrders, lifeline: int) -> None:
     config, group, generation = orders.config, orders.group, orders.generation
     worker = group // config.groups_per_worker
-    _settle(config, worker)
+    with contextlib.suppress(OSError):  # the worker's groups need not preempt each other
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    if config.cores:
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, {config.cores[worker]})
     slots = Slots(orders.layout, orders.memory.number)
-
     games = SlotGroup(config, slots, group, lambda record: orders.reports.send((EPISODE, record)))
     games.abandoned = functools.partial(parent_is_gone, lifeline)
     if orders.forget:
@@ -133,19 +139,3 @@ def _play(orders: ActorOrders, lifeline: int) -> None:
             games.reset(slot, warmup_steps)
         os.write(records, RECORD.pack(generation, group, slot, row + 1))
     games.close()
-
-
-def _settle(config: ActorsConfig, worker: int) -> None:
-    """Keeps the process to its worker's core, where the system lets it."""
-    with contextlib.suppress(OSError):  # the worker's groups need not preempt each other
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    if config.cores:
-        with contextlib.suppress(OSError):
-            os.sched_setaffinity(0, {config.cores[worker]})
-
-
-def _as_report(error: Exception, folder: str) -> tuple[str, Any]:
-    """The report of an error: of a full disk its number and file (`folder` if none is named), else a traceback."""
-    if (full := full_disk(error)) is not None:
-        return FULL_DISK, (full.errno, str(full.filename or folder))
-    return ERROR, "".join(traceback.format_exception(error))[-_TRACEBACK_LIMIT:]

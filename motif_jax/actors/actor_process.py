@@ -30,9 +30,7 @@ _SETTING = threading.Lock()
 class ActorProcess:
     """The process that plays a group, and those that replace it.
 
-    Args:
-      method: one of `METHODS`.
-      modules: imported by the server that processes are forked from.
+    `method` is one of `METHODS`; the server that processes are forked from imports `modules`.
 
     Attributes:
       writes_to: takes the commands, the same for all processes of the group.
@@ -48,10 +46,8 @@ class ActorProcess:
         self.reads_from, self.writes_to = os.pipe()
         self.process: BaseProcess | None = None
         self.reports: Connection | None = None
-        self.started_at = 0.0
         self.is_up = self.is_killed = False
-        self.failures = 0
-        self.error = ""
+        self.started_at, self.failures, self.error = 0.0, 0, ""
 
     @property
     def sentinel(self) -> int:
@@ -65,11 +61,7 @@ class ActorProcess:
         return self.process.pid
 
     def start(self, clock: float, **orders: Any) -> None:
-        """Starts a process with `orders` of `ActorOrders`, besides its pipes.
-
-        Raises:
-          UserError: none could be started.
-        """
+        """Starts a process with `orders` of `ActorOrders`, besides its pipes. Raises UserError: none could be started."""
         self._close_reports()
         self.started_at, self.is_up, self.is_killed, self.error = clock, False, False, ""
         with deaf_processes(signal.SIGUSR1):
@@ -88,8 +80,9 @@ class ActorProcess:
                         commands=Descriptor(self.reads_from),
                         reports=theirs,
                     )
-                    self.process = context.Process(target=serve, args=(given,))
-                    self.process.start()
+                    process = context.Process(target=serve, args=(given,))
+                    process.start()
+                self.process = process
                 return
             except (OSError, EOFError) as error:
                 self._close_reports()
@@ -140,7 +133,7 @@ class ActorProcess:
     def end(self, deadline: float) -> bool:
         """Joins a dismissed process, and kills it at the deadline; returns whether it ended in time."""
         in_time = True
-        if self.process is not None and self.process.pid is not None:
+        if self.process is not None:
             self.process.join(max(0.0, deadline - time.monotonic()))
             in_time = not self.process.is_alive()
             if not in_time:
@@ -168,7 +161,5 @@ def _server_settings() -> Iterator[dict[str, str]]:
                 yield variables
         finally:
             for name in _ONE_THREAD:
-                if name in variables:
-                    os.environ[name] = variables[name]
-                else:
-                    del os.environ[name]
+                del os.environ[name]
+            os.environ.update({name: variables[name] for name in _ONE_THREAD if name in variables})

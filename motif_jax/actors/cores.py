@@ -12,28 +12,20 @@ import socket
 
 
 class Cores:
-    """Cores that this process has claimed; `close` gives them back.
-
-    Attributes:
-      numbers: one for each worker; empty if too few are unclaimed.
-    """
+    """Claims cores, one for each worker, until `close`; `numbers` is empty if too few are unclaimed."""
 
     def __init__(self, count: int) -> None:
-        self.numbers: tuple[int, ...] = ()
-        self._claims: list[socket.socket] = []
+        self._claims: dict[int, socket.socket] = {}
         allowed = sorted(os.sched_getaffinity(0), reverse=True) if hasattr(os, "sched_getaffinity") else []
-        found: list[int] = []
         for core in allowed[:-1]:  # leaves one for everything else
-            if len(found) < count and (claim := _claim(core)) is not None:
-                found.append(core)
-                self._claims.append(claim)
-        if len(found) == count:
-            self.numbers = tuple(found)
-        else:
+            if len(self._claims) < count and (claim := _claim(core)) is not None:
+                self._claims[core] = claim
+        if len(self._claims) < count:
             self.close()
+        self.numbers = tuple(self._claims)
 
     def close(self) -> None:
-        for claim in self._claims:
+        for claim in self._claims.values():
             claim.close()
         self._claims.clear()
 

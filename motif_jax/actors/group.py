@@ -45,8 +45,7 @@ class SlotGroup:
     after it is the `first` of the next episode (next-step autoreset). With `same_step_autoreset` there are no such
     rows: the row after the end is the next episode's first, and a truncation counts as a termination.
 
-    Attributes:
-      abandoned: whether nobody reads the rows any more; then a warm-up or a rebuilding raises BrokenPipeError.
+    Once `abandoned` is true (nobody reads the rows any more), a warm-up or a rebuilding raises BrokenPipeError.
     """
 
     def __init__(self, config: ActorsConfig, slots: Slots, group: int, on_episode: EpisodeSink) -> None:
@@ -96,7 +95,6 @@ class SlotGroup:
 
     def resume(self, slot: int) -> None:
         """Resumes the remembered episodes, rebuilt where they do not run, and writes row 0 of `slot`."""
-        assert self._history is not None
         if not self._running:
             self.rebuild()
         self._write_start(slot, self._played == 0)
@@ -127,13 +125,11 @@ class SlotGroup:
             row = [plan[step] if step < len(plan) else 0 for plan in actions]
             for column, end in enumerate(self._environments.step(row, columns)[1]):
                 if end and step + 1 < len(actions[column]):
-                    env = self._envs[column]
-                    print(
-                        f"environment {env} is not rebuilt: its episode {self._episode[column]} did not replay as "
-                        "before; it begins the next episode",
-                        file=sys.stderr,
-                        flush=True,
+                    said = (
+                        f"environment {self._envs[column]} is not rebuilt: its episode {self._episode[column]} did not "
+                        "replay as before; it begins the next episode"
                     )
+                    print(said, file=sys.stderr, flush=True)
                     actions[column] = []
                     self._begin(column)
                 elif end:
@@ -192,7 +188,6 @@ class SlotGroup:
                 self._ended.append(column)
 
     def _begin_at(self, slot: int, row: int, column: int) -> None:
-        """Starts an episode whose first row is `row`."""
         self._begin(column)
         self._slots.first[slot, row, column] = 1
         self._slots.episode[slot, row:, column] = self._episode[column]
@@ -245,25 +240,16 @@ class SlotGroup:
         observation = spec.empty_observation(environment, (len(drawn),))
         self._environments.observe(observation)
         there = [np.flatnonzero(mask) for mask in observation[environment.mask_field]]
-        return [
-            int(mine[action % len(mine)]) if len(mine) else action
-            for action, mine in zip(drawn, there, strict=True)
-        ]
+        both = zip(drawn, there, strict=True)
+        return [int(mine[action % len(mine)]) if len(mine) else action for action, mine in both]
 
     def _report(self, column: int, end: int) -> None:
         if self._partial[column]:
             return
         env, episode = self._envs[column], int(self._episode[column])
-        info = self._environments.episode_info(column)
-        self._on_episode(
-            {
-                "env": env,
-                "episode": episode,
-                "seed": episode_seed(self._seed, env, episode),
-                **{name: float(value) for name, value in info.items()},
-                "truncated": float(end == TRUNCATED),
-            }
-        )
+        which = {"env": env, "episode": episode, "seed": episode_seed(self._seed, env, episode)}
+        numbers = {name: float(value) for name, value in self._environments.episode_info(column).items()}
+        self._on_episode({**which, **numbers, "truncated": float(end == TRUNCATED)})
 
 
 def start_delay(seed: int, worker: int, seconds: float) -> float:

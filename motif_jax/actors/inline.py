@@ -52,7 +52,6 @@ class InlineActors(Rollouts):
         self._records = [(group, slot, row) for group, slot, row in state["records"]]
 
     def ready(self, timeout: float) -> list[Ready]:
-        del timeout
         self.begun_anew.clear()
         ready = self._go_on()
         records, self._records = self._records, []

@@ -29,7 +29,7 @@ _CLOSE_SECONDS = 5.0
 # Most time that counts between two looks of the watching thread: in a longer one this process was paused.
 _LONGEST_LOOK_SECONDS = 1.0
 _MOST_RECORDS = 2048
-_WAKE = RECORD.pack(-1, -1, 0, 0)
+_WAKE = RECORD.pack(-1, -1, 0, 0)  # makes a `ready` that waits return
 # Open files for each process, and for everything else.
 _FILES_EACH, _OTHER_FILES = 6, 256
 
@@ -60,7 +60,6 @@ class ActorPool(Rollouts):
         self._news = select.poll()
         self._news.register(self._records, select.POLLIN)
         self._cores: Cores | None = None
-        self._pids: list[int] = []
         # Deaths in each group, now and when its process was started. Commands carry the number, so that a process ignores
         # commands that were meant for its predecessor.
         self._generation = [0] * config.groups
@@ -88,19 +87,20 @@ class ActorPool(Rollouts):
         for group in range(self.config.groups):
             if group % self.config.groups_per_worker == 0 and stopped():
                 raise StoppedError
-            self._pids.append(self._launch(group))
+            self._launch(group)
         self._watcher.start()
 
     def pids(self) -> list[int]:
         """Process ids of the actors, by group."""
-        with self._lock:
-            return list(self._pids)
+        return [process.pid for process in self._processes if process.process is not None]
 
     def ready(self, timeout: float) -> list[Ready]:
         self.begun_anew.clear()
         ready = self._go_on()
         read_at = self._clock
-        records = self._read(0.0 if ready else timeout)
+        records: list[tuple[int, ...]] = []
+        if self._news.poll(0.0 if ready else 1000 * timeout):
+            records += RECORD.iter_unpack(os.read(self._records, _MOST_RECORDS * RECORD.size))
         for generation, group, slot, row in records:
             if group < 0 or generation != self._generation[group]:
                 continue  # a slot was released, or the group's process has died since
@@ -131,10 +131,7 @@ class ActorPool(Rollouts):
 
     def release(self, slot: int) -> None:
         super().release(slot)
-        self.wake()
-
-    def wake(self) -> None:
-        self._write_record(_WAKE)  # a `ready` that waits returns
+        self._write_record(_WAKE)
 
     def episodes(self) -> list[dict[str, Any]]:
         with self._lock:
@@ -164,7 +161,7 @@ class ActorPool(Rollouts):
             self._cores.close()
         self.slots.close()
 
-    def _launch(self, group: int) -> int:
+    def _launch(self, group: int) -> None:
         process, generation = self._processes[group], self._generation[group]
         if self.config.remembered and (generation or self._resumes):
             self.rebuilt += self.config.envs_per_group
@@ -180,12 +177,6 @@ class ActorPool(Rollouts):
             memory=Descriptor(self.slots.descriptor),
             records=Descriptor(self._records_in),
         )
-        return process.pid
-
-    def _read(self, timeout: float) -> list[tuple[int, ...]]:
-        if not self._news.poll(1000 * timeout):
-            return []
-        return list(RECORD.iter_unpack(os.read(self._records, _MOST_RECORDS * RECORD.size)))
 
     def _command(self, group: int, slot: int, row: int) -> None:
         self.act([Ready(group, slot, row)])
@@ -248,10 +239,8 @@ class ActorPool(Rollouts):
         self._generation[group] += 1
         self._slots_finished[group] = 0
         self._commanded_at[group] = None
-        pid = self._launch(group)
-        with self._lock:
-            self.restarts += 1
-            self._pids[group] = pid
+        self._launch(group)
+        self.restarts += 1
 
     def _write_record(self, record: bytes) -> None:
         with self._lock:
@@ -260,15 +249,11 @@ class ActorPool(Rollouts):
 
     def _fail(self, reason: str, cause: Exception | None = None) -> None:
         self._failure = reason, cause
-        self.wake()
+        self._write_record(_WAKE)
 
 
 def _allow_files(count: int) -> None:
-    """Lets this process open `count` more files if it may not yet.
-
-    Raises:
-      UserError: the system does not let it.
-    """
+    """Lets this process open `count` more files. Raises UserError: the system does not let it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = len(os.listdir("/proc/self/fd")) + count + _OTHER_FILES
     if soft == resource.RLIM_INFINITY or needed <= soft:

@@ -14,15 +14,11 @@ from motif_jax.envs.replay import Recording, record
 
 
 class Order(NamedTuple):
-    """A recording to make.
-
-    Attributes:
-      info: numbers of the episode when it was played; the replay must have the same.
-    """
+    """A recording to make."""
 
     seed: int
     actions: np.ndarray
-    info: Mapping[str, Any]
+    info: Mapping[str, Any]  # numbers of the episode when it was played; the replay must have the same
     path: str
 
 

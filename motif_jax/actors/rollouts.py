@@ -6,7 +6,6 @@ import abc
 import dataclasses
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -134,7 +133,6 @@ class Rollouts(abc.ABC):
 
     def restore(self, state: Mapping[str, Any], block: np.ndarray) -> None:
         """Restores, before `start`, the output of `state` and `slots.dump` for the same layout."""
-        del state
         self.slots.load(block)
         self._resumes = True
 
@@ -157,16 +155,14 @@ class Rollouts(abc.ABC):
     def start(self, stopped: Callable[[], bool] = never) -> None:
         """Starts the actors; their groups become ready when their first observations are there.
 
-        Raises:
-          StoppedError: `stopped` returned True before all were started; `close` ends those that were.
+        Raises StoppedError: `stopped` returned True before all were started; `close` ends those that were.
         """
 
     @abc.abstractmethod
     def ready(self, timeout: float) -> list[Ready]:
         """Groups that wait for actions; [] if there were none for `timeout` seconds.
 
-        Raises:
-          RuntimeError: the actors cannot continue; the message holds the cause.
+        Raises RuntimeError: the actors cannot continue; the message holds the cause.
         """
 
     @abc.abstractmethod
@@ -188,9 +184,7 @@ class Rollouts(abc.ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def _wants_start(self, group: int) -> None:

@@ -77,8 +77,7 @@ class SlotLayout:
     ) -> SlotLayout:
         """Lays out slots with `spec`'s observation fields; of an episode, `remembered` actions are kept.
 
-        Raises:
-          ValueError: an observation field has the name of a field of the slots.
+        Raises ValueError: an observation field has the name of a field of the slots.
         """
         if taken := set(spec.observation) & {*ACTOR_FIELDS, *INFERENCE_FIELDS, *_OF_GROUPS}:
             raise ValueError(f"observation fields {sorted(taken)} have names of fields of trajectory slots")
@@ -151,11 +150,7 @@ class Slots:
 
     @classmethod
     def create(cls, layout: SlotLayout) -> Slots:
-        """Makes the block and fills it with `MAGIC`.
-
-        Raises:
-          UserError: there is not enough memory.
-        """
+        """Makes the block and fills it with `MAGIC`. Raises UserError: there is not enough memory."""
         require_memory(layout.size)
         descriptor = os.memfd_create("trajectory_slots")
         os.ftruncate(descriptor, layout.size)

@@ -211,9 +211,8 @@ def run_jobs(
                         give((number, job))
                         continue
                     lost(job)
-                following = list(itertools.islice(waiting, 1))
-                if following:
-                    give(following[0], process)
+                if (following := next(waiting, None)) is not None:
+                    give(following, process)
                 yield job, answer
             for process, _, since in busy.values():
                 if not patient and time.monotonic() - since > HANG_SECONDS:
