@@ -57,9 +57,8 @@ def fill(
 ) -> Iterator[int]:
     """Copies the chunks of episodes 0, 1, ... into the arrays of `writer`; yields each episode when done.
 
-    Args:
-      pairs: int64 [pairs, 2], row numbers over all episodes in order.
-      load: episode -> arrays [rows of the episode, ...], by dataset name ('data/NAME', 'info/NAME').
+    `pairs` are int64 [pairs, 2], row numbers over all episodes in order. `load` gives an episode's arrays [rows of the episode,
+    ...] by dataset name ('data/NAME', 'info/NAME').
     """
     offsets = np.concatenate([[0], np.cumsum(counts)])
     place = np.full(offsets[-1], -1, np.int64)

@@ -24,19 +24,10 @@ from motif_jax.support.files import load_array, read_json
 
 
 class PairsDataset:
-    """An open dataset; made by `PairsDataset.open`.
-
-    Attributes:
-      data: name -> memory-mapped array [pairs, 2, length, ...].
-      info: name -> memory-mapped array [pairs, 2].
-      meta: content of dataset.json; {} without the file.
-    """
+    """An open dataset, made by `open`: arrays of `data` and `info` by name; `meta` is {} without dataset.json."""
 
     def __init__(self, folder: Path, meta: dict[str, Any], num_pairs: int, length: int) -> None:
-        self.folder = folder
-        self.meta = meta
-        self.num_pairs = num_pairs
-        self.length = length
+        self.folder, self.meta, self.num_pairs, self.length = folder, meta, num_pairs, length
         self.data: Mapping[str, np.ndarray] = _Arrays(folder / "data", self._check_data)
         self.info: Mapping[str, np.ndarray] = _Arrays(folder / "info", self._check_info)
         self._content_hash: str | None = None
@@ -47,11 +38,10 @@ class PairsDataset:
         folder = Path(folder)
         _check_folder(folder)
         first = next((name for name in need if not name.startswith("info/")), "message")
-        array = map_array(folder / "data" / f"{first}.npy")
+        path = folder / "data" / f"{first}.npy"
+        array = map_array(path)
         if array.ndim < 3 or array.shape[1] != 2:
-            raise UserError(
-                f"{folder / 'data' / first}.npy: shape {array.shape}, expected [pairs, 2, length, ...]"
-            )
+            raise UserError(f"{path}: shape {array.shape}, expected [pairs, 2, length, ...]")
         dataset = cls(folder, _read_meta(folder), array.shape[0], array.shape[2])
         for name in need:
             dataset.array(name)
@@ -77,17 +67,15 @@ class PairsDataset:
 
     def preference(self, name: str) -> np.ndarray:
         """Labels of annotation `name`: int8 [pairs] of 0 first, 1 second, 2 tie, 3 unknown; UserError for a wrong file."""
-        path = self.folder / "preference" / f"{name}.npy"
+        path, shape = self.folder / "preference" / f"{name}.npy", (self.num_pairs,)
         if not path.exists():
             have = ", ".join(self.preference_names()) or "none"
             raise UserError(f"{path} does not exist: this dataset has the annotations {have}")
         labels = map_array(path)
         if labels.dtype.kind not in "iu":
             raise UserError(f"{path}: dtype {labels.dtype}, expected int8")
-        if labels.shape != (self.num_pairs,):
-            raise UserError(
-                f"{path}: shape {labels.shape}, expected ({self.num_pairs},), one label for each pair"
-            )
+        if labels.shape != shape:
+            raise UserError(f"{path}: shape {labels.shape}, expected {shape}, one label for each pair")
         wrong = np.flatnonzero(~np.isin(labels, list(PAIR.labels)))
         if wrong.size:
             raise UserError(
@@ -115,8 +103,7 @@ class PairsDataset:
         if array.shape[3:] not in known.steps:
             allowed = " or ".join(str(list(step)) for step in known.steps)
             raise UserError(f"{path}: shape {array.shape}, expected {allowed} for one step")
-        itemsize_wrong = known.itemsize is not None and array.dtype.itemsize != known.itemsize
-        if array.dtype.kind not in known.kinds or itemsize_wrong:
+        if array.dtype.kind not in known.kinds or known.itemsize not in (None, array.dtype.itemsize):
             raise UserError(f"{path}: dtype {array.dtype}, expected {known.dtype}")
 
     def _check_info(self, name: str, path: Path, array: np.ndarray) -> None:
@@ -126,8 +113,7 @@ class PairsDataset:
 
 class _Arrays(Mapping[str, np.ndarray]):
     def __init__(self, folder: Path, check: Callable[[str, Path, np.ndarray], None]) -> None:
-        self._folder = folder
-        self._check = check
+        self._folder, self._check = folder, check
         self._open: dict[str, np.ndarray] = {}
 
     def __getitem__(self, name: str) -> np.ndarray:
@@ -152,9 +138,8 @@ def _check_folder(folder: Path) -> None:
     if not folder.is_dir():
         raise UserError(f"{folder} is not a pairs dataset: no such folder")
     if (folder / layout.STAGING).exists() and not (folder / layout.META).exists():
-        raise UserError(
-            f"{folder} is incomplete: {_maker(folder)} was interrupted, run the same command again"
-        )
+        maker = _maker(folder)
+        raise UserError(f"{folder} is incomplete: {maker} was interrupted, run the same command again")
     if not (folder / "data").is_dir():
         nested = [child.name for child in sorted(folder.iterdir()) if (child / "data").is_dir()]
         hint = f"; did you mean {folder / nested[0]}?" if nested else ""

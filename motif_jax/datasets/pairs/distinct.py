@@ -13,10 +13,8 @@ def hash_rows(rows: np.ndarray) -> np.ndarray:
 
     Hashes are the same in all processes and on all little-endian machines.
     """
-    num, width = rows.shape
-    padding = -width % 8
-    if padding:
-        rows = np.concatenate([rows, np.zeros((num, padding), np.uint8)], axis=1)
+    if padding := -rows.shape[1] % 8:
+        rows = np.pad(rows, ((0, 0), (0, padding)))
     words = np.ascontiguousarray(rows).view(np.uint64)
     factors = np.resize(_WORDS, words.shape[1])
     mixed = words ^ (words >> np.uint64(29))
@@ -28,15 +26,13 @@ def hash_rows(rows: np.ndarray) -> np.ndarray:
 
 def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The distinct rows of uint8 [N, W] in the order of first occurrence, and the index int32 [N] of each row in them."""
-    num = rows.shape[0]
-    hashes = np.empty(num, np.uint64)
-    for start in range(0, num, _BLOCK_ROWS):
-        hashes[start : start + _BLOCK_ROWS] = hash_rows(rows[start : start + _BLOCK_ROWS])
+    blocks = [slice(start, start + _BLOCK_ROWS) for start in range(0, len(rows), _BLOCK_ROWS)]
+    hashes = np.empty(len(rows), np.uint64)
+    for block in blocks:
+        hashes[block] = hash_rows(rows[block])
     table, ids = _by_first(rows, hashes)
-    for start in range(0, num, _BLOCK_ROWS):
-        block = slice(start, start + _BLOCK_ROWS)
-        if not np.array_equal(table[ids[block]], rows[block]):
-            return _by_first(rows, rows)  # two hashes collided
+    if not all(np.array_equal(table[ids[block]], rows[block]) for block in blocks):
+        return _by_first(rows, rows)  # two hashes collided
     return table, ids
 
 

@@ -57,8 +57,7 @@ def count_outcomes(ids: np.ndarray, labels: np.ndarray, num_messages: int) -> Ou
 
 def describe(outcomes: Outcomes, messages: np.ndarray | Sequence[str], most: int = 5) -> str:
     """One or two lines: the texts that win most, with their steps, and a warning if they are rare."""
-    wanted = outcomes.wanted
-    total = int(outcomes.steps.sum())
+    wanted, total = outcomes.wanted, int(outcomes.steps.sum())
     if not wanted.size:
         return "warning: no text wins its comparisons: the labels give an agent no goal"
     share = float(outcomes.steps[wanted].sum()) / max(1, total)

@@ -44,11 +44,8 @@ def write(dataset: PairsDataset, path: str | Path, arrays: Sequence[str] | None 
     without trailing zeros (lists of bytes for sub-sequences longer than 1), numbers are lists in C order. The metadata has
     shapes, dtypes and digests of the arrays, and the manifests of the annotations.
 
-    Args:
-      arrays: names from `array_names`; None for all.
-
-    Raises:
-      UserError: an array is missing, damaged, or does not match its digest in dataset.json.
+    `arrays` are names from `array_names`, None for all. Raises UserError: an array is missing, damaged, or does not match its
+    digest in dataset.json.
     """
     names = list(arrays) if arrays is not None else array_names(dataset)
     columns = {name: dataset.array(name) for name in names}
@@ -59,12 +56,11 @@ def write(dataset: PairsDataset, path: str | Path, arrays: Sequence[str] | None 
         if probabilities_path(dataset, name).exists():
             annotations[f"probabilities/{name}"] = read_probabilities(dataset, name)
     digests |= {name: layout.array_digest(array) for name, array in annotations.items()}
+    about = {name: {"shape": array.shape[2:], "dtype": str(array.dtype)} for name, array in columns.items()}
     described = {
         "num_pairs": dataset.num_pairs,
         "length": dataset.length,
-        "arrays": {
-            name: {"shape": array.shape[2:], "dtype": str(array.dtype)} for name, array in columns.items()
-        },
+        "arrays": about,
         "digests": digests,
         "manifests": {name: _manifests(dataset.folder, name) for name in labelled},
         "dataset": dataset.meta,
@@ -123,9 +119,7 @@ class Contents:
     path: Path
     num_pairs: int
     arrays: dict[str, tuple[tuple[int, ...], np.dtype]]  # shape of one side of a pair, and dtype
-    annotations: list[
-        str
-    ]  # columns with labels ('preference/NAME') and with probabilities ('probabilities/NAME')
+    annotations: list[str]  # columns with labels 'preference/NAME' and with 'probabilities/NAME'
     digests: dict[str, str]
     manifests: dict[str, dict[str, Any]]  # annotation -> file name -> description of how its labels were made
     meta: dict[str, Any]

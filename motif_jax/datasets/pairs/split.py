@@ -11,15 +11,8 @@ def torch_permutation(num: int, seed: int) -> np.ndarray:
     """The permutation of 0..num-1 of `torch.randperm(num)` by a CPU generator seeded with `seed`, int64 [num].
 
     Forward Fisher-Yates on the raw 32-bit outputs of MT19937: entry i is swapped with entry
-    i + raw_i mod (num - i), for i = 0..num-2.
-
-    Raises:
-      ValueError: not 0 <= num < 2**32 / 20 (above it torch draws 64 bits per entry), or not 0 <= seed < 2**32.
+    i + raw_i mod (num - i), for i = 0..num-2. For num < 2**32 / 20: above it torch draws 64 bits per entry.
     """
-    if not 0 <= num < 2**32 // 20:
-        raise ValueError(f"num={num}: 0 <= num < {2**32 // 20} expected")
-    if not 0 <= seed < 2**32:
-        raise ValueError(f"seed={seed}: 0 <= seed < 2**32 expected")
     bits = np.random.MT19937()
     bits._legacy_seeding(seed)
     raw = bits.random_raw(max(num - 1, 0)).astype(np.int64)
@@ -32,19 +25,11 @@ def torch_permutation(num: int, seed: int) -> np.ndarray:
 
 
 def torch_split(num: int, seed: int, fraction: float = 0.8) -> tuple[np.ndarray, np.ndarray]:
-    """Splits `num` labelled pairs as the published training does (ALGORITHMS: Motif, preference loss).
+    """Training and validation indices, int64, of the published split of `num` labelled pairs (ALGORITHMS: Motif, preference loss).
 
     Indices count only the pairs with a known label, in the dataset's order. The training part has floor(fraction * num)
     entries, plus one if rounding leaves an entry over.
-
-    Returns:
-      (training indices, validation indices), int64, disjoint, together 0..num-1.
-
-    Raises:
-      ValueError: num or seed as in `torch_permutation`, or fraction not in (0, 1).
     """
-    if not 0.0 < fraction < 1.0:
-        raise ValueError(f"fraction={fraction}: 0 < fraction < 1 expected")
     # Rounded so that 1 - 0.8 is 0.2, not 0.19999999999999996.
     num_validation = math.floor(num * round(1.0 - fraction, 12))
     num_train = math.floor(num * fraction)

@@ -18,9 +18,7 @@ class PairTargets:
     """Targets of all pairs of a dataset."""
 
     labels: np.ndarray  # int8 [pairs], 0 first, 1 second, 2 tie, 3 unknown to all judges
-    targets: (
-        np.ndarray
-    )  # float32 [pairs, 2], probabilities that the first and the second is better; they sum to 1
+    targets: np.ndarray  # float32 [pairs, 2], probabilities that the first and the second is better, sum 1
     unsmoothed: np.ndarray  # float32 [pairs, 2], targets before label smoothing, for metrics
     weights: np.ndarray  # float32 [pairs], weight in the loss; 0 for unknown and dropped pairs
 
@@ -39,9 +37,8 @@ def read_probabilities(dataset: PairsDataset, name: str) -> np.ndarray:
     """Probabilities float32 [pairs, 3] (first, second, tie) of annotation `name`, NaN where unknown; UserError for a wrong file."""
     path = probabilities_path(dataset, name)
     if not path.exists():
-        raise UserError(
-            f"{path} is missing: annotation {name} has labels only, and soft labels need probabilities"
-        )
+        said = f"annotation {name} has labels only, and soft labels need probabilities"
+        raise UserError(f"{path} is missing: {said}")
     probabilities = map_array(path)
     if probabilities.dtype.kind != "f" or probabilities.shape != (dataset.num_pairs, 3):
         raise UserError(
@@ -85,14 +82,11 @@ def read_targets(
       ties: 'half' trains towards equal rewards, 'drop' leaves ties out of the loss.
       annotator_weights: weight of each judge; equal by default.
 
-    Raises:
-      UserError: an annotation or its probabilities are missing or damaged, or nothing is labelled.
+    Raises UserError: an annotation or its probabilities are missing or damaged, or nothing is labelled.
     """
-    given = np.asarray(annotator_weights or [1.0] * len(names), np.float64)
-    total = np.zeros(dataset.num_pairs)
-    says = np.zeros(dataset.num_pairs)
+    total, says = np.zeros((2, dataset.num_pairs))
     targets = np.zeros((dataset.num_pairs, 2))
-    for name, weight in zip(names, given, strict=True):
+    for name, weight in zip(names, annotator_weights or [1.0] * len(names), strict=True):
         labels = dataset.preference(name)
         known = labels != UNKNOWN
         votes, sure = hard_targets(labels), np.ones(dataset.num_pairs)
@@ -114,12 +108,8 @@ def read_targets(
     if ties == "drop":
         weights = np.where(labels == TIE, 0.0, weights)
     smoothed = (1 - smoothing) * targets + smoothing / 2
-    return PairTargets(
-        labels.astype(np.int8),
-        smoothed.astype(np.float32),
-        targets.astype(np.float32),
-        weights.astype(np.float32),
-    )
+    found = (array.astype(np.float32) for array in (smoothed, targets, weights))
+    return PairTargets(labels.astype(np.int8), *found)
 
 
 def _labels_of(targets: np.ndarray, known: np.ndarray) -> np.ndarray:

@@ -56,9 +56,8 @@ def describe(statistics: Mapping[str, Any], quantile: float | None) -> str:
     if not advice or quantile is None:
         return ""
     place = int(np.argmin(np.abs(np.asarray(statistics["quantile_levels"]) - quantile)))
-    line = (
-        f"reward.quantile={quantile:g} pays {_percent(advice['paid_shares'][place])} of the dataset's steps"
-    )
+    share = _percent(advice["paid_shares"][place])
+    line = f"reward.quantile={quantile:g} pays {share} of the dataset's steps"
     if advice["threshold"] is None:
         return line + "\n"
     line += (
@@ -81,13 +80,8 @@ def facts(statistics: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     if not advice or advice["threshold"] is None:
         return []
     ties = f"{_percent(advice['lump_share'])} of the steps show texts that the judge called ties"
-    return [
-        (
-            "advised threshold",
-            f"{advice['threshold']:.2f}",
-            f"pays {_percent(advice['paid_share'])} of the steps; {ties}",
-        )
-    ]
+    note = f"pays {_percent(advice['paid_share'])} of the steps; {ties}"
+    return [("advised threshold", f"{advice['threshold']:.2f}", note)]
 
 
 def _percent(share: float) -> str:

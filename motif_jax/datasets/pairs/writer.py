@@ -6,7 +6,6 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -41,8 +40,7 @@ class PairsWriter:
 
     def __init__(self, folder: str | Path, num_pairs: int, staging: str | Path | None = None) -> None:
         """Prepares to write `num_pairs` pairs; `staging` has to be on the file system of `folder`. Raises as `check_folder`."""
-        self._folder = Path(folder)
-        self._num_pairs = num_pairs
+        self._folder, self._num_pairs = Path(folder), num_pairs
         check_folder(folder, staging)
         self._staging = Path(staging or self._folder / layout.STAGING)
         self._own_staging = staging is None
@@ -53,9 +51,7 @@ class PairsWriter:
     def __enter__(self) -> PairsWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._arrays.clear()
         if error is not None:
             self.discard()
@@ -69,9 +65,7 @@ class PairsWriter:
 
     def add(self, name: str, array: np.ndarray) -> None:
         """Writes an array outside the pairs, such as 'preference/NAME', which `commit` moves too."""
-        path = self._build / f"{name}.npy"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        atomic_save_npy(path, array)
+        atomic_save_npy(self._build / f"{name}.npy", array)
 
     def add_json(self, name: str, value: Any) -> None:
         atomic_write_json(self._build / f"{name}.json", value)
