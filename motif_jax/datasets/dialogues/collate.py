@@ -69,16 +69,13 @@ def steps(
     items: Sequence[TokenItem], by_utterance: bool, quirks: Quirks, width: int, micro_batches: int
 ) -> ActionSteps:
     """Pads the actions (tokens, or utterances) of items to K = `width`; the batch has `micro_batches` parts of equal size."""
-    prefix = "utterance_" if by_utterance else ""
-    parts = [
-        [getattr(item, prefix + name) for name in ("state_indices", "action_indices", "rewards", "terminals")]
-        for item in items
-    ]
-    count = len(parts)
+    prefix, count = "utterance_" if by_utterance else "", len(items)
+    names = [prefix + name for name in ("state_indices", "action_indices", "rewards", "terminals")]
     states, actions = np.zeros((count, width + 1), np.int32), np.zeros((count, width), np.int32)
     rewards, terminals = np.zeros((count, width), np.float32), np.ones((count, width + 1), np.float32)
     numbers = np.zeros(count, np.int64)
-    for row, (positions, acted, paid, ends) in enumerate(parts):
+    for row, item in enumerate(items):
+        positions, acted, paid, ends = (getattr(item, name) for name in names)
         states[row, : len(positions)] = positions[: width + 1]
         actions[row, : len(acted)] = acted
         rewards[row, : len(paid)] = paid

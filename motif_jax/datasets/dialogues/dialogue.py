@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,8 +38,6 @@ class Dialogues(Sequence[Dialogue]):
         terminals: np.ndarray,
         metas: np.ndarray,
     ) -> None:
-        assert len(starts) == len(terminals) + 1 == len(metas) + 1
-        assert len(texts) == len(rewards) == len(actions) == starts[-1] - starts[0]
         self.starts, self.texts, self.rewards, self.actions = starts, texts, rewards, actions
         self.terminals, self.metas = terminals, metas
 
@@ -59,13 +57,9 @@ class Dialogues(Sequence[Dialogue]):
     @classmethod
     def joined(cls, parts: Sequence[Dialogues]) -> Dialogues:
         lengths = np.concatenate([np.diff(part.starts) for part in parts])
-        return cls(
-            np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-            *(
-                np.concatenate([getattr(part, name) for part in parts])
-                for name in ("texts", "rewards", "actions", "terminals", "metas")
-            ),
-        )
+        names = ("texts", "rewards", "actions", "terminals", "metas")
+        columns = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
+        return cls(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), *columns)
 
     def __len__(self) -> int:
         return len(self.terminals)
@@ -85,18 +79,13 @@ class Dialogues(Sequence[Dialogue]):
             json.loads(self.metas[index]),
         )
 
-    def __iter__(self) -> Iterator[Dialogue]:
-        return (self[i] for i in range(len(self)))
-
     def returns(self) -> np.ndarray:
         """Undiscounted returns, float64 [N]."""
-        sums = np.concatenate([[0.0], np.cumsum(self.rewards)])
-        return sums[self.starts[1:]] - sums[self.starts[:-1]]
+        return np.diff(np.concatenate([[0.0], np.cumsum(self.rewards)])[self.starts])
 
     def turns(self) -> np.ndarray:
         """Actions of each dialogue, int64 [N]."""
-        sums = np.concatenate([[0], np.cumsum(self.actions)])
-        return sums[self.starts[1:]] - sums[self.starts[:-1]]
+        return np.diff(np.concatenate([[0], np.cumsum(self.actions)])[self.starts])
 
 
 # An endless source of dialogues: (rng, count, first) -> the next `count` dialogues, or groups of related ones, numbered from

@@ -20,19 +20,17 @@ SUFFIXES = (".parquet", ".jsonl", ".json")
 
 def find(value: str, key: str) -> Path:
     """The file of the config's `key`; for a folder its dialogues.parquet, or its only file of dialogues, else UserError."""
-    path = Path(value)
+    path, where = Path(value), f"config.{key}={value}"
     if path.is_dir() and (path / NAME).is_file():
         return path / NAME
     if path.is_dir():
         there = sorted(each for each in path.iterdir() if each.suffix in SUFFIXES[:2] and each.is_file())
         if len(there) > 1:
-            raise UserError(
-                f"config.{key}={value}: has {len(there)} files of dialogues, name one: {there[0].name}, ..."
-            )
+            raise UserError(f"{where}: has {len(there)} files of dialogues, name one: {there[0].name}, ...")
         path = there[0] if there else path
     if not path.is_file() or path.suffix not in SUFFIXES:
         raise UserError(
-            f"config.{key}={value}: must be a file of dialogues (.jsonl, .parquet), or a folder with one, such as collect_text makes"
+            f"{where}: must be a file of dialogues (.jsonl, .parquet), or a folder with one, such as collect_text makes"
         )
     return path
 

@@ -122,9 +122,7 @@ def tokenise(
         utterance_state_indices=np.concatenate([np.array(before, np.int32), end]),
         utterance_action_indices=np.array(ends, np.int32),
         # In the published order of additions, which gives the same rounding.
-        utterance_rewards=np.array(
-            [whole + sum(part.tolist()) for whole, part in zip(paid, parts)], np.float64
-        ),
+        utterance_rewards=np.array([own + sum(part.tolist()) for own, part in zip(paid, parts)], np.float64),
         utterance_terminals=terminals(len(spans), dialogue.terminal),
     )
 

@@ -96,11 +96,7 @@ def _messages(content: Mapping[str, Any]) -> Dialogue:
 
 
 def _dialogue(
-    texts: Sequence[Any],
-    actions: Sequence[bool],
-    paid: Sequence[Any],
-    done: bool,
-    content: Mapping[str, Any],
+    texts: Sequence[Any], actions: Sequence[bool], paid: Sequence[Any], done: bool, content: Mapping[str, Any]
 ) -> Dialogue:
     if not all(isinstance(text, str) for text in texts):
         raise TypeError("a text is not a string")

@@ -66,17 +66,14 @@ def read(path: str | Path) -> Dialogues:
     except (OSError, pa.ArrowException) as error:
         raise UserError(f"{path} cannot be read as parquet: {error}") from None
     try:
-        table = table.cast(SCHEMA).combine_chunks()
+        table = table.cast(SCHEMA)
     except (pa.ArrowException, ValueError) as error:
         raise UserError(f"{path}: a column has another type than in files of dialogues ({error})") from None
     if nulls := [name for name in SCHEMA.names if table.column(name).null_count]:
         raise UserError(f"{path}: values of {', '.join(nulls)} are missing")
-    columns = [_whole(table.column(name)) for name in SCHEMA.names]
-    texts, rewards, terminals, metas = columns
+    texts, rewards, terminals, metas = (table.column(name).combine_chunks() for name in SCHEMA.names)
     starts = np.asarray(texts.offsets, np.int64)
-    if not np.array_equal(
-        starts - starts[0], np.asarray(rewards.offsets, np.int64) - rewards.offsets[0].as_py()
-    ):
+    if not np.array_equal(np.diff(starts), np.diff(rewards.offsets)):
         raise UserError(f"{path}: each dialogue must have as many rewards as texts")
     flat_texts, flat_rewards = texts.flatten(), rewards.flatten()
     if flat_texts.null_count:
@@ -103,17 +100,12 @@ def read(path: str | Path) -> Dialogues:
     )
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.array([], column.type)
-
-
 def about(path: str | Path) -> dict[str, Any]:
     """The `about` of `write`; {} for files of other writers."""
     try:
         metadata = pq.read_schema(path).metadata or {}
+        return parse_json(metadata.get(b"about", b"{}"), dict)
     except (OSError, pa.ArrowException) as error:
         raise UserError(f"{path} cannot be read as parquet: {error}") from None
-    try:
-        return parse_json(metadata.get(b"about", b"{}"), dict)
     except ValueError as error:
         raise UserError(f"{path}: its metadata about its origin cannot be read ({error})") from None

@@ -22,9 +22,7 @@ def constant(value: float) -> TokenReward:
 
 def by_token(values: Mapping[int, float], scale: float, shift: float) -> TokenReward:
     """`scale` times a token's value, plus `shift`; tokens without a value have 0."""
-    return lambda tokens: np.array(
-        [values.get(token, 0.0) * scale + shift for token in tokens.tolist()], float
-    )
+    return lambda tokens: np.array([values.get(n, 0.0) * scale + shift for n in tokens.tolist()], float)
 
 
 def from_file(path: str | Path, scale: float = 1.0, shift: float = 0.0) -> TokenReward:

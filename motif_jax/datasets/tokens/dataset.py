@@ -19,8 +19,7 @@ _KEYS = ("tokenizer", "vocab_size", "items", "tokens", "dtypes", "digests", "con
 class TokensDataset:
     """An open dataset with memory-mapped arrays (see `layout`), `manifest` being the content of tokens.json.
 
-    Raises:
-      UserError: the folder is no dataset of tokens, or a file is missing, damaged or has another size than in the manifest.
+    Raises UserError: the folder is no dataset of tokens, or a file is missing, damaged or has another size than in the manifest.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -82,8 +81,5 @@ class TokensDataset:
 
 
 def _below(arrays: Mapping[str, np.ndarray], group: str) -> dict[str, np.ndarray]:
-    return {
-        name.removeprefix(f"{group}/"): array
-        for name, array in arrays.items()
-        if name.startswith(f"{group}/")
-    }
+    start = f"{group}/"
+    return {n.removeprefix(start): array for n, array in arrays.items() if n.startswith(start)}

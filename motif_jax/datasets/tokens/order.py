@@ -62,11 +62,9 @@ class Buckets:
         self._batch_size, self._seed, self._group = batch_size, seed, group
         self._widths = np.asarray(widths)
         self._bucket = np.searchsorted(self._widths, lengths)
-        assert lengths.size
-        assert self._bucket.max() < len(self._widths)
-        counts, self._groups, rest = np.bincount(self._bucket, minlength=len(self._widths)), [], 0
-        size, last = batch_size * group, int(np.flatnonzero(np.bincount(self._bucket))[-1])
-        for place, count in enumerate(counts[: last + 1]):
+        size, last = batch_size * group, int(self._bucket.max())
+        self._groups, rest = [], 0
+        for place, count in enumerate(np.bincount(self._bucket)):
             whole = -(-(count + rest) // size) if place == last else (count + rest) // size
             self._groups.append(int(whole))
             rest = count + rest - whole * size

@@ -28,8 +28,7 @@ class TokensWriter(contextlib.ExitStack):
       token_columns, item_columns: dtype of each column of tokens, and of items.
       source: origin of the items; a writer resumes one with the same source, tokenizer and columns.
 
-    Attributes:
-      items: number of saved items, with those of the resumed writer.
+    `items` is the number of saved items, with those of the resumed writer.
     """
 
     def __init__(
@@ -94,8 +93,7 @@ class TokensWriter(contextlib.ExitStack):
     ) -> None:
         """Appends an item: tokens, a number per token in each token column, and a number in each item column.
 
-        Raises:
-          ValueError: a token is outside the vocabulary, or columns do not match.
+        Raises ValueError: a token is outside the vocabulary, or columns do not match.
         """
         row = np.asarray(tokens)
         if row.ndim != 1 or (row.size and (row.min() < 0 or row.max() >= self._vocab_size)):
