@@ -77,7 +77,6 @@ def _join(here: cluster.HostPosition, hosts: ClusterHosts) -> None:
     # jax would take over SIGTERM, which asks for a checkpoint here.
     jax.config.update("jax_enable_preemption_service", False)
     heartbeat = math.ceil(hosts.heartbeat_timeout_seconds)
-    alone = host in _LOOPBACK
     try:
         jax.distributed.initialize(
             None if slurm else here.coordinator,
@@ -88,7 +87,7 @@ def _join(here: cluster.HostPosition, hosts: ClusterHosts) -> None:
             initialization_timeout=math.ceil(seconds) + 60,
             heartbeat_timeout_seconds=heartbeat,
             # Listen to this machine alone if it runs all hosts.
-            coordinator_bind_address=here.coordinator if alone else None,
+            coordinator_bind_address=here.coordinator if host in _LOOPBACK else None,
             # How long a finished host waits for the others.
             shutdown_timeout_seconds=heartbeat,
         )
@@ -119,15 +118,13 @@ class Hosts:
         sizes = multihost_utils.process_allgather(np.int32(len(data))).tolist()
         room = max(_SMALLEST_MESSAGE, 1 << (max(sizes) - 1).bit_length())
         rows = multihost_utils.process_allgather(np.pad(data, (0, room - len(data))))
-        return [
-            json.loads(zlib.decompress(row[:size].tobytes())) for row, size in zip(rows, sizes, strict=True)
-        ]
+        sized = zip(rows, sizes, strict=True)
+        return [json.loads(zlib.decompress(row[:size].tobytes())) for row, size in sized]
 
     def sum(self, numbers: Sequence[int]) -> list[int]:
         if self.count == 1:
             return list(numbers)
-        found: list[int] = multihost_utils.process_allgather(np.array(numbers, np.int32)).sum(0).tolist()
-        return found
+        return multihost_utils.process_allgather(np.array(numbers, np.int32)).sum(0).tolist()
 
     def any(self, value: bool) -> bool:
         return self.sum([int(value)])[0] > 0
@@ -210,9 +207,9 @@ def _leave_at_once_on_error(index: int) -> Iterator[None]:
         if line:
             line = f"error: {' '.join(line.split())}"
         elif isinstance(error, jax.errors.JaxRuntimeError) and _CLOSED in str(error):
-            code, line = (
-                1,
-                "error: another host of the run has ended: its log says why; the same command resumes the run",
+            code = 1
+            line = (
+                "error: another host of the run has ended: its log says why; the same command resumes the run"
             )
         elif isinstance(error, KeyboardInterrupt):
             code, line = interruption.INTERRUPTED_CODE, interruption.INTERRUPTED

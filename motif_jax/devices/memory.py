@@ -37,6 +37,4 @@ def accelerator_possible(platforms: str | None) -> bool:
 
 def return_freed_memory() -> bool:
     """Returns freed blocks to the system once, such as the compiler's 370 MB; returns whether it could."""
-    if platform.libc_ver()[0] != "glibc":
-        return False
-    return ctypes.CDLL(None).malloc_trim(0) == 1
+    return platform.libc_ver()[0] == "glibc" and ctypes.CDLL(None).malloc_trim(0) == 1

@@ -81,12 +81,9 @@ class Reading(NamedTuple):
 
 def system_metrics(reading: Reading, inference_threads: int = 1) -> dict[str, float]:
     """Shares of time and throughput of one process; those of inference are of its threads' time together."""
-    inference = {
-        f"inference/{part}_share": reading.rate(f"inference/{part}") / inference_threads
-        for part in ("wait", "device", "host", "act")
-    }
+    acting, batching = ("wait", "device", "host", "act"), ("wait", "blocked", "assemble", "lookup", "put")
     return {
-        **inference,
+        **{f"inference/{p}_share": reading.rate(f"inference/{p}") / inference_threads for p in acting},
         "throughput/updates_per_second": reading.rate("learner/updates"),
         "throughput/megabytes_per_second": reading.rate("learner/bytes") / 1e6,
         "throughput/inference_megabytes_per_second": reading.rate("inference/bytes") / 1e6,
@@ -99,11 +96,7 @@ def system_metrics(reading: Reading, inference_threads: int = 1) -> dict[str, fl
         "inference/padding_per_call": reading.mean("inference/padding"),
         "inference/device_milliseconds": 1e3 * reading.mean("inference/device"),
         "inference/device_milliseconds_max": 1e3 * reading.maxima.get("inference/device", 0.0),
-        "batcher/wait_share": reading.rate("batcher/wait"),
-        "batcher/blocked_share": reading.rate("batcher/blocked"),
-        "batcher/assemble_share": reading.rate("batcher/assemble"),
-        "batcher/lookup_share": reading.rate("batcher/lookup"),
-        "batcher/put_share": reading.rate("batcher/put"),
+        **{f"batcher/{p}_share": reading.rate(f"batcher/{p}") for p in batching},
     }
 
 

@@ -60,11 +60,9 @@ class DataParallel:
 
     def replicate(self, tree: Any) -> Any:
         """Places a copy of `tree` on every local device."""
-        # On CPU `device_put` shares a numpy array's memory even where it is told not to, and a program cannot reuse it
-        # when it is donated (https://github.com/jax-ml/jax/issues/37830).
         if self.platform == "cpu":
-            # A program cannot reuse the memory of a donated numpy array, which `device_put` shares with the array
-            # (https://github.com/jax-ml/jax/issues/37830).
+            # `device_put` shares a numpy array's memory even where it is told not to, and a program cannot reuse it
+            # when it is donated (https://github.com/jax-ml/jax/issues/37830).
             tree = jax.tree.map(lambda leaf: jnp.array(leaf) if isinstance(leaf, np.ndarray) else leaf, tree)
         return jax.device_put(tree, NamedSharding(self._mesh, PartitionSpec()), may_alias=False)
 
@@ -80,17 +78,13 @@ class DataParallel:
         return jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
 
     def put_batch(self, tree: Any, batch_axis: Any) -> Any:
-        """Splits this process's batch over its devices and starts the transfers.
+        """Splits this process's batch over its devices and starts the transfers; leaves become [devices, ...].
 
         Args:
           tree: numpy or jax arrays. Do not write to numpy arrays afterwards: on CPU they may be aliased.
-          batch_axis: the axis to split, one for all leaves or a pytree prefix of `tree`.
+          batch_axis: the axis to split, one for all leaves or a pytree prefix of `tree`; it is shortened to a device's share.
 
-        Returns:
-          The tree with leaves [devices, ...], the split axis shortened to its share.
-
-        Raises:
-          ValueError: an axis does not divide evenly over the devices.
+        Raises ValueError: an axis does not divide evenly over the devices.
         """
         axes = jax.tree.broadcast(batch_axis, tree)
         split = jax.tree.map(lambda x, axis: split_axis(x, axis, self.device_count), tree, axes)

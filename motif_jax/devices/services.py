@@ -14,17 +14,12 @@ class ServiceFailedError(RuntimeError):
 
 
 class Services:
-    """Threads with a common stop signal, and the first error.
-
-    Attributes:
-      stopping: set when the threads should end, on request or because one failed.
-    """
+    """Threads, and the first error; `stopping` is set when they should end, on request or because one failed."""
 
     def __init__(self) -> None:
         self.stopping = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._lock = threading.Lock()
-        self._failed: tuple[str, BaseException] | None = None
+        self._failed: list[tuple[str, BaseException]] = []
 
     def start(self, name: str, work: Callable[[], None]) -> None:
         """Calls `work` repeatedly in a thread until the services stop; it must return now and then."""
@@ -34,8 +29,7 @@ class Services:
                 while not self.stopping.is_set():
                     work()
             except BaseException as error:
-                with self._lock:
-                    self._failed = self._failed or (name, error)
+                self._failed.append((name, error))
                 self.stopping.set()
 
         thread = threading.Thread(target=loop, name=name, daemon=True)
@@ -44,8 +38,8 @@ class Services:
 
     def check(self) -> None:
         """Raises ServiceFailedError if a thread has failed, or its UserError itself."""
-        if self._failed is not None:
-            name, error = self._failed
+        if self._failed:
+            name, error = self._failed[0]
             if isinstance(error, UserError):
                 raise error
             raise ServiceFailedError(f"the {name} thread failed: {error}") from error

@@ -25,11 +25,7 @@ from motif_jax.support.errors import UserError
 
 
 def check_config(config: DatasetConfig, there: int, hosts: int = 1) -> None:
-    """Raises UserError where `num_devices`, `sharding`, `batch_size` and `accumulate` do not fit each other and the devices.
-
-    Args:
-      there: devices of each host.
-    """
+    """Raises UserError where `num_devices`, `sharding`, `batch_size` and `accumulate` do not fit `there` devices of each host."""
     devices, sizes = config.num_devices or there, config.sharding or Sharding()
     checks.require(devices <= there, "num_devices", devices, f"at most the {there} of this machine")
     allowed = f"sizes whose product divides the {devices} devices"
@@ -55,11 +51,8 @@ def mesh_of(sizes: Mapping[str, int], devices: Sequence[jax.Device]) -> Mesh:
 class Sharded(DataParallel):
     """Runs cores on a mesh of devices over which the state is split.
 
-    Args:
-      sizes: devices along `data`, `fsdp` and `tensor`; their product is the number of devices.
-
-    Raises:
-      UserError: `tensor` is wider than a host.
+    `sizes` are devices along `data`, `fsdp` and `tensor`; their product is the number of devices. Raises UserError: `tensor` is
+    wider than a host.
     """
 
     def __init__(self, sizes: Mapping[str, int], devices: Sequence[jax.Device]) -> None:
@@ -160,15 +153,13 @@ class Sharded(DataParallel):
     def put_batch(self, tree: Any, batch_axis: Any) -> Any:
         """As `DataParallel.put_batch`, but leaves are [1, ...], the split axis keeps its length.
 
-        Raises:
-          ValueError: an axis does not divide evenly over the parts.
+        Raises ValueError: an axis does not divide evenly over the parts.
         """
 
         def put(x: Any, axis: int) -> jax.Array:
-            if x.shape[axis] % self.device_count:
-                raise ValueError(
-                    f"a batch axis of {x.shape[axis]} does not divide over {self.device_count} parts"
-                )
+            size, parts = x.shape[axis], self.device_count
+            if size % parts:
+                raise ValueError(f"a batch axis of {size} does not divide over {parts} parts")
             spec = PartitionSpec(None, *[None] * axis, BATCH)
             return jax.make_array_from_process_local_data(NamedSharding(self.mesh, spec), np.asarray(x)[None])
 
