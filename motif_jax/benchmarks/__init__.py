@@ -27,7 +27,6 @@ _MAY_BE_ZERO = ("advantage_weight", "warmup_seconds")
 
 
 def names() -> list[str]:
-    """Names of all benchmarks."""
     return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
 
 
@@ -37,12 +36,10 @@ def gpu_size(name: str) -> dict[str, Any] | None:
 
 
 def module(name: str) -> ModuleType:
-    """The module of a benchmark."""
     return importlib.import_module(f"motif_jax.benchmarks.{name}")
 
 
 def check(config: ConfigDict) -> None:
-    """Raises UserError for options that cannot be measured."""
     options = config.options
     for key, value in options.items():
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -62,9 +59,8 @@ def check(config: ConfigDict) -> None:
 
 def _machine() -> dict[str, Any]:
     file = Path("/proc/cpuinfo")
-    models = re.findall(
-        r"(?m)^model name.*?: (.*)$", file.read_text(encoding="utf-8") if file.exists() else ""
-    )
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    models = re.findall(r"(?m)^model name.*?: (.*)$", text)
     processor = models[0] if models else platform.processor() or platform.machine()
     found: dict[str, Any] = {"cores": len(os.sched_getaffinity(0)), "processor": processor}
     if (jax := sys.modules.get("jax")) is not None:
@@ -74,24 +70,23 @@ def _machine() -> dict[str, Any]:
 
 
 def result(
-    benchmark: str,
+    config: ConfigDict,
     unit: str,
     values: Sequence[float],
     baseline: str,
-    baseline_values: Sequence[float],
-    settings: dict[str, Any],
+    others: Sequence[float],
     **more: Any,
 ) -> dict[str, Any]:
     """The JSON line of a benchmark: medians over the repeats of both sides, their ratio, and the ratios' range."""
-    compared = beside(values, baseline_values)
+    compared = beside(values, others)
     return {
-        "benchmark": benchmark,
+        "benchmark": config.name,
         "value": statistics.median(values),
         "unit": unit,
         "baseline": {"what": baseline, "value": compared.pop("value")},
         **compared,
         "machine": _machine(),
-        "settings": settings,
+        "settings": config.options.to_dict(),
         **more,
     }
 

@@ -30,9 +30,8 @@ _PEAK_SIZE = {"cpu": 1536, "gpu": 8192, "tpu": 8192}
 def training_options(**more: Any) -> ConfigDict:
     """Options of a training's size, for a machine with few cores, and `more`; `network` names a variant of train_agent."""
     size = {"workers": default_workers(), "envs_per_worker": 40, "batch_size": 1024, "rollout": 32}
-    return ConfigDict(
-        {"env": "NetHackScore-v1", **size, "dtype": "float32", "reward_dir": "", "network": "", **more}
-    )
+    rest = {"dtype": "float32", "reward_dir": "", "network": "", **more}
+    return ConfigDict({"env": "NetHackScore-v1", **size, **rest})
 
 
 def training_config(options: ConfigDict, seed: int, variant: str = "") -> AgentConfig:
@@ -80,11 +79,9 @@ def network_flops(config: AgentConfig) -> tuple[float, float]:
     state = jax.eval_shape(lambda: network.initial_state(1))
     first = jax.ShapeDtypeStruct((1, 1), bool)
     # The gradient flows to the parameters and, through the state, to earlier rows.
-    differentiated = jax.tree.leaves(
-        [jax.tree.map(lambda _, given=given: given, value) for value, given in
-         ((params, True), (observation, False), (state, True), (first, False))]
-    )  # fmt: skip
-    jaxpr = jax.make_jaxpr(network.apply)(params, observation, state, first).jaxpr
+    arguments = (params, observation, state, first)
+    differentiated = jax.tree.leaves(jax.tree.broadcast((True, False, True, False), arguments))
+    jaxpr = jax.make_jaxpr(network.apply)(*arguments).jaxpr
     forward, first_layers = product_flops(jaxpr, differentiated)
     return forward, 3.0 * forward - first_layers
 

@@ -14,27 +14,21 @@ from motif_jax.support.seeds import derive, rng
 Script = list[list[tuple[int, int, bool]]]
 
 
-def episode_seed(seed: int, game: int, episode: int) -> int:
-    """The seed of a game's n-th episode, for all sides."""
-    return derive(seed, game, episode)
-
-
 def write_script(task: str, games: int, length: int, seed: int) -> Script:
-    """Plays random actions and records their results."""
     script: Script = []
     for index in range(games):
         game = Game(task, NetHackEngine(), MAX_EPISODE_STEPS, {})
         keys: list[int] = []
         game.press = _listen(game.press, keys)
         episode, steps = 0, []
-        game.start(episode_seed(seed, index, episode))
+        game.start(derive(seed, index, episode))
         for action in rng(seed, "actions", index).integers(0, 23, length).tolist():
             keys.clear()
             end = game.advance(action)[1]
             steps.append((action, keys[0], bool(end)))
             if end:
                 episode += 1
-                game.start(episode_seed(seed, index, episode))
+                game.start(derive(seed, index, episode))
         game.close()
         script.append(steps)
     return script
@@ -56,7 +50,7 @@ class Bare:
         self._engines = [NetHackEngine(shared_code=False) for _ in script]
         self._episodes = [0] * len(script)
         for index, engine in enumerate(self._engines):
-            engine.start(*game_seeds(episode_seed(seed, index, 0)))
+            engine.start(*game_seeds(derive(seed, index, 0)))
 
     def play(self, start: int, stop: int) -> None:
         handles = [
@@ -81,7 +75,7 @@ class Bare:
                         break
                 if ended:
                     self._episodes[index] += 1
-                    engine.start(*game_seeds(episode_seed(self._seed, index, self._episodes[index])))
+                    engine.start(*game_seeds(derive(self._seed, index, self._episodes[index])))
 
     def close(self) -> None:
         for engine in self._engines:

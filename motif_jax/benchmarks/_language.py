@@ -47,7 +47,6 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 
 def options(**sizes: Any) -> ConfigDict:
-    """Options of a benchmark: `sizes`, and the common ones."""
     return ConfigDict({"prompt_tokens": 400, "dtype": "float32", **sizes, "seconds": 3.0})
 
 
@@ -72,7 +71,6 @@ class Subject(NamedTuple):
 
 
 def subject(config: ConfigDict) -> Subject:
-    """Makes a `Subject` from the options and the seed."""
     chosen = config.options
     settings = configs.parse(SHAPES[chosen.model])
     model = LanguageModel(settings, jnp.dtype(chosen.dtype))
@@ -108,7 +106,6 @@ def rate(call: Callable[[], Any], count: int, seconds: float) -> Callable[[], fl
 
 
 def product_flops(call: Callable[..., Any], *arguments: Any) -> float:
-    """Floating-point operations of all matrix products in `call`."""
     jaxpr = jax.make_jaxpr(call)(*arguments).jaxpr
     return _agents.product_flops(jaxpr, [True] * len(jaxpr.invars))[0]
 
@@ -121,5 +118,4 @@ def peak_share(config: ConfigDict, flops: float, seconds: float) -> dict[str, fl
 
 
 def threads() -> int:
-    """Number of threads for both sides."""
     return len(os.sched_getaffinity(0))

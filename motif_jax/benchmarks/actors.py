@@ -30,9 +30,6 @@ from motif_jax.support import config as checks
 from motif_jax.support import seeds
 from motif_jax.support.config import default_workers
 
-_AS_MANY = "bare engine, same observations, prompts dismissed, as many games a core"
-_ONE = "the same with one game a core"
-
 
 def options() -> ConfigDict:
     """Task, size of the pool, `steps` of every environment in a repeat, and `turn` steps before sides change."""
@@ -52,13 +49,12 @@ def run(config: ConfigDict) -> dict[str, Any]:
         _measure(options, seeds.derive(config.seed, "actors", repeat), found)
     middle = {name: float(np.median(values)) for name, values in found.items()}
     return result(
-        "actors",
+        config,
         "steps/s of one core",
         found["pool"],
-        _AS_MANY,
+        "bare engine, same observations, prompts dismissed, as many games a core",
         found["bare"],
-        options.to_dict(),
-        one_game={"what": _ONE, **beside(found["pool"], found["one"])},
+        one_game={"what": "the same with one game a core", **beside(found["pool"], found["one"])},
         steps_per_second_by_the_clock=middle["clock"],
         megabytes_per_game=middle["memory"] / 1e6,
     )

@@ -63,7 +63,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         stage, bare, labels, said = _alternate(session, asked, config.repeats)
     known = said != UNKNOWN
     return benchmarks.result(
-        "annotate",
+        config,
         "questions/s",
         stage,
         "LLM.chat with the same conversations and sampling on the same engine",

@@ -25,7 +25,6 @@ check = _language.check
 
 
 def options() -> ConfigDict:
-    """The model's shape, prompts at once, new tokens."""
     return _language.options(model="gpt2", batch_size=8, new_tokens=64)
 
 
@@ -42,12 +41,11 @@ def run(config: ConfigDict) -> dict[str, Any]:
     rates = _language.in_turns(sides, config.repeats)
     seconds = count / float(np.median(rates["ours"]))
     return result(
-        "generate",
+        config,
         "tokens/s",
         rates["ours"],
         "no cache",
         rates["no cache"],
-        chosen.to_dict(),
         threads=_language.threads(),
         **_language.peak_share(config, _flops(subject, chosen.new_tokens), seconds),
     )

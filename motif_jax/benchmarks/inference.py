@@ -45,12 +45,11 @@ def run(config: ConfigDict) -> dict[str, Any]:
     system.close()
     largest = max(rates)
     return result(
-        "inference",
+        config,
         "model FLOP/s",
         [rate * flops for rate in rates[largest]],
         f"{options.dtype} matrix product on the same device",
         peaks,
-        options.to_dict(),
         rows=largest,
         rows_per_second={str(rows): float(np.median(values)) for rows, values in rates.items()},
         model_flops_per_row=flops,

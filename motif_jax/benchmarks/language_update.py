@@ -144,12 +144,11 @@ def run(config: ConfigDict) -> dict[str, Any]:
     flops = _language.product_flops(update, jax.eval_shape(lambda: state), data)
     seconds = chosen.batch_size / float(np.median(rates["shared"]))
     return result(
-        "language_update",
+        config,
         "samples/s",
         rates["shared"],
         "every action with its prompt a row of its own",
         rates["rows"],
-        chosen.to_dict(),
         changes_apart=apart,
         memory_megabytes=None if memory is None else memory / 1e6,
         **_language.peak_share(config, flops, seconds),

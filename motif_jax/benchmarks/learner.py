@@ -37,12 +37,11 @@ def run(config: ConfigDict) -> dict[str, Any]:
         rates.append(_agents.calls_per_second(lambda: _agents.updated(system, batch), options.seconds))
         peaks.append(_agents.matrix_product_rate(options.dtype))
     return result(
-        "learner",
+        config,
         "model FLOP/s",
         [rate * flops for rate in rates],
         f"{options.dtype} matrix product on the same device",
         peaks,
-        options.to_dict(),
         updates_per_second=float(np.median(rates)),
         steps_per_second=float(np.median(rates)) * options.batch_size,
         model_flops_per_update=flops,

@@ -63,12 +63,11 @@ def run(config: ConfigDict) -> dict[str, Any]:
         for serial, values in found.items():
             values.append(learn(config.options, config.seed + repeat, serial))
     return result(
-        "learning",
+        config,
         "s",
         [seconds for seconds, _ in found[False]],
         "serial mode",
         [seconds for seconds, _ in found[True]],
-        config.options.to_dict(),
         steps=float(np.median([steps for _, steps in found[False]])),
         serial_steps=float(np.median([steps for _, steps in found[True]])),
     )

@@ -37,8 +37,6 @@ from motif_jax.trainers.reward_data import RewardData
 from motif_jax.trainers.reward_task import RewardTask
 from motif_jax.trainers.trainer import OfflineTrainer
 
-_LABELS = "coin"
-
 
 def options() -> ConfigDict:
     """Dataset and annotator (default: `num_pairs` of random games with random labels), steps of ours and theirs a repeat."""
@@ -63,15 +61,13 @@ def random_games(folder: Path, num_pairs: int, seed: int) -> None:
     environment.close()
     rng.shuffle(messages)
     write_pairs(folder, {"message": messages.reshape(num_pairs, 2, 1, 256)})
-    atomic_save_npy(folder / "preference" / f"{_LABELS}.npy", rng.integers(0, 2, num_pairs).astype(np.int8))
+    atomic_save_npy(folder / "preference" / "coin.npy", rng.integers(0, 2, num_pairs).astype(np.int8))
 
 
 def trainer_config(settings: ConfigDict, folder: Path, seed: int) -> RewardConfig:
     """The config of the training; UserError if the dataset has no labels."""
-    names, allowed = (
-        PairsDataset.open(folder).preference_names(),
-        "a dataset with labels: run annotate on it first",
-    )
+    names = PairsDataset.open(folder).preference_names()
+    allowed = "a dataset with labels: run annotate on it first"
     checks.require(bool(names), "options.dataset_dir", str(folder), allowed)
     return RewardConfig(
         seed=seed,
@@ -117,13 +113,11 @@ class _Sides:
 
     def fast(self, state: Any, first: int, steps: int) -> Any:
         """Takes `steps` steps in chunks; the host makes batches while the device works, as in a training."""
-        plan, done = self.task.plan, 0
-        while done < steps:
-            size = min(plan.chunk_steps, steps - done)
-            pairs = self._pairs(first + done, size)
+        plan = self.task.plan
+        for done in range(0, steps, plan.chunk_steps):
+            pairs = self._pairs(first + done, min(plan.chunk_steps, steps - done))
             weights = self.task.data.targets.weights[pairs][:, None]
             state, _ = self.trainer.train_chunk(state, plan.make(pairs, weights))
-            done += size
         return jax.block_until_ready(state)
 
     def plain(self, state: tuple[Any, Any], first: int, steps: int) -> tuple[Any, Any]:
@@ -148,19 +142,16 @@ def run(config: ConfigDict) -> dict[str, Any]:
             random_games(folder, settings.num_pairs, config.seed)
         training = trainer_config(settings, folder, config.seed)
         data = reward_data.load(training)
-        size, allowed = (
-            settings.batch_size,
-            f"at most the {data.train.size} labelled training pairs of {folder}",
-        )
-        checks.require(size <= data.train.size, "options.batch_size", size, allowed)
-        return _measure(config, settings, _Sides(training, data, DataParallel(jax.local_devices())))
+        size, most = settings.batch_size, data.train.size
+        allowed = f"at most the {most} labelled training pairs of {folder}"
+        checks.require(size <= most, "options.batch_size", size, allowed)
+        return _measure(config, _Sides(training, data, DataParallel(jax.local_devices())))
 
 
-def _measure(config: ConfigDict, settings: ConfigDict, sides: _Sides) -> dict[str, Any]:
-    data, size = sides.task.data, settings.batch_size
+def _measure(config: ConfigDict, sides: _Sides) -> dict[str, Any]:
+    settings, data, size = config.options, sides.task.data, config.options.batch_size
     state, plain = sides.fresh()
-    # Compile both.
-    state, plain = sides.fast(state, 0, settings.steps), sides.plain(plain, 0, 1)
+    state, plain = sides.fast(state, 0, settings.steps), sides.plain(plain, 0, 1)  # compiles both
     values, baseline = [], []
     for _ in range(config.repeats):
         started = time.perf_counter()
@@ -172,12 +163,11 @@ def _measure(config: ConfigDict, settings: ConfigDict, sides: _Sides) -> dict[st
     shown = data.ids[sides.batches].reshape(len(sides.batches), -1)
     share = float(np.mean([np.unique(row).size for row in shown]) / shown.shape[1])
     return result(
-        "reward",
+        config,
         "pairs/s",
         values,
         "jitted step that encodes every message of every pair",
         baseline,
-        settings.to_dict(),
         distinct_share=share,
         target_ratio=min(10.0, 0.8 / share),
         distinct_messages=len(data.messages),

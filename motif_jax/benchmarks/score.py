@@ -36,12 +36,11 @@ def run(config: ConfigDict) -> dict[str, Any]:
     rates = _language.rates(config, calls, chosen.batch_size)
     seconds = chosen.batch_size / float(np.median(rates["shared"]))
     return result(
-        "score",
+        config,
         "prompts/s",
         rates["shared"],
         "every candidate with its prompt a row of its own",
         rates["rows"],
-        chosen.to_dict(),
         scores_apart=float(np.abs(totals["shared"] - totals["rows"]).max() / np.abs(totals["rows"]).max()),
         **_language.peak_share(config, _language.product_flops(sides["shared"], *arguments), seconds),
     )

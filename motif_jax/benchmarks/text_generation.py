@@ -30,7 +30,6 @@ _MARKS = Delimiters(_PAD, 1, 2, 3, -1, 5)
 
 
 def options() -> ConfigDict:
-    """The network's size, prompt and new tokens, and the batch."""
     network = {"width": 128, "layers": 4, "vocabulary": 2_048, "dtype": "float32"}
     text = {"prompt_tokens": 200, "new_tokens": 40, "batch_size": 32, "advantage_weight": 8.0}
     return ConfigDict({**network, **text, "seconds": 3.0})
@@ -48,7 +47,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     equal = float((ours() == np.asarray(plain())).mean())
     rates = _language.rates(config, {"ours": ours, "plain": plain}, chosen.batch_size * chosen.new_tokens)
     return result(
-        "text_generation", "tokens/s", rates["ours"], "whole text again for every token", rates["plain"], chosen.to_dict(),
+        config, "tokens/s", rates["ours"], "whole text again for every token", rates["plain"],
         tokens_equal=equal, threads=_language.threads(),
     )  # fmt: skip
 

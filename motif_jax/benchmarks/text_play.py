@@ -44,10 +44,8 @@ def run(config: ConfigDict) -> dict[str, Any]:
     chosen = config.options
     task = registry.make("wordle", {"num_words": chosen.num_words})
     tokenizer = task.tokenizer()
-    quick = _text_agents.make(chosen, tokenizer.size, _POSITIONS, config.seed)
-    together, alone = (
-        kind(quick.decoder, quick.params, tokenizer, _HOW, 1) for kind in (AgentTextActor, _Anew)
-    )
+    made = _text_agents.make(chosen, tokenizer.size, _POSITIONS, config.seed)
+    together, alone = (kind(*made, tokenizer, _HOW, 1) for kind in (AgentTextActor, _Anew))
     # The first games, which compile, do not count.
     _rate(task, together, chosen.games, chosen.games)
     _rate(task, alone, 1, 1)
@@ -57,7 +55,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     }
     found = _language.in_turns(sides, config.repeats)
     return result(
-        "text_play", "games/s", found["together"], "one by one, the text read again every turn", found["alone"], chosen.to_dict(),
+        config, "games/s", found["together"], "one by one, the text read again every turn", found["alone"],
         threads=_language.threads(),
     )  # fmt: skip
 

@@ -11,7 +11,6 @@ of the state (parameters, targets, optimiser) and of all memory (`memory_megabyt
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import time
 from types import SimpleNamespace
@@ -44,21 +43,12 @@ from motif_jax.trainers.trainer import Carry, make_train_steps
 
 GPU_SIZE = {"batch_size": 16, "length": 512, "dtype": "bfloat16"}
 _PAD = 0
-# Tokens of an action.
-_RUN = 16
+_RUN = 16  # tokens of an action
 
 
 def options() -> ConfigDict:
-    """The network's size, and rows and tokens of a gradient."""
-    size = {
-        "width": 768,
-        "layers": 12,
-        "vocabulary": 50_264,
-        "dtype": "float32",
-        "batch_size": 4,
-        "length": 128,
-    }
-    return ConfigDict({**size, "micro_batches": 4, "seconds": 2.0})
+    network = {"width": 768, "layers": 12, "vocabulary": 50_264, "dtype": "float32"}
+    return ConfigDict({**network, "batch_size": 4, "length": 128, "micro_batches": 4, "seconds": 2.0})
 
 
 def check(config: ConfigDict) -> None:
@@ -75,19 +65,18 @@ def run(config: ConfigDict) -> dict[str, Any]:
     learned = {"trunks": trunks, "heads": params["heads"]}
     frozen = {"target": {"trunks": {TARGET: params["trunks"][TARGET]}, "heads": params["target_heads"]}}
     objective = Objective(network, RULES["ilql"], ImplicitQSettings(0.99, 0.7), Weights(conservative=1e-4))
-    gradients = {"ours": _gradient(objective.terms), "plain": _gradient(_Plain(objective).terms)}
+    gradients = {"ours": _gradient(objective.terms), "plain": _gradient(functools.partial(_plain, objective))}
     programs = {name: jax.jit(gradient) for name, gradient in gradients.items()}
     batch = _batch(chosen, config.seed)
     arguments = learned, frozen, Part(batch, implicit_q.counts(batch, objective.settings))
     sides = {side: functools.partial(program, *arguments) for side, program in programs.items()}
     ours, theirs = (side() for side in sides.values())
-    # Norm of the gradients' difference, relative to one of them.
     apart = float(optax.tree.norm(optax.tree.sub(ours, theirs)) / optax.tree.norm(theirs))
     del ours, theirs
     flops = {side: _language.product_flops(gradient, *arguments) for side, gradient in gradients.items()}
     rates = _language.rates(config, sides, batch.tokens.size)
     return result(
-        "text_train", "tokens/s", rates["ours"], "all heads at every position", rates["plain"], chosen.to_dict(),
+        config, "tokens/s", rates["ours"], "all heads at every position", rates["plain"],
         gradients_apart=apart, flops_ratio=flops["plain"] / flops["ours"], threads=_language.threads(),
         step=_step(objective, learned, frozen["target"], batch, chosen.micro_batches),
     )  # fmt: skip
@@ -132,37 +121,31 @@ def _batch(chosen: ConfigDict, seed: int) -> TextBatch:
     return jax.tree.map(jnp.asarray, ItemLayout(_PAD).batch(items, length, int(ours.sum()), 1))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Plain:
+def _plain(objective: Objective, learned: Any, frozen: Any, part: Part, key: Any) -> Any:
     """The losses with all outputs computed at every position, of which the actions' are taken, as published."""
+    agent: TextAgentNetwork = objective.agent
+    batch, target = part.batch, frozen["target"]
+    params = {"trunks": {**learned["trunks"], **target["trunks"]}}
+    states = agent.run(params, batch.tokens, batch.valid)
+    states[TARGET] = jax.lax.stop_gradient(states[TARGET])
+    logits = agent.model.logits(params["trunks"][POLICY], states[POLICY].after)
+    values = agent.heads.apply(learned["heads"], V, states[VALUES])
+    qs = [agent.heads.apply(learned["heads"], name, states[VALUES]) for name in agent.design.qs]
+    of_target = [agent.target_heads.apply(target["heads"], name, states[TARGET]) for name in agent.design.qs]  # fmt: skip
+    after = implicit_q.next_tokens(batch)
 
-    objective: Objective
+    def taken(of_all: jax.Array) -> jax.Array:
+        return jnp.take_along_axis(of_all, batch.actions[..., None], axis=1)
 
-    def terms(self, learned: Any, frozen: Any, part: Part, key: Any) -> Any:
-        del key
-        agent: TextAgentNetwork = self.objective.agent
-        batch, target = part.batch, frozen["target"]
-        params = {"trunks": {**learned["trunks"], **target["trunks"]}}
-        states = agent.run(params, batch.tokens, batch.valid)
-        states[TARGET] = jax.lax.stop_gradient(states[TARGET])
-        logits = agent.model.logits(params["trunks"][POLICY], states[POLICY].after)
-        values = agent.heads.apply(learned["heads"], V, states[VALUES])
-        qs = [agent.heads.apply(learned["heads"], name, states[VALUES]) for name in agent.design.qs]
-        of_target = [agent.target_heads.apply(target["heads"], name, states[TARGET]) for name in agent.design.qs]  # fmt: skip
-        after = implicit_q.next_tokens(batch)
-
-        def taken(of_all: jax.Array) -> jax.Array:
-            return jnp.take_along_axis(of_all, batch.actions[..., None], axis=1)
-
-        settings = self.objective.settings
-        rows = [implicit_q.action_q(taken(q), after, settings, True, False) for q in qs]
-        least = implicit_q.target_of([implicit_q.chosen(taken(q), after) for q in of_target], settings)
-        v = jnp.take_along_axis(values, batch.states, axis=1)
-        logs = token_log_probs(logits[:, :-1], batch.tokens[:, 1:])
-        logs = jnp.take_along_axis(logs, batch.action_tokens, axis=1)
-        following = jax.lax.stop_gradient(v[:, 1:])
-        estimates = Estimates(v, [ActionQ(*row) for row in rows], least, following, logs)
-        found = implicit_q.losses(batch, estimates, settings)
-        actions, policy = part.counts
-        loss = (found.q + found.v + 1e-4 * found.conservative) / actions + found.policy / policy
-        return SimpleNamespace(loss=loss)
+    settings = objective.settings
+    rows = [implicit_q.action_q(taken(q), after, settings, True, False) for q in qs]
+    least = implicit_q.target_of([implicit_q.chosen(taken(q), after) for q in of_target], settings)
+    v = jnp.take_along_axis(values, batch.states, axis=1)
+    logs = token_log_probs(logits[:, :-1], batch.tokens[:, 1:])
+    logs = jnp.take_along_axis(logs, batch.action_tokens, axis=1)
+    following = jax.lax.stop_gradient(v[:, 1:])
+    estimates = Estimates(v, [ActionQ(*row) for row in rows], least, following, logs)
+    found = implicit_q.losses(batch, estimates, settings)
+    actions, policy = part.counts
+    loss = (found.q + found.v + 1e-4 * found.conservative) / actions + found.policy / policy
+    return SimpleNamespace(loss=loss)

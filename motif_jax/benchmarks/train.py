@@ -76,12 +76,11 @@ def run(config: ConfigDict) -> dict[str, Any]:
     flops_per_step = forward + updating * (options.rollout + 1) / options.rollout
     more = _in_turns(turns, config) if options.beside else {}
     return result(
-        "train",
+        config,
         "steps/s",
         rates,
         "learner alone and inference alone, in turns on the device",
         alone,
-        options.to_dict(),
         learner_steps_per_second=float(np.median([p[0] for p in parts])),
         inference_rows_per_second=float(np.median([p[1] for p in parts])),
         matrix_product_share=float(np.median(rates)) * flops_per_step / float(np.median(peaks)),
