@@ -30,8 +30,7 @@ from motif_jax.support.parent_death import end_with_parent, parent_is_gone
 # Fixed-size records; a pipe passes writes below 4096 bytes on as a whole.
 COMMAND = struct.Struct("<3i")  # generation, slot, row whose actions lie ready
 RECORD = struct.Struct("<4i")  # generation, group, slot, row that has been written
-# Kinds of reports.
-UP, EPISODE, ERROR, FULL_DISK = "up", "episode", "error", "full disk"
+UP, EPISODE, ERROR, FULL_DISK = "up", "episode", "error", "full disk"  # kinds of reports
 _TRACEBACK_LIMIT = 3000
 
 

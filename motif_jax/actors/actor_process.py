@@ -21,8 +21,7 @@ from motif_jax.support.interruption import deaf_processes
 
 METHODS = ("auto", "fork", "exec")
 _STARTS, _PAUSE_SECONDS = 5, 0.2
-# The exit code that multiprocessing reports for a process whose server died.
-_SERVER_LOST = 255
+_SERVER_LOST = 255  # the exit code that multiprocessing reports for a process whose server died
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _SETTING = threading.Lock()
 

@@ -16,8 +16,7 @@ from motif_jax.envs.spec import TERMINATED, TRUNCATED
 from motif_jax.support import seeds
 from motif_jax.support.interruption import never
 
-# Called for every finished episode with its numbers, env, episode and seed.
-EpisodeSink = Callable[[dict[str, float]], None]
+EpisodeSink = Callable[[dict[str, float]], None]  # takes the numbers, env, episode and seed of an ended one
 
 
 def episode_seed(seed: int, env: int, episode: int) -> int:

@@ -30,8 +30,7 @@ _CLOSE_SECONDS = 5.0
 _LONGEST_LOOK_SECONDS = 1.0
 _MOST_RECORDS = 2048
 _WAKE = RECORD.pack(-1, -1, 0, 0)  # makes a `ready` that waits return
-# Open files for each process, and for everything else.
-_FILES_EACH, _OTHER_FILES = 6, 256
+_FILES_EACH, _OTHER_FILES = 6, 256  # open files for each process, and for everything else
 
 
 class ActorPool(Rollouts):

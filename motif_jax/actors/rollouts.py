@@ -119,8 +119,7 @@ class Rollouts(abc.ABC):
         self.slots.next_episode.flat[: len(next_episode)] = next_episode[: config.num_envs]
         self.begun_anew: set[int] = set()
         self.dropped_slots = self.restarts = self.rebuilt = 0
-        # Whether `restore` was called: remembered episodes continue.
-        self._resumes = False
+        self._resumes = False  # whether `restore` was called: remembered episodes continue
 
     def state(self) -> dict[str, Any]:
         """The groups' state, JSON-able, while none plays; `slots.dump` has the rest."""

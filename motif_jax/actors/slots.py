@@ -18,8 +18,7 @@ from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.support import capacity
 from motif_jax.support.errors import UserError
 
-# Fills memory before it is written to. As float32 it is -2.87e-16, as int32 -1515870811.
-MAGIC = 0xA5
+MAGIC = 0xA5  # fills memory before it is written to; as float32 it is -2.87e-16, as int32 -1515870811
 _ALIGNMENT = 64
 # Arrays with a row for each group, not for each slot; all but the first only where games are remembered.
 _OF_GROUPS = ("next_episode", "history", "played", "warmed_up")
@@ -40,8 +39,7 @@ INFERENCE_FIELDS = {
     "behaviour_value": "float32",
     "parameter_version": "int32",
 }
-# Fields that row T of a slot shares with row 0 of the group's next slot.
-CARRIED_FIELDS = ("first", "last", "episode")
+CARRIED_FIELDS = ("first", "last", "episode")  # that row T shares with row 0 of the group's next slot
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +50,6 @@ class SlotLayout:
       slots_per_group: slot g * slots_per_group + k belongs to group g.
       rollout: T, steps of a slot; it has T + 1 rows.
       envs: environments of a group.
-      observation: names of the observation fields.
       arrays: name -> (byte offset, shape, dtype name).
       size: bytes of the block.
     """

@@ -21,10 +21,8 @@ from motif_jax.support.files import NO_ROOM
 from motif_jax.support.interruption import deaf_processes
 from motif_jax.support.parent_death import end_with_parent
 
-# A process without an answer for so long hangs in the engine: it is killed, and its episodes are replayed.
-HANG_SECONDS = 300.0
-# An episode that kills so many processes counts as unplayable.
-MAX_DEATHS = 3
+HANG_SECONDS = 300.0  # after so long without an answer a process is killed, and its episodes are replayed
+MAX_DEATHS = 3  # an episode that kills so many processes counts as unplayable
 _CLOSE_SECONDS = 5.0
 _END = object()  # no more requests
 _Job = TypeVar("_Job")

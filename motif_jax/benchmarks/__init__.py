@@ -22,8 +22,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.support import config as checks
 
-# Numeric options of benchmarks that may be 0; all others must be positive.
-_MAY_BE_ZERO = ("advantage_weight", "warmup_seconds")
+_MAY_BE_ZERO = ("advantage_weight", "warmup_seconds")  # all other numeric options must be positive
 
 
 def names() -> list[str]:

@@ -22,8 +22,7 @@ from motif_jax.sections.policies import GameNetwork
 from motif_jax.support import resources
 from motif_jax.support.config import default_workers
 
-# Sizes that keep a GPU busy.
-GPU_SIZE = {"batch_size": 16_384, "envs_per_worker": 80, "dtype": "bfloat16"}
+GPU_SIZE = {"batch_size": 16_384, "envs_per_worker": 80, "dtype": "bfloat16"}  # keeps a GPU busy
 _PEAK_SIZE = {"cpu": 1536, "gpu": 8192, "tpu": 8192}
 
 

@@ -10,8 +10,7 @@ from motif_jax.envs.nethack.game import Game, game_seeds
 from motif_jax.envs.nethack.observation import MAX_EPISODE_STEPS
 from motif_jax.support.seeds import derive, rng
 
-# For each game and step: the action, its key, and whether the episode ended.
-Script = list[list[tuple[int, int, bool]]]
+Script = list[list[tuple[int, int, bool]]]  # by game and step: the action, its key, whether the episode ended
 
 
 def write_script(task: str, games: int, length: int, seed: int) -> Script:

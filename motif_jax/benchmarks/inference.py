@@ -30,14 +30,12 @@ def run(config: ConfigDict) -> dict[str, Any]:
     options = config.options
     training = _agents.training_config(options, config.seed)
     system = System(training)
-    device = settings.actor_devices(training.devices)[0]
-    params = system.publisher.newest(device).params
     flops = _agents.network_flops(training)[0]
     actors = settings.actors_configs(training, 1)[0]
     rates: dict[int, list[float]] = {}
     peaks = []
     sizes = [groups * actors.envs_per_group for groups in bucket_sizes(actors.groups)]
-    calls = {rows: _call(system, params, rows) for rows in sizes}
+    calls = {rows: call_of(system, rows) for rows in sizes}
     for _ in range(config.repeats):
         for rows, call in calls.items():
             rates.setdefault(rows, []).append(rows * _agents.calls_per_second(call, options.seconds))
@@ -56,8 +54,8 @@ def run(config: ConfigDict) -> dict[str, Any]:
     )
 
 
-def _call(system: System, params: Any, rows: int) -> Any:
-    network = system.network
+def call_of(system: System, rows: int) -> Any:
+    network, params = system.network, system.sources[0].inference.params()
     chooser = jax.jit(lambda *args: choose(network, *args))
     rng, fields = np.random.default_rng(0), network.spec.observation
     observation = {

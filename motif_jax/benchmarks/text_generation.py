@@ -25,8 +25,7 @@ from motif_jax.rollouts.text_session import TextSession
 
 GPU_SIZE = {"width": 768, "layers": 12, "vocabulary": 50_264, "dtype": "bfloat16"}
 _PAD = 0
-# No token ends an action.
-_MARKS = Delimiters(_PAD, 1, 2, 3, -1, 5)
+_MARKS = Delimiters(_PAD, 1, 2, 3, -1, 5)  # no token ends an action
 
 
 def options() -> ConfigDict:

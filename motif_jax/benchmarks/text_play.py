@@ -20,8 +20,7 @@ from motif_jax.language.decoding import Decoding
 from motif_jax.rollouts.text_episodes import AgentTextActor, TextAction, play
 
 _POSITIONS = 128
-# Decoding of the published evaluation of Wordle.
-_HOW = Decoding("greedy", 6, advantage_weight=16.0, advantage_clip=0.0)
+_HOW = Decoding("greedy", 6, advantage_weight=16.0, advantage_clip=0.0)  # published for Wordle
 
 
 class _Anew(AgentTextActor):

@@ -26,7 +26,6 @@ from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import _agents, beside, inference, result
 from motif_jax.devices.meters import system_metrics
-from motif_jax.rl import settings
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.batcher import Batch
 from motif_jax.rl.learner import Averages
@@ -63,8 +62,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     assert batch is not None
     combined = combine(metrics)
     rows = max(1, round(combined["inference/rows_per_call"]))
-    params = system.publisher.newest(settings.actor_devices(training.devices)[0]).params
-    call = inference._call(system, params, rows)
+    call = inference.call_of(system, rows)
     peaks, parts = [], []
     for _ in range(config.repeats):
         learner = options.batch_size * _agents.calls_per_second(lambda: _agents.updated(system, batch), 2.0)

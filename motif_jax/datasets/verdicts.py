@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-# Label without a verdict; other labels are indices of verdicts in the form.
-UNKNOWN = 3
+UNKNOWN = 3  # label without a verdict; other labels are indices of verdicts in the form
 UNKNOWN_NAME = "unknown"
 
 

@@ -32,10 +32,8 @@ Value = TypeVar("Value")
 _SMALLEST_MESSAGE = 256
 # The first host waits after an error: its end cuts off the others, which report the error first.
 _LAST_WORDS_SECONDS = 5.0
-# Longest time in which a network file system shows one host what another has written.
-_FOLDER_SECONDS = 20.0
-# XLA's messages about a connection that another host closed.
-_CLOSED = "closed by peer"
+_FOLDER_SECONDS = 20.0  # longest time in which a network file system shows one host what another has written
+_CLOSED = "closed by peer"  # in XLA's messages about a connection that another host closed
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -88,8 +86,7 @@ def _join(here: cluster.HostPosition, hosts: ClusterHosts) -> None:
             heartbeat_timeout_seconds=heartbeat,
             # Listen to this machine alone if it runs all hosts.
             coordinator_bind_address=here.coordinator if host in _LOOPBACK else None,
-            # How long a finished host waits for the others.
-            shutdown_timeout_seconds=heartbeat,
+            shutdown_timeout_seconds=heartbeat,  # how long a finished host waits for the others
         )
     finally:
         watch.cancel()

@@ -46,8 +46,7 @@ class EpisodeLog(ExitStack):
         known = {"return", "length", *fields, *(["intrinsic_return"] if with_intrinsic else [])}
         self._unknown = {f"episode/{name}": math.nan for name in sorted(known - _NOT_AVERAGED)}
         self._newest: deque[dict[str, Any]] = deque(map(dict, progress.get("episodes", ())), maxlen=window)
-        # Environment -> its newest logged episode.
-        self._done: dict[int, int] = {}
+        self._done: dict[int, int] = {}  # environment -> its newest logged episode
         for row in self._newest:
             self._mark_done(row)
 

@@ -25,18 +25,15 @@ from motif_jax.support import config as checks
 from motif_jax.support import seeds
 
 CAPACITY = 1 << 16
-# Attributes of the schedule that a checkpoint holds.
-_COUNTS = ("owed", "dropped", "come")
+_COUNTS = ("owed", "dropped", "come")  # attributes of the schedule that a checkpoint holds
 
 
 class NetworkReward(OnlineReward, abc.ABC):
     """An online reward with a network, after `taken` gradient steps. Before, it is 0, unless a fresh network pays (published)."""
 
-    # The target of each label of the form.
-    certain: tuple[float, ...]
+    certain: tuple[float, ...]  # the target of each label of the form
     doubts = True
-    # Published: below 25,000 labels the steps of an arrival run through shuffled epochs.
-    epochs = False
+    epochs = False  # published: below 25,000 labels the steps of an arrival run through shuffled epochs
 
     def __init__(self, setup: RewardSetup) -> None:
         super().__init__(setup)
@@ -164,11 +161,9 @@ class NetworkReward(OnlineReward, abc.ABC):
 
     def restore_own(self, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> None:
         state = self._trainer.state
-        params = jax.tree.map(_like, state.params, arrays["params"])
         leaves = [arrays["optimizer"][name] for name in sorted(arrays["optimizer"])]
         opt_state = jax.tree.unflatten(jax.tree.structure(state.opt_state), leaves)
-        opt_state = jax.tree.map(_like, state.opt_state, opt_state)
-        self._trainer.state = EnsembleState(params, opt_state)
+        self._trainer.state = jax.tree.map(_like, state, EnsembleState(arrays["params"], opt_state))
         self.taken, self._tried = data["taken"], data["tried"]
         for name in _COUNTS:
             setattr(self.schedule, name, data[name])

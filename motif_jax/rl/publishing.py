@@ -9,8 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
-# A device, or several that hold an array together.
-Place: TypeAlias = jax.Device | jax.sharding.Sharding
+Place: TypeAlias = jax.Device | jax.sharding.Sharding  # a device, or several that hold an array together
 
 
 class Published(NamedTuple):

@@ -20,8 +20,7 @@ from motif_jax.devices.services import ServiceFailedError
 from motif_jax.support.errors import UserError
 
 FOLDER = "recordings"
-# Most games that wait to be replayed (10 kB each); later ones are not recorded.
-_WAITING = 256
+_WAITING = 256  # most games that wait to be replayed (10 kB each); later ones are not recorded
 _CLOSE_SECONDS = 10.0  # for the games that wait at the end of the training
 _NAME = re.compile(r"step-(\d+)-env-\d+-episode-\d+\.json")
 

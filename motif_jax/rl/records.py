@@ -46,12 +46,10 @@ class Records(ExitStack):
         first, spec = self._hosts.is_first, system.network.spec
         written = workdir if first else None
         self.guard = Guard(config.nonfinite, written, progress)
-        # Complete episodes of this host, not yet exchanged.
-        self._unwritten: list[dict[str, Any]] = []
+        self._unwritten: list[dict[str, Any]] = []  # complete episodes of this host, not yet exchanged
         self._read_anew = agent_networks.read_anew(config)
         self._next_episode: list[int] = progress.get("next_episode", [])
-        # Metrics of the last finished update; empty if it was not finite.
-        self._metrics: dict[str, float] = {}
+        self._metrics: dict[str, float] = {}  # of the last finished update; empty if it was not finite
         log = EpisodeLog(written, config.stats_episodes, system.has_lookup, progress, spec.episode_fields)
         self._episodes, self._writer, self._progress = self.enter_context(log), None, None
         self._probes, self._published = None, None

@@ -8,10 +8,8 @@ import numpy as np
 
 from motif_jax.support import seeds
 
-# Published: with at least so many labels, steps no longer follow arrivals.
-LARGE = 25_000
-# Most steps that are still to be taken; more are dropped, since labels come faster than training.
-MOST_OWED = 1024
+LARGE = 25_000  # published: with at least so many labels, steps no longer follow arrivals
+MOST_OWED = 1024  # steps still to be taken; more are dropped, since labels come faster than training
 
 
 class Schedule:

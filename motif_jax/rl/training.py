@@ -65,12 +65,8 @@ class AgentTraining:
     def __init__(self, config: AgentConfig, workdir: str | os.PathLike[str]) -> None:
         self._config, self._workdir = config, Path(workdir)
         self._hosts = Hosts()
-        self.clock = Clock(
-            config.train_for_env_steps,
-            config.save_every_steps,
-            config.save_every_seconds,
-            config.log_every_seconds,
-        )
+        every = config.save_every_steps, config.save_every_seconds, config.log_every_seconds
+        self.clock = Clock(config.train_for_env_steps, *every)
         self.system: System | None = None
 
     def run(self, stop: Interruption) -> bool:

@@ -27,8 +27,7 @@ class Delimiters(NamedTuple):
     dialogue_end: int
 
 
-# Texts of the fields of `Delimiters`.
-DELIMITER_TEXTS = ("<|pad|>", "<s>", "<a>", "</s>", "</a>", "</eod>")
+DELIMITER_TEXTS = ("<|pad|>", "<s>", "<a>", "</s>", "</a>", "</eod>")  # of the fields of `Delimiters`
 
 
 class TextTokenizer(Protocol):

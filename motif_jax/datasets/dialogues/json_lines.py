@@ -12,8 +12,7 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import parse_json
 
 _TOGETHER = 1024
-# Largest reward whose square fits float32, as losses need.
-_LARGEST_REWARD = 1e18
+_LARGEST_REWARD = 1e18  # its square fits float32, as losses need
 AGENT, ROLES = "assistant", ("system", "user", "assistant", "tool")
 # Of either form; other keys become a dialogue's `meta`.
 _KEYS = ("sequence", "messages", "reward", "rewards", "done")

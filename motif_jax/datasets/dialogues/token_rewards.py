@@ -11,8 +11,7 @@ from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import read_json
 
-# Tokens int32 [A] -> rewards float64 [A], a new array.
-TokenReward = Callable[[np.ndarray], np.ndarray]
+TokenReward = Callable[[np.ndarray], np.ndarray]  # tokens int32 [A] -> rewards float64 [A], a new array
 
 
 def constant(value: float) -> TokenReward:

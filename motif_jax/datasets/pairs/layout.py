@@ -10,11 +10,9 @@ import numpy as np
 
 MESSAGE_BYTES = 256
 
-# Folder of collect's unfinished work, which an incomplete dataset has.
-STAGING = ".staging"
+STAGING = ".staging"  # folder of collect's unfinished work, which an incomplete dataset has
 META = "dataset.json"
-# A line per game of a dataset from this package.
-EPISODES = "episodes.jsonl"
+EPISODES = "episodes.jsonl"  # a line per game of a dataset from this package
 
 # Judges' inputs identify a dataset; pictures of the same steps (tty_*, glyphs) do not.
 CONTENT_ARRAYS = ("data/message", "data/blstats", "data/rewards", "info/score")

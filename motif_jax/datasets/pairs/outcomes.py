@@ -9,8 +9,7 @@ import numpy as np
 
 from motif_jax.datasets.pairs.targets import TIE
 
-# Share of steps below which a goal is too rare to teach an agent.
-RARE = 1e-3
+RARE = 1e-3  # share of steps below which a goal is too rare to teach an agent
 _WINS = 0.9  # least share of won decided comparisons of a message that the goal wants
 
 

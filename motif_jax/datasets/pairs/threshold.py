@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 
 AUTO, QUANTILE = "auto", "quantile"
-# Distance of the recommended threshold above unrewarded texts, in standard deviations of the reward.
-_MARGIN = 0.05
-# Share of the ties' steps up to the ties' edge; not all of them, since a rare text may have any reward.
-_LUMP = 0.99
+_MARGIN = 0.05  # of the recommended threshold above unrewarded texts, in standard deviations of the reward
+_LUMP = 0.99  # share of the ties' steps up to the ties' edge; not all, since a rare text may have any reward
 
 
 def advise(

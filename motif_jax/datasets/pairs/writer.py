@@ -14,8 +14,7 @@ from motif_jax.datasets.pairs import layout
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_save_npy, atomic_write_json, new_array, sync
 
-# Parts of a dataset; a folder with one of them is not overwritten.
-PARTS = ("data", "info", "preference", "annotations")
+PARTS = ("data", "info", "preference", "annotations")  # a folder with one of them is not overwritten
 
 
 def check_folder(folder: str | Path, staging: str | Path | None = None) -> None:

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 MANIFEST = "tokens.json"
-# Suffix of a dataset's folder while it is written.
-STAGING = ".part"
+STAGING = ".part"  # suffix of a dataset's folder while it is written
 TOKENS, OFFSETS = "tokens", "offsets"
 TOKEN_COLUMNS, ITEM_COLUMNS = "token_columns", "item_columns"
 
