@@ -80,8 +80,7 @@ def network_flops(config: AgentConfig) -> tuple[float, float]:
     # The gradient flows to the parameters and, through the state, to earlier rows.
     arguments = (params, observation, state, first)
     differentiated = jax.tree.leaves(jax.tree.broadcast((True, False, True, False), arguments))
-    jaxpr = jax.make_jaxpr(network.apply)(*arguments).jaxpr
-    forward, first_layers = product_flops(jaxpr, differentiated)
+    forward, first_layers = product_flops(jax.make_jaxpr(network.apply)(*arguments).jaxpr, differentiated)
     return forward, 3.0 * forward - first_layers
 
 

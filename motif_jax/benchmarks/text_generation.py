@@ -36,8 +36,7 @@ def options() -> ConfigDict:
 
 def run(config: ConfigDict) -> dict[str, Any]:
     chosen = config.options
-    positions = chosen.prompt_tokens + chosen.new_tokens
-    made = _text_agents.make(chosen, chosen.vocabulary, positions, config.seed)
+    made = _text_agents.make(chosen, chosen.vocabulary, chosen.prompt_tokens + chosen.new_tokens, config.seed)
     how = Decoding("greedy", chosen.new_tokens, advantage_weight=chosen.advantage_weight)
     shape = (chosen.batch_size, chosen.prompt_tokens)
     prompts = np.random.default_rng(config.seed).integers(6, chosen.vocabulary, shape)
@@ -74,8 +73,7 @@ def _plain(made: Made, how: Decoding) -> Any:
             runs = [network.model.prefill(trunk, text, valid)[0] for trunk in trunks]
             ends = [States(*(part[:, length + place - 1] for part in run)) for run in runs]
             states = States(*(jnp.stack(parts) for parts in zip(*ends, strict=True)))
-            outputs = decoder.outputs(params, states)
-            drawn = decodings.steered(outputs, how, _PAD).argmax(-1)
+            drawn = decodings.steered(decoder.outputs(params, states), how, _PAD).argmax(-1)
             return text.at[:, length + place].set(drawn.astype(jnp.int32))
 
         return jax.lax.fori_loop(0, how.max_tokens, body, text)[:, length:]

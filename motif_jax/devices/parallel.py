@@ -70,8 +70,7 @@ class DataParallel:
         """As `replicate`, of the only item of a list: takes it out, and frees its host arrays one by one."""
         leaves, structure = jax.tree.flatten(trees.pop())
         leaves.reverse()
-        placed = [self.replicate(leaves.pop()) for _ in range(len(leaves))]
-        return jax.tree.unflatten(structure, placed)
+        return jax.tree.unflatten(structure, [self.replicate(leaves.pop()) for _ in range(len(leaves))])
 
     def acting(self, tree: Any) -> Any:
         """One device's copy of a replicated tree, for acting."""

@@ -49,8 +49,7 @@ class ClassifierModel(Model):
         return classifier_probabilities(self.network.message, self.members, params, texts)
 
     def right(self, params: Any, examples: Examples, chosen: np.ndarray) -> tuple[int, int]:
-        texts = examples.messages[examples.places[chosen, 0]]
-        yes = self.probabilities(params, texts).mean(axis=0) > 0.5
+        yes = self.probabilities(params, examples.messages[examples.places[chosen, 0]]).mean(axis=0) > 0.5
         return int((yes == (examples.labels[chosen] == 1)).sum()), len(chosen)
 
 
@@ -87,7 +86,6 @@ class ClassificationReward(NetworkReward):
             return items, counts, None
         texts = batch.texts[self.stats.label[rows] < 0]
         if self.config.training.members > 1:
-            spread = self.model.probabilities(self.table.params, texts).std(axis=0)
-            return items, counts, spread.tolist()
+            return items, counts, self.model.probabilities(self.table.params, texts).std(axis=0).tolist()
         far = np.abs(self.table.lookup(texts).values - self.config.classifier.threshold)
         return items, counts, (-far).tolist()

@@ -168,8 +168,7 @@ def _check(found: Contents, columns: Mapping[str, pa.DataType], rows: int) -> No
     for name in (f"{annotation}/{file}" for annotation, files in found.manifests.items() for file in files):
         if not _MANIFEST.fullmatch(name):
             raise UserError(f"{found.path}: {name} cannot be a manifest's name")
-    wanted = {f"{name}/{side}" for name in found.arrays for side in SIDES}
-    if missing := sorted(wanted - set(columns)):
+    if missing := sorted({f"{name}/{side}" for name in found.arrays for side in SIDES} - set(columns)):
         raise UserError(f"{found.path}: the columns {', '.join(missing)} are missing")
     for name, (shape, _) in found.arrays.items():
         # Checked before memory is allocated: a file may claim rows that its columns do not have.

@@ -113,8 +113,7 @@ def write_pairs(
     """Writes arrays `data` [pairs, 2, length, ...] and `info` [pairs, 2] as a dataset, and returns its content hash."""
     groups = {f"data/{name}": array for name, array in data.items()}
     groups |= {f"info/{name}": array for name, array in info.items()}
-    num_pairs = len(next(iter(groups.values())))
-    with PairsWriter(folder, num_pairs) as writer:
+    with PairsWriter(folder, len(next(iter(groups.values())))) as writer:
         for name, array in groups.items():
             writer.create(name, array.shape[2:], array.dtype)[:] = array
         return writer.commit(meta)
