@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from motif_jax.actors.group import SlotGroup
-from motif_jax.actors.rollouts import RESET_ROW, ActorsConfig, Ready, Rollouts, SlotListener
+from motif_jax.actors.rollouts import RESET_ROW, ActorsConfig, Ready, Rollouts, SlotSink
 from motif_jax.support.interruption import StoppedError, never
 
 
@@ -19,10 +19,7 @@ class InlineActors(Rollouts):
     keeps_places = True
 
     def __init__(
-        self,
-        config: ActorsConfig,
-        next_episode: Sequence[int] = (),
-        on_finished: SlotListener = lambda slot: None,
+        self, config: ActorsConfig, next_episode: Sequence[int] = (), on_finished: SlotSink = lambda _: None
     ) -> None:
         super().__init__(config, next_episode, on_finished)
         self._groups: list[SlotGroup] = []

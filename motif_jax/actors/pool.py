@@ -18,7 +18,7 @@ from typing import Any
 from motif_jax.actors.actor import COMMAND, EPISODE, FULL_DISK, RECORD, UP, Descriptor
 from motif_jax.actors.actor_process import ActorProcess
 from motif_jax.actors.cores import Cores
-from motif_jax.actors.rollouts import HELLO_ROW, ActorsConfig, Ready, Rollouts, SlotListener
+from motif_jax.actors.rollouts import HELLO_ROW, ActorsConfig, Ready, Rollouts, SlotSink
 from motif_jax.envs import registry
 from motif_jax.support import tempdirs
 from motif_jax.support.errors import UserError
@@ -45,10 +45,7 @@ class ActorPool(Rollouts):
     """
 
     def __init__(
-        self,
-        config: ActorsConfig,
-        next_episode: Sequence[int] = (),
-        on_finished: SlotListener = lambda slot: None,
+        self, config: ActorsConfig, next_episode: Sequence[int] = (), on_finished: SlotSink = lambda _: None
     ) -> None:
         super().__init__(config, next_episode, on_finished)
         _allow_files(config.groups * _FILES_EACH)

@@ -38,10 +38,7 @@ def differences(info: Mapping[str, Any], written: Mapping[str, Any]) -> list[str
 
 
 class Rerecorder:
-    """The work of a process that writes a recording for each `Order`.
-
-    The answer is None, or why the episode could not be recorded: its replay had other numbers.
-    """
+    """The work of a process that writes a recording for each `Order`; it answers None, or how the replay differs."""
 
     def __init__(self, setup: Mapping[str, Any]) -> None:
         # A batch system's signals reach the whole process group: the parent decides what they mean.

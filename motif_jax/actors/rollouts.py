@@ -17,7 +17,7 @@ from motif_jax.support.interruption import never
 # The row in a command that starts episodes instead of playing actions, and in the record of a process that is up.
 RESET_ROW = -1
 HELLO_ROW = -2
-SlotListener = Callable[[int], None]
+SlotSink = Callable[[int], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,10 +101,7 @@ class Rollouts(abc.ABC):
     keeps_places = False
 
     def __init__(
-        self,
-        config: ActorsConfig,
-        next_episode: Sequence[int] = (),
-        on_finished: SlotListener = lambda slot: None,
+        self, config: ActorsConfig, next_episode: Sequence[int] = (), on_finished: SlotSink = lambda _: None
     ) -> None:
         if config.slots_per_group < 2:
             raise ValueError("a group needs two slots: one is filled while the other is read")
@@ -152,17 +149,11 @@ class Rollouts(abc.ABC):
 
     @abc.abstractmethod
     def start(self, stopped: Callable[[], bool] = never) -> None:
-        """Starts the actors; their groups become ready when their first observations are there.
-
-        Raises StoppedError: `stopped` returned True before all were started; `close` ends those that were.
-        """
+        """Starts the actors. Raises StoppedError: `stopped` was True before all were started; `close` ends those that were."""
 
     @abc.abstractmethod
     def ready(self, timeout: float) -> list[Ready]:
-        """Groups that wait for actions; [] if there were none for `timeout` seconds.
-
-        Raises RuntimeError: the actors cannot continue; the message holds the cause.
-        """
+        """Groups that wait for actions, [] if none did for `timeout` seconds. Raises RuntimeError: the actors cannot continue."""
 
     @abc.abstractmethod
     def act(self, ready: Sequence[Ready]) -> None:

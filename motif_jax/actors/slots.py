@@ -64,13 +64,7 @@ class SlotLayout:
 
     @classmethod
     def of(
-        cls,
-        spec: EnvironmentSpec,
-        groups: int,
-        slots_per_group: int,
-        rollout: int,
-        envs: int,
-        remembered: int = 0,
+        cls, spec: EnvironmentSpec, groups: int, per_group: int, rollout: int, envs: int, remembered: int = 0
     ) -> SlotLayout:
         """Lays out slots with `spec`'s observation fields; of an episode, `remembered` actions are kept.
 
@@ -80,7 +74,7 @@ class SlotLayout:
             raise ValueError(f"observation fields {sorted(taken)} have names of fields of trajectory slots")
         fields = {name: (field.shape, field.dtype) for name, field in spec.observation.items()}
         fields |= {name: ((), dtype) for name, dtype in (ACTOR_FIELDS | INFERENCE_FIELDS).items()}
-        leading = (groups * slots_per_group, rollout + 1, envs)
+        leading = (groups * per_group, rollout + 1, envs)
         shapes = {name: ((*leading, *shape), dtype) for name, (shape, dtype) in fields.items()}
         shapes["next_episode"] = ((groups, envs), "int32")
         if remembered:
@@ -92,7 +86,7 @@ class SlotLayout:
             arrays[name] = (offset, full, dtype)
             offset += math.prod(full) * np.dtype(dtype).itemsize
             offset += -offset % _ALIGNMENT
-        return cls(groups, slots_per_group, rollout, envs, tuple(spec.observation), arrays, offset)
+        return cls(groups, per_group, rollout, envs, tuple(spec.observation), arrays, offset)
 
     @property
     def num_slots(self) -> int:

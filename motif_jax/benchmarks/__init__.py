@@ -69,12 +69,7 @@ def _machine() -> dict[str, Any]:
 
 
 def result(
-    config: ConfigDict,
-    unit: str,
-    values: Sequence[float],
-    baseline: str,
-    others: Sequence[float],
-    **more: Any,
+    config: ConfigDict, unit: str, values: Sequence[float], what: str, others: Sequence[float], **more: Any
 ) -> dict[str, Any]:
     """The JSON line of a benchmark: medians over the repeats of both sides, their ratio, and the ratios' range."""
     compared = beside(values, others)
@@ -82,7 +77,7 @@ def result(
         "benchmark": config.name,
         "value": statistics.median(values),
         "unit": unit,
-        "baseline": {"what": baseline, "value": compared.pop("value")},
+        "baseline": {"what": what, "value": compared.pop("value")},
         **compared,
         "machine": _machine(),
         "settings": config.options.to_dict(),

@@ -66,7 +66,6 @@ class Apart(LanguageAgent):
     def rows(
         self, params: Any, tokens: jax.Array, candidates: jax.Array | None = None
     ) -> tuple[jax.Array, jax.Array]:
-        assert candidates is None
         words, there = self._candidates(None)
         count, each = len(words), jnp.repeat(tokens, len(words), axis=0)
         own, good = (jnp.tile(part, (len(tokens), 1))[:, None] for part in (words, there))

@@ -151,10 +151,7 @@ class Sharded(DataParallel):
         return jax.tree.map(own, tree)
 
     def put_batch(self, tree: Any, batch_axis: Any) -> Any:
-        """As `DataParallel.put_batch`, but leaves are [1, ...], the split axis keeps its length.
-
-        Raises ValueError: an axis does not divide evenly over the parts.
-        """
+        """As `DataParallel.put_batch`, but leaves are [1, ...]: the split axis keeps its length, a multiple of the parts."""
 
         def put(x: Any, axis: int) -> jax.Array:
             size, parts = x.shape[axis], self.device_count

@@ -26,17 +26,12 @@ class RewardLookup:
     """Computes the rewards of a batch's texts, looking each distinct one up once; `first` is the number of updates before."""
 
     def __init__(
-        self,
-        spec: EnvironmentSpec,
-        reward: IntrinsicReward,
-        count_exponent: float,
-        meters: Meters,
-        first: int,
+        self, spec: EnvironmentSpec, reward: IntrinsicReward, exponent: float, meters: Meters, first: int
     ) -> None:
         assert spec.text_field is not None
         self._text, self._count, self._reward = spec.text_field, spec.count_field, reward
-        self._exponent, self._meters, self._number = float(count_exponent), meters, first
-        self.returns = ReturnSums(count_exponent)
+        self._exponent, self._meters, self._number = float(exponent), meters, first
+        self.returns = ReturnSums(exponent)
 
     def pay(self, observation: Mapping[str, np.ndarray], rewarded: np.ndarray) -> tuple[np.ndarray, int]:
         """The intrinsic reward float32 [T, B] of the rows before the last one, and its version.

@@ -83,11 +83,10 @@ def take_steps(
     for number, chosen in enumerate(job.draws, start=job.first):
         if stopped():
             raise StoppedError
-        size, padding = len(chosen), batch_size - len(chosen)
-        padded = np.pad(chosen, (0, padding))
+        padded = np.pad(chosen, (0, batch_size - len(chosen)))
         messages = examples.messages[examples.places[padded]]
         length = None if messages[..., SHORT_MESSAGE:].any() else SHORT_MESSAGE
-        weights = (np.arange(batch_size) < size).astype(np.float32)
+        weights = (np.arange(batch_size) < len(chosen)).astype(np.float32)
         batch = TrainingBatch(messages, examples.labels[padded], examples.targets[padded], weights, length)
         state, metrics = model.step(state, batch, number)
         rows.append({name: float(value) for name, value in metrics.items()})

@@ -62,9 +62,7 @@ class TokenItem(NamedTuple):
     action_indices: np.ndarray  # int32 [A], the position before each token of an action
     rewards: np.ndarray  # float64 [A], one per token; the last token of an action adds the action's reward
     terminals: np.ndarray  # int8 [A + 1], zeros; the last is 1 if the dialogue is terminal
-    utterance_state_indices: (
-        np.ndarray
-    )  # int32 [U + 1], the delimiter before each action, and the last position
+    utterance_state_indices: np.ndarray  # int32 [U + 1], the delimiter before each action, the last position
     utterance_action_indices: np.ndarray  # int32 [U], the `</a>` of each action
     utterance_rewards: np.ndarray  # float64 [U], the action's reward plus those of its tokens
     utterance_terminals: np.ndarray  # int8 [U + 1], as `terminals`

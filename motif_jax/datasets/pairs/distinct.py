@@ -9,10 +9,7 @@ _WORDS = np.random.default_rng(20231107).integers(0, 2**63, 1 << 10, np.uint64) 
 
 
 def hash_rows(rows: np.ndarray) -> np.ndarray:
-    """Hashes rows uint8 [N, W] to uint64 [N]: equal rows have equal hashes, collisions are rare.
-
-    Hashes are the same in all processes and on all little-endian machines.
-    """
+    """Hashes rows uint8 [N, W] to uint64 [N], with rare collisions, alike in all processes and little-endian machines."""
     if padding := -rows.shape[1] % 8:
         rows = np.pad(rows, ((0, 0), (0, padding)))
     words = np.ascontiguousarray(rows).view(np.uint64)

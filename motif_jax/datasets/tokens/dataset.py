@@ -24,17 +24,15 @@ class TokensDataset:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        path = self.folder / layout.MANIFEST
+        path, remedy = self.folder / layout.MANIFEST, "write the dataset again"
         if not path.is_file():
             raise UserError(f"{folder} is not a dataset of tokens: it has no {layout.MANIFEST}")
-        self.manifest: dict[str, Any] = read_json(path, "write the dataset again", keys=_KEYS)
+        self.manifest: dict[str, Any] = read_json(path, remedy, keys=_KEYS)
         said, counts = self.manifest, ("items", "tokens", "vocab_size")
         good = all(type(said[key]) is int and 0 <= said[key] < 1 << 62 for key in counts)
         good &= all(isinstance(said[key], dict) for key in ("dtypes", "digests"))
         if not good or not {layout.TOKENS, layout.OFFSETS} <= set(said["dtypes"]):
-            raise UserError(
-                f"{path} is damaged (counts, dtypes or digests are invalid): write the dataset again"
-            )
+            raise UserError(f"{path} is damaged (counts, dtypes or digests are invalid): {remedy}")
         arrays = {name: self._map(name) for name in said["dtypes"]}
         self.tokens, self.offsets = arrays[layout.TOKENS], arrays[layout.OFFSETS]
         self.token_columns: Mapping[str, np.ndarray] = _below(arrays, layout.TOKEN_COLUMNS)

@@ -91,10 +91,7 @@ class TokensWriter(contextlib.ExitStack):
         token_columns: Mapping[str, Any] = {},
         item_columns: Mapping[str, Any] = {},
     ) -> None:
-        """Appends an item: tokens, a number per token in each token column, and a number in each item column.
-
-        Raises ValueError: a token is outside the vocabulary, or columns do not match.
-        """
+        """Appends an item, with a number for each token or item per column. Raises ValueError: wrong tokens or columns."""
         row = np.asarray(tokens)
         if row.ndim != 1 or (row.size and (row.min() < 0 or row.max() >= self._vocab_size)):
             raise ValueError(f"an item is a row of tokens from 0 to {self._vocab_size - 1}")

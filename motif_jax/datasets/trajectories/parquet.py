@@ -8,6 +8,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from motif_jax.support import bounded_parquet
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import parse_json, replaced_file
 
@@ -39,58 +43,44 @@ def write(
     path: str | os.PathLike[str], episodes: Iterable[TrajectoryEpisode], about: Mapping[str, Any]
 ) -> int:
     """Writes episodes atomically; `about` is JSON. Returns the number of steps."""
-    import pyarrow
-    import pyarrow.parquet
-
     kinds = [("episode", "int32"), ("seed", "int64"), ("step", "int32"), ("prompt", "string")]
     kinds += [("action", "uint8"), ("reward", "float32")]
-    schema = pyarrow.schema([(name, getattr(pyarrow, kind)()) for name, kind in kinds])
-    schema = schema.with_metadata({_ABOUT: json.dumps(about).encode()})
+    schema = pa.schema(kinds, {_ABOUT: json.dumps(about).encode()})
     steps, waiting = 0, list[dict[str, Any]]()
-    with (
-        replaced_file(Path(path)) as part,
-        pyarrow.parquet.ParquetWriter(part, schema, compression="zstd") as writer,
-    ):
+    with replaced_file(Path(path)) as part, pq.ParquetWriter(part, schema, compression="zstd") as writer:
         for episode in episodes:
             rows = zip(episode.prompts, episode.actions, episode.rewards, strict=True)
             for step, row in enumerate(rows):
                 values = (episode.number, episode.seed, step, *row)
                 waiting.append(dict(zip(schema.names, values, strict=True)))
             if len(waiting) >= _ROW_GROUP:
-                writer.write_table(pyarrow.Table.from_pylist(waiting, schema))
+                writer.write_table(pa.Table.from_pylist(waiting, schema))
                 steps, waiting = steps + len(waiting), []
         if waiting or not steps:
-            writer.write_table(pyarrow.Table.from_pylist(waiting, schema))
+            writer.write_table(pa.Table.from_pylist(waiting, schema))
             steps += len(waiting)
     return steps
 
 
 def about(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The metadata of a file of `write`; UserError for any other file."""
-    import pyarrow
-    import pyarrow.parquet
-
     try:
-        found = parse_json((pyarrow.parquet.read_schema(path).metadata or {})[_ABOUT])
+        found = parse_json((pq.read_schema(path).metadata or {})[_ABOUT])
         if not all(key in found for key in _NEEDED):
             raise ValueError(f"its metadata lack one of {', '.join(_NEEDED)}")
     except FileNotFoundError:
         raise UserError(f"{path} does not exist: collect_trajectories writes it") from None
-    except (KeyError, TypeError, ValueError, OSError, pyarrow.ArrowException) as error:
+    except (KeyError, TypeError, ValueError, OSError, pa.ArrowException) as error:
         raise UserError(f"{path} holds no trajectories ({error}): collect_trajectories writes them") from None
     return found
 
 
 def read(path: str | os.PathLike[str]) -> Pairs:
     """Reads a file of `write`; UserError for any other file, or for an action that is not in its list."""
-    import pyarrow
-
-    from motif_jax.support import bounded_parquet
-
     said = about(path)
     try:
         table = bounded_parquet.read(path, ["prompt", "action"])
-    except (OSError, ValueError, LookupError, pyarrow.ArrowException) as error:
+    except (OSError, ValueError, LookupError, pa.ArrowException) as error:
         raise UserError(f"{path} is damaged ({error}): collect it again") from None
     prompts, actions = table["prompt"].to_pylist(), table["action"].to_pylist()
     names = said["actions"]
