@@ -39,11 +39,9 @@ class LevelRule(TaskRule):
     def reset(self) -> None:
         self._asked = False
 
-    def judge(
-        self, now: Status, before: Status, down: bool, limit: bool, over: bool, normal: bool
-    ) -> Verdict:
+    def judge(self, now: Status, before: Status, down: bool, last: bool, over: bool, normal: bool) -> Verdict:
         reward = FROZEN_PENALTY if now[NOW_TIME] == before[NOW_TIME] else 0.0
-        if limit:
+        if last:
             return reward, False
         happened = self._event is not None and self._happened(self._event)
         success = not over and bool(happened or self._internal[_ON_STAIRS_DOWN])
@@ -74,7 +72,6 @@ class MiniHackGame(Game):
         self.press = self._play
 
     def _make_rule(self, task: str, compat: Mapping[str, bool]) -> TaskRule:
-        del task, compat
         return self._goal
 
     def start(self, seed: int) -> None:

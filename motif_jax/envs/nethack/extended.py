@@ -4,19 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from motif_jax.envs.nethack import actions
 from motif_jax.envs.nethack import buffers as b
-from motif_jax.envs.nethack.actions import (
-    CAST,
-    DRINK_QUESTION,
-    EAT_QUESTION,
-    ENHANCE,
-    EXTENDED_KEYS,
-    EXTENDED_OPEN_QUESTIONS,
-    FIRST_CHOICE,
-    SKILL_SENTENCE,
-    STAIRS_SENTENCE,
-    offered_letter,
-)
 from motif_jax.envs.nethack.game import Game, events
 
 _KILL = 3  # index in a record
@@ -40,8 +29,8 @@ class ExtendedGame(Game):
 
     __slots__ = ("_as_published", "_looks_away", "_skill_waits")
 
-    action_keys = EXTENDED_KEYS
-    open_questions = EXTENDED_OPEN_QUESTIONS
+    action_keys = actions.EXTENDED_KEYS
+    open_questions = actions.EXTENDED_OPEN_QUESTIONS
 
     def __init__(self, task: str, engine: b.Engine, max_steps: int, compat: Mapping[str, bool]) -> None:
         self._as_published = compat.get("oni_extended_steps", False)
@@ -56,7 +45,7 @@ class ExtendedGame(Game):
 
     def _play(self, key: int) -> None:
         self._send(key)
-        if key == CAST and not self._ask():
+        if key == actions.CAST and not self._ask():
             self._name_spell()
         if self._ask():
             return
@@ -70,29 +59,29 @@ class ExtendedGame(Game):
 
     def _name_spell(self) -> None:
         shown = self.buffers.message_memory.tobytes()
-        self._send(FIRST_CHOICE)
+        self._send(actions.FIRST_CHOICE)
         if self._as_published:
             self._looks_away = True
-            self._skill_waits |= bool(self._misc[2]) and SKILL_SENTENCE in shown
+            self._skill_waits |= bool(self._misc[2]) and actions.SKILL_SENTENCE in shown
 
     def _improve_skill(self) -> None:
         message, step = self.buffers.message_memory, self._engine.step
         shown = message.tobytes()
-        step(ENHANCE)
-        step(FIRST_CHOICE)
+        step(actions.ENHANCE)
+        step(actions.FIRST_CHOICE)
         self.dismiss()
-        if STAIRS_SENTENCE in shown and not self._as_published:
+        if actions.STAIRS_SENTENCE in shown and not self._as_published:
             message[:] = shown
         self._skill_waits = False
 
     def _send_and_look(self, key: int) -> None:
         self._engine.step(key)
-        self._skill_waits |= SKILL_SENTENCE in self.buffers.message_memory.tobytes()
+        self._skill_waits |= actions.SKILL_SENTENCE in self.buffers.message_memory.tobytes()
 
     def _look(self) -> None:
         """Reads the screen at the start of each pass except the first after a cast, as published."""
         if self._as_published and not self._looks_away:
-            self._skill_waits |= SKILL_SENTENCE in self.buffers.message_memory.tobytes()
+            self._skill_waits |= actions.SKILL_SENTENCE in self.buffers.message_memory.tobytes()
         self._looks_away = False
 
     def _settle(self) -> tuple[bool, bool]:
@@ -110,4 +99,5 @@ class ExtendedGame(Game):
             super()._tells_of_kill()
 
     def _describe(self, message: bytes) -> list:
-        return [0, offered_letter(message, (EAT_QUESTION, DRINK_QUESTION)), *events(message)]
+        questions = (actions.EAT_QUESTION, actions.DRINK_QUESTION)
+        return [0, actions.offered_letter(message, questions), *events(message)]

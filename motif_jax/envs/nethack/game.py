@@ -5,19 +5,9 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 
+from motif_jax.envs.nethack import actions
 from motif_jax.envs.nethack import buffers as b
 from motif_jax.envs.nethack import status as place
-from motif_jax.envs.nethack.actions import (
-    ESCAPE,
-    KILL_PHRASE,
-    OPEN_QUESTIONS,
-    QUIT,
-    SPACE,
-    STAIRS_SENTENCE,
-    TASK_KEYS,
-    YES,
-    offered_letter,
-)
 from motif_jax.envs.nethack.tasks import HALLUCINATION, TASKS, TaskRule, make_rule
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, EngineError
 from motif_jax.support.seeds import derive
@@ -26,7 +16,7 @@ EPISODE_FIELDS = tuple("score dlvl gold xlvl scout turns success end hallucinati
 # Values of the episode field `end`.
 END_LIMIT, END_RUNNING, END_DEATH, END_SUCCESS = -1, 0, 1, 2
 
-YES_ACTION = TASK_KEYS.index(YES)
+YES_ACTION = actions.TASK_KEYS.index(actions.YES)
 _MAX_PROMPTS = 10_000
 _KILL = 3  # index in a record
 
@@ -38,7 +28,7 @@ def game_seeds(seed: int) -> tuple[int, int]:
 
 def events(message: bytes) -> tuple[bool, bool]:
     """Whether the hero went down stairs, and whether he killed something, by `message` (256 bytes)."""
-    return STAIRS_SENTENCE in message, KILL_PHRASE in message.lower()
+    return actions.STAIRS_SENTENCE in message, actions.KILL_PHRASE in message.lower()
 
 
 class Game:
@@ -55,8 +45,8 @@ class Game:
         "length", "press", "record", "status", "total",
     )  # fmt: skip
 
-    action_keys: tuple[int, ...] = TASK_KEYS
-    open_questions: tuple[bytes, ...] = OPEN_QUESTIONS
+    action_keys: tuple[int, ...] = actions.TASK_KEYS
+    open_questions: tuple[bytes, ...] = actions.OPEN_QUESTIONS
 
     def __init__(self, task: str, engine: b.Engine, max_steps: int, compat: Mapping[str, bool]) -> None:
         self._engine = engine
@@ -87,8 +77,7 @@ class Game:
         self._explored: dict[tuple[int, int], int] = {}
         self._final: dict[str, float] | None = None
         self._solved = False
-        self._hallucinated = self._kills = 0
-        self.length = 0
+        self._hallucinated = self._kills = self.length = 0
         self.total = 0.0
         self.record: list = [0, None, False, False]
         self._message = b""
@@ -115,20 +104,18 @@ class Game:
             if self._ask():
                 break
             self._look()
+            shown = message.tobytes()
             if misc[2]:  # waits for a space
-                shown = message.tobytes()
-                press(SPACE)
-                if STAIRS_SENTENCE + b"." in shown:
+                press(actions.SPACE)
+                if actions.STAIRS_SENTENCE + b"." in shown:
                     message[:] = shown
-                continue
-            if misc[1]:  # waits for a line
-                press(ESCAPE)
-                continue
-            if misc[0]:  # waits for a single key
-                shown = message.tobytes()
-                if not (leave_questions and any(word in shown for word in self.open_questions)):
-                    press(ESCAPE)
-            break
+            elif misc[1]:  # waits for a line
+                press(actions.ESCAPE)
+            else:
+                # It may wait for a single key.
+                if misc[0] and not (leave_questions and any(word in shown for word in self.open_questions)):
+                    press(actions.ESCAPE)
+                break
         else:
             raise EngineError(f"{_MAX_PROMPTS} prompts in a row")
         return self._ask(), bool(self._engine.in_normal_game())
@@ -155,9 +142,8 @@ class Game:
             key = self._keys[action]
         except KeyError:
             raise ValueError(f"action {action} is not one of 0 .. {len(self._keys) - 1}") from None
-        answer = self.record[1]
-        if answer is not None:
-            key = answer if action == YES_ACTION else SPACE
+        if (answer := self.record[1]) is not None:
+            key = answer if action == YES_ACTION else actions.SPACE
         self.press(key)
 
     def judge(self) -> tuple[float, int]:
@@ -208,7 +194,7 @@ class Game:
         return record
 
     def _describe(self, message: bytes) -> list:
-        return [0, offered_letter(message), *events(message)]
+        return [0, actions.offered_letter(message), *events(message)]
 
     def _tells_of_kill(self) -> None:
         self._kills += 1
@@ -232,12 +218,11 @@ class Game:
         if not self._quit_at_end:
             return
         self._quit_at_end = False
-        over, _ = self.dismiss(leave_questions=False)
-        for key in QUIT:
-            if over:
+        self.dismiss(leave_questions=False)
+        for key in actions.QUIT:
+            if self._ask():
                 return
             self._send(key)
-            over = self._ask()
         self.dismiss(leave_questions=False)
 
     def _numbers(self, end: int, newest: b.View) -> dict[str, float]:
@@ -261,9 +246,7 @@ class Game:
         }
 
     def info(self) -> dict[str, float]:
-        if self._final is not None:
-            return dict(self._final)
-        return self._numbers(END_RUNNING, self.buffers.now)
+        return dict(self._final or self._numbers(END_RUNNING, self.buffers.now))
 
     def close(self) -> None:
         self.press = self._send = _closed

@@ -45,7 +45,7 @@ class NetHackGroup:
         if engines is None:
             memory = b.GameMemory(count)
             engines = [self.new_engine(name, b.Buffers(memory, index)) for index in range(count)]
-        self._memory = memory = engines[0].buffers.memory
+        memory = engines[0].buffers.memory
         self.games = [self.new_game(name, engine, max_episode_steps, quirks) for engine in engines]
         self._counting = not quirks.get("message_count_off", False)
         self._now, self._before = memoryview(memory.views), memoryview(memory.before)
@@ -71,7 +71,6 @@ class NetHackGroup:
     @staticmethod
     def new_engine(task: str, buffers: b.Buffers) -> b.Engine:
         """nle's engine, writing into `buffers`; it is the same for every task."""
-        del task
         # Imported here so that a spec does not load the engine.
         from motif_jax.envs.nethack.engine import NetHackEngine
 

@@ -10,18 +10,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
-from motif_jax.envs.nethack.buffers import (
-    GLYPHS_AT,
-    MAP_SHAPE,
-    NOW_CONDITION,
-    NOW_LEVEL,
-    NOW_SCORE,
-    NOW_TIME,
-    NOW_X,
-    NOW_Y,
-    VIEW_BYTES,
-    Buffers,
-)
+from motif_jax.envs.nethack import buffers as b
 
 SUCCESS_REWARD = 50.0
 FROZEN_PENALTY = -0.01
@@ -76,14 +65,12 @@ class TaskRule(ABC):
         """Forgets the last episode."""
 
     @abstractmethod
-    def judge(
-        self, now: Status, before: Status, down: bool, limit: bool, over: bool, normal: bool
-    ) -> Verdict:
+    def judge(self, now: Status, before: Status, down: bool, last: bool, over: bool, normal: bool) -> Verdict:
         """Judges one step by the status after and before it.
 
         Args:
             down: whether the hero went down stairs, by the message.
-            limit: whether this is the last step allowed; nothing succeeds on it.
+            last: whether this is the last step allowed; nothing succeeds on it.
             over: whether the game has ended.
             normal: whether the engine is in normal play, so that its score is valid.
         """
@@ -94,11 +81,9 @@ class ScoreRule(TaskRule):
 
     ends = False
 
-    def judge(
-        self, now: Status, before: Status, down: bool, limit: bool, over: bool, normal: bool
-    ) -> Verdict:
-        reward = float(now[NOW_SCORE] - before[NOW_SCORE]) if normal else 0.0
-        if now[NOW_TIME] == before[NOW_TIME]:
+    def judge(self, now: Status, before: Status, down: bool, last: bool, over: bool, normal: bool) -> Verdict:
+        reward = float(now[b.NOW_SCORE] - before[b.NOW_SCORE]) if normal else 0.0
+        if now[b.NOW_TIME] == before[b.NOW_TIME]:
             reward += FROZEN_PENALTY
         return reward, False
 
@@ -109,24 +94,17 @@ class StaircaseRule(TaskRule):
     idle = True
 
     def __init__(self, level: int, continual: bool) -> None:
-        self._level = level
-        self._continual = continual
-        self._paid = False
+        self._level, self._continual, self._paid = level, continual, False
         self.ends = not continual
 
     def reset(self) -> None:
         self._paid = False
 
-    def judge(
-        self, now: Status, before: Status, down: bool, limit: bool, over: bool, normal: bool
-    ) -> Verdict:
-        if not down or limit or now[NOW_LEVEL] != self._level:
+    def judge(self, now: Status, before: Status, down: bool, last: bool, over: bool, normal: bool) -> Verdict:
+        if not down or last or now[b.NOW_LEVEL] != self._level:
             return 0.0, False
-        if self._continual:
-            success = not self._paid
-            self._paid = True
-        else:
-            success = not over
+        success = not (self._paid if self._continual else over)
+        self._paid = True
         return (SUCCESS_REWARD if success else 0.0), success
 
 
@@ -137,39 +115,29 @@ class OracleRule(TaskRule):
     not count when another condition comes with it.
     """
 
-    def __init__(self, buffers: Buffers, sober: bool, edge_quirk: bool, mask_quirk: bool) -> None:
+    def __init__(self, buffers: b.Buffers, sober: bool, edge_quirk: bool, mask_quirk: bool) -> None:
         self._bytes = buffers.memory.views
-        self._map_at = buffers.index * VIEW_BYTES + GLYPHS_AT
+        self._map_at = buffers.index * b.VIEW_BYTES + b.GLYPHS_AT
         self._glyphs = buffers.glyphs
-        self._sober = sober
-        self._edge_quirk = edge_quirk
-        self._mask_quirk = mask_quirk
+        self._sober, self._edge_quirk, self._mask_quirk = sober, edge_quirk, mask_quirk
 
-    def judge(
-        self, now: Status, before: Status, down: bool, limit: bool, over: bool, normal: bool
-    ) -> Verdict:
-        x, y = now[NOW_X], now[NOW_Y]
-        rows, columns = MAP_SHAPE
+    def judge(self, now: Status, before: Status, down: bool, last: bool, over: bool, normal: bool) -> Verdict:
+        x, y = now[b.NOW_X], now[b.NOW_Y]
+        rows, columns = b.MAP_SHAPE
         # Fast check: the bytes between the patch's corners contain its three rows, and nearly always have no Oracle.
         start = self._map_at + 2 * max((y - 1) * columns + x - 1, 0)
         stop = self._map_at + 2 * min((y + 1) * columns + x + 2, rows * columns)
-        if limit or over or self._bytes.find(_ORACLE_BYTES, start, stop) < 0:
+        if last or over or self._bytes.find(_ORACLE_BYTES, start, stop) < 0:
             return 0.0, False
-        if not self._oracle_near(x, y) or (self._sober and self._hallucinates(now[NOW_CONDITION])):
+        patch, condition = self._glyphs[max(y - 1, 0) : y + 2, max(x - 1, 0) : x + 2], now[b.NOW_CONDITION]
+        hallucinates = condition == HALLUCINATION if self._mask_quirk else condition & HALLUCINATION
+        missed = self._edge_quirk and (x == 0 or y == 0)
+        if missed or not (patch == ORACLE_GLYPH).any() or (self._sober and hallucinates):
             return 0.0, False
         return SUCCESS_REWARD, True
 
-    def _oracle_near(self, x: int, y: int) -> bool:
-        if self._edge_quirk and (x == 0 or y == 0):
-            return False
-        patch = self._glyphs[max(y - 1, 0) : y + 2, max(x - 1, 0) : x + 2]
-        return bool((patch == ORACLE_GLYPH).any())
 
-    def _hallucinates(self, condition: int) -> bool:
-        return condition == HALLUCINATION if self._mask_quirk else bool(condition & HALLUCINATION)
-
-
-def make_rule(task: NetHackTask, buffers: Buffers, compat: Mapping[str, bool]) -> TaskRule:
+def make_rule(task: NetHackTask, buffers: b.Buffers, compat: Mapping[str, bool]) -> TaskRule:
     """The rule of `task` for the game in `buffers`; `compat` has the published quirks by switch."""
     if task.goal == "score":
         return ScoreRule()
