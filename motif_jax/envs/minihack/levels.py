@@ -150,14 +150,9 @@ def _ways() -> Iterator[tuple[str, MiniHackLevel]]:
         for kind, mapped in (("", False), ("Mapped-", True)):
             describe = _fixed(descriptions.maze_walk, width, height, mapped)
             yield f"MazeWalk-{kind}{width}x{height}", MiniHackLevel(describe, steps)
-    hiding = {
-        "": ("hidenseek", 200),
-        "-Mapped": ("hidenseek_mapped", 200),
-        "-Lava": ("hidenseek_lava", 200),
-        "-Big": ("hidenseek_big", 400),
-    }
-    for kind, (name, steps) in hiding.items():
-        yield f"HideNSeek{kind}", MiniHackLevel(_file(name), steps)
+    for kind, steps in (("", 200), ("-Mapped", 200), ("-Lava", 200), ("-Big", 400)):
+        describe = _file("hidenseek" + kind.lower().replace("-", "_"))
+        yield f"HideNSeek{kind}", MiniHackLevel(describe, steps)
 
 
 def _skills() -> Iterator[tuple[str, MiniHackLevel]]:
@@ -192,7 +187,5 @@ def _skills() -> Iterator[tuple[str, MiniHackLevel]]:
     yield "Quest-Hard", dataclasses.replace(level, describe=_file("quest_hard"), max_steps=1000)
 
 
-_FAMILIES = (_rooms, _key_rooms, _multi_rooms, _ways, _skills)
-LEVELS: dict[str, MiniHackLevel] = {
-    f"MiniHack-{name}-v0": level for family in _FAMILIES for name, level in family()
-}
+_KINDS = (_rooms, _key_rooms, _multi_rooms, _ways, _skills)
+LEVELS: dict[str, MiniHackLevel] = {f"MiniHack-{name}-v0": level for kind in _KINDS for name, level in kind()}

@@ -63,9 +63,7 @@ def _run(tool: str, *arguments: str, folder: Path) -> None:
     command = [str(Path(HACKDIR, tool)), *arguments]
     try:
         # Only one pipe, since some tasks compile a level for each episode.
-        done = subprocess.run(
-            command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False
-        )
+        done = subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     except OSError as error:
         raise EngineError(f"nle's {tool} does not start: {error.strerror}") from None
     if done.returncode:

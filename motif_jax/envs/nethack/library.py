@@ -15,6 +15,7 @@ import ctypes
 import functools
 import mmap
 import os
+import platform
 import shutil
 import struct
 import sys
@@ -40,11 +41,7 @@ def no_use_of_keeping() -> str | None:
     """Why each game on this system needs a newly loaded copy of the code; None if a library can be kept."""
     if sys.platform != "linux" or os.uname().machine != "x86_64":
         return "only where Linux runs on x86-64 is it known how a library stays loaded"
-    try:
-        name = os.confstr("CS_GNU_LIBC_VERSION") or ""
-    except (ValueError, OSError):  # other C libraries may know the name but have no value
-        name = ""
-    if not name.startswith("glibc"):
+    if platform.libc_ver()[0] != "glibc":
         return "only of the GNU C library is it known how a library stays loaded"
     return None
 

@@ -7,19 +7,16 @@ from collections.abc import Mapping
 import numpy as np
 
 from motif_jax.envs.nethack.status import STATUS_FIELD, VITALS, X, Y
-from motif_jax.envs.spec import EnvironmentSpec, Frame
+from motif_jax.envs.spec import Frame, Renderer
 
 # The message, which is shown elsewhere, and the map's first row, which no level uses.
 _SPARE_ROWS = (0, 1)
 
 
-class NetHackRenderer:
+class NetHackRenderer(Renderer):
     """Shows the game's screen."""
 
     fields = ("tty_chars", "tty_colors", STATUS_FIELD)
-
-    def __init__(self, spec: EnvironmentSpec) -> None:
-        del spec
 
     def frame(self, observation: Mapping[str, np.ndarray]) -> Frame:
         status = observation[STATUS_FIELD].tolist()

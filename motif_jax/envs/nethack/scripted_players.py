@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from motif_jax.envs.episode import Choose, Observation
@@ -60,7 +60,7 @@ class _Game:
         self._level = -1
         self._plan: deque[tuple[int, int]] = deque()  # (action, place it leads to)
         self._goal = 0  # the character that the plan leads to
-        self._fails: dict[int, int] = {}  # place -> how often the hero did not get there
+        self._fails = Counter[int]()  # place -> how often the hero did not get there
         self._visited: set[int] = set()
         self._peace = self._searched = self._wander = 0
 
@@ -72,7 +72,7 @@ class _Game:
         status = observation["blstats"]
         at = int(status[Y]) * _COLUMNS + int(status[X])
         if self._arrives(int(status[DEPTH]), at) and self._goal == ord(">"):
-            self._fail(at)  # the stairs may be none: limits further attempts
+            self._fails[at] += 1  # the stairs may be none: limits further attempts
             return _DOWN
         seen = _Map(
             observation["tty_chars"][1 : 1 + _ROWS].tobytes(),
@@ -91,19 +91,16 @@ class _Game:
         """Records the hero's place; returns whether the plan's end is reached."""
         arrived = False
         if level != self._level:
-            self._level, self._fails, self._visited, self._searched = level, {}, set(), 0
+            self._level, self._fails, self._visited, self._searched = level, Counter(), set(), 0
             self._plan.clear()
         elif self._plan:
             _, place = self._plan.popleft()
             arrived = at == place and not self._plan
             if at != place:  # something is in the way
-                self._fail(place)
+                self._fails[place] += 1
                 self._plan.clear()
         self._visited.add(at)
         return arrived
-
-    def _fail(self, place: int) -> None:
-        self._fails[place] = self._fails.get(place, 0) + 1
 
     def _walk(self, seen: _Map, at: int) -> int:
         """The next step of the plan or of a new one; without a plan a search for hidden things."""
@@ -135,10 +132,6 @@ class _Map:
     def _is_pet(self, place: int) -> bool:
         return self.chars[place] in _PETS and self._colours[place] in _PET_COLOURS
 
-    def _is_passable(self, place: int) -> bool:
-        """Floor, or a pet to swap places with."""
-        return self.chars[place] in _FLOOR or self._is_pet(place)
-
     def shows(self, char: int, place: int) -> bool:
         return self.chars[place] == char
 
@@ -168,9 +161,9 @@ class _Map:
                 if not 0 <= to < len(chars) or to in came or to in blocked:
                     continue
                 door = self._is_door(to)
-                if (diagonal and (straight_only or door)) or not (
-                    door or self._is_passable(to) or to in self.monsters
-                ):
+                # The hero swaps places with a pet.
+                free = door or chars[to] in _FLOOR or self._is_pet(to) or to in self.monsters
+                if not free or (diagonal and (straight_only or door)):
                     continue
                 came[to] = (action, at)
                 if goal(to):
