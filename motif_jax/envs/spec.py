@@ -86,10 +86,8 @@ class EnvironmentSpec:
                 kind = "observation" if fields is self.observation else "optional"
                 raise ValueError(f"{name!r} is not among the {kind} fields {sorted(fields)}")
         count = self.num_actions
-        if self.mask_field and self.observation[self.mask_field] != ArraySpec((count,), "uint8"):
-            raise ValueError(
-                f"the mask {self.mask_field!r} must be uint8 [{count}], one entry for each action"
-            )
+        if (mask := self.mask_field) and self.observation[mask] != ArraySpec((count,), "uint8"):
+            raise ValueError(f"the mask {mask!r} must be uint8 [{count}], one entry for each action")
         defaults: dict[str, tuple] = {
             "action_names": tuple(f"action {number}" for number in range(count)),
             "action_keys": (0,) * count,
@@ -137,9 +135,12 @@ class Frame(NamedTuple):
 
 
 class Renderer(Protocol):
-    """Draws the observation's `fields` for people; made with the environment's spec."""
+    """Draws the observation's `fields` for people."""
 
     fields: tuple[str, ...]
+
+    def __init__(self, spec: EnvironmentSpec) -> None:
+        """Takes the environment's spec."""
 
     def frame(self, observation: Mapping[str, np.ndarray]) -> Frame:
         """The frame may share memory with `observation`, which is overwritten later."""

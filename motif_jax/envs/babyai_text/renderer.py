@@ -8,7 +8,7 @@ import numpy as np
 
 from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.envs.babyai_text.sentences import COLORS, OBJECTS
-from motif_jax.envs.spec import EnvironmentSpec, Frame
+from motif_jax.envs.spec import Frame, Renderer
 
 _OBJECT_LETTERS = {
     "unseen": " ", "empty": " ", "wall": "#", "floor": "_", "door": "+", "key": "k", "ball": "o", "box": "b", "goal": "G",
@@ -24,13 +24,10 @@ _TERMINAL = np.array([_TERMINAL_COLORS[name] for name in COLORS], np.uint8)
 _WHITE = 15
 
 
-class GridRenderer:
+class GridRenderer(Renderer):
     """Draws cells two characters wide; empty cells that the agent sees have a dot."""
 
     fields = ("grid", "lit", "pose", "prompt")
-
-    def __init__(self, spec: EnvironmentSpec) -> None:
-        del spec
 
     def frame(self, observation: Mapping[str, np.ndarray]) -> Frame:
         kinds, colors, states = (observation["grid"][..., place].T for place in range(3))
