@@ -28,7 +28,6 @@ def make_spec(
     name: str, *, fields: Iterable[str] = (), max_episode_steps: int | None = None
 ) -> EnvironmentSpec:
     """The spec of `MiniGridEvents` with these options."""
-    del max_episode_steps
     optional = _fields(name)
     if unknown := sorted(set(fields) - set(optional)):
         raise ValueError(f"{name} has no fields {', '.join(unknown)}")

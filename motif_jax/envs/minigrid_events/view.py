@@ -14,8 +14,14 @@ PAD = VIEW  # how far a view may reach beyond the grid, in cells
 STATES = 3
 CHANNELS = len(OBJECTS) + len(COLORS) + STATES
 _UNSEEN, _EMPTY, _WALL, _DOOR = (OBJECTS.index(name) for name in ("unseen", "empty", "wall", "door"))
-_CODES = len(OBJECTS) * len(COLORS) * STATES
 _COLUMNS = 1 << np.arange(VIEW)
+_BITS = np.arange(1 << VIEW)[:, None] >> np.arange(VIEW) & 1
+_SIZES = (len(OBJECTS), len(COLORS), STATES)
+_PARTS = np.indices(_SIZES).reshape(len(_SIZES), -1)
+# Code -> one-hot object, colour and state: uint8 [codes, CHANNELS].
+_ONE_HOT = np.concatenate([np.eye(n, dtype=np.uint8)[at] for n, at in zip(_SIZES, _PARTS)], axis=1)
+# Code -> whether the agent sees past the cell: int64 [codes].
+_CLEAR = ((_PARTS[0] != _WALL) & ((_PARTS[0] != _DOOR) | (_PARTS[2] == 0))).astype(np.int64)
 
 
 def code(kind: Any, color: Any, state: Any) -> Any:
@@ -31,21 +37,6 @@ def padded(grid: np.ndarray) -> np.ndarray:
     """The codes of a grid uint8 [width, height, 3] with walls around it: int64 [width + 2 PAD, height + 2 PAD]."""
     codes = code(*np.moveaxis(grid.astype(np.int64), -1, 0))
     return np.pad(codes, PAD, constant_values=_OUTSIDE)
-
-
-@functools.cache
-def _one_hot() -> np.ndarray:
-    """Code -> one-hot object, colour and state: uint8 [codes, CHANNELS]."""
-    kind, color, state = np.unravel_index(np.arange(_CODES), (len(OBJECTS), len(COLORS), STATES))
-    sizes = ((len(OBJECTS), kind), (len(COLORS), color), (STATES, state))
-    return np.concatenate([np.eye(size, dtype=np.uint8)[at] for size, at in sizes], axis=1)
-
-
-@functools.cache
-def _clear() -> np.ndarray:
-    """Code -> whether the agent sees past the cell: int64 [codes]."""
-    kind, _, state = np.unravel_index(np.arange(_CODES), (len(OBJECTS), len(COLORS), STATES))
-    return ((kind != _WALL) & ((kind != _DOOR) | (state == 0))).astype(np.int64)
 
 
 @functools.cache
@@ -76,11 +67,6 @@ def _spread() -> tuple[list[int], list[int]]:
     return along, ahead
 
 
-@functools.cache
-def _bits() -> np.ndarray:
-    return np.arange(1 << VIEW)[:, None] >> np.arange(VIEW) & 1
-
-
 def seen(codes: np.ndarray, column: int, row: int, direction: int, carried: int) -> np.ndarray:
     """The agent's view of `padded` codes, uint8 [VIEW, VIEW, CHANNELS], column before row; hidden cells are 'unseen'.
 
@@ -88,11 +74,11 @@ def seen(codes: np.ndarray, column: int, row: int, direction: int, carried: int)
     """
     columns, rows = _cells()[direction]
     cells = codes[columns + (column + PAD), rows + (row + PAD)]
-    clear = (_COLUMNS @ _clear()[cells]).tolist()
+    clear = (_COLUMNS @ _CLEAR[cells]).tolist()
     along, ahead = _spread()
     shown, front = [0] * VIEW, 1 << VIEW // 2
     for at in range(VIEW - 1, -1, -1):
         place = front << VIEW | clear[at]
         shown[at], front = along[place], ahead[place]
     cells[VIEW // 2, VIEW - 1] = carried
-    return _one_hot()[cells * _bits()[shown].T]
+    return _ONE_HOT[cells * _BITS[shown].T]
