@@ -187,7 +187,9 @@ class BabyAIText:
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
         kind = self._kind or self._drawn_kind(seed)
         self._task = self._level.kinds.index(kind) if kind else 0
-        self._world = self._world_of(kind)
+        if kind not in self._worlds:
+            self._worlds[kind] = levels().build(self._level, kind, self._distractors)
+        self._world = self._worlds[kind]
         observation, _ = self._world.reset(seed=seed)
         self._return, self._steps, self._success = 0.0, 0, 0.0
         self._counts = collections.Counter[str]()
@@ -207,7 +209,7 @@ class BabyAIText:
             from motif_jax.envs.babyai_text.bot import Bot
 
             self._bot = Bot(self._world)
-        self._write(observation, seen, out, None)
+        self._write(observation["image"], seen, out, None)
 
     def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
         self.spec.check_action(action)
@@ -223,7 +225,7 @@ class BabyAIText:
         self._window.add(name, seen)
         if self._exchange is not None:
             self._exchange.add(played, name)
-        self._write(observation, seen, out, played)
+        self._write(observation["image"], seen, out, played)
         if terminated:
             return float(reward), TERMINATED
         cut = truncated or (self._most_steps is not None and self._steps >= self._most_steps)
@@ -251,26 +253,17 @@ class BabyAIText:
         # A separate stream keeps the level's draws a function of (level, kind, seed).
         return kinds[int(seeds.rng(seed, "kind").integers(len(kinds)))] if kinds else None
 
-    def _world_of(self, kind: str | None) -> Any:
-        if kind not in self._worlds:
-            self._worlds[kind] = levels().build(self._level, kind, self._distractors)
-        return self._worlds[kind]
-
     def _seen(self, observation: Mapping[str, Any]) -> list[str]:
         carried = self._world.carrying
         thing = None if carried is None else (carried.type, carried.color)
         return clauses(observation["image"], thing, self.language)
 
     def _write(
-        self,
-        observation: Mapping[str, Any],
-        seen: list[str],
-        out: Mapping[str, np.ndarray],
-        played: int | None,
+        self, image: np.ndarray, seen: list[str], out: Mapping[str, np.ndarray], played: int | None
     ) -> None:
         text = "\n".join(seen)
         self._counts[text] += 1
-        out["image"][...] = observation["image"]
+        out["image"][...] = image
         out["mission"][...] = self._mission
         out["text"][...] = encoded(text, TEXT_BYTES, "an observation")
         out["text_count"][...] = self._counts[text]

@@ -53,7 +53,7 @@ def ways(read: Sequence[str]) -> Iterator[tuple[str, list[int]]]:
     With each come the numbers of at most `MOST_STEPS` steps up to it, without detours that return to an earlier view.
     """
     seen = [_newest(prompt) for prompt in read]
-    at_hand = [{thing for thing, place in _things(prompt) if place == _AT_HAND} for prompt in read]
+    at_hand = [{thing for thing, place in _THING.findall(view) if place == _AT_HAND} for view in seen]
     for end in range(1, len(read)):
         for thing in sorted(at_hand[end] - at_hand[end - 1]):
             away = next((step for step in range(end - 1, -1, -1) if thing in at_hand[step]), -1)
@@ -66,7 +66,3 @@ def ways(read: Sequence[str]) -> Iterator[tuple[str, list[int]]]:
 
 def _newest(prompt: str) -> str:
     return prompt.rpartition("Observation ")[2].partition(": ")[2].partition("\n")[0]
-
-
-def _things(prompt: str) -> list[tuple[str, str]]:
-    return _THING.findall(_newest(prompt))

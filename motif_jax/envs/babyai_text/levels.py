@@ -15,21 +15,10 @@ import numpy as np
 from minigrid.core.constants import COLOR_NAMES
 from minigrid.core.roomgrid import Room, RoomGrid
 from minigrid.core.world_object import Door, WorldObj
-from minigrid.envs.babyai.core import roomgrid_level
+from minigrid.envs.babyai.core import roomgrid_level, verifier
 from minigrid.envs.babyai.core.levelgen import LevelGen
 from minigrid.envs.babyai.core.roomgrid_level import RoomGridLevel
-from minigrid.envs.babyai.core.verifier import (
-    OBJ_TYPES,
-    ActionInstr,
-    AfterInstr,
-    BeforeInstr,
-    GoToInstr,
-    Instr,
-    ObjDesc,
-    OpenInstr,
-    PickupInstr,
-    PutNextInstr,
-)
+from minigrid.envs.babyai.core.verifier import OBJ_TYPES, GoToInstr, Instr, ObjDesc, PickupInstr
 
 from motif_jax.envs.babyai_text.catalogue import LevelRecipe
 from motif_jax.envs.spec import ArraySpec
@@ -39,7 +28,7 @@ roomgrid_level.print = lambda *words: None  # type: ignore[attr-defined]
 
 
 # The class of an instruction about one object.
-_About = Callable[[ObjDesc], ActionInstr]
+_About = Callable[[ObjDesc], verifier.ActionInstr]
 
 
 class LocalLevel(RoomGridLevel):
@@ -48,8 +37,7 @@ class LocalLevel(RoomGridLevel):
     def __init__(
         self, *, excluded: Collection[str], distractors: int = 8, num_cols: int = 1, **options: Any
     ) -> None:
-        self._excluded = tuple(excluded)
-        self._distractors = distractors
+        self._excluded, self._distractors = tuple(excluded), distractors
         # minigrid's validation of instructions reads this: no object blocks another.
         self.unblocking = False
         super().__init__(room_size=8, num_rows=1, num_cols=num_cols, **options)
@@ -83,23 +71,23 @@ class LocalLevel(RoomGridLevel):
 
     def _put_next(self) -> Instr:
         first, second = self._two(self._scatter(2))
-        return PutNextInstr(_described(first), _described(second))
+        return verifier.PutNextInstr(_described(first), _described(second))
 
     def _sequence(self, first: _About, second: _About, orders: tuple[str, ...]) -> Instr:
         """The mission to do `first`, then `second`, worded by one of `orders`: 'before' (A, then B) or 'after' (B after you A)."""
         one, other = self._two(self._scatter(2))
         before, after = first(_described(one)), second(_described(other))
         order = self._rand_elem(orders) if len(orders) > 1 else orders[0]
-        return BeforeInstr(before, after) if order == "before" else AfterInstr(after, before)
+        if order == "before":
+            return verifier.BeforeInstr(before, after)
+        return verifier.AfterInstr(after, before)
 
 
 class MixedLocal(LocalLevel):
     """A level of one of `catalogue.KINDS`; `doors` are colours of the locked one of `open`, `names_door`: it is named."""
 
     def __init__(self, *, kind: str, doors: tuple[str, ...], names_door: bool, **options: Any) -> None:
-        self.kind = kind
-        self._doors = doors
-        self._names_door = names_door
+        self.kind, self._doors, self._names_door = kind, doors, names_door
         super().__init__(num_cols=2 if kind == "open" else 1, **options)
 
     def gen_mission(self) -> None:
@@ -125,7 +113,7 @@ class MixedLocal(LocalLevel):
                 break
         self._reachable = self.check_objs_reachable(raise_exc=False)
         said = color if self._names_door else self._rand_elem([None, color])
-        return OpenInstr(ObjDesc("door", said))
+        return verifier.OpenInstr(ObjDesc("door", said))
 
     def _lock_room(self, color: str) -> tuple[Room, tuple[int, int]]:
         """Locks a room with a door of `color`; returns it, and the (column, row) of the other room that has the key."""
@@ -149,8 +137,7 @@ class SequenceLocal(LocalLevel):
 
     def __init__(self, *, second: str, orders: tuple[str, ...], **options: Any) -> None:
         instructions: dict[str, _About] = {"goto": GoToInstr, "pickup": PickupInstr}
-        self._second = instructions[second]
-        self._orders = orders
+        self._second, self._orders = instructions[second], orders
         super().__init__(**options)
 
     def gen_mission(self) -> None:
@@ -221,9 +208,7 @@ def distractors_of(level: LevelRecipe) -> tuple[str, int] | None:
     return None
 
 
-_MAKERS: dict[str, type[RoomGridLevel]] = {
-    one.__name__: one for one in (MixedLocal, SequenceLocal, ColoredLevel)
-}
+_MAKERS: dict[str, type[RoomGridLevel]] = {c.__name__: c for c in (MixedLocal, SequenceLocal, ColoredLevel)}
 
 
 def lit(world: RoomGridLevel) -> np.ndarray:

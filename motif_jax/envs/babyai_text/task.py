@@ -6,6 +6,7 @@ window, the action and its result. Only an expert policy brings in an expert.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -18,16 +19,7 @@ from motif_jax.envs.babyai_text.catalogue import ACTIONS, ENGLISH
 from motif_jax.envs.babyai_text.environment import BabyAIText, decoded, levels_in_words
 from motif_jax.envs.babyai_text.hindsight import hindsight_of
 from motif_jax.envs.spec import RUNNING, TERMINATED, empty_observation
-from motif_jax.envs.text.contract import (
-    FunctionPolicy,
-    Observation,
-    Outcome,
-    TextEnvironment,
-    TextPolicy,
-    TextTask,
-    interact,
-    played,
-)
+from motif_jax.envs.text import contract
 from motif_jax.schema import Key, positive
 from motif_jax.support import config as checks
 from motif_jax.support.errors import UserError
@@ -37,7 +29,8 @@ _SEEDS = 2**31
 _MOST_SAID = 64
 
 
-class Play(Observation):
+@dataclasses.dataclass(frozen=True)
+class Play(contract.Observation):
     """An episode so far.
 
     Attributes:
@@ -45,17 +38,12 @@ class Play(Observation):
       terminal: whether an action ended it; `over`: an action or the step limit.
     """
 
-    def __init__(
-        self,
-        seed: int,
-        prompt: str,
-        begun: str,
-        steps: tuple[PlayedStep, ...] = (),
-        terminal: bool = False,
-        over: bool = False,
-    ) -> None:
-        self.seed, self.prompt, self.begun, self.steps = seed, prompt, begun, steps
-        self.terminal, self.over = terminal, over
+    seed: int
+    prompt: str
+    begun: str
+    steps: tuple[PlayedStep, ...] = ()
+    terminal: bool = False
+    over: bool = False
 
     def to_sequence(self) -> Dialogue:
         texts: list[str] = [self.begun]
@@ -63,10 +51,8 @@ class Play(Observation):
         for number, step in enumerate(self.steps, start=1):
             # No action follows an episode's last observation.
             last = self.over and number == len(self.steps)
-            texts += [
-                step.name,
-                prompts.observed(number, step.seen) + ("" if last else prompts.asked(number)),
-            ]
+            seen = prompts.observed(number, step.seen)
+            texts += [step.name, seen if last else seen + prompts.asked(number)]
             rewards += [step.reward, None]
         return Dialogue(tuple(texts), tuple(rewards), self.terminal, {"seed": self.seed})
 
@@ -79,7 +65,7 @@ class PlayedStep(NamedTuple):
     seen: tuple[str, ...]
 
 
-class PlayEnvironment(TextEnvironment):
+class PlayEnvironment(contract.TextEnvironment):
     """A level played by action names; any other utterance is a step that changes nothing."""
 
     def __init__(self, level: str, options: Mapping[str, Any]) -> None:
@@ -97,11 +83,11 @@ class PlayEnvironment(TextEnvironment):
             now = self._play(now, step.name)
         return now
 
-    def step(self, action: str) -> Outcome:
+    def step(self, action: str) -> contract.Outcome:
         if self._now is None or self._now.over:
             raise ValueError("the episode has ended, or none has begun")
         now = self._play(self._now, action)
-        return Outcome(now, now.steps[-1].reward, now.over)
+        return contract.Outcome(now, now.steps[-1].reward, now.over)
 
     def _play(self, before: Play, said: str) -> Play:
         if said in self._names:
@@ -118,14 +104,14 @@ class PlayEnvironment(TextEnvironment):
 
 
 def steps_of(
-    environment: PlayEnvironment, policy: TextPolicy, observations: int, language: str
+    environment: PlayEnvironment, policy: contract.TextPolicy, observations: int, language: str
 ) -> DialogueStream:
     """The stream of a policy's steps: prompt, action, and the next observation or that the goal is reached."""
 
     def draw(rng: np.random.Generator, count: int, first: int) -> Dialogues:
         found: list[Dialogue] = []
         for group in range(first, first + count):
-            end, steps = interact(environment, policy, rng)
+            end, steps = contract.interact(environment, policy, rng)
             for number, (before, action, reward) in enumerate(steps):
                 # A window counts its observations from 0; the next one has the following number.
                 seen = prompts.observed(min(number + 1, observations), end.steps[number].seen)
@@ -161,7 +147,7 @@ KEYS: Mapping[str, Key] = {
 }
 
 
-class BabyAITextTask(TextTask):
+class BabyAITextTask(contract.TextTask):
     """Kinds of data: 'games', whole episodes; 'steps', a dialogue per step; 'hindsight', see `hindsight_of`.
 
     For 'steps' and 'hindsight' `num_dialogues` counts episodes.
@@ -191,11 +177,11 @@ class BabyAITextTask(TextTask):
     def environment(self) -> PlayEnvironment:
         return PlayEnvironment(self.options["level"], self._made)
 
-    def policy(self, name: str) -> TextPolicy:
+    def policy(self, name: str) -> contract.TextPolicy:
         if name != "random":
             raise UserError(f"config.policy={name}: must be 'random' in BabyAI-Text")
         names = tuple(self.options["actions"])
-        return FunctionPolicy(lambda _, rng: names[int(rng.integers(len(names)))])
+        return contract.FunctionPolicy(lambda _, rng: names[int(rng.integers(len(names)))])
 
     def outcome(self, dialogue: Dialogue) -> dict[str, float]:
         return {"success": float(dialogue.total > 0)}
@@ -210,7 +196,8 @@ class BabyAITextTask(TextTask):
         environment, player = self.environment(), self.policy(policy)
         if kind == STEPS:
             return steps_of(environment, player, self.options["observations"], self._language)
-        return hindsight_of(environment, player) if kind == HINDSIGHT else played(environment, player)
+        make = hindsight_of if kind == HINDSIGHT else contract.played
+        return make(environment, player)
 
     def at_a_time(self, kind: str) -> int:
         return 16
