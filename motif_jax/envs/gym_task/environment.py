@@ -14,17 +14,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from motif_jax.envs import spec
 from motif_jax.envs.gym_task import captions
 from motif_jax.envs.gym_task.spaces import UnsupportedSpaceError, leaves, padded
-from motif_jax.envs.spec import (
-    RUNNING,
-    TERMINATED,
-    TRUNCATED,
-    ArraySpec,
-    EngineError,
-    EnvironmentSpec,
-    empty_observation,
-)
+from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, EngineError, EnvironmentSpec
+from motif_jax.support import config as checks
 from motif_jax.support import entry_points
 from motif_jax.support.errors import UserError
 
@@ -60,7 +54,6 @@ def make_spec(
         max_episode_steps: truncates episodes before the environment's own limit.
         fields: `FRAME` adds the rendered picture.
     """
-    del max_episode_steps
     return _spec_of(name, text, text_bytes, modules, tuple(fields))
 
 
@@ -146,15 +139,9 @@ def _measure(name: str) -> str:
     return f"info_{name}" if name in _OURS else name
 
 
-def _import(modules: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in modules.split(",") if name.strip())
-    for name in names:
-        entry_points.load_module("environment.modules", name)
-    return names
-
-
 def _make(name: str, modules: str, frames: bool = False) -> gymnasium.Env:
-    _import(modules)
+    for listed in checks.listed(modules):
+        entry_points.load_module("environment.modules", listed)
     registered = name.removeprefix(PREFIX)
     module, colon, _ = registered.rpartition(":")
     if colon:  # gymnasium would import it
@@ -177,13 +164,13 @@ def _spec_of(name: str, text: str, text_bytes: int, modules: str, fields: tuple[
         raise UserError(f"config.{_KEY}={name}: it cannot show {', '.join(unknown)}")
     env = _make(name, modules, FRAME in fields)
     try:
-        return _described(env, name, text, text_bytes, _import(modules), FRAME in fields)
+        return _described(env, name, text, text_bytes, checks.listed(modules), FRAME in fields)
     finally:
         env.close()
 
 
 def _described(
-    env: gymnasium.Env, name: str, text: str, text_bytes: int, modules: tuple[str, ...], frames: bool
+    env: gymnasium.Env, name: str, text: str, text_bytes: int, modules: Iterable[str], frames: bool
 ) -> EnvironmentSpec:
     actions = env.action_space
     if not isinstance(actions, gymnasium.spaces.Discrete):
@@ -209,9 +196,8 @@ def _described(
         observation |= {TEXT: ArraySpec((text_bytes,), "uint8"), COUNT: ArraySpec((), "int32")}
     drawn = "rgb_array" in (env.metadata.get("render_modes") or ())
     pictures = {FRAME: ArraySpec(_frame_shape(env, name) if frames else (), "uint8")} if drawn else {}
-    own = (
-        [text.partition(":")[0]] if text and not of_observation and not text.startswith(captions.INFO) else []
-    )
+    by_function = text and not text.startswith((captions.INFO, captions.OBSERVATION))
+    own = [text.partition(":")[0]] if by_function else []
     return EnvironmentSpec(
         observation=observation | (pictures if frames else {}),
         num_actions=int(actions.n),
@@ -246,7 +232,7 @@ def _action_names(env: gymnasium.Env, count: int) -> tuple[str, ...]:
 def check(name: str, options: Mapping[str, Any]) -> None:
     """Plays a few steps before a training starts. Raises UserError: it cannot be made or played, or no text appears."""
     task, text = GymTask(name, **options), options.get("text", "")
-    out, draws = empty_observation(task.spec), np.random.default_rng(0)
+    out, draws = spec.empty_observation(task.spec), np.random.default_rng(0)
     try:
         task.reset(0, out)
         for _ in range(_PROBED):
