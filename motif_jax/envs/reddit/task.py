@@ -13,15 +13,7 @@ import numpy as np
 
 from motif_jax.datasets.dialogues.dialogue import Dialogue, DialogueStream
 from motif_jax.envs.reddit import data, made_up
-from motif_jax.envs.text.contract import (
-    FunctionPolicy,
-    Observation,
-    Outcome,
-    Scorer,
-    TextEnvironment,
-    TextPolicy,
-    listed,
-)
+from motif_jax.envs.text import contract
 from motif_jax.envs.text.file_tokens import TOKENIZER_HELP, FileTokenTask
 from motif_jax.schema import Key, one_of, positive
 from motif_jax.support import config as checks
@@ -46,7 +38,7 @@ def scale_of(reward: str) -> float:
     return -5.0 if reward.startswith("toxicity") else 1.0
 
 
-class RedditReply(Observation):
+class RedditReply(contract.Observation):
     """A comment (`parent`, None if hidden) and the reply."""
 
     def __init__(self, parent: str | None, text: str | None = None, reward: float = 0.0) -> None:
@@ -58,7 +50,7 @@ class RedditReply(Observation):
         return Dialogue(tuple(texts), tuple(rewards), self.text is not None)
 
 
-class RedditEnvironment(TextEnvironment):
+class RedditEnvironment(contract.TextEnvironment):
     """Shows a comment and rewards the reply."""
 
     def __init__(self, task: Reddit) -> None:
@@ -72,12 +64,12 @@ class RedditEnvironment(TextEnvironment):
         self._now = start
         return start
 
-    def step(self, action: str) -> Outcome:
+    def step(self, action: str) -> contract.Outcome:
         if self._now.text is not None:
             raise ValueError("the reply has been made")
         reward = self._task.rewards([action])[0]
         self._now = RedditReply(self._now.parent, action, reward)
-        return Outcome(self._now, reward, True)
+        return contract.Outcome(self._now, reward, True)
 
 
 KEYS: Mapping[str, Key] = {
@@ -134,7 +126,7 @@ class Reddit(FileTokenTask):
             given["reward_scale"] = scale_of(given["reward"])
         folder = given["folder"]
         self.require(not folder or os.path.isdir(folder), "folder", "an existing folder, or empty")
-        self._scorer: Scorer | None = None
+        self._scorer: contract.Scorer | None = None
         # Word lists are fast; a model that judges is slow.
         by_words = self.scored_by() == "toxicity" and given["annotator"] == "lexicon"
         self.patient = bool(self.scored_by()) and not by_words
@@ -149,7 +141,6 @@ class Reddit(FileTokenTask):
         return found
 
     def prepare(self, kind: str, policy: str, folder: Path) -> dict[str, Any]:
-        del kind, policy
         if self.options["folder"]:
             return self.options
         made_up.write(folder / FOLDER, self.options["num_comments"], self.options["data_seed"])
@@ -164,7 +155,7 @@ class Reddit(FileTokenTask):
         judge = REWARDS[self.options["reward"]]
         return "" if judge == "upvote" and not self.options["upvote_run"] else judge
 
-    def use_scorer(self, scorer: Scorer) -> None:
+    def use_scorer(self, scorer: contract.Scorer) -> None:
         self._scorer = scorer
 
     def texts_to_score(self, kind: str) -> Sequence[str]:
@@ -174,7 +165,6 @@ class Reddit(FileTokenTask):
         return tuple(text for text in texts if text not in self._known)
 
     def known_scores(self) -> Mapping[str, float]:
-        """Raises UserError: the file is unreadable or has another form."""
         return self._known
 
     @functools.cached_property
@@ -242,13 +232,13 @@ class Reddit(FileTokenTask):
     def environment(self) -> RedditEnvironment:
         return RedditEnvironment(self)
 
-    def policy(self, name: str) -> TextPolicy:
+    def policy(self, name: str) -> contract.TextPolicy:
         """Names: 'recorded', a random reply of the data, and 'friendly'."""
         _require_policy(name)
         if name.strip() == "friendly":
-            return FunctionPolicy(lambda _, rng: made_up.friendly(rng))
+            return contract.FunctionPolicy(lambda _, rng: made_up.friendly(rng))
         comments = self.comments
-        return FunctionPolicy(lambda _, rng: comments[int(rng.integers(len(comments)))].text)
+        return contract.FunctionPolicy(lambda _, rng: comments[int(rng.integers(len(comments)))].text)
 
     def check(self, kind: str, policy: str) -> None:
         super().check(kind, policy)
@@ -314,7 +304,7 @@ class Reddit(FileTokenTask):
     def stream(self, kind: str, policy: str) -> DialogueStream:
         if kind == GAMES:
             return super().stream(kind, policy)
-        return listed([item.to_sequence() for item in self._recorded])
+        return contract.listed([item.to_sequence() for item in self._recorded])
 
     def at_a_time(self, kind: str) -> int:
         return 1024 if kind == RECORDED else 64

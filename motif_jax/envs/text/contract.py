@@ -103,7 +103,6 @@ def played(environment: TextEnvironment, policy: TextPolicy) -> DialogueStream:
     """The stream of a policy's episodes."""
 
     def draw(rng: np.random.Generator, count: int, first: int) -> Dialogues:
-        del first
         episodes = (interact(environment, policy, rng) for _ in range(count))
         return Dialogues.of(episode.observation.to_sequence() for episode in episodes)
 
@@ -188,7 +187,6 @@ class TextTask(ABC):
 
     def outcome(self, dialogue: Dialogue) -> dict[str, float]:
         """Measures of an ended episode besides its return; `success` is 0 or 1."""
-        del dialogue
         return {}
 
     def check(self, kind: str, policy: str) -> None:
@@ -206,7 +204,6 @@ class TextTask(ABC):
 
     def prepare(self, kind: str, policy: str, folder: Path) -> dict[str, Any]:
         """Makes files that `stream` needs and that are missing, in `folder`; returns options of a task that reads them."""
-        del kind, policy, folder
         return self.options
 
     def stream(self, kind: str, policy: str) -> DialogueStream:
@@ -216,7 +213,6 @@ class TextTask(ABC):
 
     def count(self, kind: str) -> int | None:
         """The number of dialogues of the kind (`first` of `sample` counts them); None if endless."""
-        del kind
         return None
 
     def endless(self, kind: str) -> bool:
@@ -237,7 +233,6 @@ class TextTask(ABC):
 
     def texts_to_score(self, kind: str) -> Sequence[str]:
         """Distinct texts of the kind's data without a known score; the option `scores` names the file for their scores."""
-        del kind
         return ()
 
     def known_scores(self) -> Mapping[str, float]:
@@ -253,10 +248,8 @@ class TextTask(ABC):
 
     def at_a_time(self, kind: str) -> int:
         """The best number of dialogues (or groups of them) to draw together."""
-        del kind
         return 64
 
     def facts(self, kind: str) -> dict[str, Any]:
         """Facts about the data of the kind, available after its stream is made."""
-        del kind
         return {}

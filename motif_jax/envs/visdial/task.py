@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-
 from motif_jax.datasets.dialogues import parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues, DialogueStream
 from motif_jax.envs.text.contract import FunctionPolicy, TextPolicy, listed
@@ -24,15 +22,13 @@ from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json
 
 RECORDED, GAMES, REWARD_CACHE = "recorded", "games", "reward_cache"
-SPLITS = ("train", "val", "test")
-CACHE_FILE = "reward_cache.json"
 
 
 KEYS: Mapping[str, Key] = {
     "data": Key("", "the published dialogues (JSON)"),
     "features": Key("", "the published features of pictures (.h5, or .npz)"),
     "reward_cache": Key("", "what each answer was worth (JSON)"),
-    "split": one_of(SPLITS, "which of the features"),
+    "split": one_of(("train", "val", "test"), "which of the features"),
     "mode": one_of(
         MODES,
         "'env_stops': -1 a turn until enough is known; '10_stop': ten turns, paid their progress; 'agent_stops': so, until <stop>",
@@ -117,7 +113,6 @@ class VisDial(FileTokenTask):
         return VisDialEnvironment(self.scenes, self.features, self.other_side, self.rules)
 
     def policy(self, name: str) -> TextPolicy:
-        """The name is 'remote': the server's questioner."""
         if name.strip() != "remote":
             raise UserError(f"config.policy={name}: must be remote, the server's own questioner")
         other = self.other_side
@@ -162,31 +157,27 @@ class VisDial(FileTokenTask):
         if kind == RECORDED:
             return listed(self._recorded)
         if kind == REWARD_CACHE:
-            return self._draw_valued
+            scenes = self.scenes
+            return lambda rng, count, first: Dialogues.of(map(self._valued, scenes[first : first + count]))
         return super().stream(kind, policy)
 
     def finish(self, kind: str, folder: Path) -> None:
         if kind == REWARD_CACHE:
             metas = parquet.read(folder / "dialogues.parquet").metas
-            atomic_write_json(folder / CACHE_FILE, [json.loads(meta)["values"] for meta in metas])
+            atomic_write_json(folder / "reward_cache.json", [json.loads(meta)["values"] for meta in metas])
 
     def at_a_time(self, kind: str) -> int:
         """Few for dialogues with a server, since only complete ones are saved."""
         return 1024 if kind == RECORDED else 8
 
-    def _draw_valued(self, rng: np.random.Generator, count: int, first: int) -> Dialogues:
-        """Recorded dialogues with values from the other side, in `meta`: the published `cache_dataset_reward`."""
-        del rng
-        return Dialogues.of(self._valued(scene) for scene in self.scenes[first : first + count])
-
     def _valued(self, scene: data.Scene) -> Dialogue:
+        """A recorded dialogue with values from the other side, in `meta`: the published `cache_dataset_reward`."""
         features, other = self.features[scene.image], self.other_side
         values = [other.value([], scene.caption, features)]
         for turns in range(1, len(scene.answers) + 1):
             said = Talk(scene, 0.0, scene.questions[:turns], scene.answers[:turns])
-            values.append(
-                other.value(VisDialObservation(said, self.rules).history(), scene.caption, features)
-            )
+            history = VisDialObservation(said, self.rules).history()
+            values.append(other.value(history, scene.caption, features))
         known = scene._replace(initial=values[0], progress=tuple(values[1:]))
         whole = recorded(known, self.rules)[-1].to_sequence()
         return whole._replace(meta={**whole.meta, "values": values})

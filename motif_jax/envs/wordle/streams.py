@@ -25,7 +25,6 @@ def games(table: WordTable, player: BoardPlayer) -> DialogueStream:
     """Whole games of one player."""
 
     def draw(rng: np.random.Generator, count: int, first: int) -> Dialogues:
-        del first
         found = play(Boards(table, count), player, rng)
         return dialogues_of(table.names, found.guesses, found.codes, found.turns, found.won)
 

@@ -75,14 +75,12 @@ class Wordle(TextTask):
         return WordleEnvironment(WordTable(self.words))
 
     def outcome(self, dialogue: Dialogue) -> dict[str, float]:
-        paid = [reward for reward in dialogue.rewards if reward is not None]
         pairs = zip(dialogue.texts, dialogue.rewards, strict=True)
-        guesses = [text for text, reward in pairs if reward is not None]
-        repeated = float(len(guesses) - len(set(guesses)))
-        return {"success": float(bool(paid) and paid[-1] == 0.0), "repeated_guesses": repeated}
+        paid = [(guess, reward) for guess, reward in pairs if reward is not None]
+        repeated = float(len(paid) - len({guess for guess, _ in paid}))
+        return {"success": float(bool(paid) and paid[-1][1] == 0.0), "repeated_guesses": repeated}
 
     def policy(self, name: str) -> TextPolicy:
-        """A policy such as 'optimal(start)'."""
         plan = parse(name)
         return policy_of(plan.player(self._table(plan)))
 
@@ -166,7 +164,6 @@ class Wordle(TextTask):
         return found
 
     def at_a_time(self, kind: str) -> int:
-        del kind
         return max(_FEWEST_GAMES, min(_MOST_GAMES, _CHUNK_BYTES // len(self.words)))
 
     def facts(self, kind: str) -> dict[str, Any]:

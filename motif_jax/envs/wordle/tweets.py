@@ -17,19 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from motif_jax.datasets.dialogues.dialogue import Dialogues
+from motif_jax.envs.wordle import colours
 from motif_jax.envs.wordle.boards import TRIES, BoardPlayer, Boards, dialogues_of, play
-from motif_jax.envs.wordle.colours import (
-    ABSENT,
-    ALL_HERE,
-    CODE_TEXTS,
-    CODES,
-    DIGITS,
-    ELSEWHERE,
-    HERE,
-    NUM_CODES,
-    WordTable,
-    letters,
-)
+from motif_jax.envs.wordle.colours import ABSENT, ALL_HERE, CODES, ELSEWHERE, HERE, NUM_CODES, letters
 from motif_jax.envs.wordle.words import FIRST_DAY, LENGTH, is_word
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_text, read_json
@@ -102,7 +92,7 @@ class Guesses:
 
     @classmethod
     def of(cls, words: Sequence[str], guesses: Sequence[str]) -> Guesses:
-        table = WordTable(words)
+        table = colours.WordTable(words)
         rows = np.ascontiguousarray(table.codes(letters(guesses)).T)
         dtype = np.uint16 if len(guesses) <= 1 << 16 else np.int32
         flat = np.concatenate([np.argsort(row, kind="stable").astype(dtype) for row in rows])
@@ -120,7 +110,7 @@ class Guesses:
                 raise ValueError(f"{name!r} is not a five-letter word")
             if unknown := set(rows) - set(CODES):
                 raise ValueError(f"{unknown.pop()!r} is not a row of colours")
-            for code, text in enumerate(CODE_TEXTS):
+            for code, text in enumerate(colours.CODE_TEXTS):
                 for guess in rows.get(text, ()):
                     if not is_word(guess):
                         raise ValueError(f"{guess!r} is not a five-letter word")
@@ -134,7 +124,7 @@ class Guesses:
         """The published structure: word -> row of colours -> guesses."""
         return {
             word: {
-                str(CODE_TEXTS[code]): self.guesses[self._flat[row[code] : row[code + 1]]].tolist()
+                str(colours.CODE_TEXTS[code]): self.guesses[self._flat[row[code] : row[code + 1]]].tolist()
                 for code in np.flatnonzero(np.diff(row))
             }
             for word, row in zip(self.words, self._offsets, strict=True)
@@ -171,7 +161,7 @@ def read_structure(path: str | Path) -> tuple[list[Tweet], Guesses]:
 
 def write_structure(path: str | Path, tweets: Iterable[Tweet], guesses: Guesses) -> None:
     """Writes the published JSON form."""
-    games = [[tweet.word, [str(CODE_TEXTS[code]) for code in tweet.codes]] for tweet in tweets]
+    games = [[tweet.word, [str(colours.CODE_TEXTS[code]) for code in tweet.codes]] for tweet in tweets]
     atomic_write_text(path, json.dumps({"games": games, "transitions": guesses.to_json()}))
 
 
@@ -237,7 +227,6 @@ class TweetGames:
         return found
 
     def __call__(self, rng: np.random.Generator, count: int, first: int) -> Dialogues:
-        del first
         # One random number draws game and word: each game covers one number per fitting word.
         drawn = rng.integers(0, self._ends[-1], count)
         games = np.searchsorted(self._ends, drawn, side="right")
@@ -258,7 +247,7 @@ class TweetGames:
 def simulate(
     path: str | Path,
     days: Sequence[str],
-    table: WordTable,
+    table: colours.WordTable,
     player: BoardPlayer,
     count: int,
     rng: np.random.Generator,
@@ -276,7 +265,7 @@ def simulate(
         boards = play(Boards(table, len(today)), player, rng, hidden)
         for day, turns, codes, won in zip(today, boards.turns, boards.codes, boards.won, strict=True):
             number, head = FIRST_DAY + day, turns if won else "X"
-            squares = ["".join(_DRAWN[colour] for colour in DIGITS[code]) for code in codes[:turns]]
+            squares = ["".join(_DRAWN[colour] for colour in colours.DIGITS[code]) for code in codes[:turns]]
             text = "\n".join([f"Wordle {number} {head}/{TRIES}", "", *squares])
             lines.append([str(number), str(len(lines)), "", "", text])
     out = io.StringIO()
