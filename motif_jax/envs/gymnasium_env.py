@@ -77,9 +77,8 @@ class StepLimit(gymnasium.Wrapper, gymnasium.utils.RecordConstructorArgs):
     def __init__(self, env: gymnasium.Env) -> None:
         gymnasium.utils.RecordConstructorArgs.__init__(self)
         super().__init__(env)
-        steps = None if env.spec is None else env.spec.max_episode_steps
-        if steps is not None:
-            cast(RegisteredEnv, self.unwrapped).limit(steps)
+        if env.spec is not None and env.spec.max_episode_steps is not None:
+            cast(RegisteredEnv, self.unwrapped).limit(env.spec.max_episode_steps)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Drops the mark `truncated` that TimeLimit sets for a game that also ends on its last step."""
