@@ -18,7 +18,8 @@ from motif_jax.support import tokenizer_files
 from motif_jax.support.errors import UserError
 
 _HEADS = {ENGLISH: "Possible action of the agent:", FRENCH: "Actions possibles pour l'agent:"}
-_REACHED = {ENGLISH: "The goal is reached.", FRENCH: "Le but est atteint."}
+# Replaces the next observation once the goal is reached; no prompt has it.
+REACHED = {ENGLISH: " \n The goal is reached.", FRENCH: " \n Le but est atteint."}
 TOO_LONG = "config.network.prompt_tokens="  # start of the error for a longer prompt
 _LINE = " \n "
 GOALS = {ENGLISH: "Goal of the agent:", FRENCH: "But de l'agent:"}
@@ -66,11 +67,6 @@ def from_goal(seen: str) -> str:
 def observed(number: int, clauses: Sequence[str]) -> str:
     """A prompt's text for one observation."""
     return "".join([f" \n Observation {number}: ", *(f"{clause}, " for clause in clauses)])
-
-
-def reached(language: str) -> str:
-    """Text that replaces the next observation once the goal is reached; no prompt has it."""
-    return f" \n {_REACHED[language]}"
 
 
 def asked(number: int) -> str:

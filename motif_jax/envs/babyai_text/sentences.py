@@ -6,7 +6,7 @@ comes first, then the walls ahead, left and right, then all else by column and r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -18,8 +18,8 @@ VIEW = 7
 _UNSEEN, _EMPTY, _WALL, _DOOR = 0, 1, 2, 4
 # The agent is in the middle of the view's last row and looks along its column.
 _COLUMN, _ROW = VIEW // 2, VIEW - 1
-# Steps in (column, row).
-_DIRECTIONS = {"ahead": (0, -1), "left": (-1, 0), "right": (1, 0)}
+# In English and French, and the step in (column, row).
+_DIRECTIONS = (("forward", "devant", (0, -1)), ("left", "à gauche", (-1, 0)), ("right", "à droite", (1, 0)))
 
 
 def clauses(image: np.ndarray, carried: tuple[str, str] | None, language: str = ENGLISH) -> list[str]:
@@ -27,12 +27,16 @@ def clauses(image: np.ndarray, carried: tuple[str, str] | None, language: str = 
 
     `carried` is the type and colour of what the agent carries.
     """
-    carry, wall, seen = _SPEAKERS[language]
-    cells = image.tolist()
-    said = [carry(*carried)] if carried is not None else []
-    for direction, step in _DIRECTIONS.items():
+    cells, said, french = image.tolist(), [], language == FRENCH
+    if carried is not None:
+        kind, color = carried
+        # As published, the French sentence has English words.
+        said.append(f"Tu portes une {kind} {color}" if french else f"You carry a {color} {kind}")
+    for english_way, french_way, step in _DIRECTIONS:
         if distance := _wall(cells, step):
-            said.append(wall(distance, direction))
+            english = f"You see a wall {_steps(distance)} {english_way}"
+            said.append(f"Tu vois un mur à {distance} pas {french_way}" if french else english)
+    seen = _french_seen if french else _english_seen
     return said + [seen(*thing) for thing in _things(cells)]
 
 
@@ -62,14 +66,6 @@ def _steps(number: int) -> str:
     return f"{number} step" if number == 1 else f"{number} steps"
 
 
-def _english_carry(kind: str, color: str) -> str:
-    return f"You carry a {color} {kind}"
-
-
-def _english_wall(distance: int, direction: str) -> str:
-    return f"You see a wall {_steps(distance)} {'forward' if direction == 'ahead' else direction}"
-
-
 def _english_seen(kind: str, color: str, state: int, right: int, forward: int) -> str:
     name = f"{('open', 'closed', 'locked')[state]} {color} {kind}" if kind == "door" else f"{color} {kind}"
     where = [f"{_steps(abs(right))} {'right' if right > 0 else 'left'}"] if right else []
@@ -80,16 +76,6 @@ def _english_seen(kind: str, color: str, state: int, right: int, forward: int) -
 FRENCH_COLORS = dict(zip(COLORS, "rouge verte bleue violette jaune grise".split(), strict=True))
 FRENCH_NAMES = {"key": "clef", "ball": "balle", "box": "boîte", "door": "porte", "floor": "sol"}
 _FRENCH_STATES = (" ouverte", " fermée", " fermée à clef")
-_FRENCH_DIRECTIONS = {"ahead": "devant", "left": "à gauche", "right": "à droite"}
-
-
-def _french_carry(kind: str, color: str) -> str:
-    # As published, this sentence has English words.
-    return f"Tu portes une {kind} {color}"
-
-
-def _french_wall(distance: int, direction: str) -> str:
-    return f"Tu vois un mur à {distance} pas {_FRENCH_DIRECTIONS[direction]}"
 
 
 def _french_seen(kind: str, color: str, state: int, right: int, forward: int) -> str:
@@ -98,10 +84,3 @@ def _french_seen(kind: str, color: str, state: int, right: int, forward: int) ->
     where = [f"{abs(right)} pas {'à droite' if right > 0 else 'à gauche'}"] if right else []
     where += [f"{forward} pas devant"] if forward else []
     return f"Tu vois une {name} {' et '.join(where)}"
-
-
-_Speaker = tuple[Callable[..., str], Callable[..., str], Callable[..., str]]
-_SPEAKERS: dict[str, _Speaker] = {
-    ENGLISH: (_english_carry, _english_wall, _english_seen),
-    FRENCH: (_french_carry, _french_wall, _french_seen),
-}

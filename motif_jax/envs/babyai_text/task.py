@@ -116,7 +116,7 @@ def steps_of(
                 # A window counts its observations from 0; the next one has the following number.
                 seen = prompts.observed(min(number + 1, observations), end.steps[number].seen)
                 if reward > 0:
-                    seen = prompts.reached(language)
+                    seen = prompts.REACHED[language]
                 texts = (before.prompt, action, seen)
                 terminal = end.terminal and number == len(steps) - 1
                 found.append(Dialogue(texts, (None, reward, None), terminal, {"group": group}))
