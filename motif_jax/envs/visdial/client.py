@@ -59,30 +59,22 @@ class VisDialServer:
 
     def step(self, history: History, caption: str, features: np.ndarray) -> tuple[str, float]:
         """The answer to the last question, and its gain of the picture's rank."""
-        return self._ask(self._step, _pair, history, caption, features, generates=True)
+        more = {"img_features": features.tolist(), "generation_kwargs": _GENERATION}
+        return self._ask(self._step, _pair, history, caption, more)
 
     def value(self, history: History, caption: str, features: np.ndarray) -> float:
         """The gain of the picture's rank by the last answer; the initial rank for an empty history."""
-        return self._ask(self._value, _number, history, caption, features)
+        return self._ask(self._value, _number, history, caption, {"img_features": features.tolist()})
 
     def ask(self, history: History, caption: str) -> str:
         """The next question of its own questioner, which does not see the picture."""
-        return self._ask(QUESTION, _text, history, caption, None, generates=True)
+        return self._ask(QUESTION, _text, history, caption, {"generation_kwargs": _GENERATION})
 
     def _ask(
-        self,
-        route: str,
-        read: Callable[[Any], _T],
-        history: History,
-        caption: str,
-        features: np.ndarray | None,
-        generates: bool = False,
+        self, route: str, read: Callable[[Any], _T], history: History, caption: str, more: Mapping[str, Any]
     ) -> _T:
         fields = {"history": json.dumps(list(history)), "caption": caption}
-        if features is not None:
-            fields["img_features"] = json.dumps(features.tolist())
-        if generates:
-            fields["generation_kwargs"] = json.dumps(_GENERATION)
+        fields |= {name: json.dumps(value) for name, value in more.items()}
         data = urllib.parse.urlencode(fields).encode()
         last = ""
         for attempt in range(self._attempts):

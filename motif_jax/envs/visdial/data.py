@@ -101,7 +101,12 @@ class Features:
         self._place, self._normalise, name = f"config.{key}={path}", normalise, f"images_{split}"
         checks.require(os.path.isfile(path), key, path, "an existing file, .h5 or .npz")
         try:
-            self._rows = _from_npz(path, name) if path.endswith(".npz") else _open_hdf5(path)[name]
+            if path.endswith(".npz"):
+                self._rows = _from_npz(path, name)
+            else:
+                import h5py
+
+                self._rows = h5py.File(path, "r")[name]
         except KeyError:
             raise UserError(f"{self._place}: has no array {name}, which the split needs") from None
         except NO_ARRAY as error:
@@ -140,9 +145,3 @@ def _from_npz(path: str, name: str) -> Any:
                 f"{name} takes {size / 2**20:,.0f} MiB of memory, {free / 2**20:,.0f} MiB are left"
             )
         return file[name]
-
-
-def _open_hdf5(path: str) -> Any:
-    import h5py
-
-    return h5py.File(path, "r")
