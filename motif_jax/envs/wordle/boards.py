@@ -66,10 +66,8 @@ class Boards:
         self.turns[rows] = turns + 1
         # A game is won by guessing the only word left.
         left = fits[:, :size]
-        alone = left.sum(1) == 1
-        word = left.argmax(1)
-        said = (self.guesses[rows] == word[:, None]) & (np.arange(TRIES) <= turns[:, None])
-        self.won[rows] = alone & said.any(1)
+        said = (self.guesses[rows] == left.argmax(1)[:, None]) & (np.arange(TRIES) <= turns[:, None])
+        self.won[rows] = (left.sum(1) == 1) & said.any(1)
 
 
 # (boards, rows, rng) -> a guess for each of the games `rows`: int [rows], indices into the table's words.

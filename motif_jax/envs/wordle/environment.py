@@ -60,14 +60,11 @@ class WordleObservation(Observation):
         """The game as one board; leaves out guesses that are not in the table."""
         boards = Boards(self.table, 1)
         boards.fits[0] = self.fits
-        known = [
-            (self.table.index[guess], code)
-            for guess, code in zip(self.guesses, self.codes, strict=True)
-            if code is not None and guess in self.table.index
-        ]
-        for turn, (guess, code) in enumerate(known):
-            boards.guesses[0, turn], boards.codes[0, turn] = guess, code
-        boards.turns[0] = len(known)
+        for guess, code in zip(self.guesses, self.codes, strict=True):
+            if code is not None and guess in self.table.index:
+                turn = boards.turns[0]
+                boards.guesses[0, turn], boards.codes[0, turn] = self.table.index[guess], code
+                boards.turns[0] += 1
         return boards
 
 

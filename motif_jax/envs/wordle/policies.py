@@ -16,18 +16,18 @@ from motif_jax.envs.wordle.environment import WordleObservation
 from motif_jax.envs.wordle.words import read_words
 from motif_jax.support.errors import UserError
 
-# Name -> kinds of arguments (p probability, n number of at least 1, l word list, s player; optional ones in brackets), and
-# the maker, which takes the table and the arguments.
-PLAYERS: dict[str, tuple[str, Callable[..., BoardPlayer]]] = {
-    "fitting": ("", lambda table: players.random_mixture(table, 1.0)),
-    "random": ("", lambda table: players.random_mixture(table, 0.0)),
-    "random_mixture": ("p[l]", players.random_mixture),
-    "start": ("[l]", players.start_words),
-    "optimal": ("[s]", lambda table, *given: players.optimal(*given)),
-    "repeat": ("[sn]", players.repeat),
-    "wrong": ("[l]", players.wrong),
-    "mixture": ("pss", lambda table, *given: players.mixture(*given)),
-    "monte_carlo": ("ns", lambda table, *given: players.monte_carlo(*given)),
+# Name -> kinds of arguments (p probability, n number of at least 1, l word list, s player), those of optional ones, and the
+# maker, which takes the table and the arguments.
+PLAYERS: dict[str, tuple[str, str, Callable[..., BoardPlayer]]] = {
+    "fitting": ("", "", lambda table: players.random_mixture(table, 1.0)),
+    "random": ("", "", lambda table: players.random_mixture(table, 0.0)),
+    "random_mixture": ("p", "l", players.random_mixture),
+    "start": ("", "l", players.start_words),
+    "optimal": ("", "s", lambda table, *given: players.optimal(*given)),
+    "repeat": ("", "sn", players.repeat),
+    "wrong": ("", "l", players.wrong),
+    "mixture": ("pss", "", lambda table, *given: players.mixture(*given)),
+    "monte_carlo": ("ns", "", lambda table, *given: players.monte_carlo(*given)),
 }
 _KINDS = {"p": "a probability", "n": "a number of at least 1", "l": "a word list in quotes", "s": "a player"}
 
@@ -47,7 +47,7 @@ class Plan:
 
     def player(self, table: WordTable) -> BoardPlayer:
         given = [each.player(table) if isinstance(each, Plan) else each for each in self.arguments]
-        return PLAYERS[self.name][1](table, *given)
+        return PLAYERS[self.name][2](table, *given)
 
 
 def parse(text: str, key: str = "policy") -> Plan:
@@ -63,10 +63,12 @@ def _plan(tree: ast.expr, text: str, key: str) -> Plan:
     call = tree if isinstance(tree, ast.Call) else ast.Call(func=tree, args=[], keywords=[])
     if not isinstance(call.func, ast.Name) or call.keywords or call.func.id not in PLAYERS:
         raise _wrong(key, text, f"{ast.unparse(tree)} is not a player")
-    needed, optional = _kinds(call.func.id)
+    needed, optional, _ = PLAYERS[call.func.id]
     kinds = needed + optional
     if not len(needed) <= len(call.args) <= len(kinds):
-        raise _wrong(key, text, f"{call.func.id} takes {_form(call.func.id)}")
+        words = [*(_KINDS[kind] for kind in needed), *(f"{_KINDS[kind]} (or nothing)" for kind in optional)]
+        form = f"({', '.join(words)})" if words else "nothing"
+        raise _wrong(key, text, f"{call.func.id} takes {form}")
     arguments = [_argument(kind, given, text, key) for kind, given in zip(kinds, call.args, strict=False)]
     return Plan(call.func.id, arguments)
 
@@ -85,17 +87,6 @@ def _argument(kind: str, given: ast.expr, text: str, key: str) -> Any:
     if kind == "n" and isinstance(value, int) and number and value >= 1:
         return value
     raise _wrong(key, text, f"{ast.unparse(given)} must be {_KINDS[kind]}")
-
-
-def _kinds(name: str) -> tuple[str, str]:
-    needed, _, optional = PLAYERS[name][0].rstrip("]").partition("[")
-    return needed, optional
-
-
-def _form(name: str) -> str:
-    needed, optional = _kinds(name)
-    words = [*(_KINDS[kind] for kind in needed), *(f"{_KINDS[kind]} (or nothing)" for kind in optional)]
-    return f"({', '.join(words)})" if words else "nothing"
 
 
 def _wrong(key: str, text: str, why: str) -> UserError:

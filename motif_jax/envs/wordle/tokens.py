@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
+from tokenizers import Regex, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from motif_jax.datasets.dialogues.items import DELIMITER_TEXTS, Delimiters
@@ -37,8 +37,6 @@ class WordleTokenizer:
         backend = Backend(models.WordLevel(NUMBERS))
         backend.pre_tokenizer = pre_tokenizers.Split(Regex(_PIECE.pattern), "isolated")
         backend.decoder = decoders.Fuse()
-        backend.add_special_tokens(
-            [AddedToken(text, special=True, normalized=False) for text in DELIMITER_TEXTS]
-        )
+        backend.add_special_tokens(list(DELIMITER_TEXTS))
         folder.mkdir(parents=True, exist_ok=True)
         atomic_write_text(folder / "tokenizer.json", backend.to_str())

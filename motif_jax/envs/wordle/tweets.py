@@ -191,7 +191,9 @@ class TweetGames:
         possible = guesses.possible
         nowhere: np.ndarray = np.logical_not(possible.any(axis=0))
         if true_word:
-            self._words = self._true_words(tweets)
+            if missing := {tweet.word for tweet in tweets} - set(guesses.index):
+                raise UserError(f"the day's word {min(missing)!r} of a tweet is not in the list of words")
+            self._words = np.array([guesses.index[tweet.word] for tweet in tweets])
             counts = possible[self._words[:, None], codes].all(1).astype(np.int64)
         else:
             counts = self._fitting_words(codes)
@@ -204,11 +206,6 @@ class TweetGames:
         if not counts.any():
             raise UserError(f"none of the {len(tweets):,} games has colours that a word of the lists makes")
         self._true_word, self._codes, self._ends = true_word, codes, np.cumsum(counts)
-
-    def _true_words(self, tweets: Sequence[Tweet]) -> np.ndarray:
-        if missing := {tweet.word for tweet in tweets} - set(self._guesses.index):
-            raise UserError(f"the day's word {sorted(missing)[0]!r} of a tweet is not in the list of words")
-        return np.array([self._guesses.index[tweet.word] for tweet in tweets])
 
     def _fitting_words(self, codes: np.ndarray) -> np.ndarray:
         distinct, which = np.unique(np.sort(codes, 1), axis=0, return_inverse=True)
