@@ -42,9 +42,7 @@ class Habit:
         return np.array(weights) / sum(weights)
 
     def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
-        """Returns a policy for the episode `seed`. Raises ValueError: the actions are not the NetHack tasks'."""
-        if spec.num_actions not in (len(TASK_KEYS), len(GROUPS)):
-            raise ValueError(f"habits are made for 23 or 28 actions, this environment has {spec.num_actions}")
+        """Returns a policy for the episode `seed`, if `has_habits(spec)`."""
         actions = self.actions(seed, spec.num_actions)
         return lambda _: next(actions)
 
@@ -81,10 +79,9 @@ HABITS: Mapping[str, Habit] = {
 
 @dataclasses.dataclass(frozen=True)
 class ReplayedActions:
-    """Plays an episode again from its actions."""
+    """Plays the actions `taken`, int [steps], of an episode again and then ends it."""
 
     taken: np.ndarray
 
     def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
-        """Returns a policy that plays `taken`, int [steps], and then ends the episode."""
         return given_actions(self.taken)

@@ -46,12 +46,11 @@ class Errand:
     wanted: bytes = b""
 
     def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
-        """Returns a policy for the episode `seed`. Raises ValueError: other actions, or no screen."""
+        """Returns a policy for the episode `seed`, if `has_habits(spec)`. Raises ValueError: no screen."""
         if missing := ", ".join(name for name in FIELDS if name not in spec.observation):
             raise ValueError(f"scripted players read {missing}, which this environment does not show")
-        habit = HABITS["walker"]
-        habit.player(seed, spec)  # raises ValueError for other actions
-        return _Game(self, habit.actions(seeds.derive(seed, "errand"), spec.num_actions)).choose
+        habit = HABITS["walker"].actions(seeds.derive(seed, "errand"), spec.num_actions)
+        return _Game(self, habit).choose
 
 
 class _Game:

@@ -35,14 +35,10 @@ class ScreenWindows:
         left = x - _HALF
         offset = self._start + (self._top + y) * _COLUMNS + left
         both = np.ndarray((2, WINDOW, WINDOW), np.uint8, self._screens, offset, self._strides)
-        cells = self.cache[y * _COLUMNS + x] = (both, _outside(left))
+        outside = None
+        if left < 0:
+            outside = slice(0, -left)
+        elif left + WINDOW > _COLUMNS:
+            outside = slice(_COLUMNS - left, WINDOW)
+        cells = self.cache[y * _COLUMNS + x] = (both, outside)
         return cells
-
-
-def _outside(left: int) -> slice | None:
-    """The columns of a window from screen column `left` that lie outside the screen."""
-    if left < 0:
-        return slice(0, -left)
-    if left + WINDOW > _COLUMNS:
-        return slice(_COLUMNS - left, WINDOW)
-    return None
