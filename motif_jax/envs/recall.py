@@ -11,14 +11,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, EnvironmentSpec
+from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, Environment, EnvironmentSpec
 from motif_jax.support import seeds
 
 BEST_RETURN = 1.0
 _SIGN_LENGTH = 16
 
 
-class Recall:
+class Recall(Environment):
     """The environment; `cues` is also the number of actions, `delay` that of blank steps between cue and question.
 
     Observation: `features` float32 [cues + 1], the cue one-hot in the first step, and a flag that is 1 at the question;
@@ -30,9 +30,6 @@ class Recall:
     ) -> None:
         self.spec = self.make_spec(name, cues, delay, max_episode_steps)
         self._cues, self._delay, self._limit = cues, delay, max_episode_steps
-        self._cue = self._steps = 0
-        self._return = 0.0
-        self._seen = collections.Counter[bytes]()
 
     @staticmethod
     def make_spec(
@@ -54,7 +51,7 @@ class Recall:
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
         self._cue = int(seeds.rng(seed, "cue").integers(self._cues))
         self._steps, self._return = 0, 0.0
-        self._seen.clear()
+        self._seen = collections.Counter[bytes]()
         self._write(out)
 
     def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
@@ -70,9 +67,6 @@ class Recall:
 
     def episode_info(self) -> dict[str, float]:
         return {"return": self._return, "length": float(self._steps), "success": self._return}
-
-    def close(self) -> None:
-        """Frees nothing."""
 
     def _write(self, out: Mapping[str, np.ndarray]) -> None:
         features = out["features"]

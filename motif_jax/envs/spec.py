@@ -12,9 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-RUNNING = 0
-TERMINATED = 1
-TRUNCATED = 2
+RUNNING, TERMINATED, TRUNCATED = 0, 1, 2
 # Options that change observations but not the game.
 OBSERVED = ("fields", "tokenizer", "prompt_tokens", "special_tokens")
 # The logit of an action that `EnvironmentSpec.mask_field` excludes: far below all others, but finite.

@@ -17,7 +17,7 @@ from motif_jax.envs.babyai_text.levels import draw, grid_fields
 from motif_jax.envs.babyai_text.sentences import OBJECTS, VIEW
 from motif_jax.envs.minigrid_events import view
 from motif_jax.envs.minigrid_events.captions import FORWARD, GridCell, caption
-from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, EnvironmentSpec
+from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, Environment, EnvironmentSpec
 
 TEXT_BYTES = 64
 _EMPTY, _DOOR = GridCell(OBJECTS.index("empty"), 0, 0), OBJECTS.index("door")
@@ -60,7 +60,7 @@ def _fields(name: str) -> dict[str, ArraySpec]:
     return grid_fields(world.width, world.height)
 
 
-class MiniGridEvents:
+class MiniGridEvents(Environment):
     """One of `catalogue.LEVELS`.
 
     Observation: `view` uint8 [980], minigrid's view of 7 x 7 cells with the carried object, one-hot
@@ -115,9 +115,6 @@ class MiniGridEvents:
             "success": self._success,
             "through_door": self._through_door,
         }
-
-    def close(self) -> None:
-        """Nothing to free."""
 
     def _cell(self, column: int, row: int) -> GridCell:
         thing = self._world.grid.get(column, row)
