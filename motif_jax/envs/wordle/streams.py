@@ -32,11 +32,9 @@ def games(table: WordTable, player: BoardPlayer) -> DialogueStream:
 
 
 def _until(boards: Boards, rows: np.ndarray, turns: np.ndarray) -> Boards:
-    copy = boards.taken(rows)
-    kept = np.arange(TRIES) < turns[:, None]
-    copy.guesses[~kept], copy.codes[~kept] = 0, 0
-    copy.turns, copy.won = turns.copy(), np.zeros(len(rows), bool)
-    copy.fits[:] = True
+    copy, kept = Boards(boards.table, len(rows)), np.arange(TRIES) < turns[:, None]
+    copy.guesses[kept], copy.codes[kept] = boards.guesses[rows][kept], boards.codes[rows][kept]
+    copy.turns = turns.copy()
     for turn in range(TRIES):
         there = np.flatnonzero(turns > turn)
         table = boards.table.table[copy.guesses[there, turn]]
