@@ -62,10 +62,7 @@ class PromptChange:
     def __init__(self, name: str, language: str = ENGLISH) -> None:
         self._words = CHANGES[NONE if name in ("", *EXCHANGED) else name][language]
         # Replaces whole words: no letter or digit may be next to a match.
-        pattern = "|".join(rf"(?<!\w){re.escape(word)}(?!\w)" for word in self._words)
-        self._pattern = re.compile(pattern) if self._words else None
+        self._pattern = re.compile("|".join(rf"(?<!\w){re.escape(word)}(?!\w)" for word in self._words))
 
     def __call__(self, prompt: str) -> str:
-        if self._pattern is None:
-            return prompt
-        return self._pattern.sub(lambda found: self._words[found[0]], prompt)
+        return self._pattern.sub(lambda found: self._words[found[0]], prompt) if self._words else prompt

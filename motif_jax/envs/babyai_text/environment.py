@@ -202,7 +202,7 @@ class BabyAIText:
             self.goal = missions.in_french(mission, self._as_published)
         if self._exchange is not None:
             self._exchange.begin(seed, self.goal)
-            self.goal = self.goal if self._exchange.prompts else self._exchange.goal
+            self.goal = self.goal if self._exchange.prompts else self._exchange.other.goal
         seen = self._seen(observation)
         self._window.start(seen if self._shows_first else None)
         if "bot_action" in self._fields:
@@ -233,7 +233,7 @@ class BabyAIText:
 
     def prompt(self) -> str:
         if self._exchange is not None and self._exchange.prompts:
-            return self._exchange.prompt()
+            return self._exchange.other.prompt()
         return self._change(self._window.prompt(self.goal, self._actions, self.language))
 
     def episode_info(self) -> dict[str, float]:

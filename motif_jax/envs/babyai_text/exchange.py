@@ -20,13 +20,13 @@ class Exchange:
 
     def __init__(self, change: str, other: Any) -> None:
         self.prompts = change == OTHER_EPISODE
-        self._other, self._unread = other, empty_observation(other.spec)
+        self.other, self._unread = other, empty_observation(other.spec)
 
     def begin(self, seed: int, goal: str) -> None:
         """Begins another episode for the episode `seed`. Raises UserError: no other episode has a goal besides `goal`."""
         self._seed, self._number = seed, 0
         self._reset()
-        while not self.prompts and self.goal == goal:
+        while not self.prompts and self.other.goal == goal:
             if self._number == _TRIES:
                 raise UserError(
                     f"config.environment.babyai_text.change=other_mission: every mission of the level is {goal!r}"
@@ -34,16 +34,9 @@ class Exchange:
             self._reset()
 
     def add(self, played: int, name: str) -> None:
-        if self.prompts and self._other.play(played, name, self._unread)[1] != RUNNING:
+        if self.prompts and self.other.play(played, name, self._unread)[1] != RUNNING:
             self._reset()
 
-    @property
-    def goal(self) -> str:
-        return self._other.goal
-
-    def prompt(self) -> str:
-        return self._other.prompt()
-
     def _reset(self) -> None:
-        self._other.reset(seeds.derive(self._seed, "exchanged", self._number), self._unread)
+        self.other.reset(seeds.derive(self._seed, "exchanged", self._number), self._unread)
         self._number += 1
