@@ -6,9 +6,7 @@ from collections.abc import Mapping
 
 from motif_jax.envs.nethack import actions
 from motif_jax.envs.nethack import buffers as b
-from motif_jax.envs.nethack.game import Game, events
-
-_KILL = 3  # index in a record
+from motif_jax.envs.nethack.game import KILL, Game, events
 
 
 class ExtendedGame(Game):
@@ -91,7 +89,7 @@ class ExtendedGame(Game):
 
     def act(self, action: int) -> None:
         if self._as_published:
-            self._kills += self.record[_KILL]
+            self._kills += self.record[KILL]
         super().act(action)
 
     def _tells_of_kill(self) -> None:

@@ -18,7 +18,7 @@ END_LIMIT, END_RUNNING, END_DEATH, END_SUCCESS = -1, 0, 1, 2
 
 YES_ACTION = actions.TASK_KEYS.index(actions.YES)
 _MAX_PROMPTS = 10_000
-_KILL = 3  # index in a record
+KILL = 3  # index in a record
 
 
 def game_seeds(seed: int) -> tuple[int, int]:
@@ -165,10 +165,10 @@ class Game:
         message = self._message_bytes()
         if message != self._message:
             record = self._look_up(message)
-            if record[_KILL]:
+            if record[KILL]:
                 self._tells_of_kill()
         elif (
-            record[_KILL] and self.buffers.now.status[place.POINTS] > self.buffers.before.status[place.POINTS]
+            record[KILL] and self.buffers.now.status[place.POINTS] > self.buffers.before.status[place.POINTS]
         ):
             # An equal message is a new one if the hero gained experience from a kill.
             self._tells_of_kill()
