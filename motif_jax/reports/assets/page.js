@@ -1,10 +1,30 @@
 "use strict";
-// Sorting, searching and shortening tables.
+// Elements, and the sorting, searching and shortening of tables.
 
-function cellKey(row, column) {
-  const cell = row.cells[column];
-  const value = cell.dataset.value;
-  return value === undefined ? cell.textContent.trim().toLowerCase() : Number(value);
+function made(name, given = {}, ...inside) {
+  const element = Object.assign(document.createElement(name), given);
+  element.append(...inside);
+  return element;
+}
+
+function drawn(name, attributes, ...inside) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  element.append(...inside);
+  return element;
+}
+
+function wordsIn(text) {
+  return text.toLowerCase().split(/\s+/).filter(Boolean);
+}
+
+function markSorted(heads, column, descending) {
+  heads.forEach((head) => head.removeAttribute("aria-sort"));
+  heads[column].setAttribute("aria-sort", descending ? "descending" : "ascending");
+}
+
+function cellKey({ dataset, textContent }) {
+  return dataset.value === undefined ? textContent.trim().toLowerCase() : Number(dataset.value);
 }
 
 function compare(a, b) {
@@ -14,12 +34,10 @@ function compare(a, b) {
 
 function sortTable(table, column) {
   const heads = [...table.tHead.rows[0].cells];
-  const head = heads[column];
-  const descending = head.getAttribute("aria-sort") !== "descending";
-  heads.forEach((h) => h.removeAttribute("aria-sort"));
-  head.setAttribute("aria-sort", descending ? "descending" : "ascending");
+  const descending = heads[column].getAttribute("aria-sort") !== "descending";
+  markSorted(heads, column, descending);
   const body = table.tBodies[0];
-  const rows = [...body.rows].map((row, place) => ({ row, place, key: cellKey(row, column) }));
+  const rows = [...body.rows].map((row, place) => ({ row, place, key: cellKey(row.cells[column]) }));
   rows.sort((a, b) => (descending ? -1 : 1) * compare(a.key, b.key) || a.place - b.place);
   body.append(...rows.map((r) => r.row));
   applyFilter(table);
@@ -27,7 +45,7 @@ function sortTable(table, column) {
 
 function applyFilter(table) {
   const field = document.querySelector(`input[data-for="${table.id}"]`);
-  const words = field ? field.value.toLowerCase().split(/\s+/).filter(Boolean) : [];
+  const words = wordsIn(field ? field.value : "");
   const limit = table.dataset.open || words.length ? Infinity : Number(table.dataset.limit || Infinity);
   let matching = 0;
   for (const row of table.tBodies[0].rows) {
@@ -43,18 +61,13 @@ function applyFilter(table) {
 }
 
 for (const table of document.querySelectorAll("table")) {
-  const heads = [...table.tHead.rows[0].cells];
-  heads.forEach((head, column) => {
-    const first = table.tBodies[0].rows[0];
-    if (first && first.cells[column].classList.contains("number")) head.classList.add("number");
+  const { rows } = table.tBodies[0];
+  [...table.tHead.rows[0].cells].forEach((head, column) => {
+    head.classList.toggle("number", rows[0].cells[column].classList.contains("number"));
     head.querySelector("button").addEventListener("click", () => sortTable(table, column));
   });
-  const limit = Number(table.dataset.limit || 0);
-  if (limit && table.tBodies[0].rows.length > limit) {
-    const more = document.createElement("button");
-    more.type = "button";
-    more.className = "more";
-    more.textContent = `show all ${table.tBodies[0].rows.length} rows`;
+  if (rows.length > Number(table.dataset.limit || Infinity)) {
+    const more = made("button", { type: "button", className: "more" }, `show all ${rows.length} rows`);
     more.addEventListener("click", () => { table.dataset.open = "1"; applyFilter(table); more.remove(); });
     table.parentElement.after(more);
   }

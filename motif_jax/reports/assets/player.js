@@ -10,8 +10,7 @@ const REVERSE = 16;
 const byId = (name) => document.getElementById(name);
 const last = film.steps - 1;
 const reward = film.intrinsic || film.taskRewards;
-const rewarded = [];
-for (let i = 0; i < film.steps; i += 1) if (Math.abs(reward[i]) > 0.005) rewarded.push(i);
+const rewarded = [...reward.keys()].filter((i) => Math.abs(reward[i]) > 0.005);
 // Without an intrinsic reward the task's is shown; its small time penalty is no moment to jump to.
 const moments = film.intrinsic ? rewarded : rewarded.filter((i) => Math.abs(film.taskRewards[i]) > 0.015);
 
@@ -35,18 +34,16 @@ function undoChanges(frames, size) {
 }
 
 function totals(values) {
-  const sums = [];
   let sum = 0;
-  for (const value of values) sums.push(sum += value || 0);
-  return sums;
+  return values.map((value) => sum += value || 0);
 }
 const returnSoFar = totals(film.taskRewards);
-const intrinsicSoFar = film.intrinsic ? totals(film.intrinsic) : null;
+const intrinsicSoFar = film.intrinsic && totals(film.intrinsic);
 
-function paint(span, colour) {
-  if (colour < 0) return;
-  span.style.color = colour & REVERSE ? BACK : COLOURS[colour & 15];
-  if (colour & REVERSE) span.style.backgroundColor = COLOURS[colour & 15];
+function styleOf(colour) {
+  if (colour < 0) return "";
+  const own = COLOURS[colour & 15];
+  return colour & REVERSE ? `color: ${BACK}; background-color: ${own}` : `color: ${own}`;
 }
 
 function drawScreen() {
@@ -55,15 +52,11 @@ function drawScreen() {
   const size = film.rows * film.columns;
   const start = step * size;
   const cursor = film.cursor[2 * step] * film.columns + film.cursor[2 * step + 1];
-  const fragment = document.createDocumentFragment();
+  const spans = [];
   let run = "";
   let colour = -1;
   const flush = () => {
-    if (!run) return;
-    const span = document.createElement("span");
-    span.textContent = run;
-    paint(span, colour);
-    fragment.append(span);
+    if (run) spans.push(made("span", { style: styleOf(colour) }, run));
     run = "";
   };
   for (let i = 0; i < size; i += 1) {
@@ -74,20 +67,16 @@ function drawScreen() {
     // A blank joins the run before it, unless one of the two is in reverse video.
     const blank = character === " " && !(own & REVERSE);
     const next = !blank ? own : colour >= 0 && colour & REVERSE ? -1 : colour;
-    if (i === cursor && film.cursor[2 * step] >= 0) {
+    if (i === cursor) {
       flush();
-      const span = document.createElement("span");
-      span.className = "cursor";
-      span.textContent = character;
-      span.style.color = COLOURS[screens.colors[start + i] & 15];
-      fragment.append(span);
+      spans.push(made("span", { className: "cursor", style: styleOf(own & 15) }, character));
       continue;
     }
     if (next !== colour) { flush(); colour = next; }
     run += character;
   }
   flush();
-  pre.replaceChildren(fragment);
+  pre.replaceChildren(...spans);
   // A window that is too narrow for 80 columns keeps the hero in view.
   const hero = pre.querySelector(".cursor");
   const box = pre.parentElement;
@@ -128,19 +117,19 @@ function drawGrid() {
       const at = (step * columns * rows + x * rows + y) * 4;
       const [kind, colour, state, lit] = cells.subarray(at, at + 4);
       const name = objects[kind];
-      const cell = element("g", { transform: `translate(${10 * x} ${10 * y})`, class: lit ? "cell lit" : "cell" });
-      cell.append(element("rect", { width: 10, height: 10, class: name === "wall" ? "wall" : "ground" }));
+      const cell = drawn("g", { transform: `translate(${10 * x} ${10 * y})`, class: lit ? "cell lit" : "cell" });
+      cell.append(drawn("rect", { width: 10, height: 10, class: name === "wall" ? "wall" : "ground" }));
       const hue = HUES[colours[colour]];
       for (const [shape, attributes] of (name === "door" ? DOORS[Math.min(state, 2)] : SHAPES[name] || [])) {
-        cell.append(element(shape, { fill: hue, stroke: hue, ...attributes }));
+        cell.append(drawn(shape, { fill: hue, stroke: hue, ...attributes }));
       }
       const title = name === "door" ? `${DOOR[Math.min(state, 2)]} ${colours[colour]} door` : `${colours[colour]} ${name}`;
-      if (SHAPES[name] || name === "door") cell.append(element("title", {}, title));
+      if (SHAPES[name] || name === "door") cell.append(drawn("title", {}, title));
       parts.push(cell);
     }
   }
   const [x, y, direction] = film.grid.pose[step];
-  const hero = element("path", { class: "hero", d: "M8.6 5 1.8 8.6V1.4Z", transform: `translate(${10 * x} ${10 * y}) rotate(${90 * direction} 5 5)` });
+  const hero = drawn("path", { class: "hero", d: "M8.6 5 1.8 8.6V1.4Z", transform: `translate(${10 * x} ${10 * y}) rotate(${90 * direction} 5 5)` });
   svg.replaceChildren(...parts, hero);
   svg.setAttribute("aria-label", `the grid; the agent at column ${x}, row ${y}, looks ${DIRECTIONS[direction]}`);
 }
@@ -159,54 +148,44 @@ function number(value, digits = 3) {
 
 function facts() {
   const text = film.textIndex[step];
-  const rows = [["step", `${step.toLocaleString("en")} of ${last.toLocaleString("en")}`]];
-  rows.push(["next action", step < last ? film.actionNames[film.actions[step]] : film.end]);
-  rows.push(["return so far", number(returnSoFar[step])]);
-  rows.push(["task reward of the last action", number(film.taskRewards[step])]);
+  const rows = [
+    ["step", `${step.toLocaleString("en")} of ${last.toLocaleString("en")}`],
+    ["next action", step < last ? film.actionNames[film.actions[step]] : film.end],
+    ["return so far", number(returnSoFar[step])],
+    ["task reward of the last action", number(film.taskRewards[step])],
+  ];
   if (film.intrinsic) {
     rows.push(["intrinsic return so far", number(intrinsicSoFar[step])]);
     rows.push(["intrinsic reward here", number(film.intrinsic[step])]);
     rows.push(["message reward, normalised", number(film.normalised[text])]);
     rows.push(["message reward, raw", number(film.raw[text], 4)]);
-    rows.push(["message seen (times)", String(film.textCount[step])]);
+    rows.push(["message seen (times)", film.textCount[step]]);
   }
   if (film.values) rows.push(["value estimate", step < last ? number(film.values[step]) : "n/a"]);
   for (const [name, values] of Object.entries(film.vitals)) {
-    if (name !== "max hp") rows.push([name, name === "hp" ? `${values[step]} of ${film.vitals["max hp"][step]}` : String(values[step])]);
+    if (name !== "max hp") rows.push([name, name === "hp" ? `${values[step]} of ${film.vitals["max hp"][step]}` : values[step]]);
   }
   return rows;
 }
 
+function bar(left, width) {
+  return made("div", { className: "bar" }, made("i", { style: `left: ${left}%; width: ${width}%` }));
+}
+
 function drawFacts() {
-  const table = document.createElement("table");
-  const body = table.createTBody();
+  const table = made("table");
   for (const [name, value] of facts()) {
-    const row = body.insertRow();
+    const row = table.insertRow();
     row.insertCell().textContent = name;
-    const cell = row.insertCell();
-    cell.textContent = value;
-    cell.dataset.fact = name;
+    Object.assign(row.insertCell(), { textContent: value }).dataset.fact = name;
   }
-  const box = document.createElement("div");
-  box.className = "scroll";
-  box.append(table);
+  const parts = [made("div", { className: "scroll" }, table)];
   if (film.intrinsic) {
-    const bar = document.createElement("div");
-    bar.className = "bar";
     const value = Math.max(-4, Math.min(4, film.normalised[film.textIndex[step]]));
-    const fill = document.createElement("i");
-    fill.style.left = `${50 + Math.min(0, value) * 12.5}%`;
-    fill.style.width = `${Math.abs(value) * 12.5}%`;
-    bar.append(fill);
-    const scale = document.createElement("div");
-    scale.className = "scale";
-    for (const text of ["-4", "message reward, normalised", "4"]) {
-      const span = document.createElement("span");
-      span.textContent = text;
-      scale.append(span);
-    }
-    byId("facts").replaceChildren(box, scale, bar);
-  } else byId("facts").replaceChildren(box);
+    const scale = ["-4", "message reward, normalised", "4"].map((text) => made("span", {}, text));
+    parts.push(made("div", { className: "scale" }, ...scale), bar(50 + Math.min(0, value) * 12.5, Math.abs(value) * 12.5));
+  }
+  byId("facts").replaceChildren(...parts);
 }
 
 function drawProbabilities() {
@@ -217,34 +196,15 @@ function drawProbabilities() {
   ranked.sort((a, b) => b[1] - a[1]);
   const shown = ranked.slice(0, 6);
   if (!shown.some(([a]) => a === film.actions[step])) shown[5] = ranked.find(([a]) => a === film.actions[step]);
-  const heading = document.createElement("h3");
-  heading.textContent = "action probabilities";
   const rows = shown.map(([action, share]) => {
-    const row = document.createElement("div");
-    row.className = action === film.actions[step] ? "row chosen" : "row";
-    const name = document.createElement("span");
-    name.textContent = film.actionNames[action];
-    const bar = document.createElement("div");
-    bar.className = "bar";
-    const fill = document.createElement("i");
-    fill.style.width = `${100 * share}%`;
-    bar.append(fill);
-    const text = document.createElement("span");
-    text.textContent = `${Math.round(100 * share)} %`;
-    row.append(name, bar, text);
-    return row;
+    const name = made("span", {}, film.actionNames[action]);
+    const className = action === film.actions[step] ? "row chosen" : "row";
+    return made("div", { className }, name, bar(0, 100 * share), made("span", {}, `${Math.round(100 * share)} %`));
   });
-  box.replaceChildren(heading, ...rows);
+  box.replaceChildren(made("h3", {}, "action probabilities"), ...rows);
 }
 
 const WIDE = Math.max(330, Math.min(800, byId("timeline").parentElement.clientWidth - 28)), HIGH = 150, LEFT = 46, RIGHT = 46, TOP = 12, BOTTOM = 22;
-const SVG = "http://www.w3.org/2000/svg";
-function element(name, attributes, text) {
-  const made = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  if (text !== undefined) made.textContent = text;
-  return made;
-}
 const atStep = (i) => LEFT + (i / Math.max(1, last)) * (WIDE - LEFT - RIGHT);
 
 function drawTimeline() {
@@ -253,63 +213,44 @@ function drawTimeline() {
   const high = Math.max(1e-9, ...reward.map((v) => v || 0));
   const low = Math.min(0, ...reward.map((v) => v || 0));
   const y = (v) => HIGH - BOTTOM - ((v - low) / (high - low)) * (HIGH - TOP - BOTTOM);
-  svg.append(element("line", { class: "axis", x1: LEFT, x2: WIDE - RIGHT, y1: y(0), y2: y(0) }));
+  svg.append(drawn("line", { class: "axis", x1: LEFT, x2: WIDE - RIGHT, y1: y(0), y2: y(0) }));
   let path = "";
   for (const i of rewarded) path += `M${atStep(i).toFixed(1)} ${y(0).toFixed(1)}V${y(reward[i]).toFixed(1)}`;
-  svg.append(element("path", { class: "paid", d: path }));
-  svg.append(element("text", { x: LEFT - 6, y: TOP + 8, "text-anchor": "end" }, number(rewarded.length ? high : 0, 2)));
-  svg.append(element("text", { x: LEFT - 6, y: HIGH - BOTTOM + 4, "text-anchor": "end" }, number(low, 2)));
-  svg.append(element("text", { x: LEFT, y: HIGH - 5 }, "0"));
-  svg.append(element("text", { x: WIDE - RIGHT, y: HIGH - 5, "text-anchor": "end" }, `${last.toLocaleString("en")} steps`));
+  svg.append(drawn("path", { class: "paid", d: path }));
+  svg.append(drawn("text", { x: LEFT - 6, y: TOP + 8, "text-anchor": "end" }, number(rewarded.length ? high : 0, 2)));
+  svg.append(drawn("text", { x: LEFT - 6, y: HIGH - BOTTOM + 4, "text-anchor": "end" }, number(low, 2)));
+  svg.append(drawn("text", { x: LEFT, y: HIGH - 5 }, "0"));
+  svg.append(drawn("text", { x: WIDE - RIGHT, y: HIGH - 5, "text-anchor": "end" }, `${last.toLocaleString("en")} steps`));
   const legend = [["c1", film.intrinsic ? "intrinsic reward (left scale)" : "task reward (left scale)"]];
   if (film.values && film.values.length) {
     const top = Math.max(...film.values), bottom = Math.min(...film.values);
     const v = (x) => HIGH - BOTTOM - ((x - bottom) / (top - bottom || 1)) * (HIGH - TOP - BOTTOM);
-    svg.append(element("path", { class: "value", d: film.values.map((x, i) => `${i ? "L" : "M"}${atStep(i).toFixed(1)} ${v(x).toFixed(1)}`).join("") }));
-    svg.append(element("text", { x: WIDE - RIGHT + 6, y: TOP + 8 }, number(top, 2)));
-    svg.append(element("text", { x: WIDE - RIGHT + 6, y: HIGH - BOTTOM + 4 }, number(bottom, 2)));
+    svg.append(drawn("path", { class: "value", d: film.values.map((x, i) => `${i ? "L" : "M"}${atStep(i).toFixed(1)} ${v(x).toFixed(1)}`).join("") }));
+    svg.append(drawn("text", { x: WIDE - RIGHT + 6, y: TOP + 8 }, number(top, 2)));
+    svg.append(drawn("text", { x: WIDE - RIGHT + 6, y: HIGH - BOTTOM + 4 }, number(bottom, 2)));
     legend.push(["c0", "value estimate (right scale)"]);
   }
-  svg.append(element("line", { class: "now", id: "now", y1: TOP - 6, y2: HIGH - BOTTOM + 4 }));
-  for (const [colour, text] of legend) {
-    const item = document.createElement("span");
-    const key = document.createElement("i");
-    key.className = `key ${colour}`;
-    item.append(key, text);
-    byId("legend").append(item);
-  }
-  let dragging = false;
+  svg.append(drawn("line", { class: "now", id: "now", y1: TOP - 6, y2: HIGH - BOTTOM + 4 }));
+  byId("legend").append(...legend.map(([colour, text]) => made("span", {}, made("i", { className: `key ${colour}` }), text)));
   const seek = (event) => {
     const area = svg.getBoundingClientRect();
     const x = ((event.clientX - area.left) / area.width) * WIDE;
     show(Math.round(((x - LEFT) / (WIDE - LEFT - RIGHT)) * last));
   };
-  svg.addEventListener("pointerdown", (event) => { dragging = true; svg.setPointerCapture(event.pointerId); seek(event); });
-  svg.addEventListener("pointermove", (event) => { if (dragging) seek(event); });
-  svg.addEventListener("pointerup", () => { dragging = false; });
+  svg.addEventListener("pointerdown", (event) => { svg.setPointerCapture(event.pointerId); seek(event); });
+  svg.addEventListener("pointermove", (event) => { if (svg.hasPointerCapture(event.pointerId)) seek(event); });
 }
 
 function drawMoments() {
-  const box = byId("moments");
-  if (!moments.length) {
-    const empty = document.createElement("div");
-    empty.className = "empty";
-    empty.textContent = "no moment of this episode was rewarded";
-    box.replaceChildren(empty);
-    return;
-  }
-  box.replaceChildren(...moments.map((i) => {
-    const button = document.createElement("button");
-    button.type = "button";
+  const buttons = moments.map((i) => {
+    const texts = [`${i}`, `${reward[i] > 0 ? "+" : ""}${number(reward[i], 2)}`, film.texts[film.textIndex[i]] || "(no message)"];
+    const button = made("button", { type: "button" }, ...texts.map((text) => made("span", {}, text)));
     button.dataset.step = i;
-    for (const text of [`${i}`, `${reward[i] > 0 ? "+" : ""}${number(reward[i], 2)}`, film.texts[film.textIndex[i]] || "(no message)"]) {
-      const span = document.createElement("span");
-      span.textContent = text;
-      button.append(span);
-    }
     button.addEventListener("click", () => show(i));
     return button;
-  }));
+  });
+  const none = made("div", { className: "empty" }, "no moment of this episode was rewarded");
+  byId("moments").replaceChildren(...(buttons.length ? buttons : [none]));
 }
 
 function show(wanted) {
@@ -324,12 +265,10 @@ function show(wanted) {
   const message = byId("message");
   message.textContent = film.texts[film.textIndex[step]] || "\u00a0";
   message.className = film.intrinsic && film.intrinsic[step] > 0 ? "rewarded" : "";
-  const now = document.getElementById("now");
+  const now = byId("now");
   now.setAttribute("x1", atStep(step));
   now.setAttribute("x2", atStep(step));
-  document.querySelectorAll(".moments button.now").forEach((b) => b.classList.remove("now"));
-  const here = document.querySelector(`.moments button[data-step="${step}"]`);
-  if (here) here.classList.add("now");
+  document.querySelectorAll(".moments button").forEach((b) => b.classList.toggle("now", Number(b.dataset.step) === step));
   byId("previous").disabled = !moments.some((i) => i < step);
   byId("next").disabled = !moments.some((i) => i > step);
 }

@@ -29,12 +29,10 @@ document.addEventListener("DOMContentLoaded", () => {
   function hide() { if (tip) { tip.remove(); tip = null; } }
   function show(token, rows) {
     hide();
-    tip = document.createElement("div");
-    tip.className = "tip token-tip";
     const place = Number(token.dataset.place);
     const lines = [`token ${place}: ${JSON.stringify((token.querySelector("b") || token).textContent)}`];
     for (const [name, values] of Object.entries(rows)) lines.push(`${name}: ${format(values[place])}`);
-    tip.textContent = lines.join("\n");
+    tip = made("div", { className: "tip token-tip" }, lines.join("\n"));
     document.body.append(tip);
     const box = token.getBoundingClientRect();
     tip.style.left = `${scrollX + Math.max(8, Math.min(box.left, innerWidth - tip.offsetWidth - 8))}px`;
