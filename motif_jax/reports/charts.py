@@ -8,9 +8,8 @@ import re
 import textwrap
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -30,8 +29,7 @@ _THEME = {**{colour: f"var(--c{number})" for number, colour in enumerate(COLOURS
 TITLE = "title:"  # prefix of a URL whose rest is shown as a tooltip
 
 
-@dataclass(frozen=True)
-class Series:
+class Series(NamedTuple):
     """One line of a chart, [n] points; NaN in `y` leaves a gap. `low` and `high` are a band, with `bars` a bar at each point."""
 
     name: str
@@ -43,8 +41,7 @@ class Series:
     bars: bool = False
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """One row of an interval chart: a value with its confidence interval, whose bounds may be NaN."""
 
     name: str
@@ -54,8 +51,7 @@ class Interval:
     colour: int = 0
 
 
-@dataclass(frozen=True)
-class Plot:
+class Plot(NamedTuple):
     """One chart: lines over x, or intervals by name. `note` stands below it; without `file` only the page shows it."""
 
     title: str

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,8 +44,7 @@ class Claim:
         return f"{self.more} > {self.less}{margin}: {self.measure}"
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """A claim, the difference of its methods, and whether the whole interval lies above the margin."""
 
     claim: Claim
@@ -117,8 +116,7 @@ def gathered(packed: str) -> int:
     return pieces
 
 
-@dataclass(frozen=True)
-class SideBySide:
+class SideBySide(NamedTuple):
     """The result of `side_by_side`; `means`: measure -> method -> mean with its interval."""
 
     means: Mapping[str, Mapping[str, Estimate]]

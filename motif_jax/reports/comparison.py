@@ -47,8 +47,7 @@ class RunScore(NamedTuple):
     games: Games
 
 
-@dataclass(frozen=True)
-class MethodScores:
+class MethodScores(NamedTuple):
     """Scores of all methods, float64 [runs, tasks]; `games`: the games of each task, of several runs with their mean, {} if unknown."""
 
     tasks: tuple[str, ...]

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,8 +25,7 @@ _POINTS = 200
 _PUBLISHED = re.compile(r"_nbr_actions_(\d+)_")
 
 
-@dataclass(frozen=True)
-class Learned:
+class Learned(NamedTuple):
     """One training: its curve over environment steps, and the numbers 'actions' and 'distractors' where they are known."""
 
     method: str

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,8 +22,7 @@ def summaries(evaluation: Mapping[str, Any]) -> dict[str, Summary]:
     return {key: Summary.from_dict(value) for key, value in evaluation["measures"].items()}
 
 
-@dataclass(frozen=True)
-class MeasureRow:
+class MeasureRow(NamedTuple):
     """A measure of all evaluations; `against` comparable ones the first's difference, and its chance of a better episode."""
 
     what: Measure

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 
-@dataclasses.dataclass(frozen=True)
-class ExplainedReward:
+class ExplainedReward(NamedTuple):
     """One reward model's values of N messages; NaN for a message without a value.
 
     `disagreement` [N] is the standard deviation of an ensemble's normalised rewards, `history` [E, N] the normalised rewards at
@@ -37,8 +35,7 @@ class ExplainedReward:
         return self.rated & (self.paid != 0)
 
 
-@dataclasses.dataclass(frozen=True)
-class Explanation:
+class Explanation(NamedTuple):
     """Rewards of one or two models for a dataset's messages [N] with their `counts`, and for the user's texts (`typed`)."""
 
     messages: Sequence[str]

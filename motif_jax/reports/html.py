@@ -7,11 +7,10 @@ import math
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from html import escape
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 # Only inline scripts, styles and images: a page never uses the network.
@@ -26,8 +25,7 @@ def asset(name: str) -> str:
     return resources.files("motif_jax.reports").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-@dataclass(frozen=True)
-class TableCell:
+class TableCell(NamedTuple):
     """A table cell: a text and a small note below it, both escaped; `value` sorts the column, `code` is for the game's text."""
 
     text: str
@@ -36,8 +34,7 @@ class TableCell:
     note: str = ""
 
 
-@dataclass(frozen=True)
-class Markup:
+class Markup(NamedTuple):
     """HTML that is written unescaped."""
 
     html: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,7 @@ from motif_jax.support.metric_files import Curve
 _STEPS = "environment steps"
 
 
-@dataclass(frozen=True)
-class LearnedText:
+class LearnedText(NamedTuple):
     """A text that was labelled or rewarded; `values` are its rewards at each of `LabelLogReport.checkpoints`.
 
     `met`, `labelled`: environment steps before the first batch with the text, and with its label. `earned`: the sum of its rewards

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from motif_jax.reports.statistics import Difference, Estimate, Summary, mean_of, summarise
 
 
-@dataclass(frozen=True)
-class Measure:
+class Measure(NamedTuple):
     """A number of an episode: its key in the rows, title, unit and description."""
 
     key: str

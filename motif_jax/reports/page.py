@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from html import escape
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from motif_jax.reports import charts, html, text_tables
 from motif_jax.reports.charts import Plot
@@ -15,8 +14,7 @@ from motif_jax.reports.html import Markup, TableCell
 from motif_jax.reports.measures import format_interval, format_value
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """A table whose columns sort on a click; with `in_files` also one of the Markdown and LaTeX files.
 
     `name` is its id on the page and its label in LaTeX; `note` stands below the title in files alone; cells are strings (escaped),
@@ -73,16 +71,14 @@ def _text(cell: Any) -> str:
     return f"{cell.text} {cell.note}".strip() if isinstance(cell, TableCell) else str(cell)
 
 
-@dataclass(frozen=True)
-class Fold:
+class Fold(NamedTuple):
     """Tables and charts that open on a click."""
 
     summary: str
     parts: Sequence[Any]
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(NamedTuple):
     """A section of tables, plots (adjacent ones side by side), folds and HTML; `name` is its id."""
 
     title: str

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,8 +22,7 @@ _REMEDY = "remove the file, then probe_language_agent makes it from the run's ch
 _COLUMNS = 60  # most columns of a heatmap; more updates are thinned out
 
 
-@dataclasses.dataclass(frozen=True)
-class Clause:
+class Clause(NamedTuple):
     """A clause of a probe's prompt: the total variation distance between the policy with and without it, and what it raises most."""
 
     probe: str
@@ -34,8 +32,7 @@ class Clause:
     difference: float
 
 
-@dataclasses.dataclass(frozen=True)
-class Probes:
+class Probes(NamedTuple):
     """The contents of a run's probe files.
 
     `steps` int64 [updates] are environment steps before each update, `probabilities` float64 [updates, probes, actions];

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,8 +22,7 @@ _LINE_END = "⏎"
 _BEGINS = "begins"
 
 
-@dataclasses.dataclass(frozen=True)
-class TokenText:
+class TokenText(NamedTuple):
     """One text by tokens, `pieces`, of which the prompt's, before `start`, are drawn fainter.
 
     `rows`: name with unit -> a number per token, or NaN; the first one colours the tokens. `kinds`: a style of `tokens.css` per
@@ -39,7 +37,7 @@ class TokenText:
     note: str = ""
     kinds: Sequence[str] = ()
     under: Sequence[str] = ()
-    words: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+    words: Mapping[str, Sequence[str]] = {}
 
 
 def render(texts: Sequence[TokenText], title: str, subtitle: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 import sys
 import time
@@ -225,7 +224,7 @@ def learned(folder: Path) -> LabelLogReport | None:
             "earned": earned.get(text.text, 0.0),
             "decided": None if yes is None else bool(yes),
         }
-        found.texts[place] = dataclasses.replace(text, values=tuple(row), **own)
+        found.texts[place] = text._replace(values=tuple(row), **own)
     return found
 
 
