@@ -9,7 +9,7 @@ import textwrap
 import warnings
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -72,9 +72,7 @@ def short(value: float) -> str:
     for limit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= limit:
             return f"{value / limit:.4g}{letter}"
-    if value == 0 or abs(value) >= 1e-3:
-        return f"{value:.4g}"
-    return f"{value:.1e}"
+    return f"{value:.4g}" if value == 0 or abs(value) >= 1e-3 else f"{value:.1e}"
 
 
 def plain(text: str) -> str:
@@ -124,12 +122,9 @@ def picture(plot: Plot, alone: bool = False) -> Figure:
 
 
 def _draw_line(axes: Axes, line: Series, colour: str) -> None:
-    form: dict[str, Any] = {
-        "marker": "o" if np.isfinite(line.y).sum() == 1 else None,
-        "color": colour,
-        "linewidth": 1.6,
-    }
-    axes.plot(line.x, line.y, "--" if line.dashed else "-", label=plain(line.name) or None, **form)
+    marker, style = "o" if np.isfinite(line.y).sum() == 1 else None, "--" if line.dashed else "-"
+    label = plain(line.name) or None
+    axes.plot(line.x, line.y, style, marker=marker, color=colour, linewidth=1.6, label=label)
     if line.low is None or line.high is None:
         return
     if line.bars:
@@ -170,14 +165,15 @@ def inline(figure: Figure, description: str) -> str:
     # Every chart has the same group ids, but ids of markers and clips differ: they are hashed with the description.
     body = re.sub(r'<g id="[^"]*">', "<g>", body)
     body = re.sub(r"#[0-9a-f]{6}(?=[;\"])", lambda found: _THEME.get(found[0], found[0]), body)
-    body = re.sub(rf'<a xlink:href="{TITLE}([^"]*)"[^>]*>', r"<g><title>\1</title>", body)
-    body = body.replace("</a>", "</g>")
+    body = re.sub(rf'<a xlink:href="{TITLE}([^"]*)"[^>]*>', r"<g><title>\1</title>", body).replace(
+        "</a>", "</g>"
+    )
     space = 'xmlns:xlink="http://www.w3.org/1999/xlink"'
     return f'<svg class="chart" {space} viewBox="{head[1]}" role="img" aria-label="{escape(description)}">{body.strip()}'
 
 
 def figure(plot: Plot) -> str:
     """The chart in a page, with its title and note."""
-    if not plot.drawable:
-        return html.figure(plot.title, html.nothing("no data were written"), plot.note)
-    return html.figure(plot.title, inline(picture(plot), f"{plot.title} ({plot.y_label})"), plot.note)
+    description = f"{plot.title} ({plot.y_label})"
+    chart = inline(picture(plot), description) if plot.drawable else html.nothing("no data were written")
+    return html.figure(plot.title, chart, plot.note)

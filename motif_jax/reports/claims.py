@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,8 +30,7 @@ _LARGEST_HEAP = 50
 _CLAIM = re.compile(r"\s*(.+?)\s*>\s*(.+?)\s*(?:\+\s*(\d+(?:\.\d+)?)\s*)?:\s*([^\s:]+)\s*")
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(NamedTuple):
     """That `more` does more of `measure` than `less`, by more than `margin`."""
 
     more: str
@@ -124,7 +123,7 @@ class SideBySide(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         found = [
-            {**asdict(one.claim), "difference": asdict(one.difference), "holds": one.holds}
+            {**one.claim._asdict(), "difference": asdict(one.difference), "holds": one.holds}
             for one in self.findings
         ]
         means = {key: {name: asdict(mean) for name, mean in of.items()} for key, of in self.means.items()}
@@ -140,13 +139,11 @@ def side_by_side(
 ) -> SideBySide:
     """Compares evaluations (by method) in `measures` and in the measures of `claims`. Raises UserError as `numbers` does."""
     keys = dict.fromkeys((claim.measure for claim in claims), "claims") | dict.fromkeys(measures, "measures")
-    order = dict.fromkeys([*measures, *keys])
-    values = {
-        key: {name: numbers(of, key, lexicon, keys[key]) for name, of in evaluations.items()} for key in order
-    }
-    means = {}
-    for key, by_method in values.items():
-        played = {name: list(of.values()) for name, of in by_method.items()}
+    values: dict[str, dict[str, dict[Any, float]]] = {}
+    means: dict[str, dict[str, Estimate]] = {}
+    for key in dict.fromkeys([*measures, *keys]):
+        values[key] = {name: numbers(of, key, lexicon, keys[key]) for name, of in evaluations.items()}
+        played = {name: list(of.values()) for name, of in values[key].items()}
         means[key] = {
             name: statistics.mean_of(of, _is_rate(of, key), resamples) for name, of in played.items()
         }

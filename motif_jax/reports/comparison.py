@@ -16,16 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from motif_jax.reports import statistics
 from motif_jax.reports.charts import Series
-from motif_jax.reports.statistics import (
-    Difference,
-    Estimate,
-    Games,
-    difference,
-    matched,
-    mean_of,
-    repeatable_rliable,
-)
+from motif_jax.reports.statistics import Difference, Estimate, Games
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import finite
 
@@ -102,11 +95,8 @@ def collect_scores(entries: Sequence[RunScore], unit: str) -> MethodScores:
 
 
 def _mean_of_games(runs: Sequence[Games]) -> Games:
-    found: dict[Any, list[float]] = {}
-    for run in runs:
-        for game, value in run.items():
-            found.setdefault(game, []).append(value)
-    return {game: float(np.mean(values)) for game, values in found.items()}
+    games = dict.fromkeys(game for run in runs for game in run)
+    return {game: float(np.mean([run[game] for run in runs if game in run])) for game in games}
 
 
 def normalise(scores: MethodScores, zero: str, one: str) -> MethodScores:
@@ -137,14 +127,14 @@ def compare(scores: MethodScores, resamples: int = RESAMPLES, seed: int = 0) -> 
     from rliable import library, metrics
 
     result = Comparison(scores, resamples, min(resamples, PROFILE_RESAMPLES))
-    with repeatable_rliable(seed):
+    with statistics.repeatable_rliable(seed):
         _aggregate(result, library, metrics)
         _contrast(result, library, metrics, seed)
         result.profiles = _profiles(scores, result.profile_resamples, library)
     for column, task in enumerate(scores.tasks):
         result.by_task[task] = {}
         for method, values in scores.by_method.items():
-            mean = mean_of(values[:, column], resamples=resamples, seed=seed)
+            mean = statistics.mean_of(values[:, column], resamples=resamples, seed=seed)
             result.by_task[task][method] = _estimate(mean.value, (mean.low, mean.high), len(values))
     return result
 
@@ -155,10 +145,10 @@ def _aggregate(result: Comparison, library: Any, metrics: Any) -> None:
     middle, median = ("median", np.median) if single else ("median of task means", metrics.aggregate_median)
     names = ("interquartile mean", "mean", middle)
 
-    def statistics(values: np.ndarray) -> np.ndarray:
+    def averages(values: np.ndarray) -> np.ndarray:
         return np.array([metrics.aggregate_iqm(values), metrics.aggregate_mean(values), median(values)])
 
-    points, intervals = library.get_interval_estimates(scores.by_method, statistics, reps=result.resamples)
+    points, intervals = library.get_interval_estimates(scores.by_method, averages, reps=result.resamples)
     for row, name in enumerate(names):
         result.aggregates[name] = {
             method: _estimate(points[method][row], intervals[method][:, row], len(values))
@@ -208,7 +198,8 @@ def _over_games(
     sides = [(games[first][column], games[other][column]) for column in columns]
     if not all(one and two for one, two in sides):
         return None
-    return difference([matched(one, two) for one, two in sides], result.resamples, seed=seed)
+    pairs = [statistics.matched(one, two) for one, two in sides]
+    return statistics.difference(pairs, result.resamples, seed=seed)
 
 
 def _estimate(value: float, interval: Sequence[float] | np.ndarray, runs: int) -> Estimate:
@@ -233,7 +224,7 @@ def as_json(result: Comparison) -> dict[str, Any]:
         "unit": scores.unit,
         "resamples": result.resamples,
         "profile_resamples": result.profile_resamples,
-        "runs": {method: values.shape[0] for method, values in scores.by_method.items()},
+        "runs": {method: len(values) for method, values in scores.by_method.items()},
         "scores": {method: values.tolist() for method, values in scores.by_method.items()},
         "aggregates": {k: {m: asdict(e) for m, e in v.items()} for k, v in result.aggregates.items()},
         "differences": [asdict(contrast) for contrast in result.contrasts],

@@ -11,7 +11,7 @@ from motif_jax.reports.charts import Interval, Plot, Series
 from motif_jax.reports.claims import Finding, SideBySide
 from motif_jax.reports.comparison import IQM_SCORES, Comparison
 from motif_jax.reports.efficiency import Learned
-from motif_jax.reports.html import TableCell
+from motif_jax.reports.html import TableCell, number_cell
 from motif_jax.reports.measures import format_interval, format_pairs, measure, with_unit
 from motif_jax.reports.page import Section, Table, estimate_cell
 from motif_jax.reports.probes import Probes, heatmap
@@ -49,10 +49,8 @@ def _method_note(result: Comparison, statistics: bool = True) -> str:
         f"Stratified bootstrap over runs, {result.resamples:,} resamples, intervals of 95 % (rliable; Agarwal et al. 2021). A "
         "run's score on a task is the mean of its evaluated episodes."
     ]
-    if statistics and tasks == 1:
-        parts.append("Median: the middle one of the runs.")
-    elif statistics:
-        parts.append("Median of task means: the middle one of the tasks' means over runs.")
+    over_tasks = "Median of task means: the middle one of the tasks' means over runs."
+    parts += [over_tasks if tasks > 1 else "Median: the middle one of the runs."] if statistics else []
     few = [method for method, number in runs.items() if number * tasks < IQM_SCORES]
     if few and statistics:
         parts.append(
@@ -70,16 +68,6 @@ def _method_note(result: Comparison, statistics: bool = True) -> str:
     return " ".join(parts)
 
 
-def _contrast_note(result: Comparison) -> str:
-    return (
-        f"Mean of the first method minus mean of the other{', averaged over tasks' if len(result.scores.tasks) > 1 else ''}; "
-        f"bootstrap, {result.resamples:,} resamples, 95 %. Over runs: would other trainings differ as much? Runs are drawn "
-        "by method and task (n/a with one run on a side). Over games: would these very runs on other games? Games that both "
-        "played are drawn as pairs (how many is said), else each side by itself. Where 0 lies outside an interval, its question "
-        "has a clear answer; of many differences without any, one in 20 looks clear by chance."
-    )
-
-
 def _aggregates(label: str, result: Comparison) -> Section:
     runs = {method: len(values) for method, values in result.scores.by_method.items()}
     plots = []
@@ -92,11 +80,7 @@ def _aggregates(label: str, result: Comparison) -> Section:
         plots.append(Plot(name, label, "", intervals=intervals, file="aggregate_" + name.replace(" ", "_")))
     tasks = f"{len(result.scores.tasks)} tasks" if len(result.scores.tasks) > 1 else result.scores.tasks[0]
     rows = [
-        (
-            method,
-            TableCell(str(count), count),
-            *(estimate_cell(of[method]) for of in result.aggregates.values()),
-        )
+        (method, number_cell(count, ""), *(estimate_cell(of[method]) for of in result.aggregates.values()))
         for method, count in runs.items()
     ]
     table = Table("aggregate-table", ("method", "runs", *result.aggregates), rows, in_files=True)
@@ -107,15 +91,20 @@ def _aggregates(label: str, result: Comparison) -> Section:
 def _contrasts(label: str, result: Comparison) -> Section:
     rows = []
     for c in result.contrasts:
-        over_games = (
-            "n/a" if c.over_games is None else estimate_cell(c.over_games, format_pairs(c.over_games))
-        )
-        rows.append((c.task, f"{c.first} minus {c.other}", estimate_cell(c.over_runs), over_games))
+        played = "n/a" if c.over_games is None else estimate_cell(c.over_games, format_pairs(c.over_games))
+        rows.append((c.task, f"{c.first} minus {c.other}", estimate_cell(c.over_runs), played))
     header = ("task", "methods", "difference over runs", "difference over games")
     single = len(result.scores.tasks) == 1  # saves the width of a column whose cells are all equal
     cells, empty = [row[single:] for row in rows], "only one method was given"
     table = Table("difference-table", header[single:], cells, in_files=True, empty=empty)
-    return Section("Differences", "differences", [table], f"{label}. {_contrast_note(result)}")
+    note = (
+        f"{label}. Mean of the first method minus mean of the other{'' if single else ', averaged over tasks'}; "
+        f"bootstrap, {result.resamples:,} resamples, 95 %. Over runs: would other trainings differ as much? Runs are drawn "
+        "by method and task (n/a with one run on a side). Over games: would these very runs on other games? Games that both "
+        "played are drawn as pairs (how many is said), else each side by itself. Where 0 lies outside an interval, its question "
+        "has a clear answer; of many differences without any, one in 20 looks clear by chance."
+    )
+    return Section("Differences", "differences", [table], note)
 
 
 def _improvement(result: Comparison) -> Section:
@@ -134,10 +123,8 @@ def _improvement(result: Comparison) -> Section:
 
 
 def _profiles(label: str, result: Comparison) -> Section:
-    better = "the higher the curve, the better"
-    plot = Plot(
-        "score distribution", label, "share of runs above", result.profiles, note=better, file="profiles"
-    )
+    better, axes = "the higher the curve, the better", (label, "share of runs above")
+    plot = Plot("score distribution", *axes, result.profiles, note=better, file="profiles")
     note = f"Bands: stratified bootstrap over runs, {result.profile_resamples:,} resamples, 95 %; none for one run."
     return Section("Performance profiles", "profiles", [plot], note)
 
@@ -158,10 +145,8 @@ def _curves(data: ComparisonData) -> Section:
     )
     if data.published:
         note += f" Dashed: published results, read from {data.published}."
-    plots = [
-        Plot(task, "environment steps", data.measure, lines, file=f"curves_{task}")
-        for task, lines in data.curves.items()
-    ]
+    axes = ("environment steps", data.measure)
+    plots = [Plot(task, *axes, lines, file=f"curves_{task}") for task, lines in data.curves.items()]
     return Section("Learning curves", "curves", plots, note)
 
 
@@ -196,13 +181,11 @@ def _side_by_side(result: SideBySide) -> Section:
         "Means of a game with intervals of 95 %. A claim holds where the whole interval of its difference, game by game where both played "
         "the same, lies above 0, or above the number that is added."
     )
-    said = [*map(_sentence, result.findings)]
+    said = list(map(_sentence, result.findings))
     header = ["mean of a game", *next(iter(result.means.values()), {})]
     table = Table("means", header, rows, note=" ".join([note, *said]), in_files=True)
-    verdicts = [
-        html.verdict(text, "good" if one.holds else "bad")
-        for text, one in zip(said, result.findings, strict=True)
-    ]
+    kinds = ("good" if one.holds else "bad" for one in result.findings)
+    verdicts = list(map(html.verdict, said, kinds))
     return Section("Side by side", "claims", [*verdicts, table], note)
 
 

@@ -5,6 +5,7 @@ For success rates it is 1 if the agent succeeds from the first step on.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from motif_jax.reports.charts import Plot, Series
 from motif_jax.reports.page import Section, Table, estimate_cell
 from motif_jax.reports.smoothing import smooth
 from motif_jax.reports.statistics import Estimate, mean_of
-from motif_jax.support.errors import UserError
+from motif_jax.support import config as checks
 from motif_jax.support.metric_files import Curve
 
 ACTIONS, DISTRACTORS = "actions", "distractors"
@@ -65,16 +66,12 @@ def end_of(runs: Sequence[Learned], steps: int | None) -> float:
     shortest = min(float(run.curve.x[-1]) for run in runs)
     if steps is None:
         return shortest
-    if steps > shortest:
-        raise UserError(
-            f"config.efficiency_steps={steps}: must be at most {shortest:.0f}, where the shortest run ends"
-        )
+    allowed = f"at most {shortest:.0f}, where the shortest run ends"
+    checks.require(steps <= shortest, "efficiency_steps", steps, allowed)
     begun = [run.curve.x[np.isfinite(run.curve.y)][:1] for run in runs]
     earliest = min((float(first[0]) for first in begun if len(first)), default=0.0)
-    if steps < earliest:
-        raise UserError(
-            f"config.efficiency_steps={steps}: must be at least {earliest:.0f}, where the first curve begins"
-        )
+    allowed = f"at least {earliest:.0f}, where the first curve begins"
+    checks.require(steps >= earliest, "efficiency_steps", steps, allowed)
     return float(steps)
 
 
@@ -83,7 +80,7 @@ def efficiency(curve: Curve, end: float) -> float:
     kept = curve.x <= end
     smoothed = smooth(Curve(curve.x[kept], curve.y[kept]), band=False)
     if not len(smoothed.x):
-        return float("nan")
+        return math.nan
     places = np.linspace(0.0, end, _POINTS)
     return float(np.interp(places, smoothed.x, smoothed.mean).mean())
 
@@ -91,9 +88,8 @@ def efficiency(curve: Curve, end: float) -> float:
 def _estimate(runs: Sequence[Learned], end: float) -> tuple[int, Estimate]:
     """How many runs have an efficiency up to `end`, and their mean with its 95 % interval, which one run does not have."""
     values = [value for run in runs if np.isfinite(value := efficiency(run.curve, end))]
-    if len(values) < 2:
-        return len(values), Estimate(values[0] if values else float("nan"), float("nan"), float("nan"))
-    return len(values), mean_of(values)
+    alone = Estimate(values[0] if values else math.nan, math.nan, math.nan)
+    return len(values), mean_of(values) if len(values) > 1 else alone
 
 
 def table(runs: Sequence[Learned], steps: int | None) -> list[tuple[str, str, int, float, Estimate]]:
@@ -132,14 +128,12 @@ def section(runs: Sequence[Learned], steps: int | None, label: str) -> Section:
         (task, method, f"{count}", f"{end:,.0f}", estimate_cell(found))
         for task, method, count, end, found in table(runs, steps)
     ]
-    parts: list[Any] = [
-        Table("efficiency-table", ("task", "method", "runs", "up to step", "efficiency"), rows, in_files=True)
-    ]
+    header = ("task", "method", "runs", "up to step", "efficiency")
+    parts: list[Any] = [Table("efficiency-table", header, rows, in_files=True)]
     bars = "bars: 95 % bootstrap interval over runs"
     for key in (ACTIONS, DISTRACTORS):
         if lines := against(runs, key, steps):
-            title = f"against the number of {key}"
-            y_label = f"sample efficiency, {label}"
+            title, y_label = f"against the number of {key}", f"sample efficiency, {label}"
             parts.append(Plot(title, key, y_label, lines, note=bars, file=f"efficiency_{key}"))
     note = (
         f"Mean over the steps of the smoothed curve of {label}, up to the end of a task's shortest run or config.efficiency_steps; "

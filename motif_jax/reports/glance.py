@@ -75,16 +75,15 @@ def _accuracy(data: RunData) -> list[tuple[str, str, str]]:
             return []
         note = f"pairs without ties, after {len(column) - 1} epochs"
         return [("validation accuracy", f"{100 * column[-1]:.1f} %", note)]
-    pairs = summary.get("validation/accuracy_pairs", 0)
-    if not pairs:  # no pairs, or only ties
-        return []
-    shown = f"{100 * summary['validation/accuracy']:.1f} %"
-    items = [("validation accuracy", shown, f"{pairs:,.0f} pairs without ties")]
-    unseen = summary.get("validation_unseen/accuracy_pairs", 0)
-    if unseen:
-        shown = f"{100 * summary['validation_unseen/accuracy']:.1f} %"
-        items.append(("on new messages", shown, f"{unseen:,.0f} of them: both messages never trained on"))
-    return items
+    titled = {
+        "validation": ("validation accuracy", "pairs without ties"),
+        "validation_unseen": ("on new messages", "of them: both messages never trained on"),
+    }
+    return [
+        (title, f"{100 * summary[f'{part}/accuracy']:.1f} %", f"{pairs:,.0f} {what}")
+        for part, (title, what) in titled.items()
+        if (pairs := summary.get(f"{part}/accuracy_pairs", 0))  # none, or ties alone
+    ]
 
 
 def _held_out(data: RunData) -> list[tuple[str, str, str]]:

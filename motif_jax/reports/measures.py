@@ -109,11 +109,10 @@ def format_alike(values: Sequence[float]) -> list[str]:
     """Formats all values with equal decimals, three significant digits of the largest."""
     finite = [abs(value) for value in values if np.isfinite(value)]
     largest = max(finite, default=0.0)
-    decimals = 2 if largest == 0 else min(6, max(0, 2 - int(np.floor(np.log10(largest)))))
     if all(value == int(value) for value in finite):
         decimals = 0
-    elif 1 <= largest < 100:
-        decimals = 2
+    else:
+        decimals = 2 if 1 <= largest < 100 else min(6, max(0, 2 - int(np.floor(np.log10(largest)))))
     return [f"{value:,.{decimals}f}" if np.isfinite(value) else "n/a" for value in values]
 
 
@@ -174,12 +173,11 @@ def fit_width(cells: Sequence[tuple[str, ...]], width: int) -> tuple[tuple[str, 
     """Header and cells for a terminal of `width` columns; a narrow one drops the range and puts units behind the names."""
     if width >= 110:
         return HEADER, list(cells)
-    merged = [(f"{row[0]} ({row[1]})" if row[1] else row[0], *row[2:5]) for row in cells]
+    merged = [(f"{title} ({unit})" if unit else title, *row[:3]) for title, unit, *row in cells]
     return ("measure (unit)", *HEADER[2:5]), merged
 
 
 def end_reason(truncated: bool, code: float | None) -> str:
     """How an episode ended, by the environment's number `end` if it has one."""
-    if truncated:
-        return "step limit"
-    return {1.0: "death", 2.0: "success", -1.0: "step limit"}.get(code, "end") if code is not None else "end"
+    ends = {1.0: "death", 2.0: "success", -1.0: "step limit", None: "end"}
+    return "step limit" if truncated else ends.get(code, "end")

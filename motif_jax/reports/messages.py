@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import json
 import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -74,7 +73,7 @@ def merge(episodes: Iterable[Sequence[MessageTally]]) -> list[MessageTally]:
     for tallies in episodes:
         for tally in tallies:
             if (there := merged.get(tally.text)) is None:
-                merged[tally.text] = dataclasses.replace(tally)
+                merged[tally.text] = replace(tally)
                 continue
             there.count += tally.count
             there.episodes += tally.episodes

@@ -20,9 +20,8 @@ def draw(plot: Plot) -> dict[str, bytes]:
     for kind in ("png", "pdf"):
         buffer = io.BytesIO()
         # Without dates two runs write equal bytes.
-        figure.savefig(
-            buffer, format=kind, dpi=200, metadata={"CreationDate": None} if kind == "pdf" else None
-        )
+        about = {"CreationDate": None} if kind == "pdf" else None
+        figure.savefig(buffer, format=kind, dpi=200, metadata=about)
         pictures[kind] = buffer.getvalue()
     return pictures
 
@@ -35,8 +34,7 @@ def file_stem(name: str) -> str:
 
 def write(folder: str | os.PathLike[str], plots: Mapping[str, Plot]) -> list[Path]:
     """Writes folder/NAME.png and folder/NAME.pdf for each plot (names by `file_stem`); returns the paths."""
-    paths: list[Path] = []
-    taken: set[str] = set()
+    paths, taken = [], set[str]()
     for name, plot in plots.items():
         stem, number = file_stem(name), 2
         while stem.lower() in taken:  # different names may have equal stems

@@ -97,11 +97,8 @@ def smooth(curve: Curve, stretches: int = 60, band: bool = True, rate: bool = Fa
     place = _places(curve, edges)
     parts = [np.flatnonzero(place == number) for number in range(len(edges) - 1)]
     x, mean = (np.array([of[part].mean() for part in parts]) for of in (curve.x, curve.y))
-    count = np.array([len(part) for part in parts])
-    if not band:
-        return Smoothed(x, mean, None, None, count)
-    bounds = np.array([_interval(curve.y[part], rate) for part in parts])
-    return Smoothed(x, mean, bounds[:, 0], bounds[:, 1], count)
+    low, high = np.array([_interval(curve.y[part], rate) for part in parts]).T if band else (None, None)
+    return Smoothed(x, mean, low, high, np.array([len(part) for part in parts]))
 
 
 def _interval(values: np.ndarray, rate: bool) -> tuple[float, float]:
@@ -122,10 +119,8 @@ def learning_curve(
     """
     shown, curves = f"{name} (n = {len(seeds)})", [_finite(curve) for curve in seeds]
     empty = Series(shown, np.empty(0), np.empty(0), dashed=dashed)
-    if not min(map(len, curves)):
-        return empty
     # Beyond the end of the shortest run the mean would be over fewer seeds.
-    stop = min(float(curve.x[-1]) for curve in curves)
+    stop = min((float(curve.x[-1]) for curve in curves if len(curve)), default=0.0)
     curves = [Curve(curve.x[curve.x <= stop], curve.y[curve.x <= stop]) for curve in curves]
     fewest = min(map(len, curves))
     if not fewest:
@@ -140,7 +135,5 @@ def learning_curve(
         (estimate,) = bootstrap(np.array(means), [interquartile_mean], RESAMPLES)
         found.append((estimate.value, estimate.low, estimate.high))
     value, low, high = np.array(found).T
-    x = (edges[:-1] + edges[1:]) / 2
-    if len(seeds) == 1:
-        return Series(shown, x, value, dashed=dashed)
-    return Series(shown, x, value, low, high, dashed)
+    x, one = (edges[:-1] + edges[1:]) / 2, len(seeds) == 1
+    return Series(shown, x, value, None if one else low, None if one else high, dashed)

@@ -48,11 +48,7 @@ def interquartile_mean(values: np.ndarray) -> np.ndarray:
 
 Statistic = Callable[[np.ndarray], Any]  # of [..., n] to [...]
 _MEAN: Statistic = functools.partial(np.mean, axis=-1)
-STATISTICS: dict[str, Statistic] = {
-    "mean": _MEAN,
-    "median": functools.partial(np.median, axis=-1),
-    "iqm": interquartile_mean,
-}
+_MEDIAN: Statistic = functools.partial(np.median, axis=-1)
 
 
 @dataclass(frozen=True)
@@ -89,8 +85,7 @@ class Summary:
 
     @staticmethod
     def from_dict(values: dict) -> Summary:
-        estimates = {name: Estimate(**values[name]) for name in STATISTICS}
-        return Summary(**{**values, **estimates})
+        return Summary(**values | {name: Estimate(**values[name]) for name in ("mean", "median", "iqm")})
 
 
 def bootstrap(
@@ -133,7 +128,7 @@ def percentile_interval(drawn: np.ndarray, confidence: float = CONFIDENCE) -> tu
 def summarise(values: np.ndarray, resamples: int = RESAMPLES, confidence: float = CONFIDENCE) -> Summary:
     """The statistics of `values` [n]."""
     array = np.asarray(values, np.float64)
-    mean, median, iqm = bootstrap(array, list(STATISTICS.values()), resamples, confidence)
+    mean, median, iqm = bootstrap(array, [_MEAN, _MEDIAN, interquartile_mean], resamples, confidence)
     return Summary(len(array), mean, median, iqm, float(array.std()), float(array.min()), float(array.max()))
 
 
@@ -168,9 +163,7 @@ def matched(first: Games, second: Games) -> tuple[np.ndarray, np.ndarray, bool]:
     shared = [game for game in first if game in second]
     paired = bool(shared) and 2 * len(shared) >= min(len(first), len(second))
     sides = (shared, shared) if paired else (list(first), list(second))
-    one, two = (
-        np.array([of[game] for game in games]) for of, games in zip((first, second), sides, strict=True)
-    )
+    one, two = (np.array([of[game] for game in games]) for of, games in zip((first, second), sides))
     return one, two, paired
 
 

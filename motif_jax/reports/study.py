@@ -210,13 +210,11 @@ def table_text(
     for name, cells in found.items():
         numbers = [*map(_cell, cells.values()), *([_asked(of[name])] if asks else [])]
         lines.append([_name(name), str(len(of[name])), *numbers])
-    shown = [f"| {' | '.join(cells)} |" for cells in lines]
-    absent = [_name(name) for name in methods if name not in found]
-    notes = [
-        *_note(rows, list(found), methods[0], seeds),
-        *([f"Not run yet: {', '.join(absent)}."] if absent else []),
-    ]
-    return "\n".join([shown[0], "|" + "---|" * len(lines[0]), *shown[1:], "", *notes])
+    head, *shown = (f"| {' | '.join(cells)} |" for cells in lines)
+    notes = _note(rows, list(found), methods[0], seeds)
+    if absent := [_name(name) for name in methods if name not in found]:
+        notes.append(f"Not run yet: {', '.join(absent)}.")
+    return "\n".join([head, "|" + "---|" * len(lines[0]), *shown, "", *notes])
 
 
 def _name(key: str) -> str:
@@ -248,10 +246,8 @@ def _note(rows: Rows, found: Sequence[str], first: str, seeds: int) -> list[str]
     fewest = min(len(seeds) for name in found for seeds in _compared(_runs(rows, name), _runs(rows, first)))
     drawn = "runs and games" if fewest > 1 else "games alone (one run of some: other seeds may differ)"
     of = "" if fewest >= seeds else f" {fewest} of {seeds} seeds are done for each."
-    return [
-        f"▲, ▼: above, below {_name(first)} (95 % interval of the paired difference over {drawn}).{of}",
-        "",
-    ]
+    what = f"above, below {_name(first)} (95 % interval of the paired difference over {drawn})"
+    return [f"▲, ▼: {what}.{of}", ""]
 
 
 def claims(rows: Rows, stated: Sequence[Claim], resamples: int) -> tuple[str, list[Claim]]:
@@ -267,14 +263,11 @@ def claims(rows: Rows, stated: Sequence[Claim], resamples: int) -> tuple[str, li
         gap = _above(more, less, claim.measure, resamples)
         sides = zip((more, less), _compared(more, less), strict=True)
         means = [_scores(runs, seeds, claim.measure).mean(1)[:, None] for runs, seeds in sides]
-        if gap.low > claim.margin:
-            verdict = "holds"
-        else:
-            verdict = "does not hold"
-            missed.append(claim)
+        holds = gap.low > claim.margin
+        missed += [] if holds else [claim]
         interval = f"{_signed(gap.value)} [{_signed(gap.low)}, {_signed(gap.high)}]"
         chance = f"P(improvement) {float(metrics.probability_of_improvement(*means)):.2g}"
-        lines.append(f"* {claim}: **{verdict}**, {interval}; {chance}.")
+        lines.append(f"* {claim}: **{'holds' if holds else 'does not hold'}**, {interval}; {chance}.")
     return "\n".join(lines), missed
 
 

@@ -137,8 +137,10 @@ def view(
     if picture is not None:
         parts.append(picture)
     elif frame is not None:
-        shown = [row for row in range(rows) if not (compact and row in frame.spare_rows)]
-        cursor = frame.cursor
+        shown, cursor = (
+            [row for row in range(rows) if not (compact and row in frame.spare_rows)],
+            frame.cursor,
+        )
         if cursor is not None:
             cursor = (shown.index(cursor[0]), cursor[1]) if cursor[0] in shown else None
         parts.append(screen_text(frame.chars[shown], frame.colors[shown], cursor))
@@ -168,9 +170,8 @@ def message_tables(tallies: Sequence[MessageTally], title: str, most: int) -> li
     header = ("message", "times", "reward", "paid")[: 4 if rewarded else 2]
     orders = {"most frequent messages": sorted(tallies, key=lambda t: (-t.count, t.text))}
     if rewarded:
-        orders["messages that paid most"] = sorted(
-            (t for t in tallies if t.total), key=lambda t: -(t.total or 0)
-        )
+        paid = (tally for tally in tallies if tally.total)
+        orders["messages that paid most"] = sorted(paid, key=lambda t: -(t.total or 0))
     tables = []
     for order, of in orders.items():
         rows = [cells(tally)[: len(header)] for tally in of[:most]]
