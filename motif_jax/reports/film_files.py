@@ -28,10 +28,8 @@ class FilmForms(sections.Forms):
     def check(self) -> None:
         if self.stop is not None:
             checks.require(self.stop > self.start, "forms.stop", self.stop, f"above start={self.start}")
-        if self.mp4:
-            checks.require(
-                shutil.which("ffmpeg") is not None, "forms.mp4", True, "off: ffmpeg is not installed here"
-            )
+        there = not self.mp4 or shutil.which("ffmpeg") is not None
+        checks.require(there, "forms.mp4", True, "off: ffmpeg is not installed here")
 
     def check_screen(self, task: str, options: Mapping[str, Any]) -> None:
         seen = registry.spec(task, **options).renderer is not None

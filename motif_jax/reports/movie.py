@@ -42,12 +42,10 @@ def _font(size: int) -> Any:
 def _tile(character: int, color: int, size: int) -> np.ndarray:
     from PIL import Image, ImageDraw
 
-    font = _font(size)
-    width, height = round(font.getlength("M")), size + 4
-    ink, back = COLOURS[color & 15], BACK
+    font, ink, back = _font(size), COLOURS[color & 15], BACK
     if color & 16:
         ink, back = back, ink
-    image = Image.new("RGB", (width, height), back)
+    image = Image.new("RGB", (round(font.getlength("M")), size + 4), back)
     if 32 < character < 127:
         ImageDraw.Draw(image).text((0, 1), chr(character), font=font, fill=ink)
     return np.asarray(image)
@@ -89,12 +87,8 @@ def frame(film: Film, step: int, size: int = 12) -> np.ndarray:
     draw.text((4, height + 2), facts, font=font, fill=_INK)
     text = as_text(film.texts[film.text_index[step]]) or "(no message)"
     colour = _GOOD if film.intrinsic is not None and film.intrinsic[step] > 0 else _INK
-    draw.text(
-        (4, height + line + 2),
-        text[: width // max(1, round(font.getlength("M"))) - 1],
-        font=font,
-        fill=colour,
-    )
+    fits = width // max(1, round(font.getlength("M"))) - 1
+    draw.text((4, height + line + 2), text[:fits], font=font, fill=colour)
     _draw_bars(draw, rewards, step, width, height + _TEXT_ROWS * line)
     return np.asarray(image)
 

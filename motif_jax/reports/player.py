@@ -54,6 +54,7 @@ def _distinct(texts: list[str]) -> dict[str, list[Any]]:
 
 def player_data(film: Film) -> dict[str, Any]:
     """The data for the page's script; numbers are rounded to 4 digits."""
+    numbers = ("raw", "normalised", "paid", "intrinsic", "values")
     data: dict[str, Any] = {
         "steps": len(film),
         "rows": film.chars.shape[1],
@@ -67,11 +68,7 @@ def player_data(film: Film) -> dict[str, Any]:
         "texts": [as_text(text) for text in film.texts],
         "textIndex": film.text_index.tolist(),
         "textCount": film.text_count.tolist(),
-        "raw": _floats(film.raw),
-        "normalised": _floats(film.normalised),
-        "paid": _floats(film.paid),
-        "intrinsic": _floats(film.intrinsic),
-        "values": _floats(film.values),
+        **{name: _floats(getattr(film, name)) for name in numbers},
         "vitals": {name: values.tolist() for name, values in film.vitals.items()},
         "end": _ENDS[film.end],
     }
@@ -110,17 +107,16 @@ def _note(name: str, film: Film) -> str:
 
 
 def _screen(film: Film) -> str:
+    kind = "screenbox gridbox"
     if film.cells is not None:
         shown = '<svg id="grid" role="img" aria-label="the grid"></svg>'
     elif film.pictures is not None:
         shown = '<img id="picture" alt="what the environment shows">'
     elif film.chars.size:
-        return (
-            '<div class="screenbox"><pre id="screen" role="img" aria-label="the game\'s screen"></pre></div>'
-        )
+        kind, shown = "screenbox", '<pre id="screen" role="img" aria-label="the game\'s screen"></pre>'
     else:
         return html.nothing("this environment has no screen")
-    return f'<div class="screenbox gridbox">{shown}</div>'
+    return f'<div class="{kind}">{shown}</div>'
 
 
 def render(film: Film) -> str:

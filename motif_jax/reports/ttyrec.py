@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bz2
 import struct
+from typing import Any
 
 import numpy as np
 
@@ -26,19 +27,14 @@ def _style(color: int) -> bytes:
 
 
 def _draw(chars: np.ndarray, colors: np.ndarray, before: tuple[np.ndarray, np.ndarray] | None) -> bytes:
-    if before is None:
-        parts = [b"\x1b[0m\x1b[2J"]
-        # A cleared cell is a blank of colour 0.
-        changed = (chars != _BLANK[0]) | (colors != _BLANK[1])
-    else:
-        parts = []
-        changed = (chars != before[0]) | (colors != before[1])
-    for row, column in _runs(changed, colors):
-        start, stop = column
+    parts = [b"\x1b[0m\x1b[2J"] if before is None else []
+    # A cleared cell is a blank of colour 0.
+    old: tuple[Any, Any] = before or _BLANK
+    changed = (chars != old[0]) | (colors != old[1])
+    for row, (start, stop) in _runs(changed, colors):
         text = bytes(c if c >= 32 else 32 for c in chars[row, start:stop].tolist())
-        parts.append(
-            b"\x1b[%d;%dH" % (row + 1, start + 1) + _style(int(colors[row, start])) + text + b"\x1b[0m"
-        )
+        place, style = b"\x1b[%d;%dH" % (row + 1, start + 1), _style(int(colors[row, start]))
+        parts.append(place + style + text + b"\x1b[0m")
     return b"".join(parts)
 
 

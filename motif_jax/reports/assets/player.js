@@ -83,11 +83,6 @@ function drawScreen() {
   if (hero && box.scrollWidth > box.clientWidth) box.scrollLeft = hero.offsetLeft - box.offsetLeft - box.clientWidth / 2;
 }
 
-function drawPicture() {
-  const { pictures } = film;
-  if (pictures) byId("picture").src = `data:image/png;base64,${pictures.texts[pictures.index[step]]}`;
-}
-
 // What a grid world looks like: minigrid's codes as shapes in a cell of 10 by 10.
 const HUES = { red: "#ff6b64", green: "#5fce77", blue: "#6ea8ff", purple: "#c98bff", yellow: "#f2cf54", grey: "#a8b0ba" };
 const DIRECTIONS = ["to the right", "down", "to the left", "up"];
@@ -256,7 +251,7 @@ function drawMoments() {
 function show(wanted) {
   step = Math.max(0, Math.min(last, wanted));
   drawScreen();
-  drawPicture();
+  if (film.pictures) byId("picture").src = `data:image/png;base64,${film.pictures.texts[film.pictures.index[step]]}`;
   drawGrid();
   drawNotes();
   drawFacts();

@@ -25,14 +25,12 @@ document.addEventListener("DOMContentLoaded", () => {
   const chooser = document.getElementById("token-row");
   if (chooser) chooser.addEventListener("change", () => colour(chooser.value));
 
-  let tip = null;
-  function hide() { if (tip) { tip.remove(); tip = null; } }
+  const tip = made("div", { className: "tip token-tip" });
   function show(token, rows) {
-    hide();
     const place = Number(token.dataset.place);
     const lines = [`token ${place}: ${JSON.stringify((token.querySelector("b") || token).textContent)}`];
     for (const [name, values] of Object.entries(rows)) lines.push(`${name}: ${format(values[place])}`);
-    tip = made("div", { className: "tip token-tip" }, lines.join("\n"));
+    tip.textContent = lines.join("\n");
     document.body.append(tip);
     const box = token.getBoundingClientRect();
     tip.style.left = `${scrollX + Math.max(8, Math.min(box.left, innerWidth - tip.offsetWidth - 8))}px`;
@@ -44,6 +42,6 @@ document.addEventListener("DOMContentLoaded", () => {
     for (const kind of ["pointerover", "focusin"]) {
       holder.addEventListener(kind, (event) => { const token = event.target.closest(".token"); if (token) show(token, rows); });
     }
-    for (const kind of ["pointerleave", "focusout"]) holder.addEventListener(kind, hide);
+    for (const kind of ["pointerleave", "focusout"]) holder.addEventListener(kind, () => tip.remove());
   }
 });
