@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+import shutil
+import time
 from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import groupby
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from motif_jax.reports import charts, html, text_tables
 from motif_jax.reports.charts import Plot
 from motif_jax.reports.html import Markup, TableCell
 from motif_jax.reports.measures import format_interval, format_value
+from motif_jax.reports.plots import write as write_plots
+from motif_jax.support.files import atomic_write_text
 
 
 class Table(NamedTuple):
@@ -36,9 +41,8 @@ class Table(NamedTuple):
         above, name = f'<h3 class="after">{escape(self.title)}</h3>' if self.title else "", escape(self.name)
         if not self.rows:
             return above + html.nothing(self.empty)
-        heads = (
-            f'<th scope="col"><button type="button">{escape(title)}</button></th>' for title in self.header
-        )
+        head = '<th scope="col"><button type="button">{}</button></th>'
+        heads = map(head.format, map(escape, self.header))
         body = (f"<tr>{''.join(map(_cell, row))}</tr>" for row in self.rows)
         if self.search:
             above += (
@@ -143,6 +147,20 @@ def texts(title: str, lines: Sequence[str], sections: Sequence[Section], stem: s
         markdown += [f"## {quoted(caption)}", *above, "", text_tables.markdown(table.header, rows)]
         latex.append(text_tables.latex(table.header, rows, f"{caption}. {note}".strip(), f"tab:{table.name}"))
     return {f"{stem}.md": "\n".join(markdown), f"{stem}.tex": "\n".join(latex)}
+
+
+def write(
+    folder: Path, stem: str, title: str, lines: Sequence[str], sections: Sequence[Section], drawn: bool
+) -> Path:
+    """Writes STEM.html, the `texts` and, if `drawn`, the `plots` below plots/, none of an earlier report; returns the page's path."""
+    written = f"motif_jax, written {time.strftime('%Y-%m-%d %H:%M')}"
+    shutil.rmtree(folder / "plots", ignore_errors=True)
+    for name, text in texts(title, lines, sections, stem).items():
+        atomic_write_text(folder / name, text)
+    atomic_write_text(folder / f"{stem}.html", render(title, written, sections))
+    if drawn:
+        write_plots(folder / "plots", plots(sections))
+    return (folder / f"{stem}.html").resolve()
 
 
 def file_tables(sections: Sequence[Section]) -> Iterator[tuple[Section, Table]]:

@@ -25,11 +25,9 @@ _SHARED = {
 
 
 def names() -> list[str]:
-    """All stages."""
     modules = {module.name for module in pkgutil.iter_modules(__path__)}
     return sorted(modules - {*_SHARED.values()} | _SHARED.keys())
 
 
 def module(stage: str) -> ModuleType:
-    """The module that runs a stage."""
     return importlib.import_module(f"{__name__}.{_SHARED.get(stage, stage)}")

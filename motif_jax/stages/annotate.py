@@ -78,9 +78,9 @@ def _list_questions(config: ConfigDict, dataset: PairsDataset, annotator: Annota
 def _manifest(
     config: ConfigDict, dataset: PairsDataset, annotator: Annotator, questions: QuestionList
 ) -> dict:
-    about: dict[str, Any] = {"about": "captions" if annotator.reads_items else "pairs"}
+    about: dict[str, Any] = {"about": "pairs"}
     if annotator.reads_items:
-        about |= {"orders": config.orders, "captions": config.captions.to_dict()}
+        about = {"about": "captions", "orders": config.orders, "captions": config.captions.to_dict()}
     content = {"length": dataset.length, "content_hash": dataset.content_hash()}
     return {
         "format": shards.MANIFEST_FORMAT,
@@ -110,6 +110,7 @@ def _annotate(
     summary = {"name": name, "annotator": config.annotator, "shard": index, "num_shards": count}
     summary |= {"pairs": dataset.num_pairs, "dataset_questions": len(questions.questions), "finished": False}
     stem = f"{name}.shard-{index:05d}-of-{count:05d}"
+    kept = ConversationLog(workdir / "conversations", stem) if config.keep_conversations else None
     with (
         contextlib.closing(annotation.open_shard(index, count, manifest)) as shard,
         AnnotationSession(
@@ -117,9 +118,7 @@ def _annotate(
             config.store_dir,
             attempts=config.attempts,
             flush_seconds=config.flush_seconds,
-            conversations=ConversationLog(workdir / "conversations", stem)
-            if config.keep_conversations
-            else None,
+            conversations=kept,
             stopped=lambda: stop.requested,
         ) as session,
     ):

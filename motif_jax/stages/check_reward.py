@@ -91,7 +91,6 @@ def _verdicts(reward: Any, texts: Sequence[str]) -> dict[str, bool]:
 def compare(
     met: Mapping[str, int], labels: Mapping[str, int], verdicts: Mapping[str, bool]
 ) -> JudgeAgreement:
-    """Compares the reward's verdicts on texts with their labels."""
     wrong = [text for text in met if verdicts[text] != (labels[text] == YES)]
     wrong.sort(key=lambda text: (-met[text], text))
     share = wilson(1 - len(wrong) / len(met), len(met)) if met else None

@@ -76,7 +76,6 @@ def _take_wording(config: dict[str, Any], switches: Mapping[str, bool]) -> None:
 
 
 def _open(config: CloningConfig, agent: AgentConfig) -> tuple[LanguageAgent, CloningData]:
-    """The network of the agent that `config` trains, and its data."""
     registry.check(agent.environment.name)
     agent_networks.check(agent)
     checks.require_key(config, "network.kind", config.network.kind == "language", "'language'")

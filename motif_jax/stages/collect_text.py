@@ -27,9 +27,8 @@ IDENTITY = "task kind policy options wordle visdial reddit babyai_text seed num_
 def options_of(config: ConfigDict) -> dict[str, Any]:
     """The task's options: its section with its switches, or `options`, a JSON object, for a task from outside."""
     if config.task in config:  # a section of its own
-        checks.require_key(
-            config, "options", not config.options, f"empty: options are below config.{config.task}"
-        )
+        allowed = f"empty: options are below config.{config.task}"
+        checks.require_key(config, "options", not config.options, allowed)
         return registry.options_of(config.to_dict())
     return registry.json_options(config.options)
 
@@ -76,10 +75,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 def run(config: ConfigDict, workdir: Path) -> int | None:
     config = _resolved(config)
     staging, meta = workdir / dialogues.STAGING, workdir / dialogues.META
-    with (
-        Interruption() as stop,
-        run_folder.opened(workdir, config, _identity(config), free=registry.FREE_OPTIONS),
-    ):
+    with Interruption() as stop, run_folder.opened(workdir, config, _identity(config), registry.FREE_OPTIONS):
         if meta.exists():
             shutil.rmtree(staging, ignore_errors=True)
             print(f"{workdir} is complete: {_in_words(read_json(meta, 'remove it and collect again'))}")

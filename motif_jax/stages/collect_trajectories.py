@@ -48,13 +48,27 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         rows = _enough(config, workdir, player, stop)
         if rows is None:
             return interruption.EXIT_CODE
-        about = _about(config, player)
+        options = _options(player.base)
+        about = {
+            "origin": "motif_jax collect_trajectories",
+            "player": player.name,
+            "checkpoint": player.checkpoint,
+            "environment": player.base.environment,
+            "options": options,
+            "actions": list(registry.spec(player.base.environment, **options).action_names),
+            "seed": config.seed,
+        }
         if not meta.exists():
             file = workdir / parquet.FILE
             steps = parquet.write(file, _replayed(player.base, rows), about)
-            atomic_write_json(meta, {**about, **_counts(rows, steps), "digest": digests.of_file(file)})
-        if config.published:
-            _publish(config, workdir)
+            success, earned = (float(np.mean([row[key] for row in rows])) for key in ("success", "return"))
+            counts = {"episodes": len(rows), "steps": steps, "success": success, "mean_return": earned}
+            atomic_write_json(meta, {**about, **counts, "digest": digests.of_file(file)})
+        if config.published and not (workdir / published.STATUS).exists():
+            pairs = parquet.read(workdir / parquet.FILE)
+            name, longest = published.NAMES[config.policy == policies.BOT], max(map(len, pairs.prompts))
+            told = zip(pairs.prompts, pairs.actions, strict=True)
+            published.write(workdir, name, told, len(pairs.actions), longest)
         print(_in_words(read_json(meta, "remove it, and the same command writes it again")))
     return None
 
@@ -77,17 +91,17 @@ def _enough(
         total = np.cumsum([row["length"] for row in kept])
         if len(total) and total[-1] >= config.steps:
             return kept[: int(np.searchsorted(total, config.steps)) + 1]
-        if not len(total):
-            if count >= MOST_FAILURES:
-                raise UserError(
-                    f"config.successes=True: none of {count:,} episodes by {player.name} on {player.base.environment} reached its "
-                    "goal; choose another config.policy or level, or --config.successes=False, with another --workdir"
-                )
+        if len(total):
+            each = total[-1] / count
+            # As many as are expected to do, but no more than ten times as many as there are: the mean is a guess at first.
+            count = int(min(10 * count, max(1.02 * config.steps / each, count + config.lanes)))
+        elif count < MOST_FAILURES:
             count = min(10 * count, MOST_FAILURES)
-            continue
-        each = total[-1] / count
-        # As many as are expected to do, but no more than ten times as many as there are: the mean is a guess at first.
-        count = int(min(10 * count, max(1.02 * config.steps / each, count + config.lanes)))
+        else:
+            raise UserError(
+                f"config.successes=True: none of {count:,} episodes by {player.name} on {player.base.environment} reached its "
+                "goal; choose another config.policy or level, or --config.successes=False, with another --workdir"
+            )
 
 
 def _options(base: PlayedLevel) -> dict[str, Any]:
@@ -106,37 +120,6 @@ def _replayed(base: PlayedLevel, rows: Sequence[Mapping[str, Any]]) -> Iterator[
             if len(prompts) != len(actions) + 1:
                 raise RuntimeError(f"the episode with seed {seed} does not play the same way twice")
             yield parquet.TrajectoryEpisode(row["index"], seed, prompts[:-1], actions.tolist(), rewards[1:])
-
-
-def _about(config: ConfigDict, player: eval_agents.EvalAgent) -> dict[str, Any]:
-    options = _options(player.base)
-    return {
-        "origin": "motif_jax collect_trajectories",
-        "player": player.name,
-        "checkpoint": player.checkpoint,
-        "environment": player.base.environment,
-        "options": options,
-        "actions": list(registry.spec(player.base.environment, **options).action_names),
-        "seed": config.seed,
-    }
-
-
-def _counts(rows: Sequence[Mapping[str, Any]], steps: int) -> dict[str, Any]:
-    return {
-        "episodes": len(rows),
-        "steps": steps,
-        "success": float(np.mean([row["success"] for row in rows])),
-        "mean_return": float(np.mean([row["return"] for row in rows])),
-    }
-
-
-def _publish(config: ConfigDict, workdir: Path) -> None:
-    if (workdir / published.STATUS).exists():
-        return
-    pairs = parquet.read(workdir / parquet.FILE)
-    name, longest = published.NAMES[config.policy == policies.BOT], max(map(len, pairs.prompts))
-    steps = zip(pairs.prompts, pairs.actions, strict=True)
-    published.write(workdir, name, steps, len(pairs.actions), longest)
 
 
 def _in_words(meta: Mapping[str, Any]) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,6 @@ from motif_jax.reports import (
     efficiency,
     evaluation_files,
     page,
-    plots,
     probes,
     run_report,
     text_tables,
@@ -32,10 +29,9 @@ from motif_jax.reports.smoothing import LEAST, learning_curve
 from motif_jax.support import config as checks
 from motif_jax.support import metric_files, run_folder
 from motif_jax.support.errors import UserError, printable
-from motif_jax.support.files import atomic_write_json, atomic_write_text
+from motif_jax.support.files import atomic_write_json
 from motif_jax.support.metric_files import Curve
 
-PAGE = "comparison.html"
 # Exit code where the games do not carry a claim.
 NOT_CARRIED = 1
 # What files of published tools hold: returns of GLAM's tests, episodes of ILQL's evaluations.
@@ -55,9 +51,8 @@ def check(config: ConfigDict, workdir: Path) -> None:
     checks.require_key(config, "published_task", bool(config.published_task) or not published, allowed)
     both = (config.normalise_zero is None) == (config.normalise_one is None)
     checks.require_key(config, "normalise_one", both, "given together with normalise_zero")
-    if config.published is not None:
-        exists = Path(config.published).is_file()
-        checks.require_key(config, "published", exists, "an existing file")
+    exists = config.published is None or Path(config.published).is_file()
+    checks.require_key(config, "published", exists, "an existing file")
     _read_claims(config, _single_evaluations(config))
     _task_names(config)
 
@@ -133,10 +128,8 @@ def _reward(run: Path) -> dict[str, Any]:
     if kind != rewards.MOTIF:
         return {key: value for key, value in given.items() if key not in _NOT_OF_A_REWARD}
     settled, rounded = reward_choice.settled(run), switches.get("quantile_two_decimals", False)
-    found = {
-        key: given.get(key) for key in ("dir", "step", "normalise", "quantile", "threshold", "count_exponent")
-    }
-    found |= {} if settled is None else {"step": settled}
+    keys = ("dir", "step", "normalise", "quantile", "threshold", "count_exponent")
+    found = {key: given.get(key) for key in keys} | ({} if settled is None else {"step": settled})
     return {"kind": kind, **found, "two_decimals": rounded}
 
 
@@ -244,8 +237,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 
 def _learned(method: str, folder: Path, kind: str, config: ConfigDict) -> efficiency.Learned:
     if kind == "log":
-        task = config.published_task
-        curve = glam_results.read_curve(folder, config.measure)
+        task, curve = config.published_task, glam_results.read_curve(folder, config.measure)
         return efficiency.Learned(method, task, curve, efficiency.settings_of_published(folder, task))
     task, curve = _training_curve(folder, config.measure)
     return efficiency.Learned(method, task, curve, efficiency.settings_of(run_folder.read_config(folder)))
@@ -268,19 +260,18 @@ def _published_score(method: str, path: Path, config: ConfigDict) -> RunScore:
         log = evaluation_logs.read(path)
         print(printable(f"{path}: {log.in_words()}"))
         measured = {"return": log.returns, **({"entropy": log.entropies} if len(log.entropies) else {})}
-    if config.measure not in measured:
+    if (numbers := measured.get(config.measure)) is None:
         raise UserError(f"config.measure={config.measure}: {path} has {', '.join(measured)}")
-    if not np.isfinite(measured[config.measure]).all():
+    if not np.isfinite(numbers).all():
         raise UserError(f"config.measure={config.measure}: {path} has numbers of it that are not finite")
-    return RunScore(method, config.published_task, float(measured[config.measure].mean()), {})
+    return RunScore(method, config.published_task, float(numbers.mean()), {})
 
 
 def _training_curve(folder: Path, key: str) -> tuple[str, Curve]:
     episodes = metric_files.read_episodes(folder)
     if key not in episodes:
-        raise UserError(
-            f"config.measure={key}: {folder}/episodes.jsonl has no such number; it has {', '.join(episodes)}"
-        )
+        have = ", ".join(episodes)
+        raise UserError(f"config.measure={key}: {folder}/episodes.jsonl has no such number; it has {have}")
     environment = run_folder.read_config(folder).get("environment")
     if not isinstance(environment, dict) or not isinstance(environment.get("name"), str):
         raise UserError(f"{folder / 'config.json'} is damaged (no environment.name): restore a copy of it")
@@ -289,20 +280,14 @@ def _training_curve(folder: Path, key: str) -> tuple[str, Curve]:
 
 def _write(config: ConfigDict, workdir: Path, data: ComparisonData) -> None:
     # What an earlier comparison in this folder said, and this one may not.
-    shutil.rmtree(workdir / "plots", ignore_errors=True)
     for kind in ("json", "md", "tex"):
         (workdir / f"comparison.{kind}").unlink(missing_ok=True)
     sections = comparison_page.sections(data)
-    for name, text in page.texts(data.title, [], sections, "comparison").items():
-        atomic_write_text(workdir / name, text)
+    path = page.write(workdir, "comparison", data.title, [], sections, config.plots)
     if data.comparison is not None:
         claimed = {} if data.claims is None else data.claims.as_json()
         atomic_write_json(workdir / "comparison.json", {**as_json(data.comparison), **claimed})
     for section, table in page.file_tables(sections):
         note = table.note or section.note
         text_tables.show(table.header, table.texts(), section.title, note)
-    written = f"motif_jax, written {time.strftime('%Y-%m-%d %H:%M')}"
-    atomic_write_text(workdir / PAGE, page.render(data.title, written, sections))
-    if config.plots:
-        plots.write(workdir / "plots", page.plots(sections))
-    print(f"comparison: {(workdir / PAGE).resolve()}")
+    print(f"comparison: {path}")

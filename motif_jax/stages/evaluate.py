@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 from motif_jax.actors.rerecording import differences, record_actions
 from motif_jax.envs.replay import Recording
 from motif_jax.reports import evaluation_files, evaluation_tables, messages
+from motif_jax.reports.evaluation_files import Journal
 from motif_jax.reports.film_files import FilmForms, Films
 from motif_jax.rollouts import evaluation_setup, watching
 from motif_jax.rollouts.episode_worker import PlayedEpisode
@@ -43,7 +44,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
     with interruption.Interruption() as stop, run_folder.opened(workdir, config, IDENTITY):
         # Before the journal: its rows are of the agent and reward that `_Evaluation` requires to be those of its plan.
         player = _Evaluation(config, workdir)
-        with evaluation_files.Journal(workdir) as journal:
+        with Journal(workdir) as journal:
             rows = player.play(journal, stop)
         if len(rows) < config.episodes:
             return interruption.EXIT_CODE
@@ -95,9 +96,7 @@ class _Evaluation:
         self.plan = {**self._setup.plan, "greedy": bool(config.greedy), "seed": config.seed}
         atomic_write_json(workdir / PLAN, {**self.plan, "digests": self._setup.digests})
 
-    def play(
-        self, journal: evaluation_files.Journal, stop: interruption.Interruption
-    ) -> list[dict[str, Any]]:
+    def play(self, journal: Journal, stop: interruption.Interruption) -> list[dict[str, Any]]:
         config, setup = self._config, self._setup
         kept = (*(setup.rater.fields if setup.rater else ()), *filter(None, [self._expert]))
         how = PlaySettings(workers=config.workers, lanes=config.lanes, keep_fields=kept, greedy=config.greedy)
@@ -111,7 +110,9 @@ class _Evaluation:
         who, rater = self._setup, self._setup.live_rater()
         rater_of = None if rater is None else lambda spec: rater
         policy = None if who.policy.in_workers else who.policy
-        every, wanted = self._config.record_every, self._extremes(rows)
+        every, count, key = self._config.record_every, self._config.show_best, return_key(rows)
+        ranked = sorted(rows, key=lambda row: (-row[key], row["index"]))
+        wanted = {row["index"] for row in (*ranked[:count], *ranked[len(ranked) - count :])}
         for row in rows:
             stem = f"episode-{row['index']:05d}"
             path, source = folder / f"{stem}.json", [row["seed"], row["actions"], self.plan]
@@ -127,11 +128,6 @@ class _Evaluation:
             made.write(stem, watching.film_recording(recording, title, policy, rater_of, fields), source)
         made.check_movies()
         return None
-
-    def _extremes(self, rows: Sequence[Mapping[str, Any]]) -> set[int]:
-        count, key = self._config.show_best, return_key(rows)
-        ranked = sorted(rows, key=lambda row: (-row[key], row["index"]))
-        return {row["index"] for row in (*ranked[:count], *ranked[len(ranked) - count :])}
 
     def _row(self, record: PlayedEpisode) -> dict[str, Any]:
         row = evaluation_files.episode_row(record)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +13,20 @@ from motif_jax.datasets.dialogues import parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogues
 from motif_jax.envs.text import registry
 from motif_jax.reports import evaluation_files, evaluation_tables, text_games_page
+from motif_jax.reports.evaluation_files import Journal
 from motif_jax.rollouts import recorded_texts, text_episodes, text_setup
 from motif_jax.rollouts.journal import FAILED, play_missing
 from motif_jax.schema import values
 from motif_jax.sections.played_texts import EvaluatedSpeaker
-from motif_jax.support import interruption, run_folder
+from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_write_json, atomic_write_text, read_json
-from motif_jax.support.progress import Progress
+from motif_jax.support.interruption import EXIT_CODE, Interruption
 from motif_jax.trainers import agent_folder
 
 IDENTITY = "seed agent policy task options data decode token_reward show dtype".split()
 PLAN, PAGE, DIALOGUES, LOG = "plan.json", "tokens.html", "dialogues.parquet", "eval_log.pkl"
+_Played = tuple[dict[str, Any], list[dict[str, Any]]]  # the plan, and the rows of what was played by index
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
@@ -35,35 +36,23 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    with (
-        interruption.Interruption() as stop,
-        run_folder.opened(workdir, config, IDENTITY, free=registry.FREE_OPTIONS),
-    ):
-        with evaluation_files.Journal(workdir) as journal:
-            plan = _play(config, workdir, journal, stop)
-            rows = sorted(
-                (row for row in journal.rows if row["index"] < config.episodes), key=lambda row: row["index"]
-            )
+    with Interruption() as stop, run_folder.opened(workdir, config, IDENTITY, registry.FREE_OPTIONS):
+        with Journal(workdir) as journal:
+            plan, rows = _play(config, workdir, journal, stop)
         if len(rows) < plan.get("dialogues", config.episodes):
-            return interruption.EXIT_CODE
+            return EXIT_CODE
         _write(config, workdir, plan, rows)
         return None
 
 
-def _play(
-    config: ConfigDict, workdir: Path, journal: evaluation_files.Journal, stop: interruption.Interruption
-) -> dict[str, Any]:
+def _play(config: ConfigDict, workdir: Path, journal: Journal, stop: Interruption) -> _Played:
     speaker = values(EvaluatedSpeaker, config)
     if recorded_texts.wanted(speaker):
         return _look(config, workdir, journal)
     setup = text_setup.open_setup(speaker)
     _pin(workdir, setup.plan)
-    missing = [index for index in range(config.episodes) if index not in journal.done]
-    known_failures = 0
-
-    def play(_: Progress) -> Iterator[text_episodes.PlayedText]:
-        lanes, threads = config.lanes, config.threads
-        return text_episodes.play(setup.task, setup.actor, config.seed, missing, lanes, threads, stop)
+    count, known_failures = config.episodes, 0
+    missing = [index for index in range(count) if index not in journal.done]
 
     def row_of(episode: text_episodes.PlayedText) -> dict[str, Any]:
         nonlocal known_failures
@@ -72,11 +61,12 @@ def _play(
         return {**row, FAILED: failures} if failures else row
 
     title = f"evaluate {setup.plan['policy']}"
-    play_missing(journal, config.episodes, title, play, row_of, "actions")
-    return setup.plan
+    drawn = setup.task, setup.actor, config.seed, missing, config.lanes, config.threads, stop
+    rows = play_missing(journal, count, title, lambda _: text_episodes.play(*drawn), row_of, "actions")
+    return setup.plan, rows
 
 
-def _look(config: ConfigDict, workdir: Path, journal: evaluation_files.Journal) -> dict[str, Any]:
+def _look(config: ConfigDict, workdir: Path, journal: Journal) -> _Played:
     saved = agent_folder.load(config.agent, dtype=config.dtype)
     reader = saved.network, saved.tokenizer
     dialogues = recorded_texts.dialogues_of(config.agent, config.data, *reader, config.episodes)
@@ -98,9 +88,9 @@ def _look(config: ConfigDict, workdir: Path, journal: evaluation_files.Journal) 
             )
     missing = [index for index in range(len(dialogues)) if index not in journal.done]
     title = f"look at {config.agent}"
-    look = functools.partial(recorded_texts.rows, saved, dialogues, missing, config.show)
-    play_missing(journal, len(dialogues), title, lambda _: look(), dict, "actions")
-    return plan
+    count, given = len(dialogues), (saved, dialogues, missing, config.show)
+    rows = play_missing(journal, count, title, lambda _: recorded_texts.rows(*given), dict, "actions")
+    return plan, rows
 
 
 def _pin(workdir: Path, plan: Mapping[str, Any]) -> None:

@@ -88,42 +88,40 @@ def _rows_of_texts(config: ConfigDict, models: list[Any]) -> np.ndarray:
 
 def run(config: ConfigDict, workdir: Path) -> None:
     with run_folder.opened(workdir, config):
-        _explain(config, workdir)
-
-
-def _explain(config: ConfigDict, workdir: Path) -> None:
-    models = _open_models(config)
-    folder, met = _dataset_folder(config, models[0]), getattr(models[0], "met", {})
-    data = reward_ratings.messages_met(met) if folder is None else reward_ratings.read_messages(folder)
-    asked, rows = _asked(config), _rows_of_texts(config, models)
-    rewards, typed = [], []
-    for model, name in zip(models, _names(models), strict=True):
-        rating = reward_ratings.rate_dataset(model, data, config.max_steps)
-        history, evaluations = reward_ratings.history(model, data, config.max_evaluations, config.max_steps)
-        rewards.append(_explained(config, model, name, rating, history, evaluations))
+        models = _open_models(config)
+        folder, met = _dataset_folder(config, models[0]), getattr(models[0], "met", {})
+        data = reward_ratings.messages_met(met) if folder is None else reward_ratings.read_messages(folder)
+        asked, rows = _asked(config), _rows_of_texts(config, models)
+        rewards, typed = [], []
+        for model, name in zip(models, _names(models), strict=True):
+            rating = reward_ratings.rate_dataset(model, data, config.max_steps)
+            most = config.max_evaluations, config.max_steps
+            history, evaluations = reward_ratings.history(model, data, *most)
+            rewards.append(_explained(config, model, name, rating, history, evaluations))
+            if asked:
+                rated = reward_ratings.rate(model, model.members_of_messages(model.params, rows))
+                typed.append(_explained(config, model, name, rated, rated.normalised[None], [model.step]))
+        texts = [as_text(message) for message in data.messages]
+        counts = _counts(rows, data.messages, data.counts)
+        source = str(folder or f"the training in {models[0].folder}")
+        explanation = explain.Explanation(texts, data.counts, rewards, asked, typed, source, counts)
+        atomic_write_text(workdir / TABLE, _table(explanation.messages, data.counts, rewards))
         if asked:
-            rated = reward_ratings.rate(model, model.members_of_messages(model.params, rows))
-            typed.append(_explained(config, model, name, rated, rated.normalised[None], [model.step]))
-    texts, counts = [as_text(message) for message in data.messages], _counts(rows, data.messages, data.counts)
-    source = str(folder or f"the training in {models[0].folder}")
-    explanation = explain.Explanation(texts, data.counts, rewards, asked, typed, source, counts)
-    atomic_write_text(workdir / TABLE, _table(explanation.messages, data.counts, rewards))
-    if asked:
-        atomic_write_text(workdir / TEXTS, _table(asked, explanation.text_counts, typed))
-        _print_texts(explanation)
-    else:  # of an earlier call, maybe of another reward
-        (workdir / TEXTS).unlink(missing_ok=True)
-    page = explain.render(explanation, time.strftime("%Y-%m-%d %H:%M"), config.max_rows)
-    atomic_write_text(workdir / PAGE, page)
-    atomic_write_json(workdir / "summary.json", _summary(explanation))
-    for reward in rewards:
-        if not reward.rated.all():
-            print(
-                f"{reward.name}: {(~reward.rated).sum():,} of {len(data.messages):,} messages have no reward, since none of the "
-                f"{config.max_steps:,} steps read shows them: a larger --config.max_steps includes them"
-            )
-    print(threshold.describe(models[0].statistics, config.reward.quantile), end="")
-    print(f"{len(data.messages):,} distinct messages; page: {(workdir / PAGE).resolve()}")
+            atomic_write_text(workdir / TEXTS, _table(asked, explanation.text_counts, typed))
+            _print_texts(explanation)
+        else:  # of an earlier call, maybe of another reward
+            (workdir / TEXTS).unlink(missing_ok=True)
+        page = explain.render(explanation, time.strftime("%Y-%m-%d %H:%M"), config.max_rows)
+        atomic_write_text(workdir / PAGE, page)
+        atomic_write_json(workdir / "summary.json", _summary(explanation))
+        for reward in rewards:
+            if not reward.rated.all():
+                print(
+                    f"{reward.name}: {(~reward.rated).sum():,} of {len(data.messages):,} messages have no reward, since none of the "
+                    f"{config.max_steps:,} steps read shows them: a larger --config.max_steps includes them"
+                )
+        print(threshold.describe(models[0].statistics, config.reward.quantile), end="")
+        print(f"{len(data.messages):,} distinct messages; page: {(workdir / PAGE).resolve()}")
 
 
 def _names(models: list[Any]) -> list[str]:

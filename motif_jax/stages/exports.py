@@ -126,9 +126,8 @@ motif_jax trained this model by GLAM's method: it reads a prompt and chooses amo
 
 def _check_text_agent(config: ConfigDict) -> None:
     about = agent_folder.describe(checks.existing_folder(config, "agent"), "agent")
-    if about["design"]["prefix"]:
-        allowed = "an agent without a prefix: a decision transformer reads its return as an embedding, which transformers does not"
-        checks.require_key(config, "agent", False, allowed)
+    allowed = "an agent without a prefix: a decision transformer reads its return as an embedding, which transformers does not"
+    checks.require_key(config, "agent", not about["design"]["prefix"], allowed)
     agent_folder.network_of(about)
     tokenizer = registry.make(about["task"], agent_folder.options_of(about)).tokenizer()
     if not hasattr(tokenizer, "save"):
@@ -145,7 +144,6 @@ def _export_text_agent(config: ConfigDict, workdir: Path) -> None:
 
 
 def write_text_agent(folder: Path, agent: SavedAgent) -> None:
-    """Writes an agent's policy, values, tokenizer and card into an empty folder."""
     marks, design = agent.tokenizer.delimiters, agent.network.design
     settings = dataclasses.replace(
         agent.network.model.config, pad_id=marks.pad, start_id=marks.state_start, end_ids=(marks.action_end,)
@@ -182,16 +180,14 @@ side, `</a>` one of the agent, `</eod>` the dialogue. Nothing stands between an 
 answer, up to `</a>`. Remove delimiters from the texts of users: in this tokenizer they are tokens.
 
 {use}"""
-    return text + _values_section(agent.settings) if agent.network.design.qs else text
-
-
-def _values_section(settings: Mapping[str, Any]) -> str:
-    return f"""
+    if not agent.network.design.qs:
+        return text
+    return f"""{text}
 ## Values
 
 transformers and vLLM speak without the values: by the policy alone. `values.safetensors` has Q and V (`heads`), the target Q (`target_heads`) and the trunks
 that they read, where these are not the policy's (`trunks`); `trunk_of` in its metadata says which. Kernels are [inputs, outputs]. motif_jax
-adds advantage_weight x (Q - V) to the policy's logits; its own agent folder opens with `motif_jax.text_agents.load`. The discount was {settings.get("discount")}.
+adds advantage_weight x (Q - V) to the policy's logits; its own agent folder opens with `motif_jax.text_agents.load`. The discount was {agent.settings.get("discount")}.
 """
 
 

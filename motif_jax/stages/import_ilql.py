@@ -34,8 +34,6 @@ def _check_values(config: ConfigDict, workdir: Path) -> None:
     if config.method == UPVOTE:
         _spoken(config)
     else:
-        from motif_jax.trainers.text_methods import RULES
-
         known = ", ".join((*RULES, UPVOTE))
         checks.require_key(config, "method", config.method in ("", *RULES), f"one of {known}")
         _task(config)

@@ -6,8 +6,8 @@ A folder holds one import, of the files in import.json. The same command again f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ml_collections import ConfigDict
 
@@ -32,8 +32,7 @@ Begin = Callable[[], None]
 _FILES = ("file", "quantiles")  # keys that name a file
 
 
-@dataclass(frozen=True)
-class ImportStage:
+class ImportStage(NamedTuple):
     """The frame of an import of a `file` (in words); `write` calls `Begin` when it has seen that the file can be read."""
 
     file: str

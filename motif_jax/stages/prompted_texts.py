@@ -56,21 +56,16 @@ def _check_continuations(config: ConfigDict, tokenizer: Tokenizer, settings: Mod
         Sampling(**config.sampling.to_dict())
     except UserError as error:
         raise UserError(f"config.sampling.{error}") from None
-    _require_draws(config)
+    if config.beams or config.sampling.greedy:
+        for key, usual in resources.config("generate_text").sampling.items():
+            allowed = f"{usual} with config.beams or config.sampling.greedy: nothing is drawn"
+            checks.require(config.sampling[key] == usual, f"sampling.{key}", config.sampling[key], allowed)
+        allowed = "1 with config.sampling.greedy: every continuation would be the same"
+        checks.require_key(config, "count", config.beams or config.count == 1, allowed)
     allowed = "texts with | between them, none of them empty"
     checks.require_key(config, "stops", "" not in _stops(config), allowed)
     prompts = [question["prompt"] for question in text_files.read_questions(config.file, "file")]
     prompt_length.require(tokenizer, settings, prompts, most=config.most)
-
-
-def _require_draws(config: ConfigDict) -> None:
-    if not (config.beams or config.sampling.greedy):
-        return
-    for key, usual in resources.config("generate_text").sampling.items():
-        allowed = f"{usual} with config.beams or config.sampling.greedy: nothing is drawn"
-        checks.require(config.sampling[key] == usual, f"sampling.{key}", config.sampling[key], allowed)
-    allowed = "1 with config.sampling.greedy: every continuation would be the same"
-    checks.require_key(config, "count", config.beams or config.count == 1, allowed)
 
 
 def _stops(config: ConfigDict) -> tuple[str, ...]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from ml_collections import ConfigDict
@@ -28,8 +27,7 @@ from motif_jax.support.progress import Progress
 _OTHER_FILES = frozenset({"config.json", "versions.json", film_files.LEDGER})
 
 
-@dataclass(frozen=True)
-class _Game:
+class _Game(NamedTuple):
     """An episode to play again, found at `origin`; `load` raises UserError where it does not replay as written."""
 
     stem: str

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
-import time
 from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,6 @@ from motif_jax.reports import (
     learned_reward,
     messages,
     page,
-    plots,
     probes,
     recorded_games,
     run_report,
@@ -38,10 +35,10 @@ from motif_jax.sections import Scoring
 from motif_jax.support import config as checks
 from motif_jax.support import metric_files, run_folder
 from motif_jax.support.errors import printable
-from motif_jax.support.files import atomic_write_json, atomic_write_text
+from motif_jax.support.files import atomic_write_json
 from motif_jax.support.metric_files import Curve
 
-PAGE, _TOKENS = "report.html", "tokens.html"
+_TOKENS = "tokens.html"
 MAX_EVALUATIONS = 12
 STAGES = {
     "reward.dir": "train_reward",
@@ -76,14 +73,12 @@ def check(config: ConfigDict, workdir: Path) -> None:
         generalisation_files.read(folder)
     if config.first_must_lead:
         read = [evaluation_files.read_evaluation(folder) for folder in evaluations]
-        kinds = (all(map(text_section.is_text, read)), all(map(success.is_of_babyai, read)))
-        good = len(read) > 1 and any(kinds)
+        alike = all(map(text_section.is_text, read)) or all(map(success.is_of_babyai, read))
         allowed = "False unless evaluations names two or more of BabyAI-Text, or of text tasks"
-        checks.require(good, "first_must_lead", True, allowed)
+        checks.require(alike and len(read) > 1, "first_must_lead", True, allowed)
 
 
 def folders_of(text: str) -> list[Path]:
-    """The folders in `text`, which has commas between them."""
     return list(map(Path, checks.listed(text)))
 
 
@@ -160,32 +155,22 @@ def _add_evaluation(data: RunData, folder: Path) -> None:
 
 
 def _write(config: ConfigDict, workdir: Path, data: RunData) -> None:
-    path = workdir / PAGE
-    shutil.rmtree(workdir / "plots", ignore_errors=True)  # of an earlier report
-    shown = run_report.sections(data)
-    written = f"motif_jax, written {time.strftime('%Y-%m-%d %H:%M')}"
-    atomic_write_text(path, page.render(data.title, written, shown))
-    for name, text in page.texts(data.title, run_report.lines(data), shown, "report").items():
-        atomic_write_text(workdir / name, text)
+    lines, sections = run_report.lines(data), run_report.sections(data)
+    path = page.write(workdir, "report", data.title, lines, sections, config.plots)
     atomic_write_json(workdir / "report.json", run_report.as_json(data))
-    if config.plots:
-        plots.write(workdir / "plots", page.plots(shown))
     print(printable(headline(data)[0]))
-    print(f"report: {path.resolve()}")
+    print(f"report: {path}")
 
 
 def _evaluation_name(plan: Mapping[str, Any], taken: Container[str]) -> str:
     """'random', 'fixed shares', 'bot', 'agent', 'before training', what is exchanged, or the folder's name if that name is taken."""
     policy = plan["policy"]
-    name = {FIXED: "fixed shares"}.get(policy, policy if policy in (RANDOM, BOT) else "agent")
-    change = (plan.get("options") or {}).get("change")
-    if name == "agent" and change in EXCHANGED:
-        name = EXCHANGED[change]
+    name = {FIXED: "fixed shares", RANDOM: RANDOM, BOT: BOT}.get(policy, "agent")
+    if name == "agent":
+        name = EXCHANGED.get((plan.get("options") or {}).get("change") or "", name)
     if name == "agent" and plan.get("checkpoint") == 0:
         name = "before training"
-    if name in taken:
-        name = Path(policy).name
-    return _other(name, taken)
+    return _other(Path(policy).name if name in taken else name, taken)
 
 
 def _other(name: str, taken: Container[str]) -> str:
@@ -208,9 +193,8 @@ def learned(folder: Path) -> LabelLogReport | None:
     loaded = [rewards.load(folder, step) for step in steps[-MAX_EVALUATIONS:]]
     earned: dict[str, float] = loaded[-1].trained.earned  # type: ignore[attr-defined]
     known = {text.text for text in found.texts}
-    found.texts += [
-        LearnedText(text, None, None, "") for text, sum_ in earned.items() if sum_ and text not in known
-    ]
+    others = (text for text, paid in earned.items() if paid and text not in known)
+    found.texts += [LearnedText(text, None, None, "") for text in others]
     if not found.texts:
         return found
     names = [text.text for text in found.texts]
@@ -220,11 +204,9 @@ def learned(folder: Path) -> LabelLogReport | None:
     decides = kind == "classification" and loaded[-1].trained.taken  # type: ignore[attr-defined]
     decided = loaded[-1].raw(names) > least if decides else [None] * len(names)
     for place, (text, row, yes) in enumerate(zip(found.texts, values.tolist(), decided, strict=True)):
-        own: dict[str, Any] = {
-            "earned": earned.get(text.text, 0.0),
-            "decided": None if yes is None else bool(yes),
-        }
-        found.texts[place] = text._replace(values=tuple(row), **own)
+        said = None if yes is None else bool(yes)
+        paid = earned.get(text.text, 0.0)
+        found.texts[place] = text._replace(values=tuple(row), earned=paid, decided=said)
     return found
 
 

@@ -49,9 +49,8 @@ def run(config: ConfigDict, workdir: Path | None) -> int:
         url = f"http://{host}:{port}/v1"
         print(f"{config.annotator} answers as {config.model} ({forms}) at {url}{who}", flush=True)
 
-    handle = functools.partial(
-        replies.handle, ChatJudge(all_values(AnnotatorConfig, config), config.model, config.prompt_file)
-    )
+    judge = ChatJudge(all_values(AnnotatorConfig, config), config.model, config.prompt_file)
+    handle = functools.partial(replies.handle, judge)
     where = config.host, config.port
     serving = http_server.serve(handle, *where, config.latency_seconds, listening, key, config.open_to_all)
     http_server.run(serving, *where)

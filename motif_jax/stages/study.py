@@ -139,11 +139,8 @@ class _Study:
         return [study.find(rows, self._identity(one)) for one in planned]
 
     def _identity(self, one: Run) -> dict[str, Any]:
-        flags = [
-            one.flags,
-            self._evaluation(one),
-            *(self._config.prepare[name] for name in self._needed(one)),
-        ]
+        prepared = (self._config.prepare[name] for name in self._needed(one))
+        flags = [one.flags, self._evaluation(one), *prepared]
         judge = {"goal": self._config.goal, "lexicon": self._lexicon.digest}
         return {"method": one.method, "seed": one.seed, "flags": " | ".join(flags), **judge}
 
@@ -216,10 +213,8 @@ class _Study:
             process.terminate()
             process.wait()
             return False
-        if process.returncode != 0:
-            raise UserError(
-                f"this run of the study ended with exit code {process.returncode}: {shlex.join(command)}"
-            )
+        if code := process.returncode:
+            raise UserError(f"this run of the study ended with exit code {code}: {shlex.join(command)}")
         atomic_write_json(done, {"flags": step.flags})
         return True
 

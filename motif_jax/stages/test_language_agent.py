@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from motif_jax.envs.babyai_text import catalogue, prompts
 from motif_jax.reports import generalisation_files, text_tables
 from motif_jax.reports.evaluation_files import Journal, episode_row
 from motif_jax.reports.evaluation_tables import write_table
+from motif_jax.reports.generalisation_files import RETURNS, SUMMARY, TABLE, Rows
 from motif_jax.rollouts import eval_agents
 from motif_jax.rollouts.episodes import PlaySettings
 from motif_jax.rollouts.generalisation import GeneralisationTest, PlayedLevel
@@ -42,7 +43,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         eval_agents.pin(workdir, player)
         tests, left_out = _tests(config, player)
         results: list[dict[str, Any]] = []
-        base: Sequence[Mapping[str, Any]] = ()
+        base: Rows = ()
         numbers = _episode_seeds(config)
         how = PlaySettings(workers=config.workers, lanes=config.lanes, greedy=config.greedy)
         for number, (test, place) in enumerate(tests, start=1):
@@ -82,11 +83,7 @@ def _tests(
 
 
 def _result(
-    config: ConfigDict,
-    test: GeneralisationTest,
-    place: PlayedLevel,
-    rows: Sequence[Mapping[str, Any]],
-    base: Sequence[Mapping[str, Any]],
+    config: ConfigDict, test: GeneralisationTest, place: PlayedLevel, rows: Rows, base: Rows
 ) -> dict[str, Any]:
     level = catalogue.find(place.environment)
     assert level is not None
@@ -125,5 +122,4 @@ def _show(config: ConfigDict, workdir: Path, player: eval_agents.EvalAgent) -> N
     text_tables.show(header, cells, title, note)
     for name, reason in summary["left_out"].items():
         print(f"left out: {name}: {reason}")
-    files = generalisation_files
-    print(f"written: {workdir / files.SUMMARY}, {files.TABLE}, table.md, {files.RETURNS}/")
+    print(f"written: {workdir / SUMMARY}, {TABLE}, table.md, {RETURNS}/")

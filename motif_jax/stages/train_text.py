@@ -104,8 +104,6 @@ def _check_data(config: TextConfig) -> None:
         text_sources.require_size(task)
     dialogue_data.token_reward_of(config.token_reward)
     if source.path is None:
-        from motif_jax.rollouts import text_scores
-
         checks.choice(config, "kind", task.kinds)
         task.check(config.kind, config.policy)
         text_scores.check(task, plays=task.endless(config.kind))

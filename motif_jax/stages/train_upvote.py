@@ -42,9 +42,7 @@ def check(given: ConfigDict, workdir: Path) -> None:
 
 def run(given: ConfigDict, workdir: Path) -> int:
     config = values(UpvoteConfig, given)
-    build = functools.partial(
-        upvote_run.build, config, workdir, DataParallel(training_devices(config.num_devices))
-    )
-    return offline_run.run(
-        config, given.to_dict(), workdir, IDENTITY, upvote_run.made_files(config.reddit), build
-    )
+    parallel = DataParallel(training_devices(config.num_devices))
+    build = functools.partial(upvote_run.build, config, workdir, parallel)
+    made = upvote_run.made_files(config.reddit)
+    return offline_run.run(config, given.to_dict(), workdir, IDENTITY, made, build)
