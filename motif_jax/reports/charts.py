@@ -165,9 +165,8 @@ def inline(figure: Figure, description: str) -> str:
     # Every chart has the same group ids, but ids of markers and clips differ: they are hashed with the description.
     body = re.sub(r'<g id="[^"]*">', "<g>", body)
     body = re.sub(r"#[0-9a-f]{6}(?=[;\"])", lambda found: _THEME.get(found[0], found[0]), body)
-    body = re.sub(rf'<a xlink:href="{TITLE}([^"]*)"[^>]*>', r"<g><title>\1</title>", body).replace(
-        "</a>", "</g>"
-    )
+    body = re.sub(rf'<a xlink:href="{TITLE}([^"]*)"[^>]*>', r"<g><title>\1</title>", body)
+    body = body.replace("</a>", "</g>")
     space = 'xmlns:xlink="http://www.w3.org/1999/xlink"'
     return f'<svg class="chart" {space} viewBox="{head[1]}" role="img" aria-label="{escape(description)}">{body.strip()}'
 

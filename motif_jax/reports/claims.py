@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from motif_jax.labels.lexicon import Lexicon, sentences
-from motif_jax.reports import messages, statistics
+from motif_jax.reports import messages
 from motif_jax.reports.evaluation_files import games
 from motif_jax.reports.measures import BY_KEY, in_order, measure
-from motif_jax.reports.statistics import Difference, Estimate
+from motif_jax.reports.statistics import Difference, Estimate, gap, mean_of
 from motif_jax.support.errors import UserError
 
 FIGHTS, FINDS, GATHERED = "fights", "finds", "gathered"
@@ -144,14 +144,12 @@ def side_by_side(
     for key in dict.fromkeys([*measures, *keys]):
         values[key] = {name: numbers(of, key, lexicon, keys[key]) for name, of in evaluations.items()}
         played = {name: list(of.values()) for name, of in values[key].items()}
-        means[key] = {
-            name: statistics.mean_of(of, _is_rate(of, key), resamples) for name, of in played.items()
-        }
+        means[key] = {name: mean_of(of, _is_rate(of, key), resamples) for name, of in played.items()}
     findings = []
     for claim in claims:
         more, less = (values[claim.measure][name] for name in (claim.more, claim.less))
         rate = _is_rate([*more.values(), *less.values()], claim.measure)
-        findings.append(Finding(claim, statistics.gap(more, less, rate, resamples)))
+        findings.append(Finding(claim, gap(more, less, rate, resamples)))
     return SideBySide(means, findings)
 
 

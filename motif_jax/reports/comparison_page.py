@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 from motif_jax.reports import efficiency, html
 from motif_jax.reports.charts import Interval, Plot, Series
@@ -207,6 +206,6 @@ def sections(data: ComparisonData) -> list[Section]:
     if not found:
         found.append(Section("Nothing", "nothing", [html.nothing("nothing was given to compare")]))
     if data.provenance:
-        parts: list[Any] = [html.details(name, text) for name, text in data.provenance]
+        parts = [html.details(*text) for text in data.provenance]
         found.append(Section("How it was made", "provenance", parts))
     return found

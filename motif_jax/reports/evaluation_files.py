@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import json
 import os
@@ -82,16 +83,13 @@ def episode_row(record: PlayedEpisode) -> dict[str, Any]:
     }
 
 
-class Journal:
+class Journal(contextlib.AbstractContextManager):
     """Appends one line per finished episode to a folder's journal, and keeps the earlier ones."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         path = Path(folder) / JOURNAL
         self.rows = read_rows(path)
         self._file = append_lines(path, keep=lambda line: True)
-
-    def __enter__(self) -> Journal:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self._file.close()

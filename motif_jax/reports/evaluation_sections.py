@@ -80,18 +80,16 @@ def evaluation_section(data: RunData) -> Section:
         header += [f"{names[0]} minus {other}", f"better episode than {other}"]
     header += [f"{name}: interquartile mean" for name in names]
     table = Table("evaluation-table", header, [_cells(row, names) for row in rows], in_files=True)
-    plots = [_plot(data, row) for row in rows]
-    return Section("Evaluation", "evaluation", [table, *plots], _note(data))
-
-
-def _plot(data: RunData, row: MeasureRow) -> Plot:
-    intervals = [
-        Interval(f"{name} (n = {row.of[name].n})", mean.value, mean.low, mean.high, colour)
-        for colour, name in enumerate(data.evaluations)
-        if name in row.of and (mean := row.of[name].mean)
-    ]
-    label, file = f"mean {with_unit(row.what)}", f"evaluation_{row.what.key}"
-    return Plot(row.what.title, label, "", intervals=intervals, note=row.what.meaning, file=file)
+    parts: list[Any] = [table]
+    for what, of, _ in rows:
+        intervals = [
+            Interval(f"{name} (n = {of[name].n})", mean.value, mean.low, mean.high, colour)
+            for colour, name in enumerate(names)
+            if name in of and (mean := of[name].mean)
+        ]
+        axes, file = (f"mean {with_unit(what)}", ""), f"evaluation_{what.key}"
+        parts.append(Plot(what.title, *axes, intervals=intervals, note=what.meaning, file=file))
+    return Section("Evaluation", "evaluation", parts, _note(data))
 
 
 def _note(data: RunData) -> str:

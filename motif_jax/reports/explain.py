@@ -37,10 +37,8 @@ def histogram(reward: ExplainedReward, weights: np.ndarray, description: str) ->
     pays = -np.inf if reward.threshold is None else reward.threshold
     for share, left, right in zip(shares, edges[:-1], edges[1:], strict=True):
         if share:
-            (bar,) = axes.bar(
-                left, share, 0.9 * (right - left), align="edge", color=charts.COLOURS[0],
-                alpha=1.0 if right > pays else 0.35,
-            )  # fmt: skip
+            width, alpha = 0.9 * (right - left), 1.0 if right > pays else 0.35
+            (bar,) = axes.bar(left, share, width, align="edge", color=charts.COLOURS[0], alpha=alpha)
             charts.set_title(bar, f"{left:.2f} to {right:.2f}: {share:.2f} %")
     if reward.threshold is not None:
         label = f"threshold {reward.threshold:.2f}"
@@ -99,12 +97,9 @@ def _training(reward: ExplainedReward) -> list[Plot]:
         values = np.array([row.get(key, np.nan) for row in reward.curve], float)
         return Series(name, epochs, scale * values, dashed=dashed)
 
-    accuracies = [
-        line("training", "train/accuracy", 100),
-        line("validation", "validation/accuracy", 100),
-        line("new messages only", "validation_unseen/accuracy", 100),
-        line("against score", "validation/score_accuracy", 100, True),
-    ]
+    parts = {"training": "train", "validation": "validation", "new messages only": "validation_unseen"}
+    accuracies = [line(name, f"{part}/accuracy", 100) for name, part in parts.items()]
+    accuracies.append(line("against score", "validation/score_accuracy", 100, True))
     losses = [line("training", "train/loss"), line("validation", "validation/loss")]
     quantiles = [line(f"{level} %", f"reward/quantile_{level:02d}") for level in (5, 25, 50, 75, 95)]
     known = "0.693 for a model that knows nothing"
@@ -144,29 +139,14 @@ def _typed(explanation: Explanation) -> Section:
     return Section("Texts that were asked for", "texts", [shown])
 
 
-def _of_reward(reward: ExplainedReward, counts: np.ndarray, number: int, title: str) -> list[Section]:
-    once = histogram(reward, np.ones(len(counts)), "histogram over distinct messages")
-    often = histogram(reward, counts.astype(float), "histogram over steps")
-    figures = [
-        html.figure("distinct messages", once, "each message once"),
-        html.figure("steps of the dataset", often, "each message as often as it was seen"),
-    ]
-    training = _training(reward) if len(reward.curve) > 1 else [html.nothing("only one evaluation")]
-    return [
-        Section(title, f"reward-{number}", [_overview(reward, counts), html.grid(*figures)]),
-        Section(f"{title} over the training", f"training-{number}", training),
-    ]
-
-
 def _side_by_side(explanation: Explanation) -> Section:
     first, second = explanation.rewards
-    correlation = f"{rank_correlation(first.normalised, second.normalised):.2f}"
-    both = f"{int((first.pays & second.pays).sum()):,}"
-    numbers = [("rank correlation", correlation, "Spearman, over distinct messages")]
-    tiles = html.tiles([*numbers, ("paid by both", both, "distinct messages")])
+    alike = f"{rank_correlation(first.normalised, second.normalised):.2f}"
+    numbers = [("rank correlation", alike, "Spearman, over distinct messages")]
+    numbers.append(("paid by both", f"{(first.pays & second.pays).sum():,}", "distinct messages"))
     caption = f"the {DOTS:,} most frequent" if len(explanation.messages) > DOTS else ""
     chart = html.figure("one dot a message", scatter(explanation), caption)
-    return Section("Side by side", "both", [tiles, html.grid(chart)])
+    return Section("Side by side", "both", [html.tiles(numbers), html.grid(chart)])
 
 
 def _messages_note(explanation: Explanation, max_rows: int | None) -> str:
@@ -181,8 +161,7 @@ def _messages_note(explanation: Explanation, max_rows: int | None) -> str:
             f" {unrated:,} messages have no reward (–): one that reads more than the message is averaged over max_steps "
             "steps of the dataset, and they are on none of those."
         )
-    count = len(explanation.messages)
-    if max_rows is not None and max_rows < count:
+    if max_rows is not None and max_rows < (count := len(explanation.messages)):
         note += f" The {max_rows:,} most frequent of {count:,} messages; messages.csv has all."
     return note
 
@@ -250,11 +229,18 @@ def _columns(reward: ExplainedReward, kept: np.ndarray, history: bool) -> list[t
 
 def render(explanation: Explanation, written: str, max_rows: int | None = None) -> str:
     """The page; `written` is its date. The table has the `max_rows` most frequent messages, None for all."""
-    rewards = explanation.rewards
+    rewards, counts = explanation.rewards, explanation.counts
     sections = [_typed(explanation)] if explanation.texts else []
     for number, reward in enumerate(rewards):
         title = f"Reward: {reward.name}" if len(rewards) > 1 else "Reward"
-        sections += _of_reward(reward, explanation.counts, number, title)
+        once = histogram(reward, np.ones(len(counts)), "histogram over distinct messages")
+        often = histogram(reward, counts.astype(float), "histogram over steps")
+        once = html.figure("distinct messages", once, "each message once")
+        often = html.figure("steps of the dataset", often, "each message as often as it was seen")
+        shown = [_overview(reward, counts), html.grid(once, often)]
+        training = _training(reward) if len(reward.curve) > 1 else [html.nothing("only one evaluation")]
+        sections.append(Section(title, f"reward-{number}", shown))
+        sections.append(Section(f"{title} over the training", f"training-{number}", training))
     sections += [_side_by_side(explanation)] if len(rewards) == 2 else []
     table, note = _message_table(explanation, max_rows), _messages_note(explanation, max_rows)
     sections.append(Section("Messages", "messages-section", [table], note))

@@ -30,9 +30,8 @@ def section(tests: Mapping[str, Mapping[str, Any]]) -> Section | None:
             cells += next(taken, [TableCell("not taken"), TableCell("")])
         rows.append(cells)
     shown = {p: [Interval(t["name"], **t["success"]) for t in found["tests"]] for p, found in tests.items()}
-    plots = [
-        Plot(f"success of {p}", "success rate", "", intervals=intervals) for p, intervals in shown.items()
-    ]
+    axes = ("success rate", "")
+    plots = [Plot(f"success of {p}", *axes, intervals=intervals) for p, intervals in shown.items()]
     some = next(iter(tests.values()))
     note = (
         f"{some['episodes']} episodes a test, of the same seeds in every test and for every player; {100 * some['confidence']:g} % intervals. "
@@ -54,13 +53,9 @@ def by_kind(data: RunData) -> Section | None:
         level = catalogue.LEVELS.get(evaluation["plan"]["environment"])
         for place, kind in enumerate(level.kinds if level is not None else ()):
             if played := [row for row in evaluation["rows"] if row.get("kind") == place]:
-                rate, earned = (
-                    mean_of(
-                        [row[key] for row in played], key == "success", confidence=evaluation["confidence"]
-                    )
-                    for key in ("success", "return")
-                )
-                count = number_cell(len(played), ",")
-                rows.append([name, kind, count, estimate_cell(rate), estimate_cell(earned)])
+                measured = {key: [row[key] for row in played] for key in ("success", "return")}
+                how = evaluation["confidence"]
+                means = (mean_of(of, key == "success", confidence=how) for key, of in measured.items())
+                rows.append([name, kind, number_cell(len(played), ","), *map(estimate_cell, means)])
     header = ("evaluation", "kind of task", "episodes", "success rate", "mean return")
     return Section("By kind of task", "kinds", [Table("kinds-table", header, rows)]) if rows else None

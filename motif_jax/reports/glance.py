@@ -55,9 +55,8 @@ def _result(data: RunData) -> tuple[str, int]:
         return f"Agent and baseline share {shared}, so nothing can be said yet.", 0
     row, (gap, _) = rows[key], rows[key].against[names[1]]
     *shown, difference = alike(row.of[names[0]].mean, row.of[names[1]].mean, gap)
-    means = ", ".join(
-        f"{name} {mean} (n = {row.of[name].n})" for name, mean in zip(names, shown, strict=True)
-    )
+    told = zip(names, shown, strict=True)
+    means = ", ".join(f"{name} {mean} (n = {row.of[name].n})" for name, mean in told)
     if key != hacking.REWARD:
         said = ("no clear difference", f"{names[0]} is better", f"{names[0]} is WORSE")[gap.sign]
         return f"Mean {with_unit(row.what)}: {means}; difference {difference}: {said}.", gap.sign

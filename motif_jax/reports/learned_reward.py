@@ -69,14 +69,9 @@ _HEADER = ("message", "met at step", "label known at step", "label", "paid in al
 
 
 def _row(text: LearnedText) -> tuple[TableCell, ...]:
-    return (
-        message_cell(text.text),
-        number_cell(text.met, ","),
-        number_cell(text.labelled, ","),
-        TableCell(text.label),
-        number_cell(text.earned, ",.1f"),
-        number_cell(text.values[-1] if text.values else None, "+.2f"),
-    )
+    steps = number_cell(text.met, ","), number_cell(text.labelled, ",")
+    now = number_cell(text.values[-1] if text.values else None, "+.2f")
+    return message_cell(text.text), *steps, TableCell(text.label), number_cell(text.earned, ",.1f"), now
 
 
 def _changed(learned: LabelLogReport, top: int) -> list[tuple[TableCell, ...]]:
@@ -89,18 +84,13 @@ def _changed(learned: LabelLogReport, top: int) -> list[tuple[TableCell, ...]]:
 
 
 def _earned(learned: LabelLogReport, top: int) -> list[tuple[TableCell, ...]]:
-    """The texts with the largest absolute sums of rewards up to the newest checkpoint, with their shares."""
     paid = sorted((text for text in learned.texts if text.earned), key=lambda one: -abs(one.earned))
     total = sum(text.earned for text in paid)
-    return [
-        (
-            message_cell(text.text),
-            TableCell(text.label),
-            number_cell(text.earned, ",.1f"),
-            TableCell(f"{100 * text.earned / total:.0f} %" if total > 0 else "", text.earned),
-        )
-        for text in paid[:top]
-    ]
+    rows: list[tuple[TableCell, ...]] = []
+    for text in paid[:top]:
+        share = TableCell(f"{100 * text.earned / total:.0f} %" if total > 0 else "", text.earned)
+        rows.append((message_cell(text.text), TableCell(text.label), number_cell(text.earned, ",.1f"), share))
+    return rows
 
 
 def disagreements(learned: LabelLogReport) -> list[LearnedText]:
@@ -119,9 +109,11 @@ def section(learned: LabelLogReport | None, metrics: Mapping[str, Curve], top: i
         if key in metrics
     ]
     labels = [Series(name, curve.x, curve.y) for name, curve in learned.counts.items()]
+    total = np.maximum(sum(curve.y for curve in learned.counts.values()), 1)
+    shares = [Series(name, curve.x, 100 * curve.y / total) for name, curve in learned.counts.items()]
     parts: list[Any] = [
         Plot("labels", _STEPS, "labels so far", labels),
-        Plot("label shares", _STEPS, "share of the labels so far (%)", _shares(learned.counts)),
+        Plot("label shares", _STEPS, "share of the labels so far (%)", shares),
         Plot("questions and texts met", _STEPS, "so far", asked),
     ]
     if learned.tokens is not None and learned.tokens.y.any():
@@ -145,8 +137,3 @@ def section(learned: LabelLogReport | None, metrics: Mapping[str, Curve], top: i
         "batch that knew the label; sums of rewards are those up to the newest checkpoint."
     )
     return Section("What the reward learned", "learned", parts, note)
-
-
-def _shares(counts: Mapping[str, Curve]) -> list[Series]:
-    total: Any = sum(curve.y for curve in counts.values())
-    return [Series(name, c.x, 100 * c.y / np.maximum(total, 1)) for name, c in counts.items()]

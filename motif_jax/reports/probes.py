@@ -67,14 +67,10 @@ def read(folder: str | os.PathLike[str]) -> Probes | None:
         if looks and looks[-1]["update"] in updates:
             whole = found[updates[looks[-1]["update"]]]
             clauses = [_clause(each, probes, actions, whole) for each in looks[-1]["without"]]
-        return Probes(
-            actions,
-            tuple(probe["name"] for probe in probes),
-            tuple(probe["prompt"] for probe in probes),
-            np.array([row["step"] for row in rows], np.int64),
-            found,
-            tuple(sorted(clauses, key=lambda clause: -clause.change)),
-        )
+        names, prompts = (tuple(probe[key] for probe in probes) for key in ("name", "prompt"))
+        steps = np.array([row["step"] for row in rows], np.int64)
+        clauses.sort(key=lambda clause: -clause.change)
+        return Probes(actions, names, prompts, steps, found, tuple(clauses))
     except (IndexError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise UserError(f"{path} or {LINES} beside it is damaged ({error}): {_REMEDY}") from None
 
@@ -83,13 +79,8 @@ def _clause(each: dict[str, Any], probes: Sequence[Any], actions: Sequence[str],
     probe = probes[each["probe"]]
     difference = whole[each["probe"]] - np.array(each["probabilities"], np.float64)
     most = int(np.argmax(np.abs(difference)))
-    return Clause(
-        probe["name"],
-        probe["observations"][each["observation"]][each["clause"]],
-        float(np.abs(difference).sum() / 2),
-        actions[most],
-        float(difference[most]),
-    )
+    text, change = probe["observations"][each["observation"]][each["clause"]], np.abs(difference).sum() / 2
+    return Clause(probe["name"], text, float(change), actions[most], float(difference[most]))
 
 
 def heatmap(probes: Probes, place: int) -> str:
@@ -102,9 +93,8 @@ def heatmap(probes: Probes, place: int) -> str:
     axes.grid(False)
     for row, action in enumerate(probes.actions):
         for column, value in enumerate(values[:, row].tolist()):
-            (cell,) = axes.barh(
-                row, 1.01, 0.92, column, color=charts.COLOURS[0], alpha=min(1.0, max(0.0, value))
-            )
+            alpha = min(1.0, max(0.0, value))
+            (cell,) = axes.barh(row, 1.01, 0.92, column, color=charts.COLOURS[0], alpha=alpha)
             charts.set_title(cell, f"{action} at step {int(steps[column]):,}: {value:.2f}")
     axes.set_yticks(range(len(probes.actions)), [charts.plain(action) for action in probes.actions])
     ends = [0, len(values) - 1]

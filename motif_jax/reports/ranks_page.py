@@ -56,14 +56,10 @@ def render(found: Mapping[str, Any], data: str) -> str:
         lists = {f"{name} of {end} advantage": ranked for name, ends in about["lists"].items() for end, ranked in ends.items()}  # fmt: skip
         tables = []
         for place, (heading, ranked) in enumerate(lists.items()):
-            cells = [
-                (
-                    TableCell(of["text"], code=True),
-                    number_cell(of["advantage"], "+.3f"),
-                    number_cell(of["times"], ","),
-                )
-                for of in ranked
-            ]
+            cells = []
+            for of in ranked:
+                numbers = number_cell(of["advantage"], "+.3f"), number_cell(of["times"], ",")
+                cells.append((TableCell(of["text"], code=True), *numbers))
             columns = ["said", "mean advantage", "times"]
             tables += [Table(f"list-{number}-{place}", columns, cells, heading)] if cells else []
         title, note = f"{agent} ({about['method']})", f"{about['dialogues']:,} dialogues"

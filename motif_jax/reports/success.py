@@ -45,15 +45,11 @@ def headline(data: RunData) -> tuple[str, str]:
         for name, rate in found.items()
     )
     gaps = {name: gap for name, (gap, _) in against(data, "success").items()}
-    returns = {
-        name: gap
-        for name, (gap, _) in against(data, "return").items()
-        if _is_earlier(own, data.evaluations[name])
-    }
+    earned = against(data, "return").items()
+    returns = {name: gap for name, (gap, _) in earned if _is_earlier(own, data.evaluations[name])}
     apart = ", ".join(f"{name} {format_estimate(gap)}" for name, gap in gaps.items())
-    apart += "".join(
-        f"; mean return minus that {name} {format_estimate(gap)}" for name, gap in returns.items()
-    )
+    for name, gap in returns.items():
+        apart += f"; mean return minus that {name} {format_estimate(gap)}"
     judged = {name: returns.get(name, gap).sign for name, gap in gaps.items() if name not in data.yardsticks}
     signs = {1: f"{first} does better than", -1: f"{first} does WORSE than", 0: "no clear difference to"}
     sides = {wanted: [name for name, sign in judged.items() if sign == wanted] for wanted in signs}

@@ -106,11 +106,9 @@ def training_section(data: RunData) -> Section:
     shown = {name for _, members in METRIC_GROUPS.values() for name in members}
     rest = [name for name in sorted(data.metrics) if name not in shown]
     others = metric_plots(data.metrics, {name: ("", {name: ""}) for name in rest}, _STEPS)
-    parts: list[Any] = [
-        *episode_plots(data, in_order(data.episodes), "training"),
-        *metric_plots(data.metrics, METRIC_GROUPS, _STEPS, "metric"),
-        *([Fold(f"all other metrics ({len(rest)})", others)] if rest else []),
-    ]
+    parts: list[Any] = episode_plots(data, in_order(data.episodes), "training")
+    parts += metric_plots(data.metrics, METRIC_GROUPS, _STEPS, "metric")
+    parts += [Fold(f"all other metrics ({len(rest)})", others)] if rest else []
     return Section("Agent training", "training", parts)
 
 
@@ -173,16 +171,12 @@ _PAID = ("message", "reward paid in all", "share", "seen (times)", "episodes", "
 
 
 def _ranked_rows(liked: Sequence[LikedMessage]) -> list[tuple[TableCell, ...]]:
-    return [
-        (
-            number_cell(place, ""),
-            message_cell(m.text),
-            number_cell(m.normalised, "+.2f"),
-            TableCell(f"{round(m.paid, 2) + 0.0:.2f}", m.paid),
-            number_cell(m.count, ","),
-        )
-        for place, m in enumerate(sorted(liked, key=lambda m: -m.normalised), start=1)
-    ]
+    rows: list[tuple[TableCell, ...]] = []
+    for place, m in enumerate(sorted(liked, key=lambda m: -m.normalised), start=1):
+        paid = TableCell(f"{round(m.paid, 2) + 0.0:.2f}", m.paid)
+        numbers = number_cell(m.normalised, "+.2f"), paid, number_cell(m.count, ",")
+        rows.append((number_cell(place, ""), message_cell(m.text), *numbers))
+    return rows
 
 
 def _paid_rows(tallies: Sequence[MessageTally]) -> list[tuple[TableCell, ...]]:
@@ -238,17 +232,11 @@ def hacking_section(data: RunData) -> Section:
     verdicts = hacking.judge_run(data)
     parts: list[Any] = [html.verdict(verdict.line, verdict.kind) for verdict in verdicts]
     parts += episode_plots(data, (hacking.REWARD, *progress_keys(data.episodes)))
-    changes = [
-        (
-            " to ".join(verdict.when),
-            measure(c.key).title,
-            format_value(c.before),
-            format_value(c.after),
-            format_interval(c),
-        )
-        for verdict in verdicts
-        for c in verdict.changes
-    ]
+    changes = []
+    for verdict in verdicts:
+        for c in verdict.changes:
+            moved = format_value(c.before), format_value(c.after), format_interval(c)
+            changes.append((" to ".join(verdict.when), measure(c.key).title, *moved))
     if changes:
         header = ("between", "measure", "before", "after", "change between")
         note = "Means; interval of the change: 95 % for the intrinsic return, together 95 % for the measures of progress."
@@ -290,6 +278,5 @@ def provenance_section(data: RunData) -> Section:
     """Configs, versions and commands."""
     rows = [(name, TableCell(command, code=True)) for name, command in data.commands]
     commands = [Table("commands", ("run", "command"), rows)] if rows else []
-    texts = [html.details(name, text) for name, text in data.provenance]
-    texts = texts or [html.nothing("no run folder was given")]
+    texts = [html.details(*text) for text in data.provenance] or [html.nothing("no run folder was given")]
     return Section("How it was made", "provenance", [*commands, *texts])
