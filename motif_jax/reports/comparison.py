@@ -18,11 +18,10 @@ import numpy as np
 
 from motif_jax.reports import statistics
 from motif_jax.reports.charts import Series
-from motif_jax.reports.statistics import Difference, Estimate, Games
+from motif_jax.reports.statistics import RESAMPLES, Difference, Estimate, Games
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import finite
 
-RESAMPLES = 2000
 PROFILE_POINTS = 61
 # Fewer for the bands of performance profiles, which take longest.
 PROFILE_RESAMPLES = 500
@@ -169,8 +168,6 @@ def _contrast(result: Comparison, library: Any, metrics: Any, seed: int) -> None
         return np.array([metrics.probability_of_improvement(first, other), *over_all, *by_task])
 
     methods = list(combinations(scores.by_method, 2))
-    if not methods:
-        return
     pairs = {f"{a},{b}": (scores.by_method[a], scores.by_method[b]) for a, b in methods}
     points, bounds = library.get_interval_estimates(pairs, contrasts, reps=result.resamples)
     intervals = {

@@ -48,10 +48,9 @@ def summarise(
 
 
 def _numbers(rows: Rows, resamples: int, confidence: float) -> dict[str, Any]:
-    def estimate(key: str) -> Estimate:
-        return mean_of([row[key] for row in rows], key == "success", resamples, confidence)
-
-    return {"episodes": len(rows), **{key: asdict(estimate(key)) for key in _MEASURED}}
+    numbers = {key: [row[key] for row in rows] for key in _MEASURED}
+    means = {key: mean_of(of, key == "success", resamples, confidence) for key, of in numbers.items()}
+    return {"episodes": len(rows), **{key: asdict(mean) for key, mean in means.items()}}
 
 
 def write(folder: str | os.PathLike[str], summary: Mapping[str, Any]) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,15 +11,13 @@ from motif_jax.reports import evaluation_files
 from motif_jax.reports.evaluation_files import REWARD
 from motif_jax.reports.measures import format_alike, measure, progress_keys
 from motif_jax.reports.run_data import RunData
-from motif_jax.reports.statistics import difference, matched
+from motif_jax.reports.statistics import CONFIDENCE, difference, matched
 from motif_jax.support.metric_files import Curve
 
 MIN_EPISODES = 20
-CONFIDENCE = 0.95
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """The change of a mean between two sets of episodes, with its interval; `sign` is 0 if that contains 0."""
 
     key: str
@@ -38,8 +35,7 @@ class Change:
         return f"{measure(self.key).title} {before} to {after}"
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """A verdict in one line, and its kind: 'good', 'bad' or '' (undecided)."""
 
     line: str

@@ -103,11 +103,8 @@ def section(learned: LabelLogReport | None, metrics: Mapping[str, Curve], top: i
     """The section; None if the reward is not learned online."""
     if learned is None:
         return None
-    asked = [
-        Series(name, metrics[key].x, metrics[key].y)
-        for key, name in (("annotator/questions", "questions"), ("reward/texts_met", "texts met"))
-        if key in metrics
-    ]
+    told = {"annotator/questions": "questions", "reward/texts_met": "texts met"}
+    asked = [Series(name, metrics[key].x, metrics[key].y) for key, name in told.items() if key in metrics]
     labels = [Series(name, curve.x, curve.y) for name, curve in learned.counts.items()]
     total = np.maximum(sum(curve.y for curve in learned.counts.values()), 1)
     shares = [Series(name, curve.x, 100 * curve.y / total) for name, curve in learned.counts.items()]

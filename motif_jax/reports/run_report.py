@@ -90,6 +90,7 @@ def as_json(data: RunData) -> dict[str, Any]:
         for row in rows
         for other, (gap, chance) in row.against.items()
     ]
+    progress = [{**of._asdict(), "changes": [c._asdict() for c in of.changes]} for of in _verdicts(data)]
     return finite(
         {
             "title": data.title,
@@ -97,7 +98,7 @@ def as_json(data: RunData) -> dict[str, Any]:
             "facts": [dict(zip(("what", "value", "note"), fact, strict=True)) for fact in facts(data)],
             "evaluations": evaluations,
             "differences": differences,
-            "progress": [asdict(verdict) for verdict in _verdicts(data)],
+            "progress": progress,
             "dataset": data.dataset,
             "labels": data.labels,
         }

@@ -110,12 +110,11 @@ def _resampled(
     values: np.ndarray, statistics: Sequence[Statistic], resamples: int, generator: np.random.Generator
 ) -> list[np.ndarray]:
     rows = max(1, _CHUNK // values.size)
-    drawn: list[list[np.ndarray]] = [[] for _ in statistics]
+    drawn = []
     for start in range(0, resamples, rows):
         sample = values[generator.integers(values.size, size=(min(rows, resamples - start), values.size))]
-        for kept, statistic in zip(drawn, statistics, strict=True):
-            kept.append(np.asarray(statistic(sample)))
-    return [np.concatenate(kept) for kept in drawn]
+        drawn.append([np.asarray(statistic(sample)) for statistic in statistics])
+    return list(map(np.concatenate, zip(*drawn, strict=True)))
 
 
 def percentile_interval(drawn: np.ndarray, confidence: float = CONFIDENCE) -> tuple[float, float]:

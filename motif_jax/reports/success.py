@@ -40,10 +40,8 @@ def headline(data: RunData) -> tuple[str, str]:
     """The rates side by side and the verdict: (text, kind as of `Verdict`). Needs two evaluations."""
     found = rates(data)
     first, own = next(iter(data.evaluations.items()))
-    rows = ", ".join(
-        f"{name} {format_estimate(rate)} (n = {data.evaluations[name]['episodes']})"
-        for name, rate in found.items()
-    )
+    numbers = {name: evaluation["episodes"] for name, evaluation in data.evaluations.items()}
+    rows = ", ".join(f"{name} {format_estimate(rate)} (n = {numbers[name]})" for name, rate in found.items())
     gaps = {name: gap for name, (gap, _) in against(data, "success").items()}
     earned = against(data, "return").items()
     returns = {name: gap for name, (gap, _) in earned if _is_earlier(own, data.evaluations[name])}

@@ -41,13 +41,10 @@ def _side_by_side(row: MeasureRow, title: str, yardsticks: Sequence[str]) -> tup
     below = [name for name in others if judged[own].low > judged[name].high]
     above = [name for name in others if judged[own].high < judged[name].low]
     kind = "good" if others and below == others else "bad" if above and not below else ""
-    parts = [f"{title} of {row.of[first].n:,} episodes each: {means}."]
-    parts += [
-        f"The interval of {first} lies wholly {side} that of {', '.join(names)}."
-        for side, names in (("above", below), ("below", above))
-        if names
-    ]
-    return " ".join(parts), kind
+    text = f"{title} of {row.of[first].n:,} episodes each: {means}."
+    for side, names in (("above", below), ("below", above)):
+        text += f" The interval of {first} lies wholly {side} that of {', '.join(names)}." if names else ""
+    return text, kind
 
 
 def divergence_section(data: RunData) -> Section | None:

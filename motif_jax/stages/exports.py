@@ -42,9 +42,8 @@ _SCREENS = ("data/tty_chars", "data/tty_colors", "data/glyphs")
 def _check_dataset(config: ConfigDict) -> None:
     checks.existing_folder(config, "dataset_dir")
     known = parquet.array_names(PairsDataset.open(config.dataset_dir))
-    for name in checks.listed(config.arrays):
-        good = name in known or config.arrays == "all"
-        checks.require_key(config, "arrays", good, f"'all', or some of {', '.join(known)}")
+    good = config.arrays == "all" or set(checks.listed(config.arrays)) <= set(known)
+    checks.require_key(config, "arrays", good, f"'all', or some of {', '.join(known)}")
 
 
 def _export_dataset(config: ConfigDict, workdir: Path) -> None:
