@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -108,6 +109,7 @@ class MotifReward(IntrinsicReward):
         return np.asarray(self._normalisation(self._trained.of_messages(params, texts)), np.float32)
 
     def _of_observations(self, params: Any, observation: Mapping[str, jax.Array]) -> jax.Array:
+        chex.assert_equal_shape_prefix([observation[name] for name in self.fields], 2)
         leading = observation[self.fields[0]].shape[:2]
         rows = {name: observation[name].reshape(-1, *observation[name].shape[2:]) for name in self.fields}
         values = self._normalisation(self._trained.raw(params, rows))

@@ -10,12 +10,17 @@ from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.envs.babyai_text.sentences import COLORS, OBJECTS
 from motif_jax.envs.spec import Frame, Renderer
 
-# In the order of `OBJECTS`; by state of a door: open, closed, locked.
-_LETTERS = np.frombuffer(b"  #_+kobG~@", np.uint8)
+_OBJECT_LETTERS = {
+    "unseen": " ", "empty": " ", "wall": "#", "floor": "_", "door": "+", "key": "k", "ball": "o", "box": "b", "goal": "G",
+    "lava": "~", "agent": "@",
+}  # fmt: skip
+# By object; by state of a door: open, closed, locked.
+_LETTERS = np.array([ord(_OBJECT_LETTERS[name]) for name in OBJECTS], np.uint8)
 _DOORS = np.frombuffer(b"/+X", np.uint8)
 _HERO = ">v<^"
-# Terminal colours in the order of `COLORS`, bright if possible.
-_TERMINAL = np.array((9, 10, 12, 13, 11, 7), np.uint8)
+# Terminal colours, bright if possible.
+_TERMINAL_COLORS = {"red": 9, "green": 10, "blue": 12, "purple": 13, "yellow": 11, "grey": 7}
+_TERMINAL = np.array([_TERMINAL_COLORS[name] for name in COLORS], np.uint8)
 _WHITE = 15
 
 
