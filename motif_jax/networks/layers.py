@@ -112,7 +112,7 @@ def convolve(x: Array, weights: tuple[Array, Array], stride: int = 1, padding: i
       weights: kernel [k, k, in, out], or [k, in, out], and bias [out].
       padding: zeros added on each side.
     """
-    chex.assert_rank(x, 4)
+    chex.assert_rank(x, {3, 4})
     kernel, bias = weights
     axes, layout = {3: (1, ("NWC", "WIO", "NWC")), 4: (2, ("NHWC", "HWIO", "NHWC"))}[x.ndim]
     strides, pads = (stride,) * axes, [(padding, padding)] * axes
