@@ -173,10 +173,10 @@ class TextAgentNetwork:
     def _states(
         self, model: LanguageModel, params: Any, name: str, tokens: jax.Array, valid: jax.Array, returns: Any
     ) -> States:
-        chex.assert_shape(returns, tokens.shape[:1])
         trunk = params["trunks"][name]
         if not self.design.prefix:
             return model.prefill(trunk, tokens, valid)[0]
+        chex.assert_shape(returns, tokens.shape[:1])
         prefix = self.prefix(params, returns)[:, None]
         embeddings = jnp.concatenate([prefix, model.embed(trunk, tokens)], axis=1)
         there = jnp.concatenate([jnp.ones_like(valid[:, :1]), valid], axis=1)
