@@ -165,6 +165,11 @@ def test_own_lexicon(tmp_path):
     assert set(annotator().identity) == {"annotator", "goal", "lexicon", "lexicon_digest"}
     # A store never takes an answer of one form for one of another.
     assert annotator(SINGLE).identity != annotator().identity
+    shown = annotator().preview(Question("a", ("Hello.", "Bye."), PAIR)).text
+    assert shown == "[worth 1]\nHello.\n----\n[worth 0]\nBye."
+    config.captions.messages = False
+    with pytest.raises(UserError, match=r"config\.captions\.messages=False: must be True"):
+        annotator()
 
 
 EVENT = small()["events"][0]
@@ -175,13 +180,20 @@ EVENT = small()["events"][0]
     [
         ("just text", "the top must have the keys"),
         (b"a: [1", "is not YAML"),
+        (b"name: \xff", "is not YAML: 'utf-8' codec"),
+        (small(goals=[]), "goals must be a list of names"),
+        (small(goals=["win", 2]), "goals must be a list of names"),
+        (small(events=[]), "events must be a list"),
         (small(margin=-1.0), "margin must be at least 0"),
+        (small(scale=0), "scale above 0"),
         (small(scale=True), "scale is True, not a number"),
         (small(blank={}), "blank must name each goal once: win"),
         (small(events=[EVENT, EVENT]), "event hello is there twice"),
         (small(events=[{**EVENT, "patterns": ["(unclosed"]}]), "event hello: '(unclosed' is not a regular"),
+        (small(events=[{**EVENT, "patterns": "Hello"}]), "event hello: patterns must be a list of texts"),
+        (small(events=[EVENT, {**EVENT, "event": "x", "patterns": []}]), "event x: patterns must be a list"),
         (small(events=[{**EVENT, "weights": {"win": "much"}}]), "event hello: weights: win is 'much'"),
-        (small(events=[{"event": "x"}]), "entry 1 of events must have the keys"),
+        (small(events=[EVENT, {"event": "x"}]), "entry 2 of events must have the keys"),
     ],
 )
 def test_wrong_lexicons_are_told_in_one_line(tmp_path, tree, needle):

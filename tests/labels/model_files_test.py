@@ -42,6 +42,8 @@ def test_folders_that_are_no_model(folder, gone):
     (folder / gone).unlink()
     with pytest.raises(UserError, match=FAULTS[gone]):
         model_files.check_model(str(folder), "vllm.model")
+    with pytest.raises(UserError, match=r"config\.vllm\.model: give the name of a chat model, or its folder"):
+        model_files.check_model("", "vllm.model")
 
 
 @pytest.mark.parametrize("size", [0, 5, 3 << 20])

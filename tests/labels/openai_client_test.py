@@ -80,6 +80,15 @@ def test_what_a_server_refuses_for_its_content_has_no_verdict(ask):
         assert ask(status, "the content filter was triggered").label == UNKNOWN
     with pytest.raises(ServerError):
         ask(404, "the content filter was triggered")
+    with pytest.raises(ServerError, match=r"refuses the request, or the key of .*_KEY, with HTTP 403"):
+        ask(403, "no")
+
+
+def test_a_preview_shows_the_turns_and_about_how_many_tokens_they_have():
+    shown, begun = (annotator(**{"answer.mode": mode}).preview(ASKED) for mode in ("analysis", "soft"))
+    assert shown.text.startswith("[system]\n")
+    assert begun.text.endswith('{"text": "You kill the newt!"}\n[assistant]\n("good_news": "')
+    assert (len(shown.text), shown.tokens, shown.exact) == (4 * shown.tokens - 3, shown.tokens, False)
 
 
 def test_no_key_is_kept_with_a_conversation(ask):
