@@ -70,6 +70,7 @@ def test_aggregates_improvement_and_profiles():
     one = compare(collect_scores(entries(("only",), 3), ""), resamples=50)
     assert one.improvement == {}
     assert "only one method was given" in rendered(one)
+    assert "nothing was given to compare" in rendered(None)
 
 
 def test_the_median_of_one_task_is_that_of_its_runs():

@@ -22,6 +22,12 @@ def test_actions_of_large_environments_are_kept(tmp_path):
     assert found == [row["actions"] for row in rows]
     evaluation_files.write_parquet(tmp_path / "table.parquet", packed)
     assert pyarrow.parquet.read_table(tmp_path / "table.parquet").to_pylist() == rows
+    assert ":" not in evaluation_files.encode_actions([255]), "a byte is enough"
+    with pytest.raises(ValueError, match="actions of at least 0 can be packed, not -1"):
+        evaluation_files.encode_actions([0, -1])
+    (tmp_path / "episodes.jsonl").write_text('{"index": 0}\n{"index": 1, "actions": "damaged"}\n')
+    with pytest.raises(UserError, match=r"damaged in line 2 \(its actions: .*plays its episode again"):
+        evaluation_files.read_rows(tmp_path / "episodes.jsonl")
 
 
 def test_a_journal_cut_at_any_byte_loses_at_most_its_last_row(tmp_path):
@@ -103,5 +109,8 @@ def test_tallies_of_messages(tmp_path):
     merged = messages.merge([tallies, messages.unpack(messages.pack(tallies))])
     assert merged[0] == MessageTally("abc", 6, 2, 2.0, 4.7)
     assert messages.from_rows(json.loads(json.dumps(list(map(asdict, merged))))) == merged
+    for damaged in ("#", messages.pack(tallies)[:-9], evaluation_files.encode_actions([1]), 5):
+        with pytest.raises(UserError, match=r"messages of an episode are damaged .* evaluate plays it again"):
+            messages.unpack(damaged)
     without = messages.tally_episode(texts, np.array([1, 1]))
     assert without == [MessageTally("\\x01\\xc8", 2)]

@@ -88,6 +88,9 @@ def test_messages_without_a_reward_are_left_out_of_every_figure():
     assert some.pays.tolist() == [True, False, False, False, True]
     assert explain.rank_correlation(some.normalised, full.normalised) == pytest.approx(1)
     assert explain.scatter(Explanation(MESSAGES, COUNTS, [some, full])).count("<title>") == 3
+    none = reward("none", [np.nan] * 5)
+    assert "there are no messages<" in explain.histogram(none, weights, "x")
+    assert "no messages that both rate" in explain.scatter(Explanation(MESSAGES, COUNTS, [some, none]))
 
 
 @pytest.mark.browser

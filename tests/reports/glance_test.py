@@ -11,6 +11,7 @@ import pytest
 from motif_jax.reports import evaluation_sections, hacking, measures
 from motif_jax.reports.glance import facts, headline
 from motif_jax.reports.run_data import RunData
+from motif_jax.support.metric_files import Curve
 from tests.made_up_runs import run_data
 
 
@@ -98,3 +99,12 @@ def test_an_accuracy_over_no_pairs_is_no_number():
     assert facts(data) == [("validation accuracy", "50.0 %", "2 pairs without ties")]
     data.reward_summary, data.reward_validation = {}, {"validation_accs": np.array([0.5, np.nan])}
     assert facts(data) == []
+    data.reward_validation = {"validation_accs": np.array([0.5, 0.755])}
+    assert facts(data) == [("validation accuracy", "75.5 %", "pairs without ties, after 1 epochs")]
+
+
+def test_the_held_out_loss_is_the_newest_beside_the_best():
+    curve = Curve(np.arange(0, 4000, 1000), np.array([3.0, 1.5, 1.75, np.nan]))
+    data = RunData("t", text={"validation/loss": curve}, metrics={"a": curve})
+    told = ("held-out loss", "1.75", "at step 2,000; best 1.5 at step 1,000")
+    assert facts(data) == [("training steps", "3k", "steps of the environments"), told]

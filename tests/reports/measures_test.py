@@ -24,12 +24,13 @@ def test_a_baseline_without_an_intrinsic_reward_has_a_headline() -> None:
             [{"index": i, "seed": i, "success": float(i < 100 * share), "return": 0.0} for i in range(100)]
             for share in shares
         ]
-        agent, random = map(evaluation, rows)
-        return headline(RunData("t", evaluations={"agent": agent, "random": random}))
+        names = ("agent", "random", "bot")
+        return headline(RunData("t", evaluations=dict(zip(names, map(evaluation, rows), strict=False))))
 
     means = "Mean success rate (share): agent 0.900 [0.826, 0.945] (n = 100), random 0.100 [0.055, 0.174] (n = 100); difference "
     text, kind = told(0.9, 0.1)
     assert (text.startswith(means), text.endswith(": agent is better."), kind) == (True, True, "good")
+    assert told(0.9, 0.1, 0.5) == (text, kind), "the first two are compared"
     text, kind = told(0.1, 0.9)
     assert (text.endswith(": agent is WORSE."), kind) == (True, "bad")
     assert told(0.5, 0.5)[0].endswith(": no clear difference.")

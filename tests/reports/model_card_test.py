@@ -59,6 +59,14 @@ def test_prompts_and_lists_of_every_annotator_are_in_the_card(reward):
         assert part in card
     assert "config.network" not in card
     assert "uint8" not in card, "what an array is made of says nothing about the model"
+    gone = SimpleNamespace(folder=reward, config={"dataset_dir": "/gone", "annotator": "a, b"}, curve=[])
+    card = model_card.render(gone)
+    for part in (
+        "`/gone`, without a description",
+        "`a, b`; nothing more is known",
+        "No evaluation of the re",
+    ):
+        assert part in card
 
 
 @pytest.mark.slow

@@ -23,6 +23,10 @@ def test_a_learned_reward_disagrees_only_where_it_decides():
              for label in ("", "no", "yes") for said in (None, False, True)]  # fmt: skip
     told = LabelLogReport("classification", texts=texts)
     assert [text.text for text in learned_reward.disagreements(told)] == ["no True", "yes False"]
+    parts = learned_reward.section(told, {}, top=1).parts
+    [table] = [part for part in parts if getattr(part, "name", "") == "learned-against"]
+    assert table.title == "where reward and annotator disagree: 2 of 6 labelled messages"
+    assert [row[0] for row in table.texts()] == ["no True"]
 
 
 @pytest.mark.parametrize(
@@ -31,6 +35,18 @@ def test_a_learned_reward_disagrees_only_where_it_decides():
 )  # fmt: skip
 def test_numbers_are_short(value, text):
     assert measures.format_value(value) == text
+
+
+def test_axes_have_numbers_of_few_characters():
+    values = (0, 0.001, 0.0009, 999, 1000, -1500, 2e6, 3e9)
+    assert " ".join(map(charts.short, values)) == "0 0.001 9.0e-04 999 1k -1.5k 2M 3G"
+
+
+def test_charts_of_like_names_are_files_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(plots, "draw", lambda plot: {"png": plot})
+    written = plots.write(tmp_path, {"A/b": b"1", "a?b": b"2", "a b": b"3", "..": b"4", "x" * 101: b"5"})
+    assert [path.stem for path in written] == ["A_b", "a_b-2", "a_b-3", "_", "x" * 100]
+    assert [path.read_bytes() for path in written] == [b"1", b"2", b"3", b"4", b"5"]
 
 
 def test_tables_show_text_literally():

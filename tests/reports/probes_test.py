@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from motif_jax.reports import generalisation_section, page, probes
+from motif_jax.reports import generalisation_files, generalisation_section, page, probes
 from motif_jax.reports.run_data import RunData
 from motif_jax.support.errors import UserError
 from tests.made_up_runs import HOSTILE
@@ -47,6 +47,36 @@ def test_a_run_without_probes_has_no_section_and_a_damaged_file_is_named(tmp_pat
         file.write('{"update": 3, "step": 300, "probabilities": [[1.0]]}\n')
     with pytest.raises(UserError, match="probes"):
         probes.read(tmp_path)
+    (tmp_path / probes.LINES).write_text('{"update": 3, "step": 300, "probabilities": [[1.0]]}\n')
+    with pytest.raises(UserError, match=r"damaged \(probabilities of other probes or actions\): remove"):
+        probes.read(tmp_path)
+    (tmp_path / probes.LINES).write_text("")
+    assert probes.read(tmp_path) is None, "nothing was written yet"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda test: test.pop("return"), "KeyError: 'return'"),
+        (lambda test: test.update(name=5), "ValueError: a test's name is no text"),
+        (lambda test: test["length"].update(low=1e15), "ValueError: length has no numbers"),
+        (lambda test: test["success_change"].update(pairs="9"), "ValueError: success_change has no numbers"),
+        (lambda test: test["return_change"].pop("low"), "TypeError: "),
+    ],
+)
+def test_a_damaged_file_of_tests_is_named(tmp_path, change, said):
+    with pytest.raises(UserError, match=r"it has no tests\.json; run test_language_agent there"):
+        generalisation_files.read(tmp_path)
+    rows = [{"success": float(n % 2), "return": 0.5 * (n % 2), "length": 9, "kind": 0} for n in range(8)]
+    numbers = generalisation_files.summarise(rows, rows, ["goto"], 50, 0.95)
+    summary = {"player": "p", "base": "b", "episodes": 8, "confidence": 0.95, "left_out": []}
+    summary["tests"] = [{"name": "n", "what": "w", "environment": "e", **numbers}]
+    generalisation_files.write(tmp_path, summary)
+    assert generalisation_files.read(tmp_path) == summary
+    change(summary["tests"][0])
+    (tmp_path / generalisation_files.SUMMARY).write_text(json.dumps(summary))
+    with pytest.raises(UserError, match=rf"tests\.json is damaged \({said}.*command writes it again"):
+        generalisation_files.read(tmp_path)
 
 
 def test_players_stand_side_by_side_in_every_test():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -65,3 +66,15 @@ def test_the_lines_of_a_message_stand_side_by_side_in_the_tables() -> None:
     tally = MessageTally(as_text(b"a wall\na key\x1b"), 2)
     shown = lines(Group(*terminal.message_tables([tally], "episode 0", 100)))
     assert "a wall a key\\x1b" in "".join(shown)
+
+
+def test_messages_are_listed_by_how_often_and_by_what_they_paid() -> None:
+    met = ("b", 2, -0.5), ("a", 2, 2.0), ("c", 9, 0.0)
+    tallies = [MessageTally(text, count, 1, 1.0, paid) for text, count, paid in met]
+    shown = lines(Group(*terminal.message_tables(tallies, "episode 0", 2)))
+    assert re.findall(r"(\w) +│ +\d", "\n".join(shown)) == ["c", "a", "a", "b"]
+
+
+def test_a_bar_begins_in_the_middle_and_ends_at_its_range() -> None:
+    drawn = [terminal.bar(value, width=8).plain for value in (0, 2, -2, 9, -9)]
+    assert drawn == ["    |    ", "    |██  ", "  ██|    ", "    |████", "████|    "]
