@@ -69,6 +69,8 @@ def test_every_variant_has_values_that_its_keys_may_have(name: str) -> None:
         (schema.positive(1, ""), True, "=True: must be a whole number"),
         (schema.positive(1.0, ""), float("nan"), "=nan: must be a finite number"),
         (Key("", ""), "a\0b", "must be text in UTF-8 without zeros"),
+        (Key("", ""), "a\udc80", "must be text in UTF-8 without zeros"),
+        (Key(1, ""), 1 << 63, "=9223372036854775808: must be below 2"),
     ],
 )
 def test_a_refusal_names_key_value_and_what_is_allowed(key: Key, value: Any, said: str) -> None:

@@ -21,6 +21,8 @@ def test_a_class_of_any_module_is_found() -> None:
     assert entry_points.is_entry_point("a:B")
     others = ("NetHackScore-v1", None, "/data/runs/12:30", "runs/a:b")
     assert not any(map(entry_points.is_entry_point, others))
+    with pytest.raises(UserError, match="trust=/a/b: must be module:Class, or a module"):
+        entry_points.trust(["json", "/a/b"])
 
 
 @pytest.mark.parametrize(

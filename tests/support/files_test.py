@@ -170,6 +170,10 @@ def test_no_room_names_the_file_and_leaves_the_old_one(tmp_path: Path) -> None:
     behind.__context__ = behind
     assert f"{tmp_path} cannot be written: No space left" in str(files.system_error(behind, tmp_path))
     assert files.system_error(PermissionError(errno.EACCES, "no"), tmp_path) is None
+    named = files.system_error(PermissionError(errno.EACCES, "no", "a/b"), tmp_path)
+    assert named == "a/b cannot be used: no"
+    too_long = OSError(errno.ENAMETOOLONG, "File name too long")
+    assert str(files.system_error(too_long, tmp_path)).startswith("a path is longer than this system allows")
 
 
 # What opens a file to be written, given the file.
@@ -191,6 +195,31 @@ def test_nothing_is_written_into_what_is_no_file(writer: str, kind: str, tmp_pat
     with pytest.raises(UserError, match=r"written\.npy is not a regular file but a link, a FIFO or a device"):
         WRITERS[writer](path)
     assert [file.read_text() for file in tmp_path.glob("victim")] == ["kept"] * (kind == "link")
+
+
+def test_what_holds_no_array_is_told_by_its_reason(tmp_path: Path) -> None:
+    with open(tmp_path / "many.npy", "wb") as file:
+        np.savez(file, np.arange(2))
+    (tmp_path / "none.npy").write_bytes(b"x" * 9)
+    for name, said in {".": "not a regular", "many.npy": "an archive of", "none.npy": "pickle"}.items():
+        with pytest.raises(ValueError, match=said):
+            files.load_array(tmp_path / name)
+    with pytest.raises(FileNotFoundError):
+        files.load_array(tmp_path / "absent.npy")
+    with pytest.raises(UserError, match=r"cannot be read \(Is a directory\): make it again"):
+        files.read_json(tmp_path, "make it again")
+
+
+def test_a_damaged_line_keeps_a_file_of_lines_from_being_written(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b"1\n\xff\n3\n")
+    with pytest.raises(UserError, match=r"rows\.jsonl is damaged in line 2 \(UnicodeDecodeError: .*take out"):
+        files.append_lines(path, keep=lambda line: True)
+    assert path.read_bytes() == b"1\n\xff\n3\n"
+    path.write_bytes(b"1\n2\n3\ntorn")
+    with files.append_lines(path, keep=lambda line: line != "2") as file:
+        file.write("4\n")
+    assert path.read_text() == "1\n3\n4\n"
 
 
 def test_a_file_is_read_through_a_link(tmp_path: Path) -> None:

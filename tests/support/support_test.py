@@ -57,6 +57,8 @@ def test_a_run_folder_refuses_another_config_and_names_it(tmp_path: Path) -> Non
     assert "numpy" in versions["versions"]
     with pytest.raises(UserError, match="not a run folder"):
         run_folder.read_config(tmp_path)
+    with pytest.raises(UserError, match=r"--workdir=.*config\.json/below cannot be made: "):
+        run_folder.prepare(run / "config.json" / "below", config)
 
 
 def test_of_two_at_once_in_one_folder_the_second_is_refused(tmp_path: Path) -> None:
@@ -163,6 +165,9 @@ def test_a_signal_is_a_request(number: signal.Signals, capfd: pytest.CaptureFixt
         assert (stop.requested, stop.signal_name) == (True, number.name)
         said = f"{number.name}: saving and stopping; the same command continues\n"
         assert capfd.readouterr().err == said
+        with pytest.raises(KeyboardInterrupt if number == signal.SIGINT else SystemExit) as left:
+            stop.leave()
+        assert left.value.args == (() if number == signal.SIGINT else (128 + number,))
         if number == signal.SIGINT:
             with pytest.raises(KeyboardInterrupt):
                 os.kill(os.getpid(), number)
