@@ -53,6 +53,9 @@ MISTAKES = [
     ("--config=AT/mine.py --config.section=None", ["--config.section=None: section is a section"]),
     ("--config=AT/mine.py --config.some[0]=5", ["--config.some[0]=5: a part of a value cannot be given: give all of it, as --config.some=(1, 2)"]),
     ("--config=AT/mine.py --config.numbers[2]=5", ["there is no [2] in numbers"]),
+    ("--config=configs/collect.py more", ["not a flag: more (flags look like --config.seed=7)"]),
+    ("--config=configs/train_language_agent.py --config.lora.rank=4", ["--config.lora.rank=4: has no effect without"]),
+    ("--config=AT/bare.py", ["bare.py has no function get_config; must be a Python file with"]),
 ]  # fmt: skip
 
 
@@ -67,6 +70,7 @@ def assert_one_line(done: subprocess.CompletedProcess[str], words: list[str]) ->
 def test_a_mistake_is_one_line(quick: Commands, tmp_path: Path, given: str, words: list[str]) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     (tmp_path / "broken.py").write_text("def get_config(:")
+    (tmp_path / "bare.py").touch()
     (tmp_path / "plain.py").write_text("def get_config(variant=None): return {}")
     assert_one_line(quick.launch(REPOSITORY, *given.replace("AT", str(tmp_path)).split()), words)
 

@@ -62,6 +62,7 @@ def test_what_cannot_be_is_one_line(run: Path, tmp_path: Path) -> None:
         ("crane", {}, "is not a dialogue: a list of messages"),
         ([{"role": "narrator", "content": "x"}], {}, "not an utterance"),
         ([("crane", "no")], {}, "not an utterance"),
+        ([{"role": "user", "content": 5}], {}, r'"content": 5} has no text'),
         ([], {"max_token": 3}, r"decode: has no max_token; its keys are .*max_tokens"),
         ([], {"temperature": "hot"}, r"decode: .*temperature"),
         ([], {"kind": "nucleus"}, r"config\.decode\.kind='?nucleus'?"),
@@ -70,6 +71,8 @@ def test_what_cannot_be_is_one_line(run: Path, tmp_path: Path) -> None:
             text_agents.load(run, decode=decode).say(dialogue)
     with pytest.raises(UserError, match='candidates="crane": must be a list of texts'):
         agent.rank([], "crane")
+    with pytest.raises(UserError, match="dtype=float16: must be one of float32, bfloat16"):
+        text_agents.load(run, dtype="float16")
     plain = text_agents.load(tiny.write(tmp_path / "bc", Design(q="none", v=False), "bc"))
     with pytest.raises(UserError, match="method bc has no values of tokens"):
         plain.values(MESSAGES)

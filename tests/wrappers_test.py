@@ -135,6 +135,9 @@ def test_what_it_cannot_read_is_told() -> None:
             wrapper(env, worth)
     with pytest.raises(UserError, match=r"rewards\.load"):
         wrappers.IntrinsicReward(Talking(), 3)
+    for number, least in {"episodes": 0, "workers": 1}.items():
+        with pytest.raises(UserError, match=f"{number}={least - 1}: must be at least {least}"):
+            agents.play("absent", **{"episodes": 1, number: least - 1})
     spoken = wrappers.IntrinsicReward(Talking(), worth, text=lambda observation: "You win.")
     assert play(spoken)[1][2]["reward_parts"]["visits"] == 3
 

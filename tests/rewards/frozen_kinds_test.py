@@ -132,6 +132,7 @@ def test_vectors_are_read_once_and_looked_up_as_they_are_then_bare(tmp_path, mon
         ("4 2", WORDS, "line 2 of 5 is not a word and 2 finite numbers"),
         ("3 3", WORDS, "more than the 3 words"),
         ("1 3", {"a": (1.0, math.nan, 1.0)}, "line 2 of 2 is not"),
+        ("1 3", {"a": (1.0, "b", 1.0)}, "line 2 of 2 is not"),
     ],
 )
 def test_broken_vectors_are_named_and_leave_nothing(tmp_path, header, words, line):
@@ -141,6 +142,8 @@ def test_broken_vectors_are_named_and_leave_nothing(tmp_path, header, words, lin
     assert not list((tmp_path / "cache" / "motif_jax" / "vectors").iterdir())
     with pytest.raises(UserError, match=r"config\.reward\.vectors=.*nowhere"):
         rewards.check(section("bag_of_words", vectors=str(tmp_path / "nowhere.vec")))
+    with pytest.raises(UserError, match=r"config\.reward\.vectors=.*: must be a text file"):
+        rewards.check(section("bag_of_words", vectors=str(tmp_path)))
 
 
 def test_bag_of_words_is_the_cosine_above_its_threshold(tmp_path):

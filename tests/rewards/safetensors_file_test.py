@@ -78,6 +78,10 @@ def test_a_file_says_what_training_knew(tmp_path):
 def test_a_file_that_does_not_say_what_training_knew_is_named(file):
     with pytest.raises(UserError, match=r"reward\.safetensors does not say what its reward was trained on"):
         rewards.load(file).known("x")
+    with pytest.raises(UserError, match="has no evaluation 4: it holds evaluation 3 of its run"):
+        rewards.load(file, 4)
+    with pytest.raises(UserError, match="is a single model, so nothing can disagree"):
+        rewards.load(file).disagreement("x")
     write_run_folder(read_safetensors(file), file.parent / "imported")
     assert not (file.parent / "imported" / training_texts.FILE).exists()
 
@@ -110,6 +114,9 @@ def test_a_flipped_bit_anywhere_is_one_error(file, tmp_path):
 def test_a_header_that_is_no_json_object_is_one_error(file, text):
     file.write_bytes(digests.safetensors_of("reward", text, {"a": np.zeros(2, "f")}))
     with pytest.raises(UserError, match="header"):
+        read_safetensors(file)
+    file.write_bytes(digests.safetensors_of("other", text, {"a": np.zeros(2, "f")}))
+    with pytest.raises(UserError, match="has no header of a reward model"):
         read_safetensors(file)
 
 
