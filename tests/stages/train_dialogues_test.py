@@ -109,9 +109,16 @@ def test_messages_and_sequences_are_read_alike_from_lines_and_parquet(tmp_path: 
         ),
         ({"messages": [{"role": "assistant", "content": "x"}], "rewards": [1, 2]}, "2 rewards for 1 actions"),
         ({"messages": [{"role": "user", "content": "x", "reward": 1}]}, "environment is paid"),
+        ([], "a list"),
+        ({"sequence": [["a", 1]], "reward": [1]}, "no 'done'"),
+        ({"sequence": [["a", 1]], "reward": [1], "done": 1}, "done is neither true nor false"),
+        ({"sequence": [[3, 1]], "reward": [1], "done": True}, "a text is not a string"),
+        ({"sequence": [["a", 1], ["b", 1]], "reward": [1], "done": True}, "1 rewards for 2 utterances"),
+        ({"messages": ["hi"]}, "messages is not a list of objects"),
+        ({"messages": [{"role": "user", "content": "x"}], "reward": 1}, "a reward and no action"),
     ],
 )
-def test_what_is_no_dialogue_is_named_with_its_line(row: dict[str, Any], what: str, tmp_path: Path) -> None:
+def test_what_is_no_dialogue_is_named_with_its_line(row: Any, what: str, tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text(f'{{"messages": []}}\n{json.dumps(row)}\n')
     with pytest.raises(UserError, match=f"line 2 is not a dialogue .*{what}"):
@@ -119,3 +126,19 @@ def test_what_is_no_dialogue_is_named_with_its_line(row: dict[str, Any], what: s
     path.write_text("{")
     with pytest.raises(UserError, match="line 1 is not a dialogue"):
         files.read(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("x.jsonl", b"\n \n", "holds no dialogues"),
+        ("x.jsonl", b"\xff", "cannot be read: 'utf-8' codec"),
+        ("x.parquet", b"PAR1", "cannot be read as parquet"),
+    ],
+)
+def test_files_without_dialogues(name: str, content: bytes, told: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="must be a file of dialogues"):
+        files.find(str(tmp_path), "data")
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=rf"{name} {told}"):
+        files.read(files.find(str(tmp_path), "data"))

@@ -81,6 +81,18 @@ def test_files_that_are_no_dialogues(tmp_path):
         parquet.read(path)
 
 
+def test_an_origin_may_be_missing_and_must_not_be_damaged(tmp_path):
+    path = tmp_path / "d.parquet"
+    pq.write_table(pa.table({"texts": [["a"]]}), path)
+    assert parquet.about(path) == {}
+    pq.write_table(pa.table({"texts": [["a"]]}).replace_schema_metadata({"about": "["}), path)
+    with pytest.raises(UserError, match="metadata about its origin cannot be read"):
+        parquet.about(path)
+    path.write_text("nothing")
+    with pytest.raises(UserError, match="cannot be read as parquet"):
+        parquet.about(path)
+
+
 def test_tokens_of_a_dialogue_that_begins_with_the_environment():
     tokenizer = Letters()
     marks = tokenizer.delimiters

@@ -69,11 +69,21 @@ def test_only_arrays_that_are_read_must_be_good(folder):
         PairsDataset.open(folder)
 
 
+def test_what_describes_a_dataset_is_an_object_and_labels_are_named(folder):
+    with refusal("nobody.npy does not exist: this dataset has the annotations someone"):
+        PairsDataset.open(folder).preference("nobody")
+    (folder / "dataset.json").write_text('{"digests": []}')
+    with refusal("dataset.json is damaged", "digests is not an object", "restore it from a copy"):
+        PairsDataset.open(folder)
+
+
 @pytest.mark.parametrize(
     ("name", "array", "needles"),
     [
         ("data/message", np.zeros((PAIRS, 2, LENGTH, 256), np.float32), ["message.npy", "float32", "uint8"]),
         ("data/message", np.zeros((0, 2, LENGTH, 256), np.uint8), ["message.npy", "no pairs"]),
+        ("data/message", np.zeros((PAIRS, 2), np.uint8), [r"expected \[pairs, 2,"]),
+        ("data/message", np.zeros((PAIRS, 3, LENGTH, 256), np.uint8), [r"expected \[pairs, 2,"]),
         ("data/blstats", np.zeros((PAIRS - 1, 2, LENGTH, 27), np.int64), ["blstats.npy", "11", "12"]),
         ("data/blstats", np.zeros((PAIRS, 2, LENGTH, 25), np.int64), ["blstats.npy", "25", "27", "26"]),
         ("info/score", np.zeros((PAIRS, 3)), ["score.npy", r"\(12, 3\)", r"\(12, 2\)"]),

@@ -99,6 +99,9 @@ def column(table, name, values):
         (lambda t: column(t, "data/blstats/first", pa.array([[1]] * 50)), "data/blstats .* does not fit its columns"),
         (lambda t: t.append_column("preference/../x", pa.array([0] * 50)), "cannot be an annotation's name"),
         (lambda t: described(t, num_pairs="many"), "description cannot be read"),
+        (lambda t: described(t, manifests={"x": {"../m.json": {}}}), "x/../m.json cannot be a manifest's name"),
+        (lambda t: described(t, arrays={"data/x": {"shape": [-1], "dtype": "int8"}}), "data/x .* is not an array"),
+        (lambda t: described(t, arrays={"data/x": {"shape": [1], "dtype": "O"}}), "data/x .* is not an array"),
         (lambda t: described(t, arrays={"../message": {"shape": [1], "dtype": "uint8"}}), "not an array of a dataset"),
     ],
 )  # fmt: skip
@@ -123,6 +126,12 @@ def test_a_file_that_is_damaged_or_of_another_kind_is_refused(tmp_path, exported
 
 
 def test_a_dataset_that_was_changed_is_not_exported(tmp_path, exported):
+    described = tmp_path / "d" / "annotations" / "test" / "shard.json"
+    described.parent.mkdir(parents=True)
+    described.write_text("{")
+    with pytest.raises(UserError, match="annotations/test is damaged"):
+        next(parquet.write(PairsDataset.open(tmp_path / "d"), tmp_path / "q.parquet"))
+    described.unlink()
     np.load(tmp_path / "d" / "data" / "message.npy", mmap_mode="r+")[-1, -1, -1, -1] ^= 1
     with pytest.raises(UserError, match="was changed after the dataset was written"):
         next(parquet.write(PairsDataset.open(tmp_path / "d"), tmp_path / "q.parquet"))

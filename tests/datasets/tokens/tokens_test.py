@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from motif_jax.datasets.tokens import layout
 from motif_jax.datasets.tokens.dataset import TokensDataset
 from motif_jax.datasets.tokens.order import Buckets, TokenWindows, gather
 from motif_jax.datasets.tokens.writer import TokensWriter
@@ -126,8 +128,38 @@ def test_damaged_and_missing_files_are_named(tmp_path):
     path.write_bytes(whole[:-2])
     with pytest.raises(UserError, match=r"tokens\.npy cannot be read"):
         TokensDataset(tmp_path / "d")
-    with TokensWriter(tmp_path / "e", 10, "a tokenizer") as writer, pytest.raises(ValueError, match="0 to 9"):
-        writer.add([10])
+    path.unlink()
+    said = tmp_path / "d" / "tokens.json"
+    about = json.loads(said.read_text())
+    for change in ({"items": -1}, {"tokens": True}, {"vocab_size": 1 << 62}, {"digests": []}, {"dtypes": {}}):
+        said.write_text(json.dumps(about | change))
+        with pytest.raises(UserError, match=r"tokens\.json is damaged \(counts, dtypes or digests"):
+            TokensDataset(tmp_path / "d")
+    write(tmp_path / "e")
+    np.save(tmp_path / "e" / "tokens.npy", np.arange(7, dtype=np.uint16))
+    with pytest.raises(UserError, match=r"tokens\.npy is uint16 \[7\], tokens\.json says <u2 \[8\]"):
+        TokensDataset(tmp_path / "e")
+
+
+def test_what_is_no_item_is_refused(tmp_path):
+    with TokensWriter(tmp_path / "d", 10, "a tokenizer", **COLUMNS) as writer:
+        for tokens in ([10], [-1], [[1]]):
+            with pytest.raises(ValueError, match="0 to 9"):
+                writer.add(tokens, {"reward": [0]}, {"prompt": 0})
+        for columns in (({}, {"prompt": 0}), ({"reward": [0]}, {}), ({"reward": [0, 0]}, {"prompt": 0})):
+            with pytest.raises(ValueError, match="item_columns/prompt, token_columns/reward"):
+                writer.add([9], *columns)
+        writer.add([0, 9], {"reward": [0, 0]}, {"prompt": 0})
+        writer.save()
+    progress = tmp_path / "d.part" / "progress.json"
+    progress.write_text(progress.read_text().replace('"items": 1', '"items": -1'))
+    with pytest.raises(UserError, match=r"damaged \(items or tokens are no counts\): remove .*d\.part"):
+        TokensWriter(tmp_path / "d", 10, "a tokenizer", **COLUMNS)
+
+
+@pytest.mark.parametrize(("size", "dtype"), [(1 << 16, np.uint16), ((1 << 16) + 1, np.int32)])
+def test_tokens_take_two_bytes_where_all_fit(size, dtype):
+    assert layout.token_dtype(size) == dtype
 
 
 def test_windows_are_all_there_in_every_pass_in_an_order_of_seed_and_step():
