@@ -104,6 +104,10 @@ def test_switches_are_recorded():
     [
         ({"actions": [1, 999]}, "is damaged .*action 999 is not one of"),
         ({"options": {"no_such": 1}}, "cannot be played.*no_such"),
+        ({"options": {"max_episode_steps": 0}}, "is damaged .*max_episode_steps is not a whole number"),
+        ({"options": []}, "is damaged "),
+        ({"seed": -1}, "is damaged .*seed is not a whole number"),
+        ({"seed": 1.0}, "is damaged .*seed is not a whole number"),
         ("{", "is damaged .*no JSON"),
         ("{}", "is not a recording of an episode"),
     ],

@@ -30,6 +30,14 @@ def test_published_logs_are_read_without_their_classes(tmp_path: Path) -> None:
     found = evaluation_logs.read(tmp_path / "log.pkl")
     assert found.returns.tolist() == [-1.0] * 3
     assert found.in_words() == "3 episodes, return -1.0000 +- 0.0000, entropy 2.0000 +- 0.5774"
+    dump = {"results": [(None, steps)], "entropies": [[1.0, 2.5]]}
+    (tmp_path / "log.pkl").write_bytes(pickle.dumps({"eval_dump": dump}))
+    said = evaluation_logs.read(tmp_path / "log.pkl").in_words()
+    assert said == "1 episodes, return -1.0000 +- 0.0000, entropy 3.5000 +- 0.0000"
+    for results, said in (([], "a log without an episode"), ([(None, steps * 50)] * 99, "more steps than")):
+        (tmp_path / "log.pkl").write_bytes(pickle.dumps({"eval_dump": {"results": results}}))
+        with pytest.raises(UserError, match=said):
+            evaluation_logs.read(tmp_path / "log.pkl")
     (tmp_path / "bad.pkl").write_bytes(b"no pickle")
     with pytest.raises(UserError, match="not a log of a published evaluation"):
         evaluation_logs.read(tmp_path / "bad.pkl")

@@ -34,12 +34,21 @@ def test_a_log_is_a_curve_over_frames(tmp_path):
     np.testing.assert_allclose([*curve.x[:2], curve.y[1]], [1280, 2560, 0.05])
     with pytest.raises(UserError, match="measure=score"):
         glam_results.read_curve(tmp_path / "log", "score")
+    (tmp_path / "log" / "log.csv").write_text("update,frames\n1,2\n")
+    with pytest.raises(
+        UserError, match="no row with frames and success_rate: it is not a log of the published"
+    ):
+        glam_results.read_curve(tmp_path / "log", "success")
 
 
 def test_objects_are_not_unpickled(tmp_path):
     np.save(tmp_path / "objects.npy", np.array([{"a": 1}, None], object), allow_pickle=True)
     with pytest.raises(UserError, match="file of numbers"):
         glam_results.read_returns(tmp_path / "objects.npy")
+    for array in (np.array([1, np.nan]), np.zeros(0), np.array(["a"])):
+        np.save(tmp_path / "others.npy", array)
+        with pytest.raises(UserError, match=r"others\.npy is no \.npy file of finite numbers"):
+            glam_results.read_returns(tmp_path / "others.npy")
 
 
 def write_run(folder, actions, reached, steps=1000, distractors=None):

@@ -82,6 +82,14 @@ def test_labels_that_are_none_are_refused(tmp_path):
             oni_checkpoint.labels(read(tmp_path / "a.pth", {"llm_message_rewards": {text: label}}))
 
 
+def test_a_classifier_is_read_with_its_examples_alone(tmp_path):
+    model = {"reward_model": {"a": tensor(np.ones(2, "f"))}}
+    assert oni_checkpoint.classifier(read(tmp_path / "a.pth", model)) is None
+    assert oni_checkpoint.classifier(read(tmp_path / "a.pth", {"reward_model_dataset": []})) is None
+    with pytest.raises(UserError, match="reward_model does not fit the classifier"):
+        oni_checkpoint.classifier(read(tmp_path / "a.pth", {**model, "reward_model_dataset": []}))
+
+
 def unnamed(arrays):
     """Tensors whose names tell weights from biases alone."""
     return {f"net.{place}.{name.split('/')[1]}": tensor(arrays[name]) for place, name in enumerate(arrays)}

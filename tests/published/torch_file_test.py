@@ -76,8 +76,11 @@ def test_what_is_no_checkpoint_is_refused(tmp_path):
     (tmp_path / "old.pth").write_bytes(pickle.dumps({"a": 1}))
     with zipfile.ZipFile(tmp_path / "b.pth", "w") as archive:
         archive.writestr("other", "x")
+    with zipfile.ZipFile(tmp_path / "small.pth", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data.pkl", bytes(1000))
     no_zip = "not a whole PyTorch checkpoint in zip format"
-    for name, said in (("old", no_zip), ("b", no_zip), ("absent", "cannot be read")):
+    cases = {"old": no_zip, "b": no_zip, "absent": "cannot be read", "small": "claims more bytes"}
+    for name, said in cases.items():
         with pytest.raises(UserError, match=said):
             read_checkpoint(tmp_path / f"{name}.pth")
 

@@ -11,6 +11,7 @@ import pytest
 from motif_jax.networks import layout
 from motif_jax.published import torch_import
 from motif_jax.published.torch_import import TorchCheckpoint
+from motif_jax.support.errors import UserError
 from tests.agents import nethack_network
 from tests.networks.agent_test import VARIANTS
 
@@ -66,6 +67,21 @@ def checkpoint(tensors: dict[str, np.ndarray]) -> tuple[TorchCheckpoint, dict[st
     ours = {f"net.{number:03d}.{name[-4:]}": name for number, name in enumerate(tensors)}
     named = [(foreign, tensors[name]) for foreign, name in ours.items()]
     return TorchCheckpoint(Path("agent.pth"), named, {}), ours
+
+
+def test_quantiles_are_the_last_numbers_of_a_row(tmp_path: Path) -> None:
+    path, levels = tmp_path / "q.csv", [round(0.05 * number, 2) for number in range(1, 20)]
+    rows = [levels, [7, *range(19)], ["name", *range(19)], list(range(10, 29)), [*range(18), 0]]
+    path.write_text("\n".join(",".join(map(str, row)) for row in rows))
+    assert torch_import.read_quantiles(path, 0) == list(range(19))
+    assert torch_import.read_quantiles(path, -2) == list(range(10, 29))
+    for row, said in ((-1, "row -1 does not ascend"), (3, "has 3 rows of 19"), (-4, "has 3 rows of 19")):
+        with pytest.raises(UserError, match=said):
+            torch_import.read_quantiles(path, row)
+    path.write_bytes(b"\xff")
+    for place, said in ((path, "no file of numbers"), (tmp_path / "none", "No such file")):
+        with pytest.raises(UserError, match=rf"config\.quantiles=.*: {said}"):
+            torch_import.read_quantiles(place, 0)
 
 
 @pytest.mark.slow

@@ -42,3 +42,8 @@ def test_objects_are_refused_and_other_things_named(tmp_path):
     refused(r"has 2 prompts, .*actions_1.npy 1 actions")
     np.save(actions, np.array([0.5, 1]))
     refused("holds float64, not numbers of actions")
+    np.save(texts, np.array([1, 2]))
+    refused("prompts_1.npy holds int64, not texts")
+    np.save(texts, np.array(["é".encode(), b"\xff"]))
+    np.save(actions, np.array([1, 2]))
+    assert trajectories.read(tmp_path, "trajectories", 1) == (["é", "\ufffd"], [1, 2])

@@ -50,6 +50,11 @@ def test_published_layout(folder):
     assert dataset.preference_names() == ("someone",)
     labels = np.array([0, 1, 2, 3] * 3, np.int8)
     np.testing.assert_array_equal(dataset.preference("someone"), labels, strict=True)
+    with refusal("nobody.npy does not exist: this dataset has the annotations someone"):
+        dataset.preference("nobody")
+    (folder / "dataset.json").write_text('{"digests": []}')
+    with refusal("dataset.json is damaged", "digests is not an object", "restore it from a copy"):
+        PairsDataset.open(folder)
 
 
 def test_only_arrays_that_are_read_must_be_good(folder):
@@ -66,14 +71,6 @@ def test_only_arrays_that_are_read_must_be_good(folder):
     path = folder / "data" / "message.npy"
     path.write_bytes(path.read_bytes()[:-100])
     with refusal("message.npy is damaged, cut off"):
-        PairsDataset.open(folder)
-
-
-def test_what_describes_a_dataset_is_an_object_and_labels_are_named(folder):
-    with refusal("nobody.npy does not exist: this dataset has the annotations someone"):
-        PairsDataset.open(folder).preference("nobody")
-    (folder / "dataset.json").write_text('{"digests": []}')
-    with refusal("dataset.json is damaged", "digests is not an object", "restore it from a copy"):
         PairsDataset.open(folder)
 
 

@@ -51,6 +51,7 @@ def test_the_same_items_have_the_same_content_and_small_vocabularies_two_bytes(t
     digests = [TokensDataset(tmp_path / name).manifest["content"] for name in ("one", "other", "third")]
     assert digests[0] == digests[1] != digests[2]
     assert TokensDataset(tmp_path / "one").tokens.dtype == np.uint16
+    assert [layout.token_dtype(size) for size in (1 << 16, (1 << 16) + 1)] == [np.uint16, np.int32]
 
 
 KILLED = """
@@ -155,11 +156,6 @@ def test_what_is_no_item_is_refused(tmp_path):
     progress.write_text(progress.read_text().replace('"items": 1', '"items": -1'))
     with pytest.raises(UserError, match=r"damaged \(items or tokens are no counts\): remove .*d\.part"):
         TokensWriter(tmp_path / "d", 10, "a tokenizer", **COLUMNS)
-
-
-@pytest.mark.parametrize(("size", "dtype"), [(1 << 16, np.uint16), ((1 << 16) + 1, np.int32)])
-def test_tokens_take_two_bytes_where_all_fit(size, dtype):
-    assert layout.token_dtype(size) == dtype
 
 
 def test_windows_are_all_there_in_every_pass_in_an_order_of_seed_and_step():

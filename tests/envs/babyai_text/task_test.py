@@ -52,6 +52,7 @@ def test_a_game_laid_end_to_end_is_what_an_agent_with_an_endless_window_reads(ga
         # Behind the end no action is asked for.
         assert window.prompt(first["mission"], ACTIONS).startswith("".join(game.texts))
         assert not game.texts[-1].endswith(": ")
+        assert task().outcome(game) == {"success": float(game.total > 0)}
 
 
 def test_a_step_is_a_prompt_an_action_and_what_came_of_it(games, tmp_path):
@@ -97,6 +98,14 @@ def test_an_episode_is_taken_up_where_it_stood():
     before = now.to_sequence().texts[-1]
     assert after == before.replace("Observation 4", "Observation 5").replace("Action 4", "Action 5")
     assert task().environment().reset(seeds.rng(9), start=said.observation).prompt == said.observation.prompt
+    with pytest.raises(ValueError, match="has ended, or none has begun"):
+        task().environment().step("turn left")
+
+
+def test_tokens_are_bytes():
+    tokenizer = task().tokenizer()
+    assert tokenizer.encode("né") == [110, 233]
+    assert tokenizer.decode([110, 255, tokenizer.delimiters.pad, 233]) == "nÿé"
 
 
 @pytest.mark.parametrize(
@@ -104,6 +113,8 @@ def test_an_episode_is_taken_up_where_it_stood():
     [
         ({"level": "BabyAI-Nowhere-v0"}, "games", "random", "babyai_text.level='BabyAI-Nowhere-v0': must be a level; choose"),
         ({"observations": 0}, "games", "random", "babyai_text.observations=0: must be a number above 0"),
+        ({"language": "german"}, "games", "random", "babyai_text.language=german: must be '' (the level's own) or one of"),
+        ({"actions": ("go", "go")}, "games", "random", "babyai_text.actions=('go', 'go'): must be names of actions, each different"),
         ({}, "branch", "random", "kind=branch: must be one of games, steps, hindsight"),
         ({}, "games", "optimal", "policy=optimal: must be 'random' in BabyAI-Text"),
         ({"language": "french"}, "hindsight", "random", "kind=hindsight: reads English prompts, not french"),

@@ -101,11 +101,12 @@ def test_what_each_route_is_sent(faulty):
 
 FAULTS = [
     500, 503, "close", HTML, b"", b'["red", NaN]', b'["red", Infinity]', b'["red"]', b'{"a": 1}', b'[1, 2]', b'["red", "1"]',
+    b'["red", 0.25]'.rjust((1 << 20) + 1),
 ]  # fmt: skip
 
 
 def test_faults_are_retried_and_counted(faulty):
-    faulty.script[:] = [*FAULTS, b'["red", 0.25]']
+    faulty.script[:] = [*FAULTS, b'["red", 0.25]'.rjust(1 << 20)]
     asker = client(faulty, attempts=len(FAULTS) + 1)
     assert asker.step(HISTORY, "c", FEATURES) == ("red", 0.25)
     assert asker.failures == len(FAULTS)
@@ -119,6 +120,15 @@ def test_a_server_that_hangs_is_not_waited_for(faulty, fault):
     asker = client(faulty, timeout=1.0, attempts=20)
     assert asker.step(HISTORY, "c", FEATURES) == ("red", 0.25)
     assert asker.failures >= 1
+
+
+@pytest.mark.parametrize(("status", "asked"), [(400, 1), (404, 1), (408, 3), (429, 3), (499, 1), (500, 3)])
+def test_what_is_no_server_of_dialogue_is_asked_once(faulty, status, asked):
+    faulty.script[:] = [status]
+    asker, told = client(faulty, attempts=3), "is this a server" if asked == 1 else "start the server again"
+    with pytest.raises(UserError, match=f"HTTP status {status}: {told}"):
+        asker.value([], "c", FEATURES)
+    assert asker.failures == len(faulty.heard) == asked
 
 
 def test_in_the_end_it_is_one_line(faulty):

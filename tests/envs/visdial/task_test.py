@@ -146,11 +146,21 @@ def test_files_that_do_not_fit_each_other(tmp_path, files):
     for half in ({"caption": "a \ud83d"}, {"dialog": [{"question": "b", "answer": "\ude00"}]}):
         (tmp_path / "d.json").write_text(json.dumps([good, {**good, **half}]))
         assert "dialogue 1 is invalid (half of a character stands in it, " in refused(files)
+    for content, told in (
+        ([], "found list"),
+        ({}, "found dict"),
+        ([{"caption": 1, "dialog": []}], "1 is no text"),
+    ):
+        (tmp_path / "d.json").write_text(json.dumps(content))
+        assert told in refused(files)
     (tmp_path / "d.json").write_text("[")
     assert "config.visdial.data takes a JSON file" in refused(files)
 
 
-def test_values_that_are_not_allowed():
+def test_values_that_are_not_allowed(tmp_path):
     for option, value in (("mode", "11_stop"), ("url", "ftp://host"), ("yes_no", "maybe")):
         assert f"config.visdial.{option}='{value}': must be " in refused({option: value})
+    served = {**made_up.write(tmp_path), "url": "http://127.0.0.1:1"}
+    assert "config.policy=own: must be remote" in refused(served, "games", "own")
+    assert "url='': must be the server's address" in refused({**served, "url": ""}, "reward_cache")
     assert "yes_no='soft': must be none with mode=10_stop" in refused({"mode": "10_stop", "yes_no": "soft"})

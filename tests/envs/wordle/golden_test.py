@@ -50,6 +50,13 @@ def code_by(text: str, guess: str) -> int:
     return int((knowledge.colours(known, guess) * 3 ** np.arange(5)).sum())
 
 
+def test_tokens_are_letters_colours_and_delimiters():
+    assert WordleTokenizer().decode(WordleTokenizer().encode("panic<g><b></a>")) == "panic<g><b></a>"
+    for text in ("Panic", "panic!", "<g"):
+        with pytest.raises(ValueError, match="has more than letters a to z, colours and delimiters"):
+            WordleTokenizer().encode(text)
+
+
 def test_games(played, tables):
     for number, golden in enumerate(played["games"]):
         assert golden["id"] == number
