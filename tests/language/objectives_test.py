@@ -154,7 +154,10 @@ def test_texts_of_all_kinds_are_read_in_order_and_bad_ones_named(tmp_path) -> No
     assert lines == [("one", 4), ("two", 4), ("three", 6)]
     assert [item.place for item in corpus.read(paths[:1], "file")] == [19]
     for name, content, said in (
+        ("c.parquet", b"PAR1", r"c\.parquet cannot be read"),
         ("b.jsonl", b'{"text": "four"}\n{"words": 3}\n', r"b\.jsonl line 2: must be an object"),
+        ("b.jsonl", b'{"text": "four"}\n{\n', r"b\.jsonl line 2 cannot be read"),
+        ("b.jsonl", b'{"text": "four", "prompt": 3}\n', r'b\.jsonl line 1: "prompt" must be a text'),
         ("a.txt", b"\xff\xfe", r"a\.txt cannot be read"),
     ):
         (tmp_path / name).write_bytes(content)
@@ -162,3 +165,6 @@ def test_texts_of_all_kinds_are_read_in_order_and_bad_ones_named(tmp_path) -> No
             list(corpus.read(paths, "line"))
     with pytest.raises(UserError, match="must be a file or folder"):
         corpus.find(__file__)
+    paths[1].write_text("")
+    with pytest.raises(UserError, match=r"texts=.*b\.jsonl: holds no text"):
+        corpus.find(str(paths[1]))

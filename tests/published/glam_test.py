@@ -90,11 +90,8 @@ def test_distributions_are_read(tmp_path):
     assert glam_probes.read_distributions(path, 2).tolist() == [[[1, 2], [3, 4]], [[5, 6], [7, 8]]]
     with pytest.raises(UserError, match=r"rows of 4 numbers; .* a multiple of 3 actions"):
         glam_probes.read_distributions(path, 3)
-    for content, said in (
-        ("1,2\n1\n", "of 1, 2 numbers"),
-        ("", "of no numbers"),
-        ("a\n", "cannot be read as"),
-    ):
+    wrong = {"1,2\n1\n": "of 1, 2 numbers", "": "of no numbers", "a\n": "cannot be read as numbers"}
+    for content, said in wrong.items():
         path.write_text(content)
         with pytest.raises(UserError, match=said):
             glam_probes.read_distributions(path, 1)

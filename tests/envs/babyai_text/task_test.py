@@ -102,12 +102,6 @@ def test_an_episode_is_taken_up_where_it_stood():
         task().environment().step("turn left")
 
 
-def test_tokens_are_bytes():
-    tokenizer = task().tokenizer()
-    assert tokenizer.encode("né") == [110, 233]
-    assert tokenizer.decode([110, 255, tokenizer.delimiters.pad, 233]) == "nÿé"
-
-
 @pytest.mark.parametrize(
     ("options", "kind", "policy", "said"),
     [

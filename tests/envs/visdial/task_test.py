@@ -146,12 +146,9 @@ def test_files_that_do_not_fit_each_other(tmp_path, files):
     for half in ({"caption": "a \ud83d"}, {"dialog": [{"question": "b", "answer": "\ude00"}]}):
         (tmp_path / "d.json").write_text(json.dumps([good, {**good, **half}]))
         assert "dialogue 1 is invalid (half of a character stands in it, " in refused(files)
-    for content, told in (
-        ([], "found list"),
-        ({}, "found dict"),
-        ([{"caption": 1, "dialog": []}], "1 is no text"),
-    ):
-        (tmp_path / "d.json").write_text(json.dumps(content))
+    wrong = {"[]": "found list", "{}": "found dict", '[{"caption": 1, "dialog": []}]': "1 is no text"}
+    for content, told in wrong.items():
+        (tmp_path / "d.json").write_text(content)
         assert told in refused(files)
     (tmp_path / "d.json").write_text("[")
     assert "config.visdial.data takes a JSON file" in refused(files)
