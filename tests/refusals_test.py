@@ -15,7 +15,7 @@ from motif_jax.support import run_folder
 from tests import stage_inputs, text_agents, texts
 from tests.language import talkers
 from tests.processes import REPOSITORY
-from tests.refusals import refusal
+from tests.refusals import config_of, refusal, said_of
 from tests.reward_fixtures import load_config, make_dataset
 
 # A config, its flags, and words of its line. AT is a folder that holds a dataset, texts, a list of words, a game, a reward, as `wrong`
@@ -41,6 +41,8 @@ PROMPTS = "model=AT/model file=AT/texts/texts.txt"
 SAID = "task=dialogues num_devices=1"
 CLONE = "trajectories=AT/inputs/trajectories network.model=AT/model network.prompt_tokens=200 num_devices=1"
 SPEAKS = "network.model=AT/model network.prompt_tokens=170 probes.prompts="
+CHAI = "initial.policy=AT/ilql num_devices=1"
+SPOKEN = f"{CHAI} batch_size=8"
 REDDIT = "task=reddit policy=friendly"
 NAMES = "config.policy='nobody': must be random, bot, zero_shot, the folder"
 OUTSIDE = "tests.rl.outside_parts"
@@ -330,6 +332,65 @@ REFUSED = [
     ("evaluate_text.py:wordle", f"{AGENT} data=AT/none", "none: must be a file of dialogues"),
     ("visualize.py:smoke", "forms.start=5 forms.stop=3", "config.forms.stop=3: must be above start=5"),
     ("train_language_agent.py:smoke", "network.model=AT/texts", "texts is not a language model: it has no config.json"),
+    ("train_language_agent.py:smoke", f"{TALKER} {SMALL} sharding.fsdp=2 devices.actor=2", "config.devices.actor='2': must be 'first' or as"),
+    ("train_text.py:wordle_chai", "num_devices=1", "config.initial.policy=None: method chai draws candidates"),
+    ("train_text.py:wordle_chai", f"{CHAI} candidates.top_p=0", "config.candidates.top_p=0.0: must be above 0"),
+    ("train_text.py:wordle_chai", f"{CHAI} candidates.max_tokens=96", "config.candidates.max_tokens=96: leaves no room for a dialogue in the 96"),
+    ("train_text.py:wordle_chai", f"{CHAI} loss.policy=1", "config.loss.policy=1.0: must be 0: chai learns Q"),
+    ("train_text.py:wordle_chai", f"{CHAI} loss.margin=1", "config.loss.margin=1.0: must be 0: chai learns Q"),
+    ("train_text.py:wordle_bc", f"{TOY} initial.value=AT/ilql", "must be None: bc has no values"),
+    ("train_text.py:wordle_ilql", f"{TOY} held_out.data=AT/talk.jsonl", "must be None without config.data: held-out dialogues"),
+    ("train_text.py:wordle_ilql", "network.checkpoint=AT/talker num_devices=1", "talker: must be a decoder, it is t5"),
+    ("train_text.py:wordle_ppo", f"{SPOKEN} games.decode.top_p=0", "config.games.decode.top_p=0.0: must be above 0"),
+    ("train_text.py:wordle_ppo", f"{SPOKEN} data=AT/talk.jsonl", "must be None: episodes are played, not read"),
+    ("train_text.py:wordle_ppo", f"{SPOKEN} task=reddit", "was trained for the task wordle, config.task is reddit"),
+    ("evaluate_text.py:wordle", f"{AGENT} task=reddit", "was trained for the task wordle, config.task is reddit"),
+    ("evaluate_text.py:wordle", f"{AGENT} data=AT/silent.jsonl", "silent.jsonl: must hold actions (utterances of the agent), and has none"),
+    ("evaluate_text.py:wordle", f"{AGENT} data=AT/talk.jsonl", "talk.jsonl: dialogue 0 does not fit the agent's tokens"),
+    ("evaluate_text.py:wordle", f"{AGENT} data=AT/talk.jsonl policy=half", "must be None with config.policy, or without"),
+    ("play_text.py", f"{AGENT} mode=x", "config.mode='x': must be one of with, against, answer"),
+    ("score_text.py", "file=AT/texts/texts.txt", "config.model must name a folder with config.json"),
+    ("score_text.py", PROMPTS, "config.candidates='': must be texts with | between them"),
+    ("collect.py:smoke", "num_pairs=1000000000000", "needs about 17,673,600 GB while it is collected"),
+    ("collect.py:smoke", "scripted=tests.toys:Flyer", "must be left empty, or given with config.policy=scripted"),
+    ("collect.py:smoke", "policy=scripted", "config.scripted='': must be module:Class of scripted players"),
+    ("collect.py:smoke", "policy=mixture mixture.fighter=1 screens=False", "config.screens=False: must be True: fighter"),
+    ("compare.py", "methods=a=AT/agent,AT/agent", "is given twice under a: a run counts once"),
+    ("train_agent.py:recall", "devices.learner=4", "config.devices.learner='4': must be 'all' or different numbers below 4"),
+    ("train_agent.py:recall", "actors.envs_per_worker=5 actors.groups_per_worker=2", "must be a multiple of config.actors.groups_per_worker=2"),
+    ("train_agent.py:recall", "algorithm.minibatches=7", "divide over 4 learner devices and 7 minibatches; it is 32 rollouts of 16"),
+    ("pretrain_language_model.py:smoke", f"{TEXTS} tokens=AT/texts", "texts': must be None where no tokenizer is given"),
+    ("pretrain_language_model.py:smoke", "tokens=AT/texts model.folder=AT/model num_devices=1", "texts/train is not a dataset of tokens"),
+    ("pretrain_language_model.py:smoke", f"{TEXTS} texts=AT/list.txt length=5", "must be longer: 5 bytes are fewer than the 5 tokens"),
+    ("pretrain_language_model.py:smoke", f"{TEXTS} held_out.texts=AT/none", "none: there is no such file or folder"),
+    ("pretrain_language_model.py:smoke", f"{TEXTS} objective=spans packing=items model.architecture=t5", "must be 'windows' for spans"),
+    ("test_language_agent.py:smoke", "policy=zero_shot network.model=AT/model network.policy=actions", "must be 'score': the head of a model"),
+]  # fmt: skip
+# What lies at a limit, whose other side is refused.
+TAKEN = [
+    ("collect.py:smoke", "length=300"),
+    ("collect_text.py:wordle", "wordle.num_words=236"),
+    ("annotate.py", "dataset_dir=AT shard_index=1 num_shards=2"),
+    ("merge_annotations.py", "dataset_dir=AT names=test,other name=e"),
+    ("clone_behaviour.py:smoke", f"{CLONE} batch_size=8 accumulate=2"),
+    ("generate_text.py", f"{PROMPTS} beams=True count=3"),
+    ("generate_text.py", f"{PROMPTS} sampling.greedy=False sampling.top_p=1.0 count=3"),
+    ("train_reward.py:smoke", f"{PAIRS} batch_size=65536"),
+    ("pretrain_language_model.py:smoke", f"{TEXTS} length=8 model.max_length=8 tokenizer.vocab_size=257"),
+    ("pretrain_language_model.py:smoke", f"{TEXTS} texts=AT/list.txt length=4"),
+    ("train_upvote.py:smoke", "max_len=64"),
+    ("train_text.py:wordle_ilql", f"{TOY} network.max_length=16 max_len=16 method.q_min=1 method.q_max=1.5"),
+    ("train_text.py:wordle_ilql", "initial.policy=AT/ilql initial.value=AT/ilql num_devices=1"),
+    ("train_text.py:wordle_chai", f"{CHAI} candidates.max_tokens=95"),
+    ("train_text.py:wordle_ppo", f"{SPOKEN} num_devices=2 ppo.minibatches=2 accumulate=2"),
+    ("evaluate_text.py:wordle", f"{AGENT} decode.max_tokens=94"),
+    ("evaluate_text.py:wordle", f"{AGENT} decode.kind=beam decode.width=35"),
+    ("visualize.py:smoke", "forms.start=5 forms.stop=6"),
+    ("train_agent.py:recall", f"{TWO} on_policy=True batch_size=1024 compat.seed_noop=True"),
+    ("train_agent.py:recall", f"{TWO} devices.actor=0,1 actors.envs_per_worker=4 actors.slots_per_group=5"),
+    ("train_agent.py:recall", f"{TWO} {SHORT} optimizer.warmup_steps=31"),
+    ("train_agent.py:recall", f"{CART} environment.text_bytes=256"),
+    ("train_language_agent.py:smoke", f"{TALKER} {SMALL} algorithm.recurrence=8"),
 ]  # fmt: skip
 
 
@@ -370,9 +431,17 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def given(flags: str, place: Path) -> list[str]:
+    return [f"--config.{flag.replace('AT', str(place))}" for flag in flags.split()]
+
+
 @pytest.mark.parametrize(("config", "flags", "said"), REFUSED)
 def test_what_does_not_fit_is_one_line_before_the_run_folder_is_made(
     config: str, flags: str, said: str, place: Path, tmp_path: Path
 ) -> None:
-    given = [f"--config.{flag.replace('AT', str(place))}" for flag in flags.split()]
-    assert said in refusal(config, tmp_path / "new", *given)
+    assert said in refusal(config, tmp_path / "new", *given(flags, place))
+
+
+@pytest.mark.parametrize(("config", "flags"), TAKEN)
+def test_what_lies_at_a_limit_is_taken(config: str, flags: str, place: Path, tmp_path: Path) -> None:
+    assert said_of(config_of(config, *given(flags, place)), tmp_path / "new") is None
