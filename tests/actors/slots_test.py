@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 from collections import deque
 from typing import Any
 
 import pytest
 
+from motif_jax.actors import pool
 from motif_jax.rl import settings
+from motif_jax.support.errors import UserError
 from tests.rollouts.agent_runs import recall_training
 
 GROUPS = 2  # of a worker
@@ -52,3 +55,15 @@ def test_the_fewest_slots_suffice_and_one_fewer_does_not(workers: int, per_group
             fewer_were_stuck += 1
     # Two is the fewest of all: a group carries the last row of its full slot into the next one.
     assert fewer_were_stuck or workers * per_group * GROUPS * 2 >= 59
+
+
+def test_open_files_are_allowed_up_to_what_the_system_lets(monkeypatch: pytest.MonkeyPatch) -> None:
+    needed, allowed = len(os.listdir("/proc/self/fd")) + 100 + 256, list[tuple[int, int]]()
+    monkeypatch.setattr(pool.resource, "setrlimit", lambda _, limits: allowed.append(limits))
+    for soft, hard in ((needed, needed), (needed - 1, needed), (1, -1), (-1, -1)):
+        monkeypatch.setattr(pool.resource, "getrlimit", lambda _, limits=(soft, hard): limits)
+        pool._allow_files(100)
+    assert allowed == [(needed, needed), (needed, -1)]
+    monkeypatch.setattr(pool.resource, "getrlimit", lambda _: (1, needed - 1))
+    with pytest.raises(UserError, match=f"need 100 open files here and {needed - 1} are allowed in all"):
+        pool._allow_files(100)

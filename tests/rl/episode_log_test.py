@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,16 @@ def test_means_are_over_the_newest(tmp_path: Path) -> None:
         add(log, 1, [report(0, n, float(n)) for n in range(5)], [])
         assert log.means()["episode/return"] == 3.5
         assert log.settled()
+    with EpisodeLog(None, 1_000, with_intrinsic=True, fields=["success", "end"]) as log:
+        assert list(log.row()) == [
+            f"episode/{n}" for n in ("intrinsic_return", "length", "return", "success")
+        ]
+        assert all(map(math.isnan, log.row().values()))
+        log.write([report(0, n, 3.0) for n in range(99)])
+        assert not log.settled()
+        log.write([report(0, 99, math.nan)])
+        assert log.settled()
+        assert log.row()["episode/return"] == 3.0
 
 
 def test_a_resumed_run_drops_what_it_plays_again(tmp_path: Path) -> None:

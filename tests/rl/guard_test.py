@@ -76,3 +76,17 @@ def test_a_run_that_may_skip_goes_on_and_knows_how_often(
     _, items = saved(tmp_path, *ITEMS)
     assert items["progress"]["skipped_updates"] == 1
     assert items["progress"]["updates"] == items["learner"]["step"]
+
+
+def test_of_many_names_three_are_shown_and_skips_up_to_the_limit_end_nothing() -> None:
+    skip = recall_training(nonfinite__policy="skip", nonfinite__most_skips=2).nonfinite
+    guard = Guard(skip, None, {"skipped_updates": 1, "ended_by": "before"})
+    failure = Failure(8, list("abcde"), cast("Batch", None))
+    for _ in range(2):
+        assert not guard.exceeded
+        guard.check(cast("Learner", SimpleNamespace(failures=[failure])))
+    with pytest.raises(
+        UserError, match=r"^update 8 is not finite: a, b, c and 2 more; .*most_skips above 3$"
+    ):
+        guard.require(100)
+    assert not Guard(skip, None, {"skipped_updates": 2, "ended_by": "before"}).exceeded

@@ -68,6 +68,11 @@ def test_files_have_a_line_an_update_and_lose_what_is_done_again(asked: Any, tmp
     assert described[0]["prompt"] == made.prompt(made.probes[0])
 
 
+def test_probabilities_of_any_logits_sum_to_one() -> None:
+    found = probing.probabilities(np.array([[1e4, 1e4 + np.log(3)], [-1e4, -1e4]]))
+    np.testing.assert_allclose(found, [[0.25, 0.75], [0.5, 0.5]])
+
+
 @pytest.mark.parametrize(
     ("level", "language"), [("BabyAI-GoToFrench-v0", ""), ("BabyAI-GoToLocal-v0", "french")]
 )

@@ -136,6 +136,18 @@ def test_what_a_resumed_run_plays_again_is_dropped(tmp_path: Path) -> None:
     assert names(tmp_path) == ["mine.json"]
 
 
+def test_games_that_come_too_fast_are_counted(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recordings, "_WAITING", 0)
+    with EpisodeRecorder(tmp_path, "Recall-v0", OPTIONS, 2) as recorder:
+        for episode in range(4):
+            play(recorder, 0, episode, 0)
+            recorder.report(10, [report(0, episode, 3)])
+    assert capfd.readouterr().err.startswith("2 episodes were not recorded: they came faster than")
+    assert names(tmp_path) == []
+
+
 @pytest.mark.slow
 def test_a_training_with_a_reward_leaves_recordings_of_its_games_and_a_line_of_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
