@@ -107,6 +107,10 @@ def test_what_cannot_be_loaded_is_told(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(cut))
     with pytest.raises(UserError, match=r"config\.json is damaged .*max_episode_steps, reward\.dir, compat"):
         agent_policy.load(tmp_path)
+    (tmp_path / "checkpoints").mkdir()
+    for which in ("latest", "best", "x"):
+        with pytest.raises(UserError, match=f"has no {which} checkpoint yet|there is no checkpoint 'x' of"):
+            agent_policy.find_step(tmp_path, which)
 
 
 def test_an_agent_plays_only_where_its_actions_are(tmp_path):

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from motif_jax.envs import registry
-from motif_jax.rollouts import evaluation_setup
+from motif_jax.rollouts import eval_agents, evaluation_setup
 from motif_jax.schema import values
-from motif_jax.sections.played import PlayedPolicy
+from motif_jax.sections.played import LevelPolicy, PlayedPolicy
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config
@@ -45,3 +45,20 @@ def test_an_agent_plays_in_a_task_that_shows_the_same_with_its_options(tmp_path)
     with pytest.raises(UserError, match=r"config.environment.name='Recall-v0': must be tests.toys:Horizon"):
         evaluation_setup.check(configured(**own, **{"environment.name": "Recall-v0"}))
     assert registry.spec(other).observation["tokens"].shape == (30,)
+
+
+def test_a_run_goes_on_with_the_player_that_it_began_with(tmp_path):
+    config = values(LevelPolicy, load_config("test_language_agent", "smoke"))
+    player = eval_agents.open_pinned(config, tmp_path)
+    assert (player.name, player.checkpoint, player.room) == ("random", None, None)
+    eval_agents.pin(tmp_path, player)
+    assert eval_agents.open_pinned(config, tmp_path).name == "random"
+    damaged = r"plan.json is damaged \(no checkpoint or no digests\): restore"
+    for step, read, told in (
+        ("best", {}, damaged),
+        (None, [], damaged),
+        (None, {"model": "x", "file": "y"}, "random has another model and another file than when"),
+    ):
+        (tmp_path / "plan.json").write_text(json.dumps({"checkpoint": step, "read": read}))
+        with pytest.raises(UserError, match=told):
+            eval_agents.open_pinned(config, tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from motif_jax.envs.text.contract import Observation, Outcome
 from motif_jax.envs.wordle.colours import WordTable
 from motif_jax.envs.wordle.environment import WordleObservation
 from motif_jax.rollouts.text_episodes import TextAction
-from motif_jax.rollouts.text_terminal import Terminal, TextTable, plain, shown
+from motif_jax.rollouts.text_terminal import Terminal, TextTable, numbers, plain, shown
 
 HOSTILE = "a\x1b]0;owned\x07\x1b[2Jb\x9b31m\rc\x7f\ud800"
 TAMED = "a�]0;owned��[2Jb�31m�c��"
@@ -71,3 +72,28 @@ def test_lines_of_a_text_stay_lines_and_guesses_keep_their_colours() -> None:
     said = shown(WordleObservation(WordTable(["crane"]), ("crane", HOSTILE), (0, None)))
     assert "\x1b[" in said.splitlines()[0]
     assert said.splitlines()[1] == TAMED
+
+
+def test_numbers_of_a_proposal_are_shown_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    it: Any = _Hostile()
+    facts = SimpleNamespace(policy=np.array([-1.25, -2]), q=np.array([3.0, 1]), v=np.array([0.5, 1.5]))
+    monkeypatch.setattr(it, "act", lambda *_: [TextAction("mine", facts=facts)])
+    out = io.StringIO()
+    (game,) = TextTable(it, it, Terminal(io.StringIO("?\n\n"), out), it, 0).play(3, "with")
+    assert game == {"texts": [HOSTILE, "mine"], "rewards": [None, 1.0], "return": 1.0}
+    assert "  token 0: log pi   -1.25  Q    3.00  V    0.50  advantage   +2.50\n" in out.getvalue()
+    assert "  token 1: log pi   -2.00  Q    1.00  V    1.50  advantage   -0.50\n" in out.getvalue()
+    assert (out.getvalue()[:8], out.getvalue()[-10:]) == ("\ngame 3\n", "\nreturn 1\n")
+    assert numbers(TextAction("")) == "(no numbers: it is not an agent's)"
+
+
+def test_a_person_may_begin_a_dialogue_and_an_input_that_ends_ends_it() -> None:
+    it: Any = _Hostile()
+    out = io.StringIO()
+    (game,) = TextTable(it, it, Terminal(io.StringIO("hello\n/end\n"), out), it, 0).play(0, "answer")
+    assert game == {"texts": ["hello", HOSTILE], "rewards": [None, 0.0], "return": None}
+    both = TextTable(it, it, Terminal(io.StringIO("me\n"), out), it, 0).play(0, "against")
+    assert [each["texts"][1] for each in both] == ["me", HOSTILE]
+    assert out.getvalue().endswith("\nyou 1, it 1: a draw\n")
+    with pytest.raises(EOFError, match="the terminal was closed"):
+        Terminal(io.StringIO(), out).ask("")

@@ -115,3 +115,11 @@ def test_runs_are_compared_with_the_published_curves_and_pooled_over_runs(tmp_pa
     assert mean["low"] <= mean["value"] <= mean["high"]
     assert "motif, published (n = 2)" in (tmp_path / "out/comparison.html").read_text()
     assert (tmp_path / "out/plots/curves_NetHackScore-v1.png").exists()
+
+
+def test_a_number_that_a_run_does_not_have_is_named_with_those_it_has(tmp_path):
+    write_agent_run(tmp_path / "run", episodes=5)
+    for folder in (*evaluations(tmp_path, "one"), tmp_path / "run"):
+        told = rf"^config\.measure=glory: {folder}\S* has no such number; it has .*return, "
+        with pytest.raises(UserError, match=told):
+            compare.run(configured(methods=f"a={folder}", measure="glory"), tmp_path / "out")
