@@ -19,6 +19,9 @@ import pytest
 # Before jax is imported anywhere: tests of data parallelism need several devices on any machine.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "4")
+# Of two collectives that are ready at once each device may begin with another, and then all wait for each other.
+IN_ORDER = "--xla_cpu_enable_concurrency_optimized_scheduler=false"
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {IN_ORDER}".strip()
 
 # Parts of the tests' own, which they make without the command that would name them.
 os.environ["MOTIF_JAX_TRUST"] = (
