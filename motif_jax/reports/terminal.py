@@ -137,10 +137,8 @@ def view(
     if picture is not None:
         parts.append(picture)
     elif frame is not None:
-        shown, cursor = (
-            [row for row in range(rows) if not (compact and row in frame.spare_rows)],
-            frame.cursor,
-        )
+        cursor = frame.cursor
+        shown = [row for row in range(rows) if not (compact and row in frame.spare_rows)]
         if cursor is not None:
             cursor = (shown.index(cursor[0]), cursor[1]) if cursor[0] in shown else None
         parts.append(screen_text(frame.chars[shown], frame.colors[shown], cursor))
