@@ -4,7 +4,7 @@ how often the values rank the expert's tokens above the others'.
     python -m motif_jax.launch --config=configs/rank_text.py --workdir=runs/ranks --config.agents=runs/sarsa,runs/ilql \\
         --config.data=runs/branch
 
-Out come ranks.json, ranks.html and tables at the terminal. Published: `top_advantage`, `eval_q_rank`. 10,000 dialogues of Wordle take
+Out come ranks.json and tables at the terminal. Published: `top_advantage`, `eval_q_rank`. 10,000 dialogues of Wordle take
 about a minute on 2 cores.
 """
 

@@ -6,59 +6,26 @@ For success rates it is 1 if the agent succeeds from the first step on.
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from motif_jax.envs.babyai_text import catalogue
-from motif_jax.reports.charts import Plot, Series
 from motif_jax.reports.page import Section, Table, estimate_cell
 from motif_jax.reports.smoothing import smooth
 from motif_jax.reports.statistics import Estimate, mean_of
 from motif_jax.support import config as checks
 from motif_jax.support.metric_files import Curve
 
-ACTIONS, DISTRACTORS = "actions", "distractors"
 _POINTS = 200
-_PUBLISHED = re.compile(r"_nbr_actions_(\d+)_")
 
 
 class Learned(NamedTuple):
-    """One training: its curve over environment steps, and the numbers 'actions' and 'distractors' where they are known."""
+    """One training, and its curve over environment steps."""
 
     method: str
     task: str
     curve: Curve
-    settings: Mapping[str, int]
-
-
-def settings_of(config: Mapping[str, Any]) -> dict[str, int]:
-    """Numbers of actions and distractors in a training's config; {} outside of BabyAI-Text."""
-    environment = config.get("environment", {})
-    name, options = environment.get("name", ""), environment.get("babyai_text")
-    if not name.startswith(catalogue.PREFIX) or not isinstance(options, Mapping):
-        return {}
-    distractors = options.get("distractors")
-    return {ACTIONS: len(options.get("actions", catalogue.ACTIONS)), **_own(name, distractors)}
-
-
-def settings_of_published(folder: Path, task: str) -> dict[str, int]:
-    """As `settings_of`, for a folder of the published tool, whose name has the number of actions."""
-    found = _PUBLISHED.search(f"_{folder.name}_")
-    return {**({ACTIONS: int(found[1])} if found else {}), **_own(task, None)}
-
-
-def _own(name: str, distractors: int | None) -> dict[str, int]:
-    level = catalogue.find(name) if name.startswith(catalogue.PREFIX) else None
-    if level is None:
-        return {}
-    from motif_jax.envs.babyai_text.levels import distractors_of
-
-    own = distractors_of(level)
-    return {} if own is None else {DISTRACTORS: own[1] if distractors is None else distractors}
 
 
 def end_of(runs: Sequence[Learned], steps: int | None) -> float:
@@ -104,37 +71,14 @@ def table(runs: Sequence[Learned], steps: int | None) -> list[tuple[str, str, in
     return rows
 
 
-def against(runs: Sequence[Learned], key: str, steps: int | None) -> list[Series]:
-    """Efficiency up to one step against the setting `key`: a line per method whose runs have several values of it."""
-    methods: dict[str, dict[int, list[Learned]]] = {}
-    for run in runs:
-        if key in run.settings:
-            methods.setdefault(run.method, {}).setdefault(run.settings[key], []).append(run)
-    several = {method: dict(sorted(of.items())) for method, of in methods.items() if len(of) > 1}
-    if not several:
-        return []
-    end = end_of([run for of in several.values() for some in of.values() for run in some], steps)
-    lines = []
-    for method, of in several.items():
-        found = [_estimate(some, end)[1] for some in of.values()]
-        mean, low, high = np.array([(one.value, one.low, one.high) for one in found]).T
-        lines.append(Series(method, np.array(list(of), float), mean, low, high, bars=True))
-    return lines
-
-
 def section(runs: Sequence[Learned], steps: int | None, label: str) -> Section:
-    """Efficiency by task and method, and against each setting that varies within a method."""
+    """Efficiency by task and method."""
     rows = [
         (task, method, f"{count}", f"{end:,.0f}", estimate_cell(found))
         for task, method, count, end, found in table(runs, steps)
     ]
     header = ("task", "method", "runs", "up to step", "efficiency")
-    parts: list[Any] = [Table("efficiency-table", header, rows, in_files=True)]
-    bars = "bars: 95 % bootstrap interval over runs"
-    for key in (ACTIONS, DISTRACTORS):
-        if lines := against(runs, key, steps):
-            title, y_label = f"against the number of {key}", f"sample efficiency, {label}"
-            parts.append(Plot(title, key, y_label, lines, note=bars, file=f"efficiency_{key}"))
+    parts = [Table("efficiency-table", header, rows, in_files=True)]
     note = (
         f"Mean over the steps of the smoothed curve of {label}, up to the end of a task's shortest run or config.efficiency_steps; "
         "brackets: 95 % bootstrap interval over runs, which one run does not have."

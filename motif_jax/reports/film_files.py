@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -23,19 +22,16 @@ _REMEDY = "remove it, then the films are made again"
 
 
 class FilmForms(sections.Forms):
-    """Formats of films; movies (gif, mp4) show every `every`-th of the steps [start, stop) and each rewarded one."""
+    """Formats of films; a GIF shows every `every`-th of the steps [start, stop) and each rewarded one."""
 
     def check(self) -> None:
         if self.stop is not None:
             checks.require(self.stop > self.start, "forms.stop", self.stop, f"above start={self.start}")
-        there = not self.mp4 or shutil.which("ffmpeg") is not None
-        checks.require(there, "forms.mp4", True, "off: ffmpeg is not installed here")
 
     def check_screen(self, task: str, options: Mapping[str, Any]) -> None:
         seen = registry.spec(task, **options).renderer is not None
-        for form, wanted in (("gif", self.gif), ("mp4", self.mp4)):
-            allowed = f"off: {task} has no screen to make a movie of"
-            checks.require(not wanted or seen, f"forms.{form}", True, allowed)
+        allowed = f"off: {task} has no screen to make a movie of"
+        checks.require(not self.gif or seen, "forms.gif", True, allowed)
 
 
 class Films:
@@ -74,7 +70,6 @@ class Films:
             ".html": (forms.html, lambda: player.render(film).encode()),
             ttyrec.SUFFIX: (forms.ttyrec and bool(film.chars.size), lambda: ttyrec.encode(film, rate)),
             ".gif": (forms.gif and bool(steps), lambda: movie.gif(film, steps, rate)),
-            ".mp4": (forms.mp4 and bool(steps), lambda: movie.mp4(film, steps, rate)),
         }
         for suffix, (wanted, make) in makers.items():
             if wanted:
@@ -89,9 +84,9 @@ class Films:
 
     def _count(self, made: dict[str, Any]) -> None:
         self._longest = max(self._longest, made["steps"])
-        self._movies += any(name.endswith((".gif", ".mp4")) for name in made["files"])
+        self._movies += any(name.endswith(".gif") for name in made["files"])
 
     def check_movies(self) -> None:
-        wanted = (self._forms.gif or self._forms.mp4) and self._longest > 0
+        wanted = self._forms.gif and self._longest > 0
         allowed = f"below {self._longest}, the length of the longest of these episodes: there is no movie"
         checks.require(not wanted or self._movies > 0, "forms.start", self._forms.start, allowed)

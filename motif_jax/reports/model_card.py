@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,20 +30,14 @@ _LICENCE = (
 _LONG = 120
 
 
-def _fence(text: str, least: int) -> str:
-    return "`" * max([least, *(1 + len(run) for run in re.findall("`+", text))])
-
-
 def _code(text: object) -> str:
     shown = printable(" ".join(str(text).split("\n")))
-    fence = _fence(shown, 1)
-    pad = " " if len(fence) > 1 else ""
-    return f"{fence}{pad}{shown}{pad}{fence}"
+    return "`" + shown.replace("`", "'") + "`"
 
 
 def _block(text: str) -> list[str]:
-    fence = _fence(text, 3)
-    return [fence, *text.rstrip("\n").split("\n"), fence]
+    """A text as code by its indentation, which no fence within it ends."""
+    return ["    " + line for line in text.rstrip("\n").split("\n")]
 
 
 def _listing(facts: Mapping[str, Any]) -> list[str]:

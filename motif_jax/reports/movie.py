@@ -1,11 +1,8 @@
-"""Writes films as GIF, and as MP4 if ffmpeg is installed."""
+"""Writes films as GIF."""
 
 from __future__ import annotations
 
-import contextlib
 import io
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +12,6 @@ import numpy as np
 
 from motif_jax.reports.messages import as_text
 from motif_jax.rollouts.watching import Film
-from motif_jax.support.errors import UserError
 
 BACK = (12, 13, 16)
 # The page's player has the same 16 colours.
@@ -168,32 +164,3 @@ def _encoded(images: Iterator[Any], duration: int) -> bytes:
         return buffer.getvalue()
     write()
     return b"".join([*parts, b";"])
-
-
-def mp4(film: Film, steps: list[int], frames_per_second: float = 10.0, size: int = 14) -> bytes:
-    """At least one step of a film with a screen as MP4 (H.264). Raises UserError: ffmpeg fails."""
-    frames = (frame(film, step, size) for step in steps)
-    first = next(frames)
-    height, width = (n - n % 2 for n in first.shape[:2])  # H.264 needs even sizes
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "movie.mp4"
-        command = [
-            "ffmpeg", "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}",
-            "-r", str(frames_per_second), "-i", "-", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(path),
-        ]  # fmt: skip
-        with open(Path(folder) / "said", "w+", encoding="utf-8", errors="replace") as said:
-            # If ffmpeg ends early it closes the pipe and writes the reason to stderr.
-            with (
-                contextlib.suppress(BrokenPipeError),
-                subprocess.Popen(command, stdin=subprocess.PIPE, stderr=said) as process,
-            ):
-                assert process.stdin is not None
-                for array in (first, *frames):
-                    process.stdin.write(np.ascontiguousarray(array[:height, :width]).tobytes())
-            if process.returncode != 0:
-                said.seek(0)
-                reason = " ".join(said.read().split())[:200]
-                raise UserError(
-                    f"ffmpeg ended with {process.returncode} ({reason}): ask for a GIF, or install another ffmpeg"
-                )
-        return path.read_bytes()

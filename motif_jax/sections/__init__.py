@@ -231,7 +231,6 @@ class Forms:
     html: bool = key(True, "a player for a browser")
     ttyrec: bool = key(True, "a file for nle-ttyplay2")
     gif: bool = key(False, "a movie")
-    mp4: bool = key(False, "a movie; needs ffmpeg")
     frames_per_second: float = positive(10.0, "of movies")
     start: int = natural(0, "movies show steps [start, stop), every `every`-th and the rewarded ones")
     stop: int | None = positive(None, "see start; None: the end")

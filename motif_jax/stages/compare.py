@@ -237,10 +237,10 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 
 def _learned(method: str, folder: Path, kind: str, config: ConfigDict) -> efficiency.Learned:
     if kind == "log":
-        task, curve = config.published_task, glam_results.read_curve(folder, config.measure)
-        return efficiency.Learned(method, task, curve, efficiency.settings_of_published(folder, task))
-    task, curve = _training_curve(folder, config.measure)
-    return efficiency.Learned(method, task, curve, efficiency.settings_of(run_folder.read_config(folder)))
+        return efficiency.Learned(
+            method, config.published_task, glam_results.read_curve(folder, config.measure)
+        )
+    return efficiency.Learned(method, *_training_curve(folder, config.measure))
 
 
 def _score(method: str, folder: Path, key: str) -> RunScore:

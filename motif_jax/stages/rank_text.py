@@ -11,16 +11,16 @@ from ml_collections import ConfigDict
 from motif_jax.datasets.dialogues import files
 from motif_jax.datasets.dialogues.dialogue import Dialogues
 from motif_jax.envs.text import registry
-from motif_jax.reports import ranks_page
+from motif_jax.reports import ranks
 from motif_jax.rollouts import text_values
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_json, atomic_write_text
+from motif_jax.support.files import atomic_write_json
 from motif_jax.support.progress import Progress
 from motif_jax.trainers import agent_folder
 
-FILE, PAGE = "ranks.json", "ranks.html"
+FILE = "ranks.json"
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
@@ -67,9 +67,8 @@ def run(config: ConfigDict, workdir: Path) -> None:
                 "lists": {name: _ends(ranked, config) for name, ranked in lists.items()},
             }
         atomic_write_json(workdir / FILE, found)
-        atomic_write_text(workdir / PAGE, ranks_page.render(found, str(config.data)))
-        print(ranks_page.in_words(found))
-        print(f"written: {workdir / FILE}, {PAGE}")
+        print(ranks.in_words(found))
+        print(f"written: {workdir / FILE}")
 
 
 def _dialogues(config: ConfigDict) -> Dialogues:

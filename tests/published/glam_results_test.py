@@ -10,7 +10,6 @@ import pytest
 from motif_jax.published import glam_results
 from motif_jax.reports import efficiency
 from motif_jax.stages import compare
-from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from motif_jax.support.metric_files import Curve
 from tests.reward_fixtures import load_config
@@ -49,11 +48,10 @@ def test_objects_are_not_unpickled(tmp_path):
             glam_results.read_returns(tmp_path / "others.npy")
 
 
-def write_run(folder, actions, reached, steps=1000, distractors=None):
+def write_run(folder, reached, steps=1000):
     """A training of ours whose success rises to `reached` half way."""
     folder.mkdir()
-    options = {"actions": [f"action {number}" for number in range(actions)], "distractors": distractors}
-    environment = {"name": "BabyAI-GoToLocal-v0", "babyai_text": options}
+    environment = {"name": "BabyAI-GoToLocal-v0"}
     (folder / "config.json").write_text(json.dumps({"stage": "train_agent", "environment": environment}))
     rows = ({"step": step, "success": reached * (step > steps / 2)} for step in range(0, steps + 1, 10))
     (folder / "episodes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -61,32 +59,22 @@ def write_run(folder, actions, reached, steps=1000, distractors=None):
 
 
 @pytest.mark.slow
-def test_efficiency_is_the_mean_of_the_curve_and_is_drawn_against_actions_and_distractors(tmp_path):
-    reached = {(3, 1): 0.82, (3, 2): 0.84, (6, 1): 0.72, (6, 2): 0.74}
-    runs = [write_run(tmp_path / f"a{n}_{seed}", n, most) for (n, seed), most in reached.items()]
-    few = write_run(tmp_path / "few", 6, 0.4, distractors=4)
+def test_efficiency_is_the_mean_of_the_curve(tmp_path):
+    runs = [write_run(tmp_path / f"run_{seed}", most) for seed, most in enumerate((0.82, 0.72))]
     log = write_log(tmp_path / "RUN_nbr_actions_9_turn_left_seed_1")
     lines = ["0.1,0.2,0.7,0,0,0,0,0,0" + ",0.5,0.5,0,0,0,0,0,0,0" for _ in range(12)]
     (log / "distrib.csv").write_text("\n".join(lines) + "\n")
     tested = tmp_path / "no_modification_test_1.npy"
     np.save(tested, np.array([0.0, 0.5, 1.0, 0.0]))
-    methods = f"ours={','.join(map(str, runs))},{few}; published={log}; tested={tested}"
+    methods = f"ours={','.join(map(str, runs))}; published={log}; tested={tested}"
     config = configured(methods, measure="success", efficiency_steps=900)
     compare.check(config, tmp_path / "out")
     compare.run(config, tmp_path / "out")
     page = (tmp_path / "out" / "comparison.html").read_text()
-    shown = "the number of actions", "the number of distractors", "situation 2", "do nothing at step"
-    assert [text for text in ("tested", *shown) if text not in page] == []
-    settings = [efficiency.settings_of(run_folder.read_config(run)) for run in (*runs, few)]
-    curves = [compare._training_curve(run, "success")[1] for run in (*runs, few)]
-    learned = [efficiency.Learned("ours", "task", *given) for given in zip(curves, settings, strict=True)]
+    assert [text for text in ("tested", "situation 2", "do nothing at step") if text not in page] == []
     # Nothing until half way, then as much as it reaches: of 900 steps 400.
-    assert efficiency.efficiency(learned[0].curve, 900) == pytest.approx(0.82 * 400 / 900, abs=0.02)
-    assert settings[1:4] == [{"actions": number, "distractors": 8} for number in (3, 6, 6)]
-    (line,) = efficiency.against(learned[:4], "actions", 900)
-    assert line.x.tolist() == [3, 6]
-    assert line.y[0] > line.y[1]
-    assert (line.low <= line.y).all()
+    curve = compare._training_curve(runs[0], "success")[1]
+    assert efficiency.efficiency(curve, 900) == pytest.approx(0.82 * 400 / 900, abs=0.02)
     with pytest.raises(UserError, match="efficiency_steps=5000: must be at most 1000"):
         compare.run(configured(methods, measure="success", efficiency_steps=5000), tmp_path / "none")
     assert not (tmp_path / "none").exists()
@@ -97,16 +85,12 @@ def test_efficiency_is_the_mean_of_the_curve_and_is_drawn_against_actions_and_di
 def test_runs_without_a_value_up_to_the_step_do_not_count():
     def run(first, last):
         steps = np.arange(first, last + 1, 100.0)
-        return efficiency.Learned("ours", "task", Curve(steps, np.ones(len(steps))), {"actions": int(last)})
+        return efficiency.Learned("ours", "task", Curve(steps, np.ones(len(steps))))
 
     runs = [run(0, 500), run(0, 1000), run(600, 1000)]
     ((_, _, count, end, found),) = efficiency.table(runs, None)
     assert (count, end, found.value) == (2, 500, 1)
     ((_, _, count, _, found),) = efficiency.table(runs[2:], None)
     assert (count, found.value) == (1, 1)
-    (line,) = efficiency.against(runs, "actions", None)
-    assert (line.x.tolist(), line.y.tolist()) == ([500, 1000], [1, 1])
-    (line,) = efficiency.against([runs[0], runs[2]], "actions", None)
-    np.testing.assert_array_equal(line.y, [1, np.nan])
     with pytest.raises(UserError, match="efficiency_steps=1: must be at least 600"):
         efficiency.table(runs[2:], 1)

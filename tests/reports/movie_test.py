@@ -1,4 +1,4 @@
-"""ttyrec3 files in NLE's own readers, GIF and MP4."""
+"""ttyrec3 files in NLE's own readers, and GIF."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of `rank_text`: texts by agents' values, and how often an expert's tokens rank first."""
+"""What `rank_text` shows: texts by agents' values, and how often an expert's tokens rank first."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from motif_jax.reports import page, text_tables
-from motif_jax.reports.html import TableCell, number_cell
-from motif_jax.reports.page import Section, Table
+from motif_jax.reports import text_tables
 
 _ACCURACY = re.compile(r"(.+)_(q_target|q)_rank_acc_-(\d+)")
 
@@ -42,26 +40,3 @@ def in_words(found: Mapping[str, Any]) -> str:
                 first = ", ".join(f"{each['text']!r} {each['advantage']:+.2f}" for each in ranked[:5])
                 parts.append(f"{agent}: {name} of {end} advantage: {first or 'none'}")
     return "\n".join(parts)
-
-
-def render(found: Mapping[str, Any], data: str) -> str:
-    """The page."""
-    sections = []
-    header, rows = accuracy_rows(found)
-    if rows:
-        note = "Share of pairs of one beginning in which Q of the expert's token, counted from its action's end (-1 is the end of the action), exceeds that of the other's."
-        table = Table("accuracy-table", header, rows)
-        sections.append(Section("Ranking accuracy", "accuracy", [table], note))
-    for number, (agent, about) in enumerate(found.items()):
-        lists = {f"{name} of {end} advantage": ranked for name, ends in about["lists"].items() for end, ranked in ends.items()}  # fmt: skip
-        tables = []
-        for place, (heading, ranked) in enumerate(lists.items()):
-            cells = []
-            for of in ranked:
-                numbers = number_cell(of["advantage"], "+.3f"), number_cell(of["times"], ",")
-                cells.append((TableCell(of["text"], code=True), *numbers))
-            columns = ["said", "mean advantage", "times"]
-            tables += [Table(f"list-{number}-{place}", columns, cells, heading)] if cells else []
-        title, note = f"{agent} ({about['method']})", f"{about['dialogues']:,} dialogues"
-        sections.append(Section(title, f"agent-{number}", tables, note))
-    return page.render("What values rank first", data, sections)
