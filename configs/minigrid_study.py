@@ -2,9 +2,8 @@
 
     python -m motif_jax.launch --config=configs/minigrid_study.py --workdir=runs/minigrid_study
 
-Trains each method with each seed, plays 200 games that no training meets, and keeps one line a run in `rows`; the tables and
-claims of `page` are written from these lines. Stopped at any moment and started again it resumes; what has a line is not run
-again. On 2 quiet cores DoorKey takes half a minute a run, `doorkey_task_2m` and KeyCorridor some minutes.
+Trains each method with each seed, plays 200 games that no training meets, and keeps one line a run in `rows`; tables
+and claims are made from these lines. Stopped at any moment and started again it resumes; what has a line is not run again. On 2 quiet cores DoorKey takes half a minute a run, `doorkey_task_2m` and KeyCorridor some minutes.
 
 The methods on DoorKey-8x8, 250,000 steps each: `task` alone, `intrinsic` reward alone, `both`, and `random` play. The controls have
 both rewards, but another judge: `alike` prefers any caption to none (its coefficient makes a caption worth what `both` pays
@@ -68,7 +67,6 @@ BASE = {
     "seed": 11,
     "seeds": 5,
     "rows": "docs/studies/minigrid.jsonl",
-    "page": "docs/results_minigrid.md",
     "prepare": _prepare(),
     "training": "configs/train_agent.py:minigrid",
     "methods": {f"doorkey_{name}": flags for name, flags in _DOORKEY.items()}
@@ -78,7 +76,6 @@ BASE = {
     # Flags of the games of one method.
     "games": {f"{level}_random": "--config.policy=random" for level in ("doorkey", "keycorridor")},
     "tables": _TABLES,
-    "curves": dict.fromkeys(_TABLES, "success"),
     "claims": "doorkey_both > doorkey_task + 0.3: success; doorkey_both > doorkey_random + 0.3: success; "
     "doorkey_intrinsic > doorkey_random + 0.3: through_door; doorkey_both > doorkey_intrinsic + 0.3: success; "
     "doorkey_both > doorkey_alike: success; doorkey_both > doorkey_count: success; doorkey_both > doorkey_shuffled1: success; "
@@ -89,11 +86,8 @@ BASE = {
 }
 DEMO = {
     "seeds": 1,
-    "keep_runs": True,
-    "rows": "{workdir}/rows.jsonl",
-    "page": "",
+    "rows": "",
     "tables": {"doorkey": "doorkey_task,doorkey_random,doorkey_both"},
-    "curves": {"doorkey": "success"},
     "claims": "doorkey_both > doorkey_task + 0.3: success",
 }
 get_config = studies.study(BASE, {"": {}, "demo": DEMO})

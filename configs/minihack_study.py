@@ -56,7 +56,6 @@ def _study() -> dict[str, Any]:
         "methods": methods,
         "games": {f"{name}_random": "--config.policy=random" for name in tables},
         "tables": tables,
-        "curves": dict.fromkeys(tables, "success"),
         "claims": "; ".join(claims),
     }
 
@@ -65,7 +64,6 @@ BASE = {
     "seed": 11,
     "seeds": 5,
     "rows": "docs/studies/minihack.jsonl",
-    "page": "docs/results_minihack.md",
     **_study(),
     "training": "configs/train_agent.py:quickstart --config.network.encoder=tiles --config.train_for_env_steps=300000 "
     "--config.algorithm.exploration_coefficient=0.01 --config.reward.threshold=auto --config.reward.count_exponent=0 "

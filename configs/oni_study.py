@@ -3,11 +3,9 @@
     python -m motif_jax.launch --config=configs/oni_study.py --workdir=runs/oni_study
 
 Trains each method with each seed, plays 300 games with it that no training meets, and has the annotator, here the lexicon,
-judge everything that was met in them. Each run leaves one line in `rows`, and the tables of `page` are written from these
-lines. Stopped at any moment and started again it resumes; what has a line is not run again. Seed by seed, each with all
-methods, so that what there is can always be compared. 30 runs of 6 to 12 minutes on 2 cores; two at once, each of a part of the
-methods (`--config.only`), took 8 to 17 minutes each beside a third program, with five networks 13
-to 24.
+judge everything that was met in them. Each run leaves one line in `rows`, and the tables are made from these lines. Stopped at
+any moment and started again it resumes; what has a line is not run again. Seed by seed, each with all methods, so that what
+there is can always be compared. 30 runs of 6 to 12 minutes on 2 cores.
 
 Variants:
   (none)   500,000 steps a run, three seeds: docs/oni.md.
@@ -18,11 +16,10 @@ from motif_jax.sections import studies
 
 _DATASET = "--config.dataset_dir={workdir}/dataset"
 _CLASSIFICATION = "--config.reward.kind=classification"
-# About a tenth of the distinct messages that are met: the lines say how many it came to.
+# About a tenth of the distinct messages that are met.
 _TENTH = f"{_CLASSIFICATION} --config.queue.budget.questions_per_million_steps=800"
 BASE = {
     "rows": "docs/studies/oni.jsonl",
-    "page": "docs/oni.md",
     "prepare": {
         "dataset": "configs/collect.py:quickstart",
         "labels": f"configs/annotate.py:quickstart {_DATASET} --config.store_dir={{workdir}}/store",
@@ -55,9 +52,8 @@ BASE = {
 }
 SMOKE = {
     "seeds": 1,
-    "rows": "{workdir}/rows.jsonl",
-    "page": "",
-    "prepare_order": "",
+    "rows": "",
+    "prepare": {},
     "training": "configs/oni.py:smoke --config.train_for_env_steps=1024 --config.annotator.store_dir={run}/store",
     "tables": {"kinds": "none,retrieval"},
     "evaluation": "configs/evaluate.py:smoke --config.policy=agent --config.reward.dir=",

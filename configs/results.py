@@ -3,7 +3,7 @@
     python -m motif_jax.launch --config=configs/results.py --workdir=runs/results
 
 Trains each with each seed for 2 million steps, plays 300 games with it that no training meets, and keeps one line a run in
-`rows`; the tables of `page` are written from these lines. Stopped at any moment and started again it resumes, also on another
+`rows`; the tables are made from these lines. Stopped at any moment and started again it resumes, also on another
 machine with the same lines; what has a line is not run again. 18 runs of about 6 minutes and their games on 2 quiet cores.
 
 Variants:
@@ -27,21 +27,18 @@ _OF_REWARD = {
     "both": f"{_MOTIF} --config.reward.intrinsic_coefficient=0.1 --config.reward.extrinsic_coefficient=None",
 }
 _TASKS = {"score": "NetHackScore-v1", "staircase": "NetHackStaircase-v1"}
-# What a task is about, among the numbers of the training's episodes.
-_CURVES = {"score": "score", "staircase": "success"}
 
 
 def _methods(steps: dict[str, int]) -> dict[str, Any]:
     """Each task with each reward, for each length of training (suffix -> steps)."""
-    methods, tables, curves = {}, {}, {}
+    methods, tables = {}, {}
     for suffix, count in steps.items():
         for task, name in _TASKS.items():
             listed = {f"{task}_{reward}{suffix}": flags for reward, flags in _OF_REWARD.items()}
             steps_of = f"--config.environment.name={name} --config.train_for_env_steps={count}"
             methods |= {method: f"{steps_of} {flags}" for method, flags in listed.items()}
             tables[f"{task}{suffix}"] = ",".join(listed)
-            curves[f"{task}{suffix}"] = _CURVES[task]
-    return {"methods": methods, "tables": tables, "curves": curves}
+    return {"methods": methods, "tables": tables}
 
 
 def _prepare(variant: str) -> dict[str, str]:
@@ -65,7 +62,6 @@ def _laptop() -> dict[str, Any]:
         "methods": methods,
         "games": games,
         "tables": {task: f"{task}_laptop,{task}_random" for task in _TASKS},
-        "curves": _CURVES,
     }
 
 
@@ -87,7 +83,6 @@ _CHANGES = {
 }
 BASE = {
     "rows": "docs/studies/results.jsonl",
-    "page": "docs/results.md",
     "prepare": _prepare(":quickstart"),
     # The smaller of the two published convolutions: a quarter of the arithmetic, and a third more steps in the same time.
     "training": "configs/train_agent.py:quickstart --config.environment.max_episode_steps=1000 "
@@ -101,8 +96,7 @@ BASE = {
 VARIANTS = {
     "": {},
     "gpu": {
-        "rows": "{workdir}/rows.jsonl",
-        "page": "",
+        "rows": "",
         "prepare": _prepare(""),
         "training": "configs/train_agent.py",
         **_methods({"_1e8": 100_000_000, "_2e9": 2_000_000_000}),
@@ -110,8 +104,7 @@ VARIANTS = {
     "laptop": {
         "seed": 11,
         "rows": "docs/studies/nethack_laptop.jsonl",
-        "page": "docs/results_laptop.md",
-        "prepare_order": "",
+        "prepare": {},
         "training": "configs/train_agent.py:laptop",
         **_laptop(),
         # Four times random's 10.4 points, and three times its success in 5.3 % of games (docs/results.md).
@@ -121,8 +114,7 @@ VARIANTS = {
         "seed": 1,
         "seeds": 1,
         "rows": "docs/studies/nethack_diagnosis.jsonl",
-        "page": "docs/results_diagnosis.md",
-        "prepare_order": "",
+        "prepare": {},
         # The laptop's network and actors; all else as in the first results.
         "training": "configs/train_agent.py:laptop --config.environment.name=NetHackStaircase-v1 --config.train_for_env_steps=500000 "
         "--config.batch_size=512 --config.optimizer.schedule=constant --config.reward.extrinsic_coefficient=10 "
@@ -130,18 +122,15 @@ VARIANTS = {
         "--config.algorithm.minibatches=1 --config.algorithm.exploration_coefficient=0.003 --config.actors.envs_per_worker=40",
         "methods": _CHANGES,
         "tables": {"changed": ",".join(_CHANGES)},
-        "curves": {"changed": "success"},
         "measures": "success,scout,score",
     },
     "smoke": {
         "seeds": 1,
-        "rows": "{workdir}/rows.jsonl",
-        "page": "",
-        "prepare_order": "",
+        "rows": "",
+        "prepare": {},
         "training": "configs/train_agent.py:smoke --config.train_for_env_steps=1024",
         "methods": {f"{task}_task": f"--config.environment.name={name}" for task, name in _TASKS.items()},
         "tables": {"smoke": "score_task,staircase_task"},
-        "curves": {"smoke": "score"},
         "evaluation": "configs/evaluate.py:smoke --config.policy=agent --config.reward.dir=",
         "resamples": 100,
     },

@@ -46,7 +46,6 @@ _GOALS = {"combat": "kills", "gold": "gathered"}
 BASE = {
     "seed": 11,
     "rows": "docs/studies/steering.jsonl",
-    "page": "docs/tutorials/steer.md",
     "prepare": _PREPARE,
     "training": "configs/train_agent.py:steering",
     "methods": _METHODS,
@@ -65,11 +64,9 @@ BASE = {
 }
 DEMO = {
     "seeds": 1,
-    "keep_runs": True,
-    "rows": "{workdir}/rows.jsonl",
-    "page": "",
+    "rows": "",
     "methods": {name: _METHODS[name] for name in ("combat", "gold", "random")},
-    "prepare_order": ",".join(name for name in _PREPARE if not name.endswith("_default")),
+    "prepare": {name: command for name, command in _PREPARE.items() if not name.endswith("_default")},
     "tables": {"goals": "combat,gold,random"},
     "claims": "combat > gold: kills; combat > random: kills; gold > combat: gathered; gold > random: gathered",
 }

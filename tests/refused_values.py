@@ -36,9 +36,9 @@ LEARNED = "environment.name=Recall-v0 reward.kind=classification"
 TALKER = "network.model=AT/talker network.prompt_tokens=160 devices.learner=0"
 SMALL = "devices.learner=0,1 algorithm.minibatch_size=16 algorithm.microbatch_size=16"
 REFUSED = [
-    ("oni_study.py:smoke", "table_order=kinds,others", "config.table_order='others': must be of kinds"),
+    ("oni_study.py:smoke", "tables.kinds=none,others", "config.tables.kinds='others': must be of"),
     ("oni_study.py:smoke", "goal=fame", "config.goal='fame': must be one of"),
-    ("oni_study.py:smoke", "page=absent.md", "config.page=absent.md: must be a file with a line"),
+    ("oni_study.py:smoke", "prepare=configs/collect.py", "config.prepare='configs/collect.py': must be 'folder: command"),
     ("oni_study.py:smoke", "claims=motif>none:fame", "config.claims='fame': must be of dlvl"),
     ("train_text.py:bc", f"{SAID} data=AT/silent.jsonl", "must have actions"),
     ("train_text.py:bc", f"{SAID} data=AT", "has 2 files of dialogues, name one"),
@@ -293,7 +293,6 @@ REFUSED = [
     ("serve_annotator.py", "host=", "config.host='': must be an address or name"),
     ("serve_annotator.py", "model=", "config.model='': must be the name that clients ask for"),
     ("serve_annotator.py", "prompt_file=AT/none", "none': must be a prompt file, or empty"),
-    ("steering_study.py", "rows=AT", "must be a file of lines, one a run"),
     ("steering_study.py", "goal=", "config.goal='': must be one of combat, gold"),
     ("check_reward.py", "reward.dir=AT/agent", "must be a run of configs/oni.py of kind classification or retrieval"),
     ("clone_behaviour.py:smoke", "trajectories=", "must be a folder of collect_trajectories, or None"),

@@ -181,7 +181,7 @@ def _plays(at: Inputs) -> dict[str, Any]:
 
 
 NEEDS: dict[str, Callable[[Inputs], Mapping[str, Any]]] = {
-    **dict.fromkeys(("results", "oni_study"), lambda at: {"rows": "{workdir}/rows.jsonl", "page": ""}),
+    **dict.fromkeys(("results", "oni_study"), lambda at: {"rows": ""}),
     **dict.fromkeys(("export_text_agent", "play_text"), lambda at: {"agent": at.text_agent}),
     **dict.fromkeys(("export_dataset", "merge_annotations"), lambda at: {"dataset_dir": at.dataset}),
     **dict.fromkeys(("generate_text", "score_text"), lambda at: {"model": at.model, "file": at.prompts}),

@@ -8,23 +8,20 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from motif_jax import sections
-from motif_jax.schema import Key, natural, positive, section, update
+from motif_jax.schema import Key, positive, section, update
 from motif_jax.support.config import unknown_variant
 
 _COMMAND = "a config file and flags; {workdir} is the folder of the study, {run} that of a run"
-# Keys that the three configs of studies share: first steps, methods, tables and curves.
+# Keys that the three configs of studies share: prepared commands, methods and tables.
 STUDY = {
     "stage": "study",
     "seed": Key(1, "of the first run of a method; the others follow"),
     "seeds": positive(3, "runs of each method"),
-    "rows": Key("", "file of finished runs: one JSON line each"),
-    "page": Key("", "Markdown file, tables between <!-- study --> and <!-- /study -->; empty: printed"),
-    "only": Key("", "runs only these methods, with commas between; empty: all"),
-    "most_runs": natural(None, "runs at most; 0: only writes the tables; None: all without a line", int),
-    "keep_runs": Key(False, "keeps run folders after their line is written"),
-    "prepare_order": Key("", "names of `prepare` (folder -> command), done first, once, in this order"),
+    "rows": Key("", "file of finished runs: one JSON line each; empty: rows.jsonl of the work folder"),
+    "prepare": Key(
+        "", "'folder: command; ...', done first, once, in this order, for the methods that name the folder"
+    ),
     "training": Key("", f"what all methods have in common: {_COMMAND}"),
-    "table_order": Key("", "titles of `tables` (title -> methods, compared with the first)"),
     "evaluation": Key("", f"the games that measure what was learned: {_COMMAND}"),
     "claims": Key(
         "",
@@ -35,8 +32,8 @@ STUDY = {
     ),
     "lexicon": {"file": Key("", "a YAML file, or a built-in one; empty: nethack.yaml")},
     "games": {},  # method -> flags of its games
-    "curves": {},
-    "measures": Key("", "columns of the tables; curves (table -> measure) are of the training's episodes"),
+    "tables": {},  # title -> methods, compared with the first
+    "measures": Key("", "columns of the tables"),
     "resamples": sections.RESAMPLES,
 }
 
@@ -48,8 +45,7 @@ def study(base: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]) ->
         if (variant or "") not in variants:
             raise unknown_variant(variant, variants)
         values = {**base, **variants[variant or ""]}
-        for order, named in (("prepare_order", "prepare"), ("table_order", "tables")):
-            values.setdefault(order, ",".join(values[named]))
+        values["prepare"] = "; ".join(": ".join(step) for step in values["prepare"].items())
         own = {name: value for name, value in values.items() if isinstance(value, Mapping)}
         return update(
             section(STUDY | own), {name: value for name, value in values.items() if name not in own}

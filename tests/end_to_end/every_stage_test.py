@@ -39,7 +39,7 @@ OTHERS: dict[str, tuple[str, Callable[[Inputs], Sequence[str]], str]] = {
         ],
         "report.html",
     ),
-    "results": (":smoke", lambda at: ["--config.most_runs=0"], "tables.md"),
+    "results": (":diagnosis", lambda at: ["--config.resamples=50"], "tables.md"),
 }  # fmt: skip
 _EACH_UPDATE = ("--config.log_every_seconds=1e-6",)
 MORE_FLAGS = {

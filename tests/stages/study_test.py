@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ml_collections import ConfigDict
 
-from motif_jax.reports import study as lines
 from motif_jax.stages import study
 from motif_jax.support.config import flat
 from motif_jax.support.errors import UserError
+from motif_jax.support.files import read_json_lines
 from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
 from tests.reward_fixtures import load_config
 
@@ -60,16 +62,22 @@ def started(toys: Path) -> list[str]:
 
 
 def small(**changes: object) -> ConfigDict:
-    config = load_config("oni_study", "smoke")
-    config.prepare_order, config.seeds, config.resamples = "dataset,labels,reward", 2, 20
+    config, whole = load_config("oni_study", "smoke"), load_config("oni_study", "")
+    config.prepare, config.seeds, config.resamples = whole.prepare, 2, 20
     config.tables.kinds, config.methods.motif = "none,motif", "--config.reward.dir={workdir}/reward"
     for key, value in changes.items():
         config[key] = value
     return config
 
 
+def lines(workdir: Path) -> list[dict[str, Any]]:
+    return list(read_json_lines(workdir / "rows.jsonl"))
+
+
 @pytest.mark.slow
-def test_what_has_a_line_is_not_run_again(toys: Path, tmp_path: Path) -> None:
+def test_what_has_a_line_is_not_run_again(
+    toys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     workdir = tmp_path / "a study"
     study.check(small(), workdir)
     assert study.run(small(), workdir) is None
@@ -77,63 +85,51 @@ def test_what_has_a_line_is_not_run_again(toys: Path, tmp_path: Path) -> None:
     assert started(toys) == [
         "none-1", "games", "dataset", "labels", "reward", "motif-1", "games", "none-2", "games", "motif-2", "games",
     ]  # fmt: skip
-    rows = lines.read_rows(workdir / "rows.jsonl")
+    told = capsys.readouterr()
+    assert [line.partition(", ")[0] for line in told.err.splitlines()] == [
+        "== run 1 of 4: none-1", "== run 2 of 4: motif-1", "== run 3 of 4: none-2", "== run 4 of 4: motif-2"
+    ]  # fmt: skip
+    assert told.err.count(", about 0.0 h left") == 3
+    rows = lines(workdir)
     assert [f"{row['method']}-{row['seed']}" for row in rows] == ["none-1", "motif-1", "none-2", "motif-2"]
-    assert "motif" in (workdir / "tables.md").read_text()
-    assert not (workdir / "none-1").exists()
+    assert "| motif | 2 |" in told.out
+    assert (workdir / "tables.md").read_text() == told.out
+    # The prepared commands that a method needs are a part of what its run is.
+    assert [row["flags"].count(" | ") for row in rows] == [1, 4, 1, 4]
     assert study.run(small(), workdir) is None
     assert started(toys) == []
-    # Runs that are done are drawn without being made again.
-    assert study.run(small(curves=ConfigDict({"kinds": "score"})), workdir) is None
-    assert started(toys) == []
-    assert (workdir / "images" / "tables_kinds.png").read_bytes().startswith(b"\x89PNG")
-    assert "](images/tables_kinds.png)" in (workdir / "tables.md").read_text()
-    workdir = tmp_path / "few"
-    for most, expected in ((0, []), (1, ["none-1", "games"])):
-        assert study.run(small(most_runs=most), workdir) is None
-        assert started(toys) == expected
-        assert (workdir / "tables.md").exists()
-    workdir = tmp_path / "study"
+    # A kill before the line leaves all that makes it; a line without games is none.
+    for text in ("", '{"seed": 1}\n'):
+        (workdir / "rows.jsonl").write_text(text)
+        assert study.run(small(), workdir) is None
+        assert started(toys) == []
+        assert lines(workdir)[-4:] == rows
     # Other settings are another run; braces of JSON are no folders.
     other = 'configs/oni.py:smoke --config.options={"length":4}'
-    assert study.run(small(training=other, only="none"), workdir) is None
+    assert study.run(small(training=other, tables={"t": "none"}), tmp_path / "study") is None
     assert started(toys) == ["none-1", "games", "none-2", "games"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("end", [(lines, "append_row"), (study.shutil, "rmtree")])
-def test_a_study_that_is_killed_beside_a_line_leaves_no_folder(
-    end: tuple[object, str], toys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def killed(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    workdir, config = tmp_path / "study", small(only="none", seeds=1)
-    with monkeypatch.context() as patch:
-        patch.setattr(*end, killed)
-        with pytest.raises(KeyboardInterrupt):
-            study.run(config, workdir)
-    assert started(toys) == ["none-1", "games"]
-    assert study.run(config, workdir) is None
-    assert started(toys) == [], "nothing of it is made again"
-    assert [row["method"] for row in lines.read_rows(workdir / "rows.jsonl")] == ["none"]
-    assert not [path.name for path in workdir.iterdir() if path.is_dir()]
+    # Another program may have added the line meanwhile.
+    rows_file = str(workdir / "rows.jsonl")
+    assert study.run(small(rows=rows_file, seeds=3, tables={"t": "none"}), tmp_path / "third") is None
+    assert started(toys) == ["none-3", "games"]
 
 
 @pytest.mark.slow
 def test_a_study_that_is_stopped_ends_its_program_and_goes_on(toys: Path, tmp_path: Path) -> None:
     (toys / "wait").write_text("games")
-    assert study.run(small(only="none"), tmp_path / "study") == 75
+    assert study.run(small(tables={"t": "none"}), tmp_path / "study") == 75
     assert started(toys) == ["none-1", "games"]
     (toys / "wait").unlink()
-    assert study.run(small(only="none"), tmp_path / "study") is None
+    assert study.run(small(tables={"t": "none"}), tmp_path / "study") is None
     assert started(toys) == ["games", "none-2", "games"]
 
 
 def test_flags_of_any_run_that_are_none_end_a_study_before_its_first(toys: Path, tmp_path: Path) -> None:
     config = small()
     config.methods.motif = "--config.rewrad=1 --config.reward.dir={workdir}/reward"
-    with pytest.raises(UserError, match=r"^--config.rewrad is not a key \(of the study's configs/oni.py"):
+    with pytest.raises(
+        UserError, match=r"^--config.rewrad is not a key \(of the study's --config=configs/oni.py"
+    ):
         study.run(config, tmp_path / "study")
     assert started(toys) == []
 
@@ -145,19 +141,22 @@ def test_games_of_a_method_have_their_own_flags_and_a_claim_that_fails_ends_a_st
     games, claims = ConfigDict({"none": "--config.policy=random"}), "motif > none + 0.1: score"
     config = small(games=games, claims=claims, seeds=1)
     study.check(config, tmp_path)
-    assert study.run(config, tmp_path) == study.NOT_CARRIED
-    assert f"* {claims}: **does not hold**, +0 [" in (tmp_path / "tables.md").read_text()
-    flags = [row["flags"] for row in lines.read_rows(tmp_path / "rows.jsonl")]
+    assert study.run(config, tmp_path) == 1
+    assert f"* {claims}: **does not hold**, 0 [" in (tmp_path / "tables.md").read_text()
+    flags = [row["flags"] for row in lines(tmp_path)]
     assert ["--config.policy=random" in of for of in flags] == [True, False]
     started(toys)
-    assert study.run(small(games=games, claims="none > motif: score", most_runs=0, seeds=1), tmp_path) == 1
+    assert study.run(small(games=games, claims="none > motif: score", seeds=1), tmp_path) == 1
     assert study.run(small(games=games, seeds=1), tmp_path) is None
     assert started(toys) == []
 
 
-def test_a_curve_of_nothing_ends_a_study_before_it_begins(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"config\.curves\.kinds='fame'"):
-        study.check(small(curves={"kinds": "fame"}), tmp_path / "study")
+def test_lines_of_different_numbers_of_games_are_refused(tmp_path: Path) -> None:
+    first, second = (one.identity for one in study.runs(small(seeds=1), tmp_path))
+    rows = [{**first, "games": {"score": [1, 2, 3]}}, {**second, "games": {"score": [1, 2]}}]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(UserError, match=r"^config\.rows: its runs have different numbers of games: take out"):
+        study.check(small(seeds=1), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -176,11 +175,11 @@ def test_the_studies_of_results_can_start(
     monkeypatch.chdir(Path(__file__).parents[2])
     config = load_config(name, variant)
     study.check(config, tmp_path)
-    planned = study.runs(config)
+    planned = study.runs(config, tmp_path)
     assert len(planned) == count
-    assert len({run.folder for run in planned}) == len(planned)
+    assert len({[*run.commands][-1] for run in planned}) == len(planned)
     # A flag that a config does not have would end the first run, hours after the start.
     known = flat(load_config("train_agent", config.training.split()[0].partition(":")[2]).to_dict())
     for run in planned:
-        for flag in run.flags.split()[1:]:
+        for flag in run.identity["flags"].partition(" | ")[0].split()[1:]:
             assert flag.removeprefix("--config.").partition("=")[0] in known
