@@ -12,7 +12,7 @@ from motif_jax.datasets.dialogues.dialogue import Dialogue
 from motif_jax.envs.text.contract import Observation, Outcome, TextEnvironment
 from motif_jax.envs.wordle.boards import TRIES, Boards
 from motif_jax.envs.wordle.colours import CODE_TEXTS, WordTable, letters, pick
-from motif_jax.envs.wordle.words import LENGTH, is_word
+from motif_jax.envs.wordle.words import is_word
 
 
 class WordleObservation(Observation):
@@ -35,8 +35,6 @@ class WordleObservation(Observation):
     @functools.cached_property
     def reward(self) -> float:
         """The reward of the newest guess: 0 if it is the only word left, else -1."""
-        if not self.guesses or len(self.guesses[-1]) != LENGTH:
-            return -1.0
         left = np.flatnonzero(self.fits[: self.table.size])
         return 0.0 if len(left) == 1 and self.table.words[left[0]] in self.guesses else -1.0
 
@@ -73,8 +71,6 @@ class WordleEnvironment(TextEnvironment):
 
     def __init__(self, table: WordTable) -> None:
         self._table = table
-        self._now = WordleObservation(table)
-        self._rng = np.random.default_rng(0)
 
     def reset(self, rng: np.random.Generator, start: Any = None) -> WordleObservation:
         self._rng = rng

@@ -95,11 +95,12 @@ def _wrong(key: str, text: str, why: str) -> UserError:
     )
 
 
-def policy_of(player: BoardPlayer) -> TextPolicy:
-    """A player of boards as a policy of one game."""
+def policy_of(player: BoardPlayer, table: WordTable) -> TextPolicy:
+    """A player of boards of `table` as a policy of one game, whose own table may lack words that may only be guessed."""
 
     def said(observation: WordleObservation, rng: np.random.Generator) -> str:
-        return observation.table.words[int(player(observation.board(), np.zeros(1, np.int64), rng)[0])]
+        board = WordleObservation(table, observation.guesses, observation.codes).board()
+        return table.words[int(player(board, np.zeros(1, np.int64), rng)[0])]
 
     return FunctionPolicy(said)
 

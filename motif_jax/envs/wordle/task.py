@@ -82,7 +82,8 @@ class Wordle(TextTask):
 
     def policy(self, name: str) -> TextPolicy:
         plan = parse(name)
-        return policy_of(plan.player(self._table(plan)))
+        table = self._table(plan)
+        return policy_of(plan.player(table), table)
 
     def _table(self, *plans: Plan) -> WordTable:
         return WordTable(self.words, [word for plan in plans for word in plan.lists])

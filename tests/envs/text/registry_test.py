@@ -13,6 +13,7 @@ from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.envs.text import recorded, registry
 from motif_jax.support.errors import UserError
 from tests.envs.playing import refused
+from tests.recorded_outputs import compared
 
 
 @pytest.mark.parametrize("variant", collect_text.VARIANTS)
@@ -32,6 +33,16 @@ def test_dialogues_that_a_training_draws_are_of_its_task(name):
     assert config.kind in task.kinds
     if config.kind == "games":
         task({}).policy(config.policy)
+
+
+def test_options_have_the_defaults_and_limits_that_were_recorded(record):
+    def limits(key):
+        return key.above, key.least, key.below, key.most, key.multiple, key.choices, key.none
+
+    compared("text_options", {
+        name: "\n".join(f"{option}: {key.default!r} {limits(key)}" for option, key in registry.load(name).keys.items())
+        for name in registry.names()
+    }, record)  # fmt: skip
 
 
 def test_a_game_is_known_by_what_it_is_drawn_from_and_not_by_an_agents_files(tmp_path):

@@ -11,7 +11,7 @@ from motif_jax.envs.wordle.boards import Boards, play, returns
 from motif_jax.envs.wordle.colours import WordTable
 from motif_jax.envs.wordle.environment import WordleEnvironment
 from motif_jax.envs.wordle.expert import information_gain
-from motif_jax.envs.wordle.policies import parse
+from motif_jax.envs.wordle.policies import parse, picture
 from motif_jax.envs.wordle.words import read_words
 from motif_jax.support.errors import UserError
 
@@ -114,7 +114,19 @@ def test_boards_play_by_the_environments_rules():
 @pytest.mark.parametrize(
     ("policy", "why"),
     [
-        ("best", "best is not a player"),
+        (
+            "best",
+            "best is not a player; must be one of fitting, random, random_mixture, start, optimal, repeat, "
+            "wrong, mixture, monte_carlo, such as mixture(0.4, optimal, repeat)",
+        ),
+        ("fitting(", "it cannot be read"),
+        ("mixture(True, optimal, repeat)", "True must be a probability"),
+        ("mixture(-0.1, optimal, repeat)", "-0.1 must be a probability"),
+        ("mixture(1.1, optimal, repeat)", "1.1 must be a probability"),
+        ("monte_carlo(0, random)", "0 must be a number of at least 1"),
+        ("monte_carlo(True, random)", "True must be a number of at least 1"),
+        ("wrong(3)", "3 must be a word list in quotes"),
+        ("optimal(start, start=1)", "is not a player"),
         ("mixture(2, optimal, repeat)", "2 must be a probability"),
         ("mixture(0.5, optimal)", "mixture takes (a probability, a player, a player)"),
         ("optimal(start, start)", "optimal takes (a player (or nothing))"),
@@ -125,6 +137,21 @@ def test_boards_play_by_the_environments_rules():
 def test_bad_policies_are_told(policy, why):
     with pytest.raises(UserError, match=rf"^config\.policy=.*{re.escape(why)}"):
         parse(policy)
+
+
+def test_a_board_has_the_guesses_that_its_table_knows_and_a_picture_has_them_all():
+    environment = WordleEnvironment(WordTable(["crane", "slate", "trace", "brick"], ["zzzzz"]))
+    environment.reset(np.random.default_rng(0))
+    for guess in ("crane", "qqqqq", "none", "zzzzz"):
+        now = environment.step(guess, "trace").observation
+    board = now.board()
+    assert (board.guesses.tolist(), board.turns.tolist()) == ([[0, 4, 0, 0, 0, 0]], [2])
+    assert (board.codes.tolist(), board.won.tolist()) == ([[187, 0, 0, 0, 0, 0]], [False])
+    assert board.fits.tolist() == [[False, False, True, False, False]]
+    shown = ("30;43", "C"), ("30;42", "R"), ("30;42", "A"), (";100", "N"), ("30;42", "E")
+    crane = "".join(f"\x1b[{colours}m {letter} \x1b[0m" for colours, letter in shown)
+    assert picture(["crane", "none"], (*now.codes[:1], None)) == f"{crane}\nnone"
+    assert picture([], []) == "(nothing guessed yet)"
 
 
 def test_a_list_holds_words_of_five_letters(tmp_path):

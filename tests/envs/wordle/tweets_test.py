@@ -53,11 +53,16 @@ def test_the_published_structure_there_and_back(tmp_path):
     assert read.to_json() == guesses.to_json()
 
 
-def every_way(games, guesses):
+def every_way(games, guesses, true_word):
     """What the published rejections come to: all pairs of game and word that fit alike, then all guesses of each row."""
     ways = collections.Counter()
     rows = [[str(CODE_TEXTS[c]) for c in game.codes] for game in games]
-    pairs = [(row, table) for row in rows for table in guesses.to_json().values() if set(row) <= table.keys()]
+    pairs = [
+        (row, table)
+        for row, game in zip(rows, games)
+        for word, table in guesses.to_json().items()
+        if set(row) <= table.keys() and (word == game.word or not true_word)
+    ]
     for row, table in pairs:
         choices = [table[colours] for colours in row]
         for said in itertools.product(*choices):
@@ -66,7 +71,8 @@ def every_way(games, guesses):
     return ways
 
 
-def test_games_are_drawn_exactly():
+@pytest.mark.parametrize("true_word", [False, True])
+def test_games_are_drawn_exactly(true_word):
     guesses = Guesses.of(WORDS, GUESSES)
     absent = code("light", "panic")
     games = [
@@ -76,11 +82,13 @@ def test_games_are_drawn_exactly():
         Tweet("shire", (0, 0, 0)),
         Tweet("proxy", (CODES["<g><g><g><g><b>"], 242)),
     ]
-    wanted = every_way(games, guesses)
-    dialogues = TweetGames(games, guesses)(np.random.default_rng(1), 40_000, 0)
+    wanted = every_way(games, guesses, true_word)
+    drawn = TweetGames(games, guesses, *([True] if true_word else []))
+    dialogues = drawn(np.random.default_rng(1), 40_000, 0)
     found = collections.Counter(dialogue.texts for dialogue in dialogues)
     assert found.keys() == wanted.keys()
-    assert len(wanted) > 5
+    assert len(wanted) == (4 if true_word else 16)
+    assert {dialogue.terminal for dialogue in dialogues} == {True, true_word}
     for texts, share in wanted.items():
         assert abs(found[texts] / 40_000 - share) < 5 * np.sqrt(share / 40_000)
 
@@ -88,12 +96,17 @@ def test_games_are_drawn_exactly():
 def test_impossible_rows_are_counted():
     guesses = Guesses.of(WORDS, GUESSES)
     never = CODES["<g><g><g><g><b>"]
-    games = [Tweet("panic", (never, 242)), Tweet("panic", (242,)), Tweet("panic", (never, never - 1, 242))]
-    facts = TweetGames(games, guesses).facts
-    assert (facts["games"], facts["games_with_impossible_rows"], facts["games_left_out"]) == (3, 2, 2)
-    assert facts["impossible_rows"] >= 1
-    with pytest.raises(UserError, match="none of the 1 games"):
-        TweetGames(games[:1], guesses)
+    games = [Tweet("panic", (never, 242)), Tweet("those", (242,)), Tweet("panic", (never, never - 1, 242))]
+    assert TweetGames(games, guesses).facts == {
+        "games": 3, "games_with_impossible_rows": 2, "games_left_out": 2, "impossible_rows": 2
+    }  # fmt: skip
+    for some, true_word, said in (
+        (games[:1], False, "none of the 1 games has colours that a word of the lists makes"),
+        (games, True, "the day's word 'those' of a tweet is not in the list of words"),
+    ):
+        with pytest.raises(UserError) as error:
+            TweetGames(some, guesses, true_word)
+        assert str(error.value) == said
 
 
 def test_the_best_games_and_how_the_published_code_ranks_them():
@@ -103,7 +116,50 @@ def test_the_best_games_and_how_the_published_code_ranks_them():
     assert tweets.best(games, 0.5, rows_only=True) == [games[2], games[3]]
 
 
-def test_a_day_without_a_word(tmp_path):
-    (tmp_path / "t.csv").write_text("9,,,,⬛⬛⬛⬛⬛\n")
-    with pytest.raises(UserError, match="day '9' must be 210 to 249"):
-        tweets.read_csv(tmp_path / "t.csv", DAYS)
+def test_rows_are_the_first_block_of_squares_until_the_word():
+    row, won = "⬛🟨🟩⬜🟦", "🟧🟩🟩🟩🟩"
+    code = 3 + 2 * 9 + 81
+    assert tweets.rows_of(f"Wordle 3/6\n\n{row}\n{row[::-1]}\n\n{won}") == (code, 1 + 2 * 9 + 27)
+    assert tweets.rows_of("\n".join([row] * 8)) == (code,) * 6
+    assert tweets.rows_of(f"{row}\n{won}\n{row}") == (code, 242)
+    assert tweets.rows_of(f"{row}⬛\n{row[:4]}\n") == ()
+
+
+def test_days_have_their_words_and_there_are_no_others(tmp_path):
+    def read(day):
+        (tmp_path / "t.csv").write_text(f"1,,,,nothing\n{day},,,,⬛⬛⬛⬛⬛\n")
+        return tweets.read_csv(tmp_path / "t.csv", DAYS)
+
+    assert read(" 210") + read("249") == [Tweet(DAYS[0], (0,)), Tweet(DAYS[39], (0,))]
+    for day in ("209", "250", "²", "x"):
+        with pytest.raises(UserError) as error:
+            read(day)
+        assert str(error.value) == f"{tmp_path}/t.csv: row 2: day '{day}' must be 210 to 249"
+    with pytest.raises(UserError, match=r"/ cannot be read: \[Errno 21\] Is a directory: '/'$"):
+        tweets.read_csv("/", DAYS)
+
+
+ROW = "<b>" * 5
+
+
+@pytest.mark.parametrize(
+    ("games", "transitions", "said"),
+    [
+        ([["panic", [ROW]]], {"pan": {ROW: ["solar"]}}, "'pan' is not a five-letter word"),
+        ([["panic", [ROW]]], {"panic": {"x": ["solar"]}}, "'x' is not a row of colours"),
+        ([["panic", [ROW]]], {"panic": {ROW: ["sol"]}}, "'sol' is not a five-letter word"),
+        ([["panic", [ROW]]], {"panic": {}}, "no guess in its transitions"),
+        ([["panic", []]], {"panic": {ROW: ["solar"]}}, "games must have one to six rows each"),
+        ([], {"panic": {ROW: ["solar"]}}, "games must have one to six rows each"),
+        ([["panic", [ROW] * 7]], {"panic": {ROW: ["solar"]}}, "games must have one to six rows each"),
+        ([["panic", ["y"]]], {"panic": {ROW: ["solar"]}}, "'y'"),
+    ],
+)
+def test_structures_that_are_refused(tmp_path, games, transitions, said):
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps({"games": [["panic", [ROW] * 6]], "transitions": {"panic": {ROW: ["solar"]}}}))
+    assert tweets.read_structure(path)[0] == [Tweet("panic", (0,) * 6)]
+    path.write_text(json.dumps({"games": games, "transitions": transitions}))
+    with pytest.raises(UserError) as error:
+        tweets.read_structure(path)
+    assert str(error.value).startswith(f"{path} is not a structure of tweets ({said}): give a file {{games:")
