@@ -9,6 +9,7 @@ from motif_jax.envs import registry
 from motif_jax.envs.spec import empty_observation
 from motif_jax.envs.text import registry as tasks
 from motif_jax.support.errors import UserError
+from tests.recorded_outputs import shown_array
 
 
 def started(name, seed=0, **options):
@@ -31,3 +32,27 @@ def refused(name, options, kind="recorded", policy="recorded"):
         tasks.make(name, options).check(kind, policy)
     assert "\n" not in str(error.value)
     return str(error.value)
+
+
+def shown(name, steps=6, seeds=(0, 1), **options):
+    """All that episodes show, pay and count while actions are drawn: texts as they are, other arrays by their numbers."""
+    env, draws, lines = registry.make(name, **options), np.random.default_rng(3), []
+    out = empty_observation(env.spec)
+    for seed in seeds:
+        env.reset(seed, out)
+        ended, results = 0, [None]
+        for _ in range(steps):
+            for field, array in sorted(out.items()):
+                text = array.ndim == 1 and array.dtype == np.uint8
+                lines.append(
+                    f"{field} {array.tobytes().rstrip(bytes(1))!r}"
+                    if text
+                    else f"{field} {shown_array(array)}"
+                )
+            lines.append(f"{results[-1]} {env.episode_info()}")
+            if ended:
+                break
+            results.append(env.step(int(draws.integers(env.spec.num_actions)), out))
+            ended = results[-1][1]
+    env.close()
+    return "\n".join(lines)

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from motif_jax.envs import registry
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec, Row, empty_observation, row
+from tests.recorded_outputs import compared
 
 TEXT, MASK = ArraySpec((4,), "uint8"), ArraySpec((2,), "uint8")
 
@@ -60,3 +62,20 @@ def test_a_row_is_a_view_whose_arrays_stay() -> None:
     with pytest.raises(TypeError):
         one["text"] = np.zeros(4, np.uint8)
     assert type(empty_observation(made())) is Row
+
+
+def test_environments_have_the_specs_that_were_recorded(record: bool) -> None:
+    names = [name for name in registry.names() if name[:8] not in ("MiniHack", "MiniGrid")]
+    names += ["MiniHack-Room-5x5-v0", "MiniGrid-DoorKey-5x5-v0", "BabyAI-GoTo-v0", "gym:CartPole-v1"]
+    options: dict[str, dict[str, Any]] = {name: {} for name in names}
+    options["NetHackScore-v1"] = {"fields": ("tty_colors", "glyphs"), "max_episode_steps": 1}
+    level = {
+        "observations": 4,
+        "fields": ("prompt", "grid"),
+        "actions": ("go", "stop"),
+        "max_episode_steps": 9,
+    }
+    options["BabyAI-MixedTestLocal-v0"] = {**level, "compat": {"glam_fixed_kind_per_env": True}}
+    options["BabyAI-MixedTrainLocal-v0"] = {"kind": "open", "compat": {"glam_fixed_kind_per_env": True}}
+    options["BabyAI-GoToLocal2-v0"] = {"compat": {"glam_fixed_kind_per_env": True}}
+    compared("specs", {name: str(registry.spec(name, **given)) for name, given in options.items()}, record)

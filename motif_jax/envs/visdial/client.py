@@ -76,7 +76,6 @@ class VisDialServer:
         fields = {"history": json.dumps(list(history)), "caption": caption}
         fields |= {name: json.dumps(value) for name, value in more.items()}
         data = urllib.parse.urlencode(fields).encode()
-        last = ""
         for attempt in range(self._attempts):
             if attempt:
                 time.sleep(min(self._wait * 2 ** (attempt - 1), _LONGEST_WAIT))

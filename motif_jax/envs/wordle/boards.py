@@ -81,9 +81,6 @@ def play(
     while (rows := boards.running()).size:
         guesses = player(boards, rows, rng)
         boards.step(rows, guesses, rng, None if hidden is None else hidden[rows])
-        if hidden is not None:
-            # With a fixed word, guessing it ends the game even if other words fit.
-            boards.won[rows] = guesses == hidden[rows]
     return boards
 
 

@@ -6,15 +6,19 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from motif_jax.actors.group import place_numbers
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import bot
 from motif_jax.envs.babyai_text.catalogue import ACTIONS, KINDS
-from motif_jax.envs.babyai_text.environment import PROMPT_BYTES, decoded
+from motif_jax.envs.babyai_text.changes import CHANGES, EXCHANGED
+from motif_jax.envs.babyai_text.environment import PROMPT_BYTES, decoded, encoded
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED
 from motif_jax.support.errors import UserError
-from tests.envs.playing import started
+from tests.envs.playing import shown, started
+from tests.language import talkers
+from tests.recorded_outputs import compared, shown_array
 
 TRAIN = "BabyAI-MixedTrainLocal-v0"
 LOCAL = "BabyAI-GoToLocal-v0"
@@ -104,35 +108,75 @@ def test_actions_beyond_the_sixth_change_nothing():
     assert few.spec.num_actions == 3
 
 
-def test_people_see_the_grid_and_what_the_agent_sees():
-    spec = registry.spec(TRAIN)
-    drawer = registry.renderer(spec)
-    assert drawer is not None
-    _, out = started(TRAIN, 4, kind="open", fields=drawer.fields)
-    frame = drawer.frame(out)
-    lines = [bytes(line).decode() for line in frame.chars]
-    assert lines[0] == "# " * 15
-    assert sum(line.count("X") for line in lines) == 1  # the locked door
-    assert chr(frame.chars[frame.cursor]) in ">v<^"
-    _, out = started(TRAIN, 4, kind="goto", fields=drawer.fields)
-    assert bytes(drawer.frame(out).chars[0]).decode().rstrip() == ("# " * 8).rstrip()
+def test_people_see_the_grid_and_what_the_agent_sees(record):
+    drawer, parts = registry.renderer(registry.spec(TRAIN)), {}
+    for kind in ("open", "goto"):
+        frame = drawer.frame(started(TRAIN, 4, kind=kind, fields=drawer.fields)[1])
+        lines = [bytes(line).decode() for line in (*frame.chars, *(frame.colors + ord("a")))]
+        assert chr(frame.chars[frame.cursor]) in ">v<^"
+        rest = (
+            frame.cursor,
+            frame.numbers,
+            frame.spare_rows,
+            frame.pose,
+            frame.notes,
+            shown_array(frame.cells),
+        )
+        parts[kind] = "\n".join(map(str, (*lines, *rest)))
+    assert parts["open"].startswith("# " * 15 + "\n")
+    compared("babyai_frames", parts, record)
 
 
 @pytest.mark.parametrize(
     ("name", "options", "said"),
     [
-        (TRAIN, {"kind": "dance"}, "babyai_text.kind=dance.*goto"),
-        (LOCAL, {"change": "shouting"}, r"babyai_text.change=shouting: must be '' \(none\) or one of no_mod"),
-        (LOCAL, {"distractors": 99}, "distractors=99: must be a number from 0 to 20"),
-        ("BabyAI-GoToObj-v0", {"distractors": 4}, "distractors=4: must be None in BabyAI-GoToObj-v0"),
-        (LOCAL, {"observations": 0}, "babyai_text.observations=0"),
-        (LOCAL, {"actions": ("go", "вперёд")}, r"babyai_text.actions=.*latin-1"),
+        (TRAIN, {"kind": "dance"}, f"kind=dance: must be '' (drawn for each episode) or one of {', '.join(KINDS)} in {TRAIN}"),
+        (LOCAL, {"kind": "goto"}, f"kind=goto: must be '' in {LOCAL}"),
+        (LOCAL, {"language": "german"}, "language=german: must be '' (the level's own) or one of english, french"),
+        (LOCAL, {"change": "x"}, f"change=x: must be '' (none) or one of {', '.join((*CHANGES, *EXCHANGED))}"),
+        *((LOCAL, {"distractors": count}, f"distractors={count}: must be a number from 0 to 20, or None (the level's own)")
+          for count in (-1, 21, True)),
+        ("BabyAI-GoToObj-v0", {"distractors": 4},
+         "distractors=4: must be None in BabyAI-GoToObj-v0, whose objects are no matter of choice"),
+        (LOCAL, {"observations": 0}, "observations=0: must be a positive number"),
+        *((LOCAL, {"actions": names}, f"actions={names}: must be names of actions, each different and not empty")
+          for names in ("go", (), ("go", "go"), ("go", ""), ("go", 3))),
+        (LOCAL, {"actions": ("вперёд",)}, "actions=('вперёд',): must be of the letters of western Europe (latin-1)"),
     ],
-)
+)  # fmt: skip
 def test_bad_options_are_one_line(name, options, said):
-    with pytest.raises(UserError, match=said) as caught:
+    with pytest.raises(UserError) as caught:
         registry.spec(name, **options)
-    assert "\n" not in str(caught.value)
+    assert str(caught.value) == f"config.environment.babyai_text.{said}"
+    with pytest.raises(ValueError, match=r"^BabyAI-GoToLocal-v0 has no fields a, x$"):
+        registry.spec(LOCAL, fields=("x", "prompt", "a"), distractors=20, observations=1)
+    with pytest.raises(ValueError, match=r"^a text has 3 bytes, more than 2: 'abc'$"):
+        encoded("abc", 2, "a text")
+    assert encoded("é", 3, "a text").tolist() == [0xE9, 0, 0]
+
+
+FRENCH = {"language": "french", "kind": "pick up seq go to", "change": "no_meaning_nouns"}
+SHOWN = ("prompt", "bot_action", "instruction", "grid", "lit", "pose")
+
+
+def test_options_show_what_was_recorded(tmp_path, record):
+    words = {word: place for place, word in enumerate(talkers.WORDS)}
+    backend = Tokenizer(models.WordLevel(words, "<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    backend.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    backend.save(str(tmp_path / "tokenizer.json"))
+    tokens = {"tokenizer": str(tmp_path / "tokenizer.json"), "prompt_tokens": 300, "observations": 1}
+    options = {
+        "all": (TRAIN, {"fields": SHOWN, "observations": 2}),
+        "opened": (TRAIN, {"fields": ("grid", "prompt"), "kind": "open", "max_episode_steps": 3}),
+        "french": (TRAIN, {"fields": ("prompt",), **FRENCH}),
+        "published": (TRAIN, {"fields": ("prompt",), **FRENCH, "compat": {"glam_french_goal": True, "drrn_first_observation": True}}),
+        "another": ("BabyAI-GoToFrench-v0", {"fields": ("prompt",), "change": "other_mission"}),
+        "exchanged": ("BabyAI-MixedTestLocal-v0", {"change": "other_episode", "distractors": 0, **tokens}),
+        "plain": (LOCAL, {**tokens, "special_tokens": False, "actions": ("left", "right", "on", "up", "down", "use", "wait")}),
+    }  # fmt: skip
+    parts = {part: shown(name, **given) for part, (name, given) in options.items()}
+    compared("babyai_options", parts, record)
 
 
 def test_a_prompt_has_room_for_as_many_observations_as_are_asked_for():

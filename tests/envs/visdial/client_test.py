@@ -6,6 +6,7 @@ import contextlib
 import json
 import socket
 import threading
+import time
 import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -131,9 +132,18 @@ def test_what_is_no_server_of_dialogue_is_asked_once(faulty, status, asked):
     assert asker.failures == len(faulty.heard) == asked
 
 
-def test_in_the_end_it_is_one_line(faulty):
+def test_in_the_end_it_is_one_line(faulty, monkeypatch):
+    waits = []
+    monkeypatch.setattr(time, "sleep", waits.append)
     faulty.script[:] = [HTML]
-    asker = client(faulty, attempts=3)
-    with pytest.raises(UserError, match=r"/fetch_reward_rank failed 3 times.*no answer of the protocol"):
-        asker.value([], "c", FEATURES)
-    assert asker.failures == len(faulty.heard) == 3
+    for options, waited in (({}, [0.5, 1, 2, 4, 8]), ({"attempts": 8}, [0.5, 1, 2, 4, 8, 10, 10])):
+        asker, count = VisDialServer(faulty.address, **options), len(waited) + 1
+        with pytest.raises(UserError) as told:
+            asker.value([], "c", FEATURES)
+        start, end = str(told.value).split(" (", 1)
+        failed = f"/fetch_reward_rank failed {count} times, the last time with no answer of the protocol"
+        assert start == f"{faulty.address}{failed}"
+        assert end.endswith("): start the server again, then give the same command to continue")
+        assert (asker.failures, len(faulty.heard), waits) == (count, count, waited)
+        waits.clear()
+        faulty.heard.clear()
