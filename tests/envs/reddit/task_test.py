@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import zlib
 
 import numpy as np
 import pytest
 
 from motif_jax.envs.reddit import made_up
-from motif_jax.envs.reddit.task import Reddit
+from motif_jax.envs.reddit.task import REWARDS, Reddit
 from motif_jax.envs.text.contract import interact
 from motif_jax.rollouts import text_scores
 from motif_jax.support.errors import UserError
@@ -32,9 +33,55 @@ def test_rows_parents_and_a_least_reward(tmp_path, options):
 
 
 def test_recorded_votes_pay_by_their_sign(options):
-    (words, score, _), *_ = ROWS
-    wanted = 1.0 if int(score) > 0 else -1.0
-    assert Reddit({**options, "reward": "upvote"}).rewards([words]) == [wanted]
+    votes = {**options, "reward": "upvote"}
+    assert Reddit(votes).rewards([text for text, *_ in ROWS]) == returns(votes) == [1, 1, -1, -1, 1]
+    # Of equal comments one is drawn by the text.
+    drawn = [Reddit({**votes, "noise_seed": seed}).rewards(["same words"]) for seed in range(6)]
+    assert drawn == [[1], [-1], [1], [-1], [1], [-1]]
+    with pytest.raises(
+        UserError, match=f"of its data only, and '{'x' * 40}' is not one: use upvote_model for"
+    ):
+        Reddit(votes).rewards(["thanks a lot", "x" * 41])
+    said = "reward=upvote has rewards for recorded comments only, and new replies need one: give "
+    with pytest.raises(UserError, match=f"config.options: {said}"):
+        Reddit(votes).check_episodes()
+    with pytest.raises(UserError, match="folder='': must be a folder of comments, or comments/ of a run of"):
+        Reddit({}).check_episodes()
+    Reddit({**options, "reward": "upvote_model", "upvote_run": "run"}).check_episodes()
+
+
+def test_what_a_task_counts_and_where_its_comments_lie(tmp_path, options):
+    task = Reddit(options)
+    assert [task.count(kind) for kind in task.kinds] == [5, None]
+    assert [task.endless(kind) for kind in task.kinds] == [False, True]
+    assert [task.at_a_time(kind) for kind in task.kinds] == [1024, 64]
+    assert [task.texts_to_score(kind) for kind in task.kinds] == [(), ()]
+    assert Reddit({"num_comments": 7}).count("recorded") == 7
+    unknown = Reddit({**options, "scores": "", "cutoff": 1.0})
+    assert (unknown.count("recorded"), unknown.texts_to_score("recorded")) == (5, tuple(SCORES))
+    unknown.use_scorer(lambda texts: [SCORES[text] for text in texts])
+    assert (unknown.count("recorded"), Reddit({**options, "cutoff": 1.0}).count("recorded")) == (4, 4)
+    assert Reddit({**options, "reward": "upvote", "cutoff": 1.0}).count("recorded") == 3
+    (tmp_path / "model").mkdir()
+    for name in ("model/a.safetensors", "b.safetensors", "c.txt"):
+        (tmp_path / name).touch()
+    files = {"scores": tmp_path / "scores.json"}
+    files |= {
+        f"folder ({name}.csv)": tmp_path / f"{name}.csv"
+        for name in ("comments_positive", "comments_negative")
+    }
+    named = {key: path for key, path in task.files().items() if key != "folder"}
+    assert named == files
+    run = {"a": "model/a", "b": "b"}
+    files |= {
+        f"upvote_run ({name}.safetensors)": tmp_path / f"{path}.safetensors" for name, path in run.items()
+    }
+    assert Reddit({**options, "upvote_run": str(tmp_path)}).files() == files
+    run = {"reward": "upvote_model", "upvote_run": "x"}
+    judges = {"reward": "none"}, {"annotator": "openai"}, {"reward": "upvote_model"}, {"upvote_run": "x"}, run
+    assert [Reddit(given).patient for given in ({}, *judges)] == [False, False, True, False, False, True]
+    factors = [Reddit({"reward": name}).options["reward_scale"] for name in REWARDS]
+    assert factors == [1, -5, -5, 1, 1]
 
 
 def test_noise_moves_the_middle(options):
@@ -73,12 +120,22 @@ def test_an_episode(options):
     ("rows", "said"),
     [
         ([], "there is no comment in comments_positive.csv or comments_negative.csv"),
-        ([("text", "5.5", "parent")], "comments_positive.csv, line 2: must have a comment in column 4"),
+        (
+            [("text", "5.5", "parent")],
+            "comments_positive.csv, line 2: must have a comment in column 4, its score, a whole number, in column 5, and its "
+            "parent in column 10 (counted from 0)",
+        ),
     ],
 )
 def test_files_without_comments(tmp_path, rows, said):
     write(tmp_path, rows)
-    assert f"config.reddit.folder={tmp_path}: {said}" in refused({"folder": str(tmp_path)})
+    assert f"config.reddit.folder={tmp_path}: {said}" == refused({"folder": str(tmp_path)})
+    write(tmp_path, [("long " * 30_000, 1, "")])
+    assert [len(dialogue.texts[1]) for dialogue in recorded({"folder": str(tmp_path), "reward": "none"})] == [
+        150_000
+    ]
+    (tmp_path / "comments_negative.csv").write_bytes(b"\xff")
+    assert ": comments_negative.csv cannot be read ('utf-8' codec can't" in refused({"folder": str(tmp_path)})
     (tmp_path / "comments_negative.csv").unlink()
     (tmp_path / "comments_positive.csv").write_text("")
     assert "must be a folder with comments_positive.csv and" in refused({"folder": str(tmp_path)})
@@ -89,10 +146,21 @@ def test_values_that_are_not_allowed(tmp_path, options):
         ("reward", "likes"), ("reward_scale", float("inf")), ("cutoff", "a"), ("num_comments", 0), ("folder", "nowhere"),
     ):  # fmt: skip
         assert f"config.reddit.{option}=" in refused({**options, option: value})
-    for reward in ("upvote", "upvote_model"):
-        assert "has rewards for recorded comments only" in refused({**options, "reward": reward}, "games")
-    assert "config.reddit.scores=" in refused({**options, "reward": "upvote_model", "scores": ""})
-    assert "config.policy='best'" in refused(options, "games", "best")
+    expected = (
+        "a file with what a model expects of each comment, a probability, for reward=upvote_model; or give"
+    )
+    for changed, kind, policy, said in (
+        ({"reward": "upvote"}, "games", "recorded", "reddit.reward='upvote': must be another for games: this one has"),
+        ({"reward": "upvote_model"}, "games", "recorded", "reddit.reward='upvote_model': must be another for games: this"),
+        ({"reward": "upvote_model", "scores": ""}, "recorded", "", f"reddit.scores='': must be {expected} upvote_run, a run of"),
+        ({"folder": "", "indexes": "x"}, "recorded", "", "reddit.folder='': must be a folder where indexes are given"),
+        ({}, "games", "best", "policy='best': must be recorded or friendly"),
+        ({}, "chess", "", "kind=chess: must be one of recorded, games"),
+    ):  # fmt: skip
+        assert refused({**options, **changed}, kind, policy).startswith(f"config.{said}")
+    run = {"upvote_run": "run", "reward": "upvote_model"}
+    Reddit({**options, **run, "scores": ""}).check("games", " friendly ")
+    Reddit({**options, "reward": "upvote_model"}).check("recorded", "best")
     for content in ("[-1]", "{}"):
         (tmp_path / "i.json").write_text(content)
         assert "config.reddit.indexes=" in refused({**options, "indexes": str(tmp_path / "i.json")})
@@ -100,7 +168,7 @@ def test_values_that_are_not_allowed(tmp_path, options):
         (tmp_path / "scores.json").write_text(content)
         assert "config.reddit.scores=" in refused({**options, "reward": "none"})
     (tmp_path / "scores.json").write_text('{"thanks a lot": 1}')
-    with pytest.raises(UserError, match="has no score of 'same words'"):
+    with pytest.raises(UserError, match="has no score of 'same words', and nothing here scores it"):
         recorded(options)
     with pytest.raises(UserError, match="no comment has so high a reward"):
         recorded({**options, "reward": "none", "cutoff": 1.0})
@@ -114,10 +182,18 @@ def test_a_made_up_corpus(tmp_path):
     options = {"store": str(tmp_path / "store"), "num_comments": 300}
     prepared = Reddit(options).prepare("recorded", "", tmp_path)
     made_up.write(tmp_path / "again", 300, 1)
-    for name in ("comments_positive.csv", "comments_negative.csv"):
+    for name, sum_of_bytes in (("comments_positive.csv", 0x1700ED18), ("comments_negative.csv", 0x8986897D)):
+        assert zlib.crc32((tmp_path / "again" / name).read_bytes()) == sum_of_bytes
         assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "comments" / name).read_bytes()
-    task = Reddit(prepared)
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "again").iterdir()}
+    made_up.write(tmp_path / "again", 9, 2)
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "again").iterdir()} == kept
+    task, rng = Reddit(prepared), np.random.default_rng(0)
     assert len(task.comments) == 300
+    assert [task.policy(" friendly ").act(None, rng) for _ in range(4)] == [
+        "I had the same trouble with my tent, try cleaning it first.", "Thank you for showing us your novel.",
+        "That is a lovely chess, well done!", "That is a lovely bread, well done!",
+    ]  # fmt: skip
     labels = text_scores.Toxicity(prepared)([comment.text for comment in task.comments])
     scores = np.array([comment.score for comment in task.comments])
     means = [scores[np.equal(labels, label)].mean() for label in (2, 1, 0)]

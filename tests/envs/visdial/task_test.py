@@ -11,10 +11,12 @@ import pytest
 
 from motif_jax.datasets.dialogues import parquet
 from motif_jax.envs.text.contract import FunctionPolicy, interact
-from motif_jax.envs.visdial.data import Scene
+from motif_jax.envs.visdial import data
+from motif_jax.envs.visdial.data import Features, Scene
 from motif_jax.envs.visdial.environment import VisDialEnvironment
 from motif_jax.envs.visdial.rules import Rules
 from motif_jax.envs.visdial.task import VisDial
+from motif_jax.support.errors import UserError
 from tests.envs import playing
 from tests.envs.visdial import made_up
 
@@ -92,8 +94,8 @@ def test_an_agent_says_stop_and_starts_in_the_middle(files):
 
 def test_numbered_texts_as_visdial_publishes_them(tmp_path, files):
     numbered = {"caption": "c", "dialog": [{"question": 1, "answer": 0}]}
-    data = {"questions": ["is it", "what"], "answers": ["no", "a dog"], "dialogs": [numbered]}
-    (tmp_path / "n.json").write_text(json.dumps({"data": data}))
+    published = {"questions": ["is it", "what"], "answers": ["no", "a dog"], "dialogs": [numbered]}
+    (tmp_path / "n.json").write_text(json.dumps({"data": published}))
     (scene,) = VisDial({**files, "reward_cache": "", "data": str(tmp_path / "n.json")}).scenes
     assert scene == Scene("c", ("what?",), ("no",), None, None, 0)
 
@@ -113,6 +115,34 @@ def test_a_reward_cache_holds_what_the_other_side_says(tmp_path, files):
     start = task.environment().reset(np.random.default_rng(0))
     assert task.policy(" remote").act(start, np.random.default_rng(0)) == "question 0?"
     assert (task.failures(), VisDial(files).failures(), task.at_a_time("games")) == (0, 0, 8)
+
+
+def test_features_are_rows_of_length_one(tmp_path, files, monkeypatch):
+    rows = np.array([[3.0, 4.0], [0.0, 0.0]], np.float32)
+    np.savez(tmp_path / "f.npz", images_val=rows)
+    for path, split, wanted in (
+        (tmp_path / "f.npz", "val", rows / [[5], [1]]),
+        (files["features"], "train", None),
+    ):
+        for normalise in (True, False):
+            found = Features("k", str(path), split, *([] if normalise else [False]))
+            if wanted is None:
+                plain = np.arange(12.0).reshape(3, 4)
+                wanted_rows = plain / np.linalg.norm(plain, axis=1)[:, None] if normalise else plain
+            else:
+                wanted_rows = wanted if normalise else rows
+            assert found[0].dtype == np.float64
+            np.testing.assert_allclose([found[row] for row in range(len(found))], wanted_rows)
+    np.save(tmp_path / "one.npy", rows)
+    (tmp_path / "one.npy").rename(tmp_path / "one.npz")
+    for free, name, said in (
+        (0, "f.npz", "images_val takes 0 MiB of memory, 0 MiB are left"), (None, "one.npz", "one array, not an archive of them"),
+    ):  # fmt: skip
+        monkeypatch.setattr(data, "available_memory", lambda free=free: free)
+        with pytest.raises(UserError) as told:
+            Features("k", str(tmp_path / name), "val")
+        assert str(told.value) == f"config.k={tmp_path / name}: cannot be read ({said})"
+    assert len(Features("k", str(tmp_path / "f.npz"), "val")) == 2
 
 
 def test_files_that_do_not_fit_each_other(tmp_path, files):
