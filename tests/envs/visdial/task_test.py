@@ -14,6 +14,7 @@ from motif_jax.envs.text.contract import FunctionPolicy, interact
 from motif_jax.envs.visdial import data
 from motif_jax.envs.visdial.data import Features, Scene
 from motif_jax.envs.visdial.environment import VisDialEnvironment
+from motif_jax.envs.visdial.environment import recorded as recorded_of
 from motif_jax.envs.visdial.rules import Rules
 from motif_jax.envs.visdial.task import VisDial
 from motif_jax.support.errors import UserError
@@ -90,6 +91,30 @@ def test_an_agent_says_stop_and_starts_in_the_middle(files):
     assert ended.observation.to_sequence().texts[-1] == "<stop>"
     environment.reset(np.random.default_rng(1), middle)
     assert environment.step("and?").observation.to_sequence().texts[1] == "what?"
+
+
+def test_a_scene_without_values_is_worth_nothing_and_one_may_end_at_once():
+    rules = Rules()
+    assert rules == Rules("env_stops", 1.0, 0.5, "none", 0.0, 1.0, 0.0, False)
+    assert [rules.reached(0.5, [0.125, more]) for more in (0.125, 0.124)] == [True, False]
+    for free in (False, True):
+        paid = Rules(last_turn_free=free).rewards(0.0, ["a"] * 10, [0.0] * 10)
+        assert paid == [-1.0] * 9 + [free - 1.0]
+    scene = Scene("c", ("what?", "who?"), ("red", "no"), None, None, 3)
+    ((whole,), (first,)) = (recorded_of(each, rules) for each in (scene, scene._replace(progress=(0.5, 0.0))))
+    assert whole.to_sequence() == (
+        ("c", "what?", "red", "who?", "no"),
+        (None, -1.0, None, -1.0, None),
+        False,
+        {"image": 3},
+    )
+    assert first.to_sequence() == (("c", "what?", "red"), (None, 0.0, None), True, {"image": 3})
+    other = made_up.Scripted([0.3, 0.075])
+    played = VisDialEnvironment([scene], {3: np.ones(2)}, other, rules)
+    with pytest.raises(ValueError, match="the dialogue has ended"):
+        played.step("so?")
+    assert played.reset(np.random.default_rng(0)).talk.initial == 0.25
+    assert [played.step("so?")[1:] for _ in range(2)] == [(-1.0, False), (0.0, True)]
 
 
 def test_numbered_texts_as_visdial_publishes_them(tmp_path, files):
@@ -188,6 +213,13 @@ def test_values_that_are_not_allowed(tmp_path):
     for option, value in (("mode", "11_stop"), ("url", "ftp://host"), ("yes_no", "maybe")):
         assert f"config.visdial.{option}='{value}': must be " in refused({option: value})
     served = {**made_up.write(tmp_path), "url": "http://127.0.0.1:1"}
-    assert "config.policy=own: must be remote" in refused(served, "games", "own")
+    assert refused(served, "games", "own") == "config.policy=own: must be remote, the server's own questioner"
+    assert refused(served, "chess") == "config.kind=chess: must be one of recorded, games, reward_cache"
+    more = f"visdial.additional='{tmp_path}': must be an existing file of dialogues (.parquet), or empty"
+    assert refused({**served, "additional": str(tmp_path)}) == f"config.{more}"
+    assert [VisDial(served).at_a_time(kind) for kind in VisDial.kinds] == [1024, 8, 8]
+    VisDial(served).check_episodes()
+    with pytest.raises(UserError, match="visdial.url='': must be the server's address"):
+        VisDial({**served, "url": ""}).check_episodes()
     assert "url='': must be the server's address" in refused({**served, "url": ""}, "reward_cache")
     assert "yes_no='soft': must be none with mode=10_stop" in refused({"mode": "10_stop", "yes_no": "soft"})
