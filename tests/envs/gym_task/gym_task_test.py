@@ -156,9 +156,98 @@ def test_a_text_of_the_observation_is_not_shown_twice():
     assert environment.spec.action_names[2] == "forward"
 
 
+class Odd(gymnasium.Env):
+    """What is given, again and again; `info` from the second step on."""
+
+    metadata = {"render_modes": ["rgb_array"]}
+
+    def __init__(self, space=None, actions=None, info=(), fails="", render_mode=None):
+        self.observation_space, self.action_space = space or spaces.Discrete(2), actions or spaces.Discrete(2)
+        self._info, self._fails, self.render_mode = list(info), fails, render_mode
+
+    def reset(self, *, seed=None, options=None):
+        if self._fails:
+            raise RuntimeError(self._fails)
+        return 1, {}
+
+    def step(self, action):
+        return 1, 0.5, False, False, self._info.pop(0) if self._info else {}
+
+
+def odd(**given):
+    gymnasium.registry.pop("Odd-v0", None)
+    gymnasium.register("Odd-v0", entry_point=lambda **drawn: Odd(**given, **drawn))
+    registry_of_specs.cache_clear()
+    return "gym:Odd-v0"
+
+
+def test_numbers_of_info_are_those_of_the_episode_while_there_is_room():
+    many = {f"n{number:02}": number for number in range(40)}
+    infos = [
+        {},
+        {"is_success": True, "final_info": {"seed": np.float32(2.5)}, "bad": np.nan, "text": "a"},
+        many,
+        {"n03": 9},
+    ]
+    environment, out = started(odd(info=infos))
+    for _ in range(5):
+        environment.step(0, out)
+    kept = {f"n{number:02}": float(number) for number in range(30)} | {"n03": 9.0}
+    assert environment.episode_info() == {
+        "return": 2.5,
+        "length": 5.0,
+        "success": 1.0,
+        "info_seed": 2.5,
+        **kept,
+    }
+    environment.reset(0, out)
+    assert environment.episode_info() == {"return": 0.0, "length": 0.0}
+
+
+NAMED = "config.environment.name=gym:Odd-v0"
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "said"),
+    [
+        ({}, {"text_bytes": 257}, "config.environment.text_bytes=257: must be from 1 to 256"),
+        ({}, {"text_bytes": 0}, "config.environment.text_bytes=0: must be from 1 to 256"),
+        ({}, {"fields": ("smell", "frame", "sound")}, f"{NAMED}: it cannot show smell, sound"),
+        ({"actions": spaces.MultiBinary(2)}, {},
+         f"{NAMED}: must be an environment with discrete actions, its action space is MultiBinary(2)"),
+        ({"space": spaces.Discrete(4097)}, {},
+         f"{NAMED}: its observation cannot be read: it has 4,097 discrete values, more than 4,096"),
+        ({"space": spaces.Dict(a=spaces.Sequence(spaces.Discrete(2)))}, {},
+         f"{NAMED}: its observation cannot be read: a is a Sequence"),
+        ({"space": spaces.Dict(frame=spaces.Discrete(2), caption=spaces.Discrete(2))}, {},
+         f"{NAMED}: a field of its observation must not be called caption"),
+        ({}, {"text": "obs:smell"}, "config.environment.text=obs:smell: must be one of its fields, which are observation"),
+        ({}, {"text": "info:said"}, "config.environment.text=info:said: must be a key of info; none of 200 random steps had it"),
+        ({"info": [{}] * 200 + [{"said": "a"}]}, {"text": "info:said"},
+         "config.environment.text=info:said: must be a key of info; none of 200 random steps had it"),
+        ({"fails": "no\nway"}, {}, f"{NAMED} cannot be played: RuntimeError: no way"),
+        ({"fails": "no"}, {"text": "tests.gym_toys:praise"},
+         f"{NAMED} with config.environment.text=tests.gym_toys:praise cannot be played: RuntimeError: no"),
+        ({"fails": "no"}, {"fields": ("frame",)}, f"{NAMED}: its pictures cannot be drawn (no)"),
+    ],
+)  # fmt: skip
+def test_odd_environments_are_refused(given, options, said):
+    name = odd(**given)
+    with pytest.raises(UserError) as told:
+        registry.check(name, options)
+    assert str(told.value) == said
+    registry.check(odd(info=[{}] * 199 + [{"said": "a"}]), {"text": "info:said", "text_bytes": 256})
+    assert registry.spec(odd(space=spaces.Discrete(4096))).observation["observation"].shape == (4096,)
+
+
 @pytest.mark.parametrize(
     ("name", "options", "words"),
-    [(VAULT, {**TOYS, "text_bytes": 0}, "config.environment.text_bytes=0: must be from 1 to "), (VAULT, {**TOYS, "fields": ("smell",)}, "ToyVault-v0: it cannot show smell"), ("gym:Pendulum-v1", {}, "config.environment.name=gym:Pendulum-v1: must be an environment with discrete actions"), ("gym:Nope-v1", {}, "gymnasium cannot make it .*; --config.environment.modules=MODULE"), ("gym:CartPole-v1", {"modules": "no_such_module"}, "config.environment.modules=no_such_module: .* --config.trust=no_such_module"), (VAULT, {**TOYS, "text": "obs:smell"}, "config.environment.text=obs:smell: must be one of its fields, which are clock, me.cell,"), (VAULT, {**TOYS, "text": "tests.toys:Corridor"}, "tests.toys:Corridor: does not fit here .missing a required argument: 'name'"), (VAULT, {**TOYS, "text": "tests.gym_toys:no_text"}, "no_text cannot be played: TypeError: a int, not a text")],
+    [
+        ("gym:Nope-v1", {}, "name=gym:Nope-v1: gymnasium cannot make it .*; --config.environment.modules=MODULE names what"),
+        ("gym:CartPole-v1", {"modules": "no_such_module"}, "modules=no_such_module: .* --config.trust=no_such_module"),
+        (VAULT, {**TOYS, "text": "tests.toys:Corridor"}, "does not fit here .missing a required argument: 'name'"),
+        (VAULT, {**TOYS, "text": "tests.gym_toys:no_text"}, "no_text cannot be played: TypeError: a int, not a text"),
+    ],
 )  # fmt: skip
 def test_what_cannot_be_taken_is_one_line(name, options, words):
     with pytest.raises(UserError, match=words) as told:

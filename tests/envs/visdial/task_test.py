@@ -219,7 +219,7 @@ def test_values_that_are_not_allowed(tmp_path):
     assert refused({**served, "additional": str(tmp_path)}) == f"config.{more}"
     assert [VisDial(served).at_a_time(kind) for kind in VisDial.kinds] == [1024, 8, 8]
     VisDial(served).check_episodes()
-    with pytest.raises(UserError, match="visdial.url='': must be the server's address"):
+    with pytest.raises(UserError, match=r"visdial\.url='': must be the server's address"):
         VisDial({**served, "url": ""}).check_episodes()
     assert "url='': must be the server's address" in refused({**served, "url": ""}, "reward_cache")
     assert "yes_no='soft': must be none with mode=10_stop" in refused({"mode": "10_stop", "yes_no": "soft"})
