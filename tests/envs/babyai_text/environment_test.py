@@ -10,8 +10,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from motif_jax.actors.group import place_numbers
 from motif_jax.envs import registry
-from motif_jax.envs.babyai_text import bot
-from motif_jax.envs.babyai_text.catalogue import ACTIONS, KINDS
+from motif_jax.envs.babyai_text import bot, catalogue
+from motif_jax.envs.babyai_text.catalogue import ACTIONS, KINDS, LEVELS
 from motif_jax.envs.babyai_text.changes import CHANGES, EXCHANGED
 from motif_jax.envs.babyai_text.environment import PROMPT_BYTES, decoded, encoded
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED
@@ -176,7 +176,14 @@ def test_options_show_what_was_recorded(tmp_path, record):
         "plain": (LOCAL, {**tokens, "special_tokens": False, "actions": ("left", "right", "on", "up", "down", "use", "wait")}),
     }  # fmt: skip
     parts = {part: shown(name, **given) for part, (name, given) in options.items()}
+    parts |= {name: shown(name, 1, (5, 6), fields=("grid", "lit", "pose")) for name in LEVELS}
     compared("babyai_options", parts, record)
+    given = {"kind": "open", "distractors": 1, "change": "x"}
+    found = [
+        catalogue.options_elsewhere(given, *names)
+        for names in ((TRAIN, LOCAL), (TRAIN, TRAIN), ("Recall-v0", TRAIN))
+    ]
+    assert found == [{"change": "x"}, given, given]
 
 
 def test_a_prompt_has_room_for_as_many_observations_as_are_asked_for():

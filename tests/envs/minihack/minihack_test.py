@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
+import zlib
 from pathlib import Path
 
 import gymnasium
@@ -18,6 +20,7 @@ from motif_jax.envs.spec import RUNNING, EngineError
 from motif_jax.support import tempdirs
 from tests.conftest import load_golden
 from tests.envs.playing import started
+from tests.recorded_outputs import compared
 
 FIELDS = ("glyphs", "tty_chars", "tty_colors")
 SHOWN = (*FIELDS, "blstats", "message")
@@ -43,6 +46,19 @@ def test_episodes_of_recorded_keys_are_the_published_ones():
         found = (digest, rewards, env.episode_info()["end"])
         assert found == (episode["observations"], episode["rewards"], episode["end"])
         env.close()
+
+
+def test_levels_and_their_rules_are_the_recorded_ones(record):
+    def said(level):
+        rules = {field.name: getattr(level, field.name) for field in dataclasses.fields(level)}
+        described = [level.describe(seed) for seed in (1, 2)]
+        rules["describe"] = (
+            [len(text) for text in described],
+            zlib.crc32("".join(described).encode("latin-1")),
+        )
+        return "\n".join(f"{name} {value}" for name, value in rules.items())
+
+    compared("minihack_levels", {name: said(level) for name, level in LEVELS.items()}, record)
 
 
 def test_every_level_compiles_and_starts():
