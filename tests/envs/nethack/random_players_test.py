@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import zlib
+
 import numpy as np
 import pytest
 
 from motif_jax.envs import registry
 from motif_jax.envs.nethack.actions import EXTENDED_KEYS, action_names
-from motif_jax.envs.nethack.random_players import GROUPS, HABITS, Habit
+from motif_jax.envs.nethack.random_players import GROUPS, HABITS, Habit, ReplayedActions, has_habits
 
 SPECS = {23: registry.spec("NetHackScore-v1"), 28: registry.spec("NetHackScoreExtendedActions-v1")}
+
+
+# Of the first 5000 of the 23 and the 28 actions that the seed 5 gives.
+DIGESTS = {
+    "uniform": (0xC4A816C7, 0x3931A1CB),
+    "walker": (0xF8F19FE0, 0x518468EC),
+    "runner": (0x80185CF3, 0xA631493E),
+    "kicker": (0xFBB6BD34, 0x247EEE13),
+    "searcher": (0x1560E4A1, 0x8D475C1E),
+    "eater": (0x666A3BF2, 0xA56D3922),
+    "descender": (0xE4E1ACC5, 0x6EF23B38),
+}
 
 
 def taken(habit, seed, count, actions=23):
@@ -25,16 +39,29 @@ def test_groups_name_the_keys_of_the_tasks():
     assert GROUPS[23:] == action_names(EXTENDED_KEYS[23:])
 
 
-@pytest.mark.parametrize("name", sorted(HABITS))
+@pytest.mark.parametrize("name", DIGESTS)
 @pytest.mark.parametrize("actions", SPECS)
 def test_frequencies_are_the_weights(name, actions):
     """Repeats leave the long-run frequencies as they are; a seed alone says what is taken."""
     drawn = [taken(HABITS[name], seed, 5000, actions) for seed in range(12)]
+    assert zlib.crc32(bytes(drawn[5])) == DIGESTS[name][actions == 28]
     assert taken(HABITS[name], 5, 5000, actions) == drawn[5] != drawn[6]
     counts = np.bincount(np.concatenate(drawn), minlength=actions)
     expected = HABITS[name].probabilities(actions)
     assert expected.sum() == pytest.approx(1.0)
     np.testing.assert_allclose(counts / counts.sum(), expected, atol=0.012)
+
+
+def test_what_was_taken_is_taken_again_and_habits_are_of_the_tasks_with_these_actions():
+    assert HABITS.keys() == DIGESTS.keys()
+    choose = ReplayedActions(np.array([3, 0, 22])).player(0, SPECS[23])
+    assert [choose({}) for _ in range(3)] == [3, 0, 22]
+    with pytest.raises(StopIteration):
+        choose({})
+    names = ("NetHackScore-v1", "NetHackOracleExtendedActions-v1", "MiniHack-Room-5x5-v0", "Recall-v0")
+    assert [has_habits(registry.spec(name)) for name in names] == [True, True, False, False]
+    from_default = Habit().actions(4)
+    assert [next(from_default) for _ in range(9)] == taken(HABITS["uniform"], 4, 9)
 
 
 def test_repeat():

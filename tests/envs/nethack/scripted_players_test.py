@@ -7,10 +7,11 @@ import pytest
 
 from motif_jax.envs import registry
 from motif_jax.envs.episode import play
-from motif_jax.envs.nethack.actions import TASK_KEYS
+from motif_jax.envs.nethack.actions import TASK_KEYS, action_names
 from motif_jax.envs.nethack.random_players import HABITS
 from motif_jax.envs.nethack.scripted_players import ERRANDS, FIELDS, Errand
 from motif_jax.envs.nethack.status import DEPTH, X, Y
+from tests.recorded_outputs import compared
 
 ROOM = (
     "  --------      ",
@@ -75,6 +76,16 @@ def test_it_goes_down_where_it_stands_on_stairs_and_leaves_the_peaceful_alone():
 def test_other_environments_are_refused():
     with pytest.raises(ValueError, match="read tty_chars, tty_colors, which this environment does not show"):
         ERRANDS["diver"].player(0, registry.spec("NetHackScore-v1"))
+
+
+def test_what_they_play_is_what_was_recorded(record):
+    env, parts = registry.make("NetHackScore-v1", fields=FIELDS, max_episode_steps=350), {}
+    for name, errand in ERRANDS.items():
+        for seed in (2, 5):
+            steps = play(env, seed, errand.player(seed, env.spec))
+            parts[f"{name} {seed}"] = " ".join(action_names(TASK_KEYS[step.action] for step in steps))
+    env.close()
+    compared("scripted_players", parts, record)
 
 
 def totals(player):
