@@ -13,11 +13,14 @@ import numpy as np
 import pytest
 
 from motif_jax.envs.minihack import descriptions, multi_room
+from motif_jax.envs.minihack.environment import make_spec
 from motif_jax.envs.minihack.levels import LEVELS
+from motif_jax.envs.nethack import level_engine
 from motif_jax.envs.nethack.buffers import Buffers
 from motif_jax.envs.nethack.level_engine import LevelEngine
 from motif_jax.envs.spec import RUNNING, EngineError
 from motif_jax.support import tempdirs
+from motif_jax.support.errors import UserError
 from tests.conftest import load_golden
 from tests.envs.playing import started
 from tests.recorded_outputs import compared
@@ -93,13 +96,33 @@ def test_the_step_limit_is_the_levels_or_a_shorter_one():
     assert length(max_episode_steps=5000) == 100
 
 
-def test_what_the_compiler_refuses_is_one_line_and_the_old_level_stays():
-    engine = LevelEngine(Buffers(), spawn_monsters=False)
-    engine.load(descriptions.room(5))
-    with pytest.raises(EngineError, match=r"lev_comp level.des: level.des: line 1.*nonsense"):
+def test_what_the_compiler_refuses_is_one_line_and_the_old_level_stays(tmp_path, monkeypatch):
+    engine, run = LevelEngine(Buffers(), spawn_monsters=False), []
+    monkeypatch.setattr(
+        level_engine, "_run", lambda *given, by=level_engine._run, **at: run.append(given) or by(*given, **at)
+    )
+    for size in (5, 5, 15):
+        engine.load(descriptions.room(size))
+    assert run == [("lev_comp", "level.des")] * 2
+    with pytest.raises(EngineError, match=r"^nle's lev_comp level.des: level.des: line 1.*nonsense"):
         engine.load("MAZE: nonsense")
     engine.start(1, 2)
+    monkeypatch.setattr(level_engine, "HACKDIR", str(tmp_path))
+    with pytest.raises(EngineError, match=r"^nle's lev_comp does not start: No such file or directory$"):
+        engine.load("")
+    (tmp_path / "lev_comp").write_text("#!/bin/sh\nexit 3\n")
+    (tmp_path / "lev_comp").chmod(0o700)
+    with pytest.raises(EngineError, match=r"^nle's lev_comp level\.des: exit code 3$"):
+        engine.load("")
+    (tmp_path / "dat").mkdir()
+    (tmp_path / "dat" / "dungeon.def").write_text("DUNGEON\n")
+    with pytest.raises(EngineError, match=r"^nle's dungeon.def has another form than that of NetHack 3.6$"):
+        level_engine.data_library.__wrapped__()
     engine.close()
+    with pytest.raises(
+        UserError, match=r"^there is no MiniHack task 'MiniHack'; docs/environments.md has their names$"
+    ):
+        make_spec("MiniHack")
 
 
 def test_games_leave_no_descriptors_and_no_files():

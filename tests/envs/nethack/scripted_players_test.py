@@ -79,9 +79,9 @@ def test_other_environments_are_refused():
 
 
 def test_what_they_play_is_what_was_recorded(record):
-    env, parts = registry.make("NetHackScore-v1", fields=FIELDS, max_episode_steps=350), {}
+    env, parts = registry.make("NetHackScore-v1", fields=FIELDS, max_episode_steps=250), {}
     for name, errand in ERRANDS.items():
-        for seed in (2, 5):
+        for seed in (8, 11):
             steps = play(env, seed, errand.player(seed, env.spec))
             parts[f"{name} {seed}"] = " ".join(action_names(TASK_KEYS[step.action] for step in steps))
     env.close()
