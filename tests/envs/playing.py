@@ -28,8 +28,13 @@ def recorded(name, options):
 
 def refused(name, options, kind="recorded", policy="recorded"):
     """The line with which a text task is refused."""
-    with pytest.raises(UserError) as error:
-        tasks.make(name, options).check(kind, policy)
+    return told(lambda: tasks.make(name, options).check(kind, policy))
+
+
+def told(call, *given, **options):
+    """The line with which a call is refused."""
+    with pytest.raises((UserError, ValueError)) as error:
+        call(*given, **options)
     assert "\n" not in str(error.value)
     return str(error.value)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from motif_jax.envs.wordle.policies import parse
 from motif_jax.envs.wordle.task import Wordle
-from motif_jax.support.errors import UserError
-from tests.envs.playing import refused
+from tests.envs.playing import refused, told
+from tests.recorded_outputs import compared
 
 
 @pytest.fixture(scope="module")
@@ -45,45 +46,31 @@ def test_games_of_tweets_are_drawn_from_those_that_are_chosen(prepared, tmp_path
     assert Wordle({}).at_a_time("games") == 1024
 
 
-LISTS = "wordle_official_200, tweet_words, wordle_official, wordle_official_guess, wordle_official_400, wordle_official_800"
-
-
-@pytest.mark.parametrize(
-    ("kind", "options", "said"),
-    [
-        ("tweets", {"tweets": "nowhere.csv"}, "wordle.tweets='nowhere.csv': must be an existing file"),
-        ("tweets", {"indexes": "nowhere.json"}, "wordle.indexes='nowhere.json': must be an existing file"),
-        ("tweets", {"guesses": "no"}, f"wordle.guesses='no': must be one of {LISTS}, or a file with a word a line"),
-        ("games", {"words": ""}, f"wordle.words='': must be one of {LISTS}, or a file with a word a line"),
-        ("games", {"num_words": 237}, "wordle.num_words=237: must be at most 236, the words of the list"),
-        ("chess", {"num_words": 236}, "kind=chess: must be one of games, branch, adversarial, tweets"),
-        ("branch", {"suboptimal": "best"}, "wordle.suboptimal='best': best is not a player; must be one of fitting"),
-        ("adversarial", {"adversary": "best"}, "wordle.adversary='best': best is not a player; must be one of"),
-    ],
+POLICIES = (
+    "best", "fitting(", "mixture(2, optimal, repeat)", "mixture(True, optimal, repeat)", "mixture(-0.1, optimal, repeat)",
+    "mixture(1.1, optimal, repeat)", "mixture(0.5, optimal)", "monte_carlo(0, random)", "monte_carlo(True, random)", "wrong(3)",
+    "optimal(start, start)", "optimal(start, start=1)", "optimal(__import__('os'))", "wrong('nowhere.txt')", "random(1)",
 )  # fmt: skip
-def test_options_that_are_refused(kind, options, said):
-    assert refused("wordle", options, kind, "optimal").startswith(f"config.{said}")
-    for kind in Wordle.kinds:
-        assert refused("wordle", {}, kind, "best").startswith("config.policy='best': best is not a player;")
-        Wordle({"suboptimal": "wrong"}).check(kind, "optimal")
-    Wordle({"adversary": "best", "suboptimal": "best", "tweets": __file__}).check("tweets", "best")
+CHECKED = [
+    ("tweets", {"tweets": "nowhere.csv"}), ("tweets", {"indexes": "nowhere.json"}), ("tweets", {"guesses": "no"}),
+    ("games", {"words": ""}), ("games", {"words": "four.csv"}), ("games", {"num_words": 237}), ("chess", {"num_words": 236}),
+    ("branch", {"suboptimal": "best"}), ("adversarial", {"adversary": "best"}),
+]  # fmt: skip
+READ = {"top_p": 0.01}, {"indexes": "rows.json"}, {"tweets": "none.csv"}, {"tweets": "four.csv"}
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"top_p": 0.01}, "config.wordle.top_p=0.01: must be larger: this leaves no game"),
-        ({"indexes": "rows.json"}, "config.wordle.indexes='rows.json': must be a list of whole numbers from 0 to 39"),
-        ({"tweets": "none.csv"}, "none.csv: no row of five squares in any of its texts"),
-        ({"tweets": "four.csv"}, "four.csv: row 1 has 4 columns, must have 5"),
-    ],
-)  # fmt: skip
-def test_tweets_that_are_refused(prepared, tmp_path, monkeypatch, options, said):
+def test_what_is_refused_is_told_in_one_line(prepared, tmp_path, monkeypatch, record):
     monkeypatch.chdir(tmp_path)
     for name, text in (("rows.json", "[40]"), ("none.csv", "210,,,,x\n"), ("four.csv", "210,,,x\n")):
         (tmp_path / name).write_text(text)
-    task = Wordle({**prepared[0], **options})
-    task.check("tweets", "optimal")
-    with pytest.raises(UserError) as error:
-        task.stream("tweets", "optimal")
-    assert str(error.value) == said
+    said = {f"{kind} {options}": refused("wordle", options, kind, "optimal") for kind, options in CHECKED}
+    said |= {f"{kind} best": refused("wordle", {}, kind, "best") for kind in Wordle.kinds}
+    said |= {policy: told(parse, policy) for policy in POLICIES}
+    for options in READ:
+        task = Wordle({**prepared[0], **options})
+        task.check("tweets", "optimal")
+        said[str(options)] = told(task.stream, "tweets", "optimal")
+    compared("wordle_refusals", said, record)
+    for kind in Wordle.kinds:
+        Wordle({"suboptimal": "wrong"}).check(kind, "optimal")
+    Wordle({"adversary": "best", "suboptimal": "best", "tweets": __file__}).check("tweets", "best")

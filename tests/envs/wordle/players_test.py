@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 
@@ -13,7 +11,6 @@ from motif_jax.envs.wordle.environment import WordleEnvironment
 from motif_jax.envs.wordle.expert import information_gain
 from motif_jax.envs.wordle.policies import parse, picture
 from motif_jax.envs.wordle.words import read_words
-from motif_jax.support.errors import UserError
 
 WORDS = read_words("words", "wordle_official_200")[:60]
 
@@ -34,23 +31,6 @@ def positions(boards):
             fits = fits & (boards.table.table[guess] == boards.codes[game, turn])
 
 
-def test_fitting_and_random_words():
-    for _, _, guess, fits in positions(played("fitting", 100)):
-        assert fits[guess]
-    random = list(positions(played("random", 100)))
-    assert np.mean([fits[guess] for _, _, guess, fits in random]) < 0.5
-    assert {guess for _, _, guess, _ in random} == set(range(60))
-
-
-def test_start_words(tmp_path):
-    (tmp_path / "start.txt").write_text(f"{WORDS[3]}\n{WORDS[9]}\nzzzzz\n")
-    boards = played(f"start('{tmp_path}/start.txt')", 100)
-    for _, _, guess, fits in positions(boards):
-        still = {word for word in (3, 9) if fits[word]}
-        assert guess in still if still else fits[guess]
-    assert set(boards.guesses[:, 0]) == {3, 9}
-
-
 def test_the_expert_takes_the_most_telling_word():
     boards = played("optimal", 100)
     for _, _, guess, fits in positions(boards):
@@ -58,20 +38,6 @@ def test_the_expert_takes_the_most_telling_word():
         gains = information_gain(boards.table.table, members)
         assert gains[members == guess][0] >= gains.max() - 1e-9
     assert len(np.unique(boards.guesses[:, 0])) <= 2
-
-
-def test_repeats():
-    boards = played("repeat(fitting, 1)", 200)
-    for game, turn, guess, _ in positions(boards):
-        if turn:
-            assert guess == boards.guesses[game, 0]
-    assert len(np.unique(boards.guesses[:, 0])) > 40
-
-
-def test_mixture_draws_anew_every_turn():
-    boards = played("mixture(0.5, optimal, repeat(optimal))", 400)
-    again = [guess in boards.guesses[game, :turn] for game, turn, guess, _ in positions(boards) if turn]
-    assert 0.4 < np.mean(again) < 0.6
 
 
 def test_means_are_the_published_ones():
@@ -109,34 +75,6 @@ def test_boards_play_by_the_environments_rules():
         assert np.array_equal(outcome.observation.fits, boards.fits[game])
         assert (outcome.terminal, outcome.reward == 0) == (True, boards.won[game])
         assert outcome.observation.to_sequence().total == returns(boards)[game]
-
-
-@pytest.mark.parametrize(
-    ("policy", "why"),
-    [
-        (
-            "best",
-            "best is not a player; must be one of fitting, random, random_mixture, start, optimal, repeat, "
-            "wrong, mixture, monte_carlo, such as mixture(0.4, optimal, repeat)",
-        ),
-        ("fitting(", "it cannot be read"),
-        ("mixture(True, optimal, repeat)", "True must be a probability"),
-        ("mixture(-0.1, optimal, repeat)", "-0.1 must be a probability"),
-        ("mixture(1.1, optimal, repeat)", "1.1 must be a probability"),
-        ("monte_carlo(0, random)", "0 must be a number of at least 1"),
-        ("monte_carlo(True, random)", "True must be a number of at least 1"),
-        ("wrong(3)", "3 must be a word list in quotes"),
-        ("optimal(start, start=1)", "is not a player"),
-        ("mixture(2, optimal, repeat)", "2 must be a probability"),
-        ("mixture(0.5, optimal)", "mixture takes (a probability, a player, a player)"),
-        ("optimal(start, start)", "optimal takes (a player (or nothing))"),
-        ("optimal(__import__('os'))", "is not a player"),
-        ("wrong('nowhere.txt')", "must be one of wordle_official_200"),
-    ],
-)
-def test_bad_policies_are_told(policy, why):
-    with pytest.raises(UserError, match=rf"^config\.policy=.*{re.escape(why)}"):
-        parse(policy)
 
 
 def test_a_board_has_the_guesses_that_its_table_knows_and_a_picture_has_them_all():

@@ -1,4 +1,4 @@
-"""Streams to learn from: branches continue with the expert's game, and start again with the published switch."""
+"""What policies and streams to learn from say, in whole games and in turns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 
 from motif_jax.datasets.dialogues.dialogue import Dialogue
 from motif_jax.envs.text.contract import interact
-from motif_jax.envs.wordle.colours import CODES
 from motif_jax.envs.wordle.task import Wordle
 from tests.recorded_outputs import compared
 
@@ -57,73 +56,3 @@ def test_policies_and_streams_say_what_was_recorded(tmp_path, record):
             told.prepare("tweets", policy, tmp_path / policy)["tweets"]
         ).read_text()
     compared("wordle_games", parts, record)
-
-
-def groups(dialogues):
-    """Group -> (the expert's game, the others)."""
-    found = {}
-    for dialogue in dialogues:
-        found.setdefault(dialogue.meta["group"], []).append(dialogue)
-    assert list(found) == list(range(100, 100 + len(found)))
-    for expert, *others in found.values():
-        assert expert.meta["kind"] == "expert"
-        yield expert, others
-
-
-def guesses(dialogue):
-    return dialogue.texts[::2]
-
-
-def continues(expert, branch):
-    """Whether a branch begins with the expert's game up to where it leaves it."""
-    return branch.texts[: 2 * branch.meta["start"]] == expert.texts[: 2 * branch.meta["start"]]
-
-
-def test_games_are_a_function_of_the_seed():
-    task = Wordle({})
-    first, again = (task.stream("games", "fitting")(np.random.default_rng(9), 50, 0) for _ in range(2))
-    assert list(first) == list(again)
-    assert list(first) != list(task.stream("games", "fitting")(np.random.default_rng(8), 50, 0))
-    for dialogue in first:
-        assert dialogue.terminal
-        assert dialogue.rewards[:-2:2] == (-1.0,) * (len(dialogue.texts) // 2 - 1)
-        won = dialogue.rewards[-2] == 0
-        assert won == (CODES[dialogue.texts[-1]] == 242) or len(dialogue.texts) == 12
-        assert dialogue.rewards[1::2] == (None,) * (len(dialogue.texts) // 2)
-
-
-def test_branches_continue_the_experts_game():
-    for expert, others in groups(drawn("branch", num_suboptimal=2)):
-        starts = np.repeat(range(len(guesses(expert))), 2)
-        assert [branch.meta["start"] for branch in others] == starts.tolist()
-        for branch in others:
-            assert branch.meta["kind"] == "branch_suboptimal"
-            assert branch.terminal
-            assert continues(expert, branch)
-            assert branch.total == -sum(r == -1 for r in branch.rewards)
-            assert len(guesses(branch)) <= 6
-
-
-def test_published_branches_start_on_an_empty_board():
-    pairs = [
-        (expert, branch)
-        for expert, others in groups(drawn("branch", branch_restarts=True))
-        for branch in others
-        if branch.meta["start"]
-    ]
-    assert not any(continues(expert, branch) for expert, branch in pairs if branch.meta["start"] > 1)
-    assert np.mean([continues(expert, branch) for expert, branch in pairs]) < 0.2
-
-
-def test_adversaries_leave_at_the_third_guess():
-    dialogues = drawn("adversarial", 300, num_words=0, num_suboptimal=3, num_adversarial=4)
-    long = 0
-    for expert, others in groups(dialogues):
-        kinds = [other.meta["kind"] for other in others]
-        leaves = len(guesses(expert)) > 3
-        long += leaves
-        assert kinds == ["adversarial"] * 4 * leaves + ["suboptimal"] * 3
-        for other in others:
-            assert other.meta["start"] == (2 if other.meta["kind"] == "adversarial" else 0)
-            assert continues(expert, other)
-    assert long
