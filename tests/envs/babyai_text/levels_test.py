@@ -128,15 +128,6 @@ def test_ours_are_known_by_no_other_name():
     assert catalogue.find("BabyAI-NoSuch-v0") is None
 
 
-def test_opened_levels_have_open_doors_and_name_colours():
-    for name in ("BabyAI-GoToMediumOpen-v0", "BabyAI-GoToLargeOpen-v0"):
-        world = level(name, None)
-        for seed in range(5):
-            world.reset(seed=seed)
-            assert {thing.is_open for thing, _, _ in cells(world) if thing.type == "door"} == {True}
-            assert world.instrs.desc.color in COLORS
-
-
 def test_lit_cells_are_those_that_minigrid_highlights():
     env = gymnasium.make("BabyAI-GoTo-v0", render_mode="rgb_array", highlight=True, tile_size=8)
     env.reset(seed=2)

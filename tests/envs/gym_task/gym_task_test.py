@@ -11,10 +11,11 @@ from motif_jax.envs import registry
 from motif_jax.envs.gym_task import captions
 from motif_jax.envs.gym_task.environment import _spec_of as registry_of_specs
 from motif_jax.envs.gym_task.spaces import UnsupportedSpaceError, leaves
-from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, EngineError
+from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, EngineError
 from motif_jax.support import entry_points
 from motif_jax.support.errors import UserError
-from tests.envs.playing import started
+from tests.envs.playing import shown, started, told
+from tests.recorded_outputs import compared
 
 TOYS = {"modules": "tests.gym_toys"}
 VAULT = "gym:ToyVault-v0"
@@ -24,34 +25,13 @@ def text(out):
     return bytes(out["caption"]).rstrip(b"\0").decode("latin-1")
 
 
-def test_nested_spaces_are_fields_by_name():
-    environment, out = started(VAULT, 7, **TOYS, text="info:said", text_bytes=32)
-    spec = environment.spec
-    assert spec.observation == {
-        "me.cell": ArraySpec((5,), "uint8"),
-        "me.speed": ArraySpec((2,), "float32"),
-        "switches": ArraySpec((2,), "uint8"),
-        "clock": ArraySpec((5,), "uint8"),
-        "sound": ArraySpec((32,), "float32"),
-        "caption": ArraySpec((32,), "uint8"),
-        "caption_count": ArraySpec((), "int32"),
-    }
-    assert (spec.num_actions, spec.text_field, spec.count_field) == (3, "caption", "caption_count")
-    cell = int(out["me.cell"].argmax())
-    said = []
-    for _ in range(cell):
-        environment.step(0, out)
-        said.append(text(out))
-    assert said == [""] * (cell - 1) + ["You find a key."]
-    assert out["me.cell"].tolist() == [1, 0, 0, 0, 0]
-    assert out["me.speed"].tolist() == [0.5, -0.5]
-    assert out["switches"].tolist() == [1, 0]
-    steps = [cell % 2 == 0, cell % 2 == 1, cell % 3 == 0, cell % 3 == 1, cell % 3 == 2]
-    assert out["clock"].tolist() == steps
-    assert bytes(np.rint(out["sound"] * 255).astype(np.uint8)).rstrip(b"\0") == b"clink"
-    environment.step(0, out)
-    environment.step(2, out)
-    assert (text(out), out["caption_count"]) == ("You stand still.", 2)
+def test_nested_spaces_are_fields_by_name(record):
+    spec = registry.spec(VAULT, **TOYS, text="info:said", text_bytes=32)
+    assert list(spec.observation) == [
+        "clock", "me.cell", "me.speed", "sound", "switches", "caption", "caption_count"
+    ]  # fmt: skip
+    parts = {text: shown(VAULT, 30, **TOYS, text=text, text_bytes=32) for text in ("info:said", "obs:sound")}
+    compared("gym_spaces", parts | {"spec": str(spec)}, record)
 
 
 def test_boxes_keep_what_they_hold():
@@ -204,55 +184,26 @@ def test_numbers_of_info_are_those_of_the_episode_while_there_is_room():
     assert environment.episode_info() == {"return": 0.0, "length": 0.0}
 
 
-NAMED = "config.environment.name=gym:Odd-v0"
+ODD = [
+    ({}, {"text_bytes": 257}), ({}, {"text_bytes": 0}), ({}, {"fields": ("smell", "frame", "sound")}),
+    ({"actions": spaces.MultiBinary(2)}, {}), ({"space": spaces.Discrete(4097)}, {}),
+    ({"space": spaces.Dict(a=spaces.Sequence(spaces.Discrete(2)))}, {}),
+    ({"space": spaces.Dict(frame=spaces.Discrete(2), caption=spaces.Discrete(2))}, {}),
+    ({}, {"text": "obs:smell"}), ({}, {"text": "info:said"}), ({"info": [{}] * 200 + [{"said": "a"}]}, {"text": "info:said"}),
+    ({"fails": "no\nway"}, {}), ({"fails": "no"}, {"text": "tests.gym_toys:praise"}), ({"fails": "no"}, {"fields": ("frame",)}),
+    ({}, {"text": "tests.toys:Corridor"}), ({}, {"text": "tests.gym_toys:no_text"}), ({}, {"modules": "no_such_module"}),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("given", "options", "said"),
-    [
-        ({}, {"text_bytes": 257}, "config.environment.text_bytes=257: must be from 1 to 256"),
-        ({}, {"text_bytes": 0}, "config.environment.text_bytes=0: must be from 1 to 256"),
-        ({}, {"fields": ("smell", "frame", "sound")}, f"{NAMED}: it cannot show smell, sound"),
-        ({"actions": spaces.MultiBinary(2)}, {},
-         f"{NAMED}: must be an environment with discrete actions, its action space is MultiBinary(2)"),
-        ({"space": spaces.Discrete(4097)}, {},
-         f"{NAMED}: its observation cannot be read: it has 4,097 discrete values, more than 4,096"),
-        ({"space": spaces.Dict(a=spaces.Sequence(spaces.Discrete(2)))}, {},
-         f"{NAMED}: its observation cannot be read: a is a Sequence"),
-        ({"space": spaces.Dict(frame=spaces.Discrete(2), caption=spaces.Discrete(2))}, {},
-         f"{NAMED}: a field of its observation must not be called caption"),
-        ({}, {"text": "obs:smell"}, "config.environment.text=obs:smell: must be one of its fields, which are observation"),
-        ({}, {"text": "info:said"}, "config.environment.text=info:said: must be a key of info; none of 200 random steps had it"),
-        ({"info": [{}] * 200 + [{"said": "a"}]}, {"text": "info:said"},
-         "config.environment.text=info:said: must be a key of info; none of 200 random steps had it"),
-        ({"fails": "no\nway"}, {}, f"{NAMED} cannot be played: RuntimeError: no way"),
-        ({"fails": "no"}, {"text": "tests.gym_toys:praise"},
-         f"{NAMED} with config.environment.text=tests.gym_toys:praise cannot be played: RuntimeError: no"),
-        ({"fails": "no"}, {"fields": ("frame",)}, f"{NAMED}: its pictures cannot be drawn (no)"),
-    ],
-)  # fmt: skip
-def test_odd_environments_are_refused(given, options, said):
-    name = odd(**given)
-    with pytest.raises(UserError) as told:
-        registry.check(name, options)
-    assert str(told.value) == said
+def test_what_cannot_be_taken_is_one_line(record):
+    said = {
+        f"{number}": told(registry.check, odd(**given), options)
+        for number, (given, options) in enumerate(ODD)
+    }
+    said["unknown"] = told(registry.check, "gym:Nope-v1", {})
+    compared("gym_refusals", said, record)
     registry.check(odd(info=[{}] * 199 + [{"said": "a"}]), {"text": "info:said", "text_bytes": 256})
     assert registry.spec(odd(space=spaces.Discrete(4096))).observation["observation"].shape == (4096,)
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "words"),
-    [
-        ("gym:Nope-v1", {}, "name=gym:Nope-v1: gymnasium cannot make it .*; --config.environment.modules=MODULE names what"),
-        ("gym:CartPole-v1", {"modules": "no_such_module"}, "modules=no_such_module: .* --config.trust=no_such_module"),
-        (VAULT, {**TOYS, "text": "tests.toys:Corridor"}, "does not fit here .missing a required argument: 'name'"),
-        (VAULT, {**TOYS, "text": "tests.gym_toys:no_text"}, "no_text cannot be played: TypeError: a int, not a text"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_taken_is_one_line(name, options, words):
-    with pytest.raises(UserError, match=words) as told:
-        registry.check(name, options)
-    assert "\n" not in str(told.value)
 
 
 def test_modules_that_data_names_are_not_imported(monkeypatch):

@@ -8,7 +8,6 @@ import pytest
 from motif_jax.envs import registry
 from motif_jax.envs.episode import play
 from motif_jax.envs.nethack.actions import TASK_KEYS, action_names
-from motif_jax.envs.nethack.random_players import HABITS
 from motif_jax.envs.nethack.scripted_players import ERRANDS, FIELDS, Errand
 from motif_jax.envs.nethack.status import DEPTH, X, Y
 from tests.recorded_outputs import compared
@@ -86,23 +85,3 @@ def test_what_they_play_is_what_was_recorded(record):
             parts[f"{name} {seed}"] = " ".join(action_names(TASK_KEYS[step.action] for step in steps))
     env.close()
     compared("scripted_players", parts, record)
-
-
-def totals(player):
-    env = registry.make("NetHackScore-v1", fields=FIELDS, max_episode_steps=400)
-    sums = np.zeros(3)
-    for seed in range(4):
-        for _ in play(env, seed, player.player(seed, env.spec)):
-            pass
-        info = env.episode_info()
-        sums += [info["kills"], info["gold"], info["dlvl"]]
-    env.close()
-    return sums
-
-
-@pytest.mark.slow
-def test_real_games_hold_what_random_ones_lack():
-    random = totals(HABITS["runner"])
-    played = [totals(ERRANDS[name]) for name in ("fighter", "collector", "diver")]
-    assert (np.diag(played) > random).all()
-    assert np.array_equal(totals(ERRANDS["diver"]), played[2]), "the same seeds, the same games"
