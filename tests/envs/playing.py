@@ -33,7 +33,7 @@ def refused(name, options, kind="recorded", policy="recorded"):
 
 def told(call, *given, **options):
     """The line with which a call is refused."""
-    with pytest.raises((UserError, ValueError)) as error:
+    with pytest.raises((UserError, ValueError, RuntimeError)) as error:
         call(*given, **options)
     assert "\n" not in str(error.value)
     return str(error.value)

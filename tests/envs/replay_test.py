@@ -19,6 +19,8 @@ from motif_jax.envs.nethack.random_players import HABITS
 from motif_jax.envs.replay import Recording, record
 from motif_jax.rollouts.watching import film_recording
 from motif_jax.support.errors import UserError
+from tests.envs.playing import told
+from tests.recorded_outputs import compared
 
 
 def again(recording):
@@ -99,25 +101,17 @@ def test_switches_are_recorded():
         record_actions("NetHackScore-v1", {"compat": {"seed_noop": True}}, 3, np.ones(1, int))
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"actions": [1, 999]}, "is damaged .*action 999 is not one of"),
-        ({"options": {"no_such": 1}}, "cannot be played.*no_such"),
-        ({"options": {"max_episode_steps": 0}}, "is damaged .*max_episode_steps is not a whole number"),
-        ({"options": []}, "is damaged "),
-        ({"seed": -1}, "is damaged .*seed is not a whole number"),
-        ({"seed": 1.0}, "is damaged .*seed is not a whole number"),
-        ("{", "is damaged .*no JSON"),
-        ("{}", "is not a recording of an episode"),
-    ],
-)
-def test_a_damaged_recording_is_named_with_what_to_do(tmp_path, change, said):
-    path = tmp_path / "game.json"
+DAMAGES = (
+    {"actions": [1, 999]}, {"options": {"no_such": 1}}, {"options": {"max_episode_steps": 0}}, {"options": []}, {"seed": -1},
+    {"seed": 1.0}, {"options": {"max_episode_steps": True}}, {"info": 3}, {"format": "x"}, {"more": 1}, "{", "{}",
+)  # fmt: skip
+
+
+def test_a_damaged_recording_is_named_with_what_to_do(tmp_path, record):
+    path, said = tmp_path / "game.json", {}
     record_actions("Recall-v0", {"delay": 2}, 3, np.ones(4, int)).save(path)
-    text = change if isinstance(change, str) else json.dumps(json.loads(path.read_text()) | change)
-    path.write_text(text)
-    with pytest.raises(UserError, match=f"game.json {said}") as error:
-        Recording.load(path)
-    if "damaged" in said:
-        assert ": leave it out, or have the episode recorded again" in str(error.value)
+    good = json.loads(path.read_text())
+    for change in DAMAGES:
+        path.write_text(change if isinstance(change, str) else json.dumps(good | change))
+        said[str(change)] = told(Recording.load, path).replace(str(tmp_path), "")
+    compared("recordings_refused", said | {"good": json.dumps({**good, "engine": ""})}, record)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import gymnasium
-import numpy as np
 import pytest
 
 from motif_jax.envs.babyai_text import catalogue
-from motif_jax.envs.babyai_text.levels import build, lit
+from motif_jax.envs.babyai_text.levels import build
 from motif_jax.envs.babyai_text.sentences import COLORS, OBJECTS
 from tests.conftest import load_golden
 
@@ -126,14 +125,3 @@ def test_ours_are_known_by_no_other_name():
     assert len(registered) > 90
     assert not registered & set(catalogue.LEVELS)
     assert catalogue.find("BabyAI-NoSuch-v0") is None
-
-
-def test_lit_cells_are_those_that_minigrid_highlights():
-    env = gymnasium.make("BabyAI-GoTo-v0", render_mode="rgb_array", highlight=True, tile_size=8)
-    env.reset(seed=2)
-    world = env.unwrapped
-    shown = world.get_full_render(highlight=True, tile_size=8).astype(int)
-    plain = world.get_full_render(highlight=False, tile_size=8).astype(int)
-    blocks = (shown != plain).reshape(world.height, 8, world.width, 8, 3).any(axis=(1, 3, 4)).T
-    np.testing.assert_array_equal(lit(world), blocks)
-    env.close()

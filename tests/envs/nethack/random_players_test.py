@@ -62,8 +62,3 @@ def test_what_was_taken_is_taken_again_and_habits_are_of_the_tasks_with_these_ac
     assert [has_habits(registry.spec(name)) for name in names] == [True, True, False, False]
     from_default = Habit().actions(4)
     assert [next(from_default) for _ in range(9)] == taken(HABITS["uniform"], 4, 9)
-
-
-def test_repeat():
-    actions = np.array(taken(Habit(repeat=0.8), 1, 20_000))
-    assert np.mean(actions[1:] == actions[:-1]) == pytest.approx(0.8 + 0.2 / 23, abs=0.02)

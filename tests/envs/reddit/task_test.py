@@ -12,8 +12,9 @@ from motif_jax.envs.reddit import made_up
 from motif_jax.envs.reddit.task import REWARDS, Reddit
 from motif_jax.envs.text.contract import interact
 from motif_jax.rollouts import text_scores
-from motif_jax.support.errors import UserError
+from tests.envs.playing import told
 from tests.envs.reddit.conftest import ROWS, SCORES, recorded, refused, returns, write
+from tests.recorded_outputs import compared
 
 
 def test_both_files_one_behind_the_other(options):
@@ -38,50 +39,37 @@ def test_recorded_votes_pay_by_their_sign(options):
     # Of equal comments one is drawn by the text.
     drawn = [Reddit({**votes, "noise_seed": seed}).rewards(["same words"]) for seed in range(6)]
     assert drawn == [[1], [-1], [1], [-1], [1], [-1]]
-    with pytest.raises(
-        UserError, match=f"of its data only, and '{'x' * 40}' is not one: use upvote_model for"
-    ):
-        Reddit(votes).rewards(["thanks a lot", "x" * 41])
-    said = "reward=upvote has rewards for recorded comments only, and new replies need one: give "
-    with pytest.raises(UserError, match=f"config.options: {said}"):
-        Reddit(votes).check_episodes()
-    with pytest.raises(UserError, match="folder='': must be a folder of comments, or comments/ of a run of"):
-        Reddit({}).check_episodes()
-    Reddit({**options, "reward": "upvote_model", "upvote_run": "run"}).check_episodes()
 
 
 def test_what_a_task_counts_and_where_its_comments_lie(tmp_path, options):
-    task = Reddit(options)
-    assert [task.count(kind) for kind in task.kinds] == [5, None]
-    assert [task.endless(kind) for kind in task.kinds] == [False, True]
-    assert [task.at_a_time(kind) for kind in task.kinds] == [1024, 64]
-    assert [task.texts_to_score(kind) for kind in task.kinds] == [(), ()]
-    assert Reddit({"num_comments": 7}).count("recorded") == 7
-    unknown = Reddit({**options, "scores": "", "cutoff": 1.0})
+    task, unknown = Reddit(options), Reddit({**options, "scores": "", "cutoff": 1.0})
+    counts = [
+        (task.count(kind), task.endless(kind), task.at_a_time(kind), task.texts_to_score(kind))
+        for kind in task.kinds
+    ]
+    assert counts == [(5, False, 1024, ()), (None, True, 64, ())]
     assert (unknown.count("recorded"), unknown.texts_to_score("recorded")) == (5, tuple(SCORES))
     unknown.use_scorer(lambda texts: [SCORES[text] for text in texts])
-    assert (unknown.count("recorded"), Reddit({**options, "cutoff": 1.0}).count("recorded")) == (4, 4)
-    assert Reddit({**options, "reward": "upvote", "cutoff": 1.0}).count("recorded") == 3
+    others = {"num_comments": 7}, {**options, "cutoff": 1.0}, {**options, "reward": "upvote", "cutoff": 1.0}
+    assert [each.count("recorded") for each in (unknown, *map(Reddit, others))] == [4, 7, 4, 3]
     (tmp_path / "model").mkdir()
     for name in ("model/a.safetensors", "b.safetensors", "c.txt"):
         (tmp_path / name).touch()
-    files = {"scores": tmp_path / "scores.json"}
-    files |= {
-        f"folder ({name}.csv)": tmp_path / f"{name}.csv"
-        for name in ("comments_positive", "comments_negative")
-    }
-    named = {key: path for key, path in task.files().items() if key != "folder"}
-    assert named == files
-    run = {"a": "model/a", "b": "b"}
-    files |= {
-        f"upvote_run ({name}.safetensors)": tmp_path / f"{path}.safetensors" for name, path in run.items()
-    }
-    assert Reddit({**options, "upvote_run": str(tmp_path)}).files() == files
-    run = {"reward": "upvote_model", "upvote_run": "x"}
-    judges = {"reward": "none"}, {"annotator": "openai"}, {"reward": "upvote_model"}, {"upvote_run": "x"}, run
-    assert [Reddit(given).patient for given in ({}, *judges)] == [False, False, True, False, False, True]
-    factors = [Reddit({"reward": name}).options["reward_scale"] for name in REWARDS]
-    assert factors == [1, -5, -5, 1, 1]
+    found = Reddit({**options, "upvote_run": str(tmp_path)}).files()
+    assert {key: str(path.relative_to(tmp_path)) for key, path in found.items() if path != tmp_path} == {
+        "scores": "scores.json", "folder (comments_positive.csv)": "comments_positive.csv",
+        "folder (comments_negative.csv)": "comments_negative.csv", "upvote_run (a.safetensors)": "model/a.safetensors",
+        "upvote_run (b.safetensors)": "b.safetensors",
+    }  # fmt: skip
+    judges = (
+        {},
+        {"reward": "none"},
+        {"annotator": "openai"},
+        {"reward": "upvote_model", "upvote_run": "x"},
+        {"upvote_run": "x"},
+    )
+    assert [Reddit(given).patient for given in judges] == [False, False, True, True, False]
+    assert [Reddit({"reward": name}).options["reward_scale"] for name in REWARDS] == [1, -5, -5, 1, 1]
 
 
 def test_noise_moves_the_middle(options):
@@ -116,66 +104,51 @@ def test_an_episode(options):
     assert alone.to_sequence().texts == ()
 
 
-@pytest.mark.parametrize(
-    ("rows", "said"),
-    [
-        ([], "there is no comment in comments_positive.csv or comments_negative.csv"),
-        (
-            [("text", "5.5", "parent")],
-            "comments_positive.csv, line 2: must have a comment in column 4, its score, a whole number, in column 5, and its "
-            "parent in column 10 (counted from 0)",
-        ),
-    ],
-)
-def test_files_without_comments(tmp_path, rows, said):
-    write(tmp_path, rows)
-    assert f"config.reddit.folder={tmp_path}: {said}" == refused({"folder": str(tmp_path)})
-    write(tmp_path, [("long " * 30_000, 1, "")])
-    assert [len(dialogue.texts[1]) for dialogue in recorded({"folder": str(tmp_path), "reward": "none"})] == [
-        150_000
-    ]
-    (tmp_path / "comments_negative.csv").write_bytes(b"\xff")
-    assert ": comments_negative.csv cannot be read ('utf-8' codec can't" in refused({"folder": str(tmp_path)})
-    (tmp_path / "comments_negative.csv").unlink()
-    (tmp_path / "comments_positive.csv").write_text("")
-    assert "must be a folder with comments_positive.csv and" in refused({"folder": str(tmp_path)})
+CHECKED = [
+    ({"reward": "likes"}, "recorded", ""), ({"reward_scale": float("inf")}, "recorded", ""), ({"cutoff": "a"}, "recorded", ""),
+    ({"num_comments": 0}, "recorded", ""), ({"folder": "nowhere"}, "recorded", ""), ({"reward": "upvote"}, "games", "recorded"),
+    ({"reward": "upvote_model"}, "games", "recorded"), ({"reward": "upvote_model", "scores": ""}, "recorded", ""),
+    ({"folder": "", "indexes": "x"}, "recorded", ""), ({}, "games", "best"), ({}, "chess", ""),
+]  # fmt: skip
 
 
-def test_values_that_are_not_allowed(tmp_path, options):
-    for option, value in (
-        ("reward", "likes"), ("reward_scale", float("inf")), ("cutoff", "a"), ("num_comments", 0), ("folder", "nowhere"),
-    ):  # fmt: skip
-        assert f"config.reddit.{option}=" in refused({**options, option: value})
-    expected = (
-        "a file with what a model expects of each comment, a probability, for reward=upvote_model; or give"
-    )
-    for changed, kind, policy, said in (
-        ({"reward": "upvote"}, "games", "recorded", "reddit.reward='upvote': must be another for games: this one has"),
-        ({"reward": "upvote_model"}, "games", "recorded", "reddit.reward='upvote_model': must be another for games: this"),
-        ({"reward": "upvote_model", "scores": ""}, "recorded", "", f"reddit.scores='': must be {expected} upvote_run, a run of"),
-        ({"folder": "", "indexes": "x"}, "recorded", "", "reddit.folder='': must be a folder where indexes are given"),
-        ({}, "games", "best", "policy='best': must be recorded or friendly"),
-        ({}, "chess", "", "kind=chess: must be one of recorded, games"),
-    ):  # fmt: skip
-        assert refused({**options, **changed}, kind, policy).startswith(f"config.{said}")
+def test_what_is_refused_is_told_in_one_line(tmp_path, options, record):
     run = {"upvote_run": "run", "reward": "upvote_model"}
     Reddit({**options, **run, "scores": ""}).check("games", " friendly ")
+    Reddit({**options, **run}).check_episodes()
     Reddit({**options, "reward": "upvote_model"}).check("recorded", "best")
-    for content in ("[-1]", "{}"):
-        (tmp_path / "i.json").write_text(content)
-        assert "config.reddit.indexes=" in refused({**options, "indexes": str(tmp_path / "i.json")})
-    for content in ('{"a": "b"}', '{"a": 1e999}', f'{{"a": {10**400}}}', '{"scores": {"a": null}}'):
-        (tmp_path / "scores.json").write_text(content)
-        assert "config.reddit.scores=" in refused({**options, "reward": "none"})
-    (tmp_path / "scores.json").write_text('{"thanks a lot": 1}')
-    with pytest.raises(UserError, match="has no score of 'same words', and nothing here scores it"):
-        recorded(options)
-    with pytest.raises(UserError, match="no comment has so high a reward"):
-        recorded({**options, "reward": "none", "cutoff": 1.0})
-    with pytest.raises(UserError, match="lexicon nowhere"):
-        text_scores.check(Reddit({**options, "lexicon": "nowhere"}), plays=True)
-    with pytest.raises(UserError, match=r"openai\.model"):
-        text_scores.check(Reddit({**options, "annotator": "openai"}), plays=True)
+    folder, votes = {"folder": str(tmp_path)}, {**options, "reward": "upvote"}
+    said = {f"{more} {kind} {name}": refused({**options, **more}, kind, name) for more, kind, name in CHECKED}
+    for file, key, contents in (
+        ("i.json", "indexes", ("[-1]", "{}")),
+        (
+            "s.json",
+            "scores",
+            ('{"a": "b"}', '{"a": 1e999}', f'{{"a": {10**400}}}', '{"scores": {"a": null}}'),
+        ),
+    ):
+        for content in contents:
+            (tmp_path / file).write_text(content)
+            said[content[:30]] = refused({**options, "reward": "none", key: str(tmp_path / file)})
+    said |= {
+        "unknown": told(Reddit(votes).rewards, ["thanks a lot", "x" * 41]), "vote": told(Reddit(votes).check_episodes),
+        "none": told(Reddit({}).check_episodes), "unscored": told(recorded, {**options, "scores": ""}),
+        "high": told(recorded, {**options, "reward": "none", "cutoff": 1.0}),
+        "lexicon": told(text_scores.check, Reddit({**options, "lexicon": "nowhere"}), plays=True),
+        "openai": told(text_scores.check, Reddit({**options, "annotator": "openai"}), plays=True),
+    }  # fmt: skip
+    for name, rows in (("empty", []), ("fraction", [("text", "5.5", "parent")])):
+        write(tmp_path, rows)
+        said[name] = refused(folder)
+    write(tmp_path, [("long " * 30_000, 1, "")])
+    assert [len(dialogue.texts[1]) for dialogue in recorded({**folder, "reward": "none"})] == [150_000]
+    (tmp_path / "comments_negative.csv").write_bytes(b"\xff")
+    said["no text"] = refused(folder)
+    (tmp_path / "comments_negative.csv").unlink()
+    said["one file"] = refused(folder)
+    compared(
+        "reddit_refusals", {part: text.replace(str(tmp_path), "") for part, text in said.items()}, record
+    )
 
 
 def test_a_made_up_corpus(tmp_path):

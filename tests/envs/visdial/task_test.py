@@ -17,9 +17,10 @@ from motif_jax.envs.visdial.environment import VisDialEnvironment
 from motif_jax.envs.visdial.environment import recorded as recorded_of
 from motif_jax.envs.visdial.rules import Rules
 from motif_jax.envs.visdial.task import VisDial
-from motif_jax.support.errors import UserError
 from tests.envs import playing
+from tests.envs.playing import told
 from tests.envs.visdial import made_up
+from tests.recorded_outputs import compared
 
 recorded, refused = (functools.partial(part, "visdial") for part in (playing.recorded, playing.refused))
 
@@ -139,87 +140,67 @@ def test_a_reward_cache_holds_what_the_other_side_says(tmp_path, files):
     assert [task.count(kind) for kind in task.kinds] == [3, None, 3]
     start = task.environment().reset(np.random.default_rng(0))
     assert task.policy(" remote").act(start, np.random.default_rng(0)) == "question 0?"
-    assert (task.failures(), VisDial(files).failures(), task.at_a_time("games")) == (0, 0, 8)
+    assert (task.failures(), VisDial(files).failures()) == (0, 0)
+    assert [task.at_a_time(kind) for kind in task.kinds] == [1024, 8, 8]
 
 
-def test_features_are_rows_of_length_one(tmp_path, files, monkeypatch):
+def test_features_are_rows_of_length_one(tmp_path, files):
     rows = np.array([[3.0, 4.0], [0.0, 0.0]], np.float32)
     np.savez(tmp_path / "f.npz", images_val=rows)
-    for path, split, wanted in (
-        (tmp_path / "f.npz", "val", rows / [[5], [1]]),
-        (files["features"], "train", None),
-    ):
-        for normalise in (True, False):
-            found = Features("k", str(path), split, *([] if normalise else [False]))
-            if wanted is None:
-                plain = np.arange(12.0).reshape(3, 4)
-                wanted_rows = plain / np.linalg.norm(plain, axis=1)[:, None] if normalise else plain
-            else:
-                wanted_rows = wanted if normalise else rows
-            assert found[0].dtype == np.float64
-            np.testing.assert_allclose([found[row] for row in range(len(found))], wanted_rows)
-    np.save(tmp_path / "one.npy", rows)
-    (tmp_path / "one.npy").rename(tmp_path / "one.npz")
-    for free, name, said in (
-        (0, "f.npz", "images_val takes 0 MiB of memory, 0 MiB are left"), (None, "one.npz", "one array, not an archive of them"),
-    ):  # fmt: skip
-        monkeypatch.setattr(data, "available_memory", lambda free=free: free)
-        with pytest.raises(UserError) as told:
-            Features("k", str(tmp_path / name), "val")
-        assert str(told.value) == f"config.k={tmp_path / name}: cannot be read ({said})"
-    assert len(Features("k", str(tmp_path / "f.npz"), "val")) == 2
+    found, plain = (Features("k", str(tmp_path / "f.npz"), "val", *more) for more in ((), (False,)))
+    assert [each[row].tolist() for each in (found, plain) for row in (0, 1)] == [
+        [0.6, 0.8],
+        [0, 0],
+        [3, 4],
+        [0, 0],
+    ]
+    assert (found[0].dtype, len(found)) == (np.float64, 2)
+    own = Features("k", files["features"], "train")
+    np.testing.assert_allclose(
+        [own[row] for row in range(3)], [row / np.linalg.norm(row) for row in np.arange(12.0).reshape(3, 4)]
+    )
 
 
-def test_files_that_do_not_fit_each_other(tmp_path, files):
-    url = {"url": "http://127.0.0.1:1"}
-    cache = tmp_path / "cache.json"
-    for last in ([], [[0.5, 0.1]], [[0.5, *[float("nan")] * 10]], [[10**400] * 11]):
-        cache.write_text(json.dumps([*made_up.CACHE[:2], *last]))
-        told = "dialogue 2 must have 11 finite numbers" if last else "holds 2 dialogues, must have the 3"
-        assert told in refused({**files, "reward_cache": str(cache)})
+GOOD = {"caption": "a", "dialog": [{"question": "b", "answer": "c"}]}
+DIALOGUES = [
+    [{"caption": "a", "dialog": [{"question": "b"}]}], [GOOD, {**GOOD, "caption": "a \ud83d"}],
+    [GOOD, {**GOOD, "dialog": [{"question": "b", "answer": "\ude00"}]}], [], {}, [{"caption": 1, "dialog": []}],
+]  # fmt: skip
+URL = {"url": "http://127.0.0.1:1"}
+
+
+def test_what_is_refused_is_told_in_one_line(tmp_path, files, monkeypatch, record):
     with h5py.File(tmp_path / "two.h5", "w") as file:
-        file["images_train"] = np.zeros((2, 4))
-        file["images_val"] = np.zeros(3)
+        file["images_train"], file["images_val"] = np.zeros((2, 4)), np.zeros(3)
+    np.savez(tmp_path / "f.npz", images_train=np.ones((3, 2)))
+    np.save(tmp_path / "one.npy", np.ones(2))
+    (tmp_path / "one.npy").rename(tmp_path / "one.npz")
     two = {"features": str(tmp_path / "two.h5")}
-    for changed, told in (
-        (two, "do not belong together"),
-        ({**two, "split": "val"}, "a row for each picture"),
-        ({**two, "split": "test"}, "no array images_test"),
-        ({"features": files["data"]}, "cannot be read"),
-        ({"data": ""}, "config.visdial.data=''"),
-        ({"reward_cache": ""}, "config.visdial.reward_cache=''"),
-    ):
-        assert told in refused({**files, **changed})
-    assert "config.visdial.features=''" in refused({**files, "features": "", **url}, "games")
-    for mode in ("10_stop", "agent_stops"):
-        assert "config.visdial.reward_cache=''" in refused({**files, "mode": mode, "reward_cache": ""})
-        # Who imitates needs no rewards, and says so.
-        VisDial({**files, "mode": mode, "reward_cache": "", "reward_scale": 0.0}).check("recorded", "")
-    (tmp_path / "d.json").write_text('[{"caption": "a", "dialog": [{"question": "b"}]}]')
-    assert "dialogue 0 is invalid (no 'answer')" in refused(files)
-    good = {"caption": "a", "dialog": [{"question": "b", "answer": "c"}]}
-    for half in ({"caption": "a \ud83d"}, {"dialog": [{"question": "b", "answer": "\ude00"}]}):
-        (tmp_path / "d.json").write_text(json.dumps([good, {**good, **half}]))
-        assert "dialogue 1 is invalid (half of a character stands in it, " in refused(files)
-    wrong = {"[]": "found list", "{}": "found dict", '[{"caption": 1, "dialog": []}]': "1 is no text"}
-    for content, told in wrong.items():
-        (tmp_path / "d.json").write_text(content)
-        assert told in refused(files)
+    # Who imitates needs no rewards, and says so.
+    VisDial({**files, "mode": "10_stop", "reward_cache": "", "reward_scale": 0.0}).check("recorded", "")
+    VisDial({**files, **URL}).check_episodes()
+    cases = [
+        ({"mode": "11_stop"}, "recorded", ""), ({"url": "ftp://host"}, "recorded", ""), ({"yes_no": "maybe"}, "recorded", ""),
+        ({"mode": "10_stop", "yes_no": "soft"}, "recorded", ""), (two, "recorded", ""), ({**two, "split": "val"}, "recorded", ""),
+        ({**two, "split": "test"}, "recorded", ""), ({"features": files["data"]}, "recorded", ""), ({"data": ""}, "recorded", ""),
+        ({"features": str(tmp_path / "one.npz")}, "recorded", ""), ({"additional": "nowhere"}, "recorded", ""),
+        *(({"mode": mode, "reward_cache": ""}, "recorded", "") for mode in ("env_stops", "10_stop", "agent_stops")),
+        (URL, "chess", ""), ({**URL, "features": ""}, "games", "remote"), (URL, "games", "own"), ({}, "reward_cache", ""),
+    ]  # fmt: skip
+    said = {str(case): refused({**files, **case[0]}, *case[1:]) for case in cases}
+    said["no server"] = told(VisDial(files).check_episodes)
+    monkeypatch.setattr(data, "available_memory", lambda: 0)
+    said["no memory"] = refused({**files, "features": str(tmp_path / "f.npz")})
+    for number, last in enumerate(([], [[0.5, 0.1]], [[0.5, *[float("nan")] * 10]], [[10**400] * 11])):
+        (tmp_path / "r.json").write_text(json.dumps([*made_up.CACHE[:2], *last]))
+        said[f"cache {number}"] = refused(files)
+    for number, content in enumerate(DIALOGUES):
+        (tmp_path / "d.json").write_text(json.dumps(content))
+        said[f"dialogues {number}"] = refused(files)
     (tmp_path / "d.json").write_text("[")
-    assert "config.visdial.data takes a JSON file" in refused(files)
-
-
-def test_values_that_are_not_allowed(tmp_path):
-    for option, value in (("mode", "11_stop"), ("url", "ftp://host"), ("yes_no", "maybe")):
-        assert f"config.visdial.{option}='{value}': must be " in refused({option: value})
-    served = {**made_up.write(tmp_path), "url": "http://127.0.0.1:1"}
-    assert refused(served, "games", "own") == "config.policy=own: must be remote, the server's own questioner"
-    assert refused(served, "chess") == "config.kind=chess: must be one of recorded, games, reward_cache"
-    more = f"visdial.additional='{tmp_path}': must be an existing file of dialogues (.parquet), or empty"
-    assert refused({**served, "additional": str(tmp_path)}) == f"config.{more}"
-    assert [VisDial(served).at_a_time(kind) for kind in VisDial.kinds] == [1024, 8, 8]
-    VisDial(served).check_episodes()
-    with pytest.raises(UserError, match=r"visdial\.url='': must be the server's address"):
-        VisDial({**served, "url": ""}).check_episodes()
-    assert "url='': must be the server's address" in refused({**served, "url": ""}, "reward_cache")
-    assert "yes_no='soft': must be none with mode=10_stop" in refused({"mode": "10_stop", "yes_no": "soft"})
+    said["no JSON"] = refused(files)
+    compared(
+        "visdial_refusals",
+        {key.replace(str(tmp_path), ""): text.replace(str(tmp_path), "") for key, text in said.items()},
+        record,
+    )

@@ -8,7 +8,6 @@ import pytest
 from motif_jax.envs.wordle.boards import Boards, play, returns
 from motif_jax.envs.wordle.colours import WordTable
 from motif_jax.envs.wordle.environment import WordleEnvironment
-from motif_jax.envs.wordle.expert import information_gain
 from motif_jax.envs.wordle.policies import parse, picture
 from motif_jax.envs.wordle.words import read_words
 
@@ -19,25 +18,6 @@ def played(policy, count, words=WORDS):
     plan = parse(policy)
     table = WordTable(words, plan.lists)
     return play(Boards(table, count), plan.player(table), np.random.default_rng(0))
-
-
-def positions(boards):
-    """For each turn played: (game, turn, guess, which words fitted before it)."""
-    for game in range(len(boards)):
-        fits = np.ones(len(boards.table.words), bool)
-        for turn in range(boards.turns[game]):
-            guess = boards.guesses[game, turn]
-            yield game, turn, guess, fits
-            fits = fits & (boards.table.table[guess] == boards.codes[game, turn])
-
-
-def test_the_expert_takes_the_most_telling_word():
-    boards = played("optimal", 100)
-    for _, _, guess, fits in positions(boards):
-        members = np.flatnonzero(fits)
-        gains = information_gain(boards.table.table, members)
-        assert gains[members == guess][0] >= gains.max() - 1e-9
-    assert len(np.unique(boards.guesses[:, 0])) <= 2
 
 
 def test_means_are_the_published_ones():
