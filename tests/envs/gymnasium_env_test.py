@@ -14,36 +14,29 @@ from gymnasium.utils.env_checker import check_env
 from motif_jax.envs import registration
 from motif_jax.envs.gymnasium_env import RegisteredEnv
 from motif_jax.envs.nethack.tasks import TASKS
+from tests.recorded_outputs import compared
+
+LEVEL = "BabyAI-GoToLocal-v0"
 
 
-def test_only_text_is_drawn():
+def test_only_text_is_drawn(record):
     with pytest.raises(ValueError, match="render_mode 'human' is not one of"):
         RegisteredEnv("Recall-v0", render_mode="human")
-    recall = RegisteredEnv("Recall-v0", render_mode="ansi")
-    assert (recall.render(), recall.render_mode, recall.action_space) == (
-        None,
-        "ansi",
-        gymnasium.spaces.Discrete(4),
-    )
-    fields = "'features': Box(-inf, inf, (5,), float32), 'sign': Box(0, 255, (16,), uint8), 'sign_count': "
-    assert str(recall.observation_space) == f"Dict({fields}Box(-2147483648, 2147483647, (), int32))"
-    level = RegisteredEnv("BabyAI-GoToLocal-v0", render_mode="ansi", fields=("prompt",), kind="")
-    plain = RegisteredEnv("BabyAI-GoToLocal-v0", fields=("prompt",))
-    (seen, info), (same, _) = level.reset(seed=2), plain.reset(seed=2)
-    assert seen.keys() == same.keys() == {"image", "mission", "text", "text_count", "prompt"}
-    assert all((seen[name] == same[name]).all() for name in seen)
-    assert (info, plain.render()) == (
-        {"return": 0.0, "length": 0.0, "success": 0.0, "kind": 0.0, "limit": 64.0},
-        None,
-    )
-    assert level.render().splitlines()[0] == "# " * 8
-    moved, reward, *ends, info = level.step(np.int64(1))
-    assert (reward, ends, info["length"]) == (0.0, [False, False], 1.0)
-    assert (moved["image"] != seen["image"]).any()
+    recall, level, plain = (RegisteredEnv(name, mode, **given) for name, mode, given in (
+        ("Recall-v0", "ansi", {}), (LEVEL, "ansi", {"fields": ("prompt",)}), (LEVEL, None, {"fields": ("prompt",)}),
+    ))  # fmt: skip
+    shown = [
+        recall.observation_space,
+        recall.action_space,
+        recall.render(),
+        recall.render_mode,
+        plain.render(),
+    ]
+    for env in (level, plain):
+        shown += [list(env.reset(seed=2)[0]), env.render(), *env.step(np.int64(1))[1:]]
     level.limit(1)
-    level.reset()
-    assert level.step(0)[1:4] == (0.0, False, True)
-    assert "prompt" in level.reset()[0]
+    shown += [list(level.reset()[0]), *level.step(0)]
+    compared("registered", {"all": "\n".join(map(str, shown))}, record)
 
 
 def test_a_second_registration_changes_nothing():

@@ -12,22 +12,13 @@ from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 from tests.envs.babyai_text.environment_test import LOCAL, TRAIN
 from tests.envs.playing import started
+from tests.recorded_outputs import compared
 
 PROMPT = "Goal of the agent: go to the red ball \n Observation 0: You see a grey key 1 step left, "
-CHANGED = {
-    "no_modification_test": PROMPT,
-    "other_name_same_categories": PROMPT.replace("ball", "table").replace("key", "chair"),
-    "adj_synonym": PROMPT.replace("red", "vermilion").replace("grey", "silver"),
-    "no_meaning_nouns": PROMPT.replace("ball", "xolo").replace("key", "dax"),
-    "no_meaning_adj": PROMPT.replace("red", "faze").replace("grey", "sil"),
-    "no_meaning_words": PROMPT.replace("red", "faze").replace("grey", "sil").replace("ball", "xolo").replace("key", "dax"),
-    "change_intro_first_personne_speaker": PROMPT.replace("Goal of the agent:", "I would like the agent to"),
-    "change_intro_first_personne_agent": PROMPT.replace("Goal of the agent:", "You have to"),
-}  # fmt: skip
 
 
-def test_every_published_change_is_there():
-    assert {name: PromptChange(name)(PROMPT) for name in changes.CHANGES} == CHANGED
+def test_every_published_change_is_the_recorded_one(record):
+    compared("prompt_changes", {name: PromptChange(name)(PROMPT) for name in changes.CHANGES}, record)
 
 
 def test_whole_words_are_replaced_in_both_languages():

@@ -6,9 +6,6 @@ import copy
 
 import pytest
 
-from motif_jax.envs import registry
-from motif_jax.envs.nethack.actions import EXTENDED_KEYS
-from motif_jax.envs.nethack.tasks import EXTENDED_TASKS
 from motif_jax.envs.spec import RUNNING, TERMINATED
 from tests.conftest import load_golden
 from tests.envs.nethack.fake_engine import check_published, play
@@ -45,13 +42,6 @@ def test_published_rules(case):
     for frame in (frame for step in case["steps"] for frame in step["frames"]):
         frame["time"] *= not frame["done"]
     check_published(case, ("dlvl", "gold", "xlvl", "scout", "kills"))
-
-
-@pytest.mark.parametrize("name", EXTENDED_TASKS)
-def test_specs_have_28_named_actions(name):
-    spec = registry.spec(name)
-    assert spec.action_names[23:] == ("cast", "drink", "pray", "pick up", "pay")
-    assert spec.action_keys == EXTENDED_KEYS
 
 
 CHOOSE = {"msg": "Choose which spell to cast"}

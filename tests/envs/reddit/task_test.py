@@ -13,40 +13,38 @@ from motif_jax.envs.reddit.task import REWARDS, Reddit
 from motif_jax.envs.text.contract import interact
 from motif_jax.rollouts import text_scores
 from tests.envs.playing import told
-from tests.envs.reddit.conftest import ROWS, SCORES, recorded, refused, returns, write
+from tests.envs.reddit.conftest import ROWS, SCORES, recorded, refused, write
 from tests.recorded_outputs import compared
 
 
-def test_both_files_one_behind_the_other(options):
-    found = recorded({**options, "reward_scale": -5.0, "reward_shift": 1.0})
-    assert [dialogue.texts for dialogue in found] == [(parent, text) for text, _, parent in ROWS]
-    assert [dialogue.rewards for dialogue in found] == [(None, 1 - 5 * SCORES[text]) for text, _, _ in ROWS]
-    assert all(dialogue.terminal for dialogue in found)
-
-
-def test_rows_parents_and_a_least_reward(tmp_path, options):
+def test_recorded_replies_are_paid_by_each_reward(tmp_path, options, record):
     (tmp_path / "i.json").write_text("[4, 0, 2]")
-    chosen = {**options, "indexes": str(tmp_path / "i.json")}
-    assert [dialogue.texts[1] for dialogue in recorded(chosen)] == ["same words", "thanks a lot", "you idiot"]
-    alone, *_ = recorded({**chosen, "include_parent": False})
-    assert (alone.texts, alone.rewards) == (("same words",), (1.0,))
-    assert returns({**options, "reward_scale": -1.0, "cutoff": -1.0}) == [0, -1, -1, -1]
-
-
-def test_recorded_votes_pay_by_their_sign(options):
-    votes = {**options, "reward": "upvote"}
-    assert Reddit(votes).rewards([text for text, *_ in ROWS]) == returns(votes) == [1, 1, -1, -1, 1]
-    # Of equal comments one is drawn by the text.
-    drawn = [Reddit({**votes, "noise_seed": seed}).rewards(["same words"]) for seed in range(6)]
-    assert drawn == [[1], [-1], [1], [-1], [1], [-1]]
+    (tmp_path / "liked.json").write_text(json.dumps(dict(zip(SCORES, (0.9, 0.5, 0.49, 0.0)))))
+    chosen, liked = (
+        {key: str(tmp_path / name)} for key, name in (("indexes", "i.json"), ("scores", "liked.json"))
+    )
+    cases = [
+        {"reward_scale": -5.0, "reward_shift": 1.0},
+        chosen,
+        {**chosen, "include_parent": False},
+        {"reward": "upvote"},
+    ]
+    cases += [
+        {"reward_scale": -1.0, "cutoff": -1.0},
+        *({"reward": "upvote", "noise_seed": seed} for seed in range(6)),
+    ]
+    cases += [{"reward": "toxicity_noised", "noise_seed": seed} for seed in range(6)]
+    cases += [{**liked, "reward": "upvote_model", "zero_one": zero} for zero in (True, False)]
+    paid = {
+        f"{place}": "\n".join(map(str, recorded({**options, **case}))) for place, case in enumerate(cases)
+    }
+    compared("reddit_rewards", paid, record)
 
 
 def test_what_a_task_counts_and_where_its_comments_lie(tmp_path, options):
     task, unknown = Reddit(options), Reddit({**options, "scores": "", "cutoff": 1.0})
-    counts = [
-        (task.count(kind), task.endless(kind), task.at_a_time(kind), task.texts_to_score(kind))
-        for kind in task.kinds
-    ]
+    asked = task.count, task.endless, task.at_a_time, task.texts_to_score
+    counts = [tuple(fact(kind) for fact in asked) for kind in task.kinds]
     assert counts == [(5, False, 1024, ()), (None, True, 64, ())]
     assert (unknown.count("recorded"), unknown.texts_to_score("recorded")) == (5, tuple(SCORES))
     unknown.use_scorer(lambda texts: [SCORES[text] for text in texts])
@@ -61,32 +59,10 @@ def test_what_a_task_counts_and_where_its_comments_lie(tmp_path, options):
         "folder (comments_negative.csv)": "comments_negative.csv", "upvote_run (a.safetensors)": "model/a.safetensors",
         "upvote_run (b.safetensors)": "b.safetensors",
     }  # fmt: skip
-    judges = (
-        {},
-        {"reward": "none"},
-        {"annotator": "openai"},
-        {"reward": "upvote_model", "upvote_run": "x"},
-        {"upvote_run": "x"},
-    )
+    run = {"reward": "upvote_model", "upvote_run": "x"}
+    judges = {}, {"reward": "none"}, {"annotator": "openai"}, run, {"upvote_run": "x"}
     assert [Reddit(given).patient for given in judges] == [False, False, True, True, False]
     assert [Reddit({"reward": name}).options["reward_scale"] for name in REWARDS] == [1, -5, -5, 1, 1]
-
-
-def test_noise_moves_the_middle(options):
-    seen = set()
-    for seed in range(8):
-        paid = returns({**options, "reward": "toxicity_noised", "noise_seed": seed})
-        assert (paid[0], paid[2]) == (0, 2)
-        assert paid[1] == paid[4]
-        seen.add((paid[1], paid[3]))
-    assert seen == {(0, 0), (0, 2), (2, 0), (2, 2)}
-
-
-def test_what_a_model_expects(tmp_path, options):
-    (tmp_path / "scores.json").write_text(json.dumps(dict(zip(SCORES, (0.9, 0.5, 0.49, 0.0)))))
-    for zero_one, low in ((True, 0), (False, -1)):
-        options |= {"reward": "upvote_model", "zero_one": zero_one}
-        assert returns(options) == [1, 1, low, low, 1]
 
 
 def test_an_episode(options):

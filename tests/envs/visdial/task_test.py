@@ -15,7 +15,7 @@ from motif_jax.envs.visdial import data
 from motif_jax.envs.visdial.data import Features, Scene
 from motif_jax.envs.visdial.environment import VisDialEnvironment
 from motif_jax.envs.visdial.environment import recorded as recorded_of
-from motif_jax.envs.visdial.rules import Rules
+from motif_jax.envs.visdial.rules import YES_NO, Rules
 from motif_jax.envs.visdial.task import VisDial
 from tests.envs import playing
 from tests.envs.playing import told
@@ -30,38 +30,16 @@ def files(tmp_path):
     return made_up.write(tmp_path)
 
 
-def test_a_dialogue_ends_where_enough_is_known(files):
-    found = recorded(files)
-    assert [len(dialogue.texts) for dialogue in found] == [7, 21, 21]
-    assert found[0].texts[:3] == ("picture 0", "what 0?", "yes")
-    assert found[0].rewards == (None, -1.0, None, -1.0, None, 0.0, None)
-    assert [dialogue.total for dialogue in found] == [-2.0, -10.0, -9.0]
-    assert all(dialogue.terminal for dialogue in found)
+RULES = (
+    {}, *({"yes_no": kind, "yes_no_reward": -2.5} for kind in YES_NO), {"mode": "agent_stops"}, {"goal": 0.9, "percentile": 0.75},
+    {"mode": "10_stop", "reward_scale": 10.0, "reward_shift": -1.0}, {"last_turn_free": True},
+)  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("kind", "count"),
-    # 'yes', 'No', 'no'; besides "I don't know", 'now and then'; nothing more than those has a key word.
-    [("none", 0), ("hard", 4), ("soft", 6), ("conservative", 6)],
-)
-def test_answers_of_yes_and_no_cost(files, kind, count):
-    found = recorded({**files, "yes_no": kind, "yes_no_reward": -2.0})
-    assert found[1].total == -10 - 2 * count
-    assert Rules(yes_no=kind, yes_no_reward=-2.0).rewards(0.0, ["Yes"], [1.0]) == [-2.0 * (kind != "none")]
-
-
-def test_ten_turns_are_paid_their_progress(files):
-    found = recorded({**files, "mode": "10_stop", "reward_scale": 10.0, "reward_shift": -1.0})
-    assert [len(dialogue.texts) for dialogue in found] == [21] * 3
-    assert found[0].rewards[1::2] == pytest.approx([0, 0, 1, *[-1] * 7])
-
-
-def test_an_agent_that_stops_has_every_prefix(files):
-    found = recorded({**files, "mode": "agent_stops"})
-    assert len(found) == 3 * 11
-    assert [len(dialogue.texts) for dialogue in found[:11]] == [2 * turn + 2 for turn in range(10)] + [21]
-    assert all(dialogue.texts[-1] == "<stop>" and dialogue.rewards[-1] == 0 for dialogue in found[:10])
-    assert found[2].total == pytest.approx(0.2)
+def test_recorded_dialogues_are_paid_by_each_rule_and_end_where_enough_is_known(files, record):
+    found = {str(rules): recorded({**files, **rules}) for rules in RULES}
+    compared("visdial_rules", {rules: "\n".join(map(str, said)) for rules, said in found.items()}, record)
+    assert [dialogue.total for dialogue in found["{}"]] == [-2.0, -10.0, -9.0]
 
 
 @pytest.mark.parametrize("rules", [{"mode": "env_stops", "yes_no": "hard"}, {"mode": "10_stop"}], ids=str)
@@ -98,9 +76,6 @@ def test_a_scene_without_values_is_worth_nothing_and_one_may_end_at_once():
     rules = Rules()
     assert rules == Rules("env_stops", 1.0, 0.5, "none", 0.0, 1.0, 0.0, False)
     assert [rules.reached(0.5, [0.125, more]) for more in (0.125, 0.124)] == [True, False]
-    for free in (False, True):
-        paid = Rules(last_turn_free=free).rewards(0.0, ["a"] * 10, [0.0] * 10)
-        assert paid == [-1.0] * 9 + [free - 1.0]
     scene = Scene("c", ("what?", "who?"), ("red", "no"), None, None, 3)
     ((whole,), (first,)) = (recorded_of(each, rules) for each in (scene, scene._replace(progress=(0.5, 0.0))))
     assert whole.to_sequence() == (

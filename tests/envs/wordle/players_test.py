@@ -30,18 +30,6 @@ def test_means_are_the_published_ones():
             assert scores.mean() == pytest.approx(mean, abs=0.12)
 
 
-def test_monte_carlo_finds_what_pays():
-    """With random words after it, a guess that may be the word beats one that cannot."""
-    words = ["aaaaa", "bbbbb", "ccccc"]
-    boards = Boards(WordTable(words), 1)
-    rng = np.random.default_rng(3)
-    boards.step(np.zeros(1, int), np.zeros(1, int), rng, hidden=np.ones(1, int))
-    player = parse("monte_carlo(60, random)").player(boards.table)
-    chosen = {int(player(boards, np.zeros(1, int), rng)[0]) for _ in range(5)}
-    assert chosen <= {1, 2}
-    assert boards.turns[0] == 1
-
-
 def test_boards_play_by_the_environments_rules():
     boards = played("mixture(0.5, random, fitting)", 200)
     environment = WordleEnvironment(boards.table)
