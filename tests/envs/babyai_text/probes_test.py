@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from motif_jax.envs.babyai_text import probes
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
-from motif_jax.support.errors import UserError
+from tests.envs.playing import told
+from tests.recorded_outputs import compared
 
 SEEN = [["You see a red ball 1 step forward"]]
 GOOD = {"name": "one", "goal": "go to the red ball", "observations": SEEN, "actions": []}
@@ -33,15 +32,20 @@ def test_a_prompt_has_all_clauses_but_the_one_that_is_left_out():
             assert len(whole) == len(without) + len(clause) + 2
 
 
-@pytest.mark.parametrize(
-    ("content", "said"), [([], "holds no probes"), ([GOOD, {"name": "two"}], "probe 1 is invalid")]
-)
-def test_files_that_hold_none_are_told(tmp_path, content, said):
-    path = tmp_path / "probes.json"
-    path.write_text(json.dumps([GOOD]))
-    assert probes.read(path)[0].name == "one"
-    path.write_text(json.dumps(content))
-    with pytest.raises(UserError, match=said):
-        probes.read(path)
-    with pytest.raises(UserError, match=r"config\.probes\.prompts='nowhere\.json': must be 'own'"):
-        probes.read("nowhere.json")
+CONTENTS = (
+    [], [GOOD, {"name": "two"}], [{**GOOD, "right": 1}], [{**GOOD, "name": 1}], [{**GOOD, "actions": ["go"]}], [{**GOOD, "more": ""}],
+    [{**GOOD, "observations": [["a", 1]]}], [{**GOOD, "observations": "a"}], [{**GOOD, "actions": [1], "observations": SEEN * 2}], [3],
+)  # fmt: skip
+
+
+def test_files_that_hold_none_are_told(tmp_path, record):
+    path, said = tmp_path / "probes.json", {"nowhere": told(probes.read, "nowhere.json")}
+    path.write_text(
+        json.dumps([GOOD, {**GOOD, "right": "go", "observations": SEEN * 2, "actions": ["left"]}])
+    )
+    assert probes.read(path)[0] == probes.Probe("one", "go to the red ball", (tuple(SEEN[0]),), ())
+    assert probes.read(path)[1].right == "go"
+    for number, content in enumerate(CONTENTS):
+        path.write_text(json.dumps(content))
+        said[f"{number}"] = told(probes.read, path).replace(str(path), "")
+    compared("probes_refused", said, record)

@@ -10,7 +10,9 @@ from motif_jax.envs import registry
 from motif_jax.envs.babyai_text.missions import in_french
 from motif_jax.envs.babyai_text.prompts import Window
 from tests.conftest import load_golden
+from tests.envs.playing import told
 from tests.language import talkers
+from tests.recorded_outputs import compared
 
 
 def test_a_prompt_holds_the_newest_observations_and_the_actions_between_them():
@@ -56,28 +58,18 @@ def said(prompt):
     return seen, done
 
 
-@pytest.mark.parametrize(
-    ("english", "french"),
-    [
-        ("pick up a grey box", "ramasser une boîte grise"),
-        ("put the blue ball next to a key", "poser la balle bleue à côté de une clef"),
-        ("open a door after you pick up the key", "ouvrir une porte après avoir ramassé la clef"),
-        ("go to the ball, then open a door", "aller à la balle, puis ouvrir une porte"),
-        ("go to a key on your left and pick up the box", "aller à une clef à ta gauche et ramasser la boîte"),
-    ],
-)
-def test_missions_in_french(english, french):
-    assert in_french(english) == french.replace("de une", "d'une")
+MISSIONS = (
+    "pick up a grey box", "put the blue ball next to a key", "open a door after you pick up the key", "put a box next to a ball",
+    "go to the ball, then open a door", "go to a key on your left and pick up the box", "go to the object behind you",
+    "open the red door in front of you after you put the purple key on your right next to the box, then go to a ball",
+)  # fmt: skip
 
 
-def test_published_french_goals_go_to_everything_with_an_article_by_letters():
-    assert in_french("pick up the red key", published=True) == "aller à la clef rouge"
-    assert in_french("pick up the red ball", published=True) == "aller à une balle rouge"
-    assert in_french("pick up the red ball") == "ramasser la balle rouge"
-    with pytest.raises(ValueError, match="no object"):
-        in_french("win", published=True)
-    with pytest.raises(ValueError, match="minigrid"):
-        in_french("dance with the red key")
+def test_missions_in_french(record):
+    parts = {f"{english} {way}": in_french(english, way) for english in MISSIONS for way in (False, True)}
+    for text, published in (("win", True), ("dance with the red key", False), ("go to the moon", False)):
+        parts[text] = told(in_french, text, published)
+    compared("missions_in_french", parts, record)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from motif_jax.envs import registry
 from motif_jax.envs.gym_task import captions
 from motif_jax.envs.gym_task.environment import _spec_of as registry_of_specs
-from motif_jax.envs.gym_task.spaces import UnsupportedSpaceError, leaves
+from motif_jax.envs.gym_task.spaces import leaves
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, EngineError
 from motif_jax.support import entry_points
 from motif_jax.support.errors import UserError
@@ -34,7 +34,7 @@ def test_nested_spaces_are_fields_by_name(record):
     compared("gym_spaces", parts | {"spec": str(spec)}, record)
 
 
-def test_boxes_keep_what_they_hold():
+def test_boxes_keep_what_they_hold(record):
     space = spaces.Dict(
         {
             "ram": spaces.Box(0, 255, (3,), np.uint8),
@@ -50,18 +50,8 @@ def test_boxes_keep_what_they_hold():
     for leaf in leaves(space, 8):
         out = np.zeros(leaf.field.shape, leaf.field.dtype)
         leaf.write(value, out)
-        seen[leaf.name] = (leaf.field.dtype, out.tolist())
-    assert seen == {
-        "ram": ("float32", [0.0, 1.0, pytest.approx(0.2)]),
-        "large": ("float32", [-float(2**33)]),
-        "whole": ("int32", -9),
-        "on": ("uint8", [1, 0]),
-        "both.0": ("uint8", [0, 1]),
-        "both.1": ("uint8", [1, 0, 0]),
-    }
-    for space in (spaces.Sequence(spaces.Discrete(2)), spaces.Discrete(10**6)):
-        with pytest.raises(UnsupportedSpaceError):
-            list(leaves(space, 8))
+        seen[leaf.name] = f"{out!r} {leaf.image}"
+    compared("gym_boxes", seen, record)
 
 
 def test_truncation_is_no_termination():

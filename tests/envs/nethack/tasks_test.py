@@ -13,6 +13,7 @@ from motif_jax.envs.nethack.tasks import HALLUCINATION, ORACLE_GLYPH, TASKS
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED
 from tests.conftest import load_golden
 from tests.envs.nethack.fake_engine import FakeEngine, check_published, on, play
+from tests.recorded_outputs import compared
 
 GOLDEN = load_golden("task_rules.json")
 STAIRS = "You descend the stairs."
@@ -111,9 +112,10 @@ def test_scout_counts_the_latest_view_of_each_level():
     assert scouts == [5, 8, 8 + 4, 8 + 6, 6 + 7, 6 + 7 + 9]
 
 
-def test_the_numbers_of_an_episode_are_those_before_or_after_its_newest_step():
+def test_the_numbers_of_an_episode_are_those_before_or_after_its_newest_step(record):
+    """Running, at the step limit, whose quit is confirmed and what it shows dismissed, and at a death."""
     first = {"score": 2, "depth": 3, "gold": 5, "xlvl": 4, "time": 6, "glyphs": [[1, 1, 7]]}
-    frames = {
+    after = {
         **first,
         "score": 9,
         "depth": 4,
@@ -122,33 +124,14 @@ def test_the_numbers_of_an_episode_are_those_before_or_after_its_newest_step():
         "time": 7,
         "glyphs": [[1, 1, 7], [1, 2, 7]],
     }
-    dead = dict.fromkeys(("score", "depth", "gold", "xlvl", "time"), 0) | {"over": 1, "done": 1, "glyphs": []}
-    numbers = {
-        "return": 7.0,
-        "length": 1.0,
-        "score": 9.0,
-        "dlvl": 3.0,
-        "gold": 5.0,
-        "xlvl": 4.0,
-        "scout": 1.0,
-        "turns": 7.0,
-    }
-    numbers |= {"success": 0.0, "end": 0.0, "hallucination": 0.0, "kills": 0.0}
-    ended = {"dlvl": 4.0, "gold": 8.0, "xlvl": 5.0, "scout": 2.0}
     last = {"time": 8, "score": 12, "depth": 4, "gold": 8, "xlvl": 5, "cond": HALLUCINATION, "glyphs": []}
-    limit = {"return": 10.0, "length": 2.0, "score": 12.0, "turns": 8.0, "hallucination": 0.5, **ended}
-    (_, _, _, _, running), (_, end, keys, _, cut) = play(
-        "NetHackScore-v1", first, [(1, [frames]), (1, [last, {"done": 1}])], max_steps=2
-    )
-    assert (running, end, cut) == (numbers, TRUNCATED, {**numbers, **limit, "end": -1.0})
-    assert keys == [107, 0xF1]
-    (*_, (reward, end, keys, _, died)) = play("NetHackScore-v1", first, [(1, [frames]), (1, [dead])])
-    assert (reward, end, keys) == (-9.0, TERMINATED, [107])
-    assert died == {**numbers, "return": -2.0, "length": 2.0, **ended, "end": 1.0}
-    # A quit is confirmed, and what it shows is dismissed.
-    after = [last, {}, {"more": 1}, {"getlin": 1}, {"yn": 1, "msg": "Really attack?"}, {}]
-    (_, (_, _, keys, *_)) = play("NetHackScore-v1", first, [(1, [frames]), (1, after)], max_steps=2)
-    assert keys == [107, 0xF1, 121, 32, 27, 27]
+    dead = dict.fromkeys(("score", "depth", "gold", "xlvl", "time"), 0) | {"done": 1}
+    quits = [last, {}, {"more": 1}, {"getlin": 1}, {"yn": 1, "msg": "Really attack?"}, {}]
+    played = {
+        str(number): "\n".join(map(str, play("NetHackScore-v1", first, [(1, [after]), (1, frames)], max_steps=2 + number)))
+        for number, frames in enumerate((quits, [last, {"done": 1}], [dead]))
+    }  # fmt: skip
+    compared("nethack_numbers", played, record)
 
 
 def test_message_count_off():
