@@ -34,16 +34,24 @@ def test_keys_and_glyphs_are_the_golden_ones():
 ORACLE_BESIDE = [[10, 11, ORACLE_GLYPH]]
 
 
-@pytest.mark.parametrize(
-    ("condition", "fixed", "published"),
-    [(0, True, True), (0x200, False, False), (0x201, False, True), (0x001, True, True)],
-)
-def test_sober_looks_at_the_hallucination_bit(condition, fixed, published):
-    steps = [(1, [{"time": 2, "cond": condition, "glyphs": ORACLE_BESIDE}])]
-    for compat, success in ((None, fixed), ({"sober_mask": True}, published)):
-        ((reward, end, _, _, info),) = play("NetHackOracleSober-v1", {}, steps, compat=compat)
-        assert (reward, end) == ((50.0, TERMINATED) if success else (0.0, RUNNING))
-        assert info["success"] == float(success)
+AS_PET, BYTES = [[10, 11, GOLDEN["oracle_pet_glyph"]]], [[10, 9, 0x0E00], [10, 10, 0x0001]]
+
+
+def test_what_is_the_oracle_and_when_the_stairs_are_kept(record):
+    """Sober looks at the hallucination bit; the stairs need their full stop only to outlast a prompt."""
+    oracles = [
+        (task, {"time": 2, "cond": condition, "glyphs": glyphs}, compat)
+        for task in ("NetHackOracle-v1", "NetHackOracleSober-v1")
+        for condition in (0, 0x200, 0x201, 0x001)
+        for glyphs in (ORACLE_BESIDE, AS_PET, BYTES)
+        for compat in (None, {"sober_mask": True})
+    ]
+    found = {str(case): str(play(case[0], {}, [(1, [case[1]])], compat=case[2])) for case in oracles}
+    for stop in (".", ""):
+        shown = {"msg": f"You descend the stairs{stop}", "time": 2, "dlevel": 2}
+        for frames in ([shown], [{**shown, "more": 1}, {"time": 2, "dlevel": 2}]):
+            found[str(frames)] = str(play("NetHackStaircase-v1", {}, [(18, frames)]))
+    compared("oracles_and_stairs", found, record)
 
 
 def test_the_share_of_hallucinating_steps_is_counted():
@@ -64,16 +72,6 @@ def test_oracle_is_seen_from_the_edge_of_the_map(hero, offset):
     assert (reward, end) == (50.0, TERMINATED)
     ((reward, end, *_),) = play("NetHackOracle-v1", {}, [(1, [frame])], compat={"oracle_patch_edge": True})
     assert (end == RUNNING) == (0 in hero)
-
-
-@pytest.mark.parametrize(
-    "glyphs",
-    [[[10, 11, GOLDEN["oracle_pet_glyph"]]], [[10, 9, 0x0E00], [10, 10, 0x0001]]],
-    ids=["as a pet", "two glyphs whose bytes spell it"],
-)
-def test_what_is_not_the_oracle(glyphs):
-    ((reward, end, *_),) = play("NetHackOracle-v1", {}, [(1, [{"time": 2, "glyphs": glyphs}])])
-    assert (reward, end) == (0.0, RUNNING)
 
 
 @pytest.mark.parametrize(("compat", "end"), [(None, TRUNCATED), ({"timeout_as_terminal": True}, TERMINATED)])
@@ -154,16 +152,6 @@ def test_message_counts_are_the_golden_ones():
             env.step(1, out)
             seen.append(float(out["message_count"]))
         assert seen == counts
-
-
-@pytest.mark.parametrize(("stop", "kept"), [(".", True), ("", False)])
-def test_the_stairs_need_their_full_stop_only_to_outlast_a_prompt(stop, kept):
-    shown = {"msg": f"You descend the stairs{stop}", "time": 2, "dlevel": 2}
-    ((reward, end, *_),) = play("NetHackStaircase-v1", {}, [(18, [shown])])
-    assert (reward, end) == (50.0, TERMINATED)
-    prompted = [{**shown, "more": 1}, {"time": 2, "dlevel": 2}]
-    ((reward, end, *_),) = play("NetHackStaircase-v1", {}, [(18, prompted)])
-    assert (reward, end) == ((50.0, TERMINATED) if kept else (0.0, RUNNING))
 
 
 def test_an_action_that_there_is_not_is_refused():
