@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 
@@ -11,8 +9,7 @@ from configs import collect_text, train_text
 from motif_jax.datasets.dialogues import parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.envs.text import recorded, registry
-from motif_jax.support.errors import UserError
-from tests.envs.playing import refused
+from tests.envs.playing import refused, told
 from tests.recorded_outputs import compared
 
 
@@ -69,24 +66,22 @@ def test_only_the_switches_of_a_task_are_among_its_options():
     assert set(registry.options_of(config)) == set(config["babyai_text"])
 
 
-def test_recorded_dialogues_are_listed_in_their_order(tmp_path):
-    told = [Dialogue((f"{number}?", "yes"), (None, 1.0), True) for number in range(5)]
-    parquet.write(tmp_path / "dialogues.parquet", [Dialogues.of(told)], {})
+def test_recorded_dialogues_are_listed_in_their_order(tmp_path, record, monkeypatch):
+    monkeypatch.setenv("MOTIF_JAX_TRUST", "tests.toy_text,tests.envs.playing")
+    talks = [Dialogue((f"{number}?", "yes"), (None, 1.0), True) for number in range(5)]
+    parquet.write(tmp_path / "dialogues.parquet", [Dialogues.of(talks)], {})
     task = registry.make("dialogues", {"data": str(tmp_path)})
     task.check(recorded.RECORDED, "")
     assert (task.count("recorded"), task.endless("recorded"), task.learned_tokens()) == (5, False, 2000)
-    assert list(task.stream("recorded", "")(np.random.default_rng(0), 2, 3)) == told[3:]
+    assert list(task.stream("recorded", "")(np.random.default_rng(0), 2, 3)) == talks[3:]
     assert task.files() == {"data": tmp_path / "dialogues.parquet"}
-    for data, said in (("", "name the dialogues"), (str(tmp_path / "x"), "must be a file of dialogues")):
-        assert re.match(f"config.data=.*: {said}", refused("dialogues", {"data": data}))
-    with pytest.raises(UserError, match="must be None"):
-        task.policy("random")
-
-
-@pytest.mark.parametrize(
-    ("named", "words"),
-    [("", "has no environment to play in"), ("tests.toy_text:NoSuchClass", "no such class")],
-)
-def test_an_environment_for_recorded_dialogues_is_refused_before_any_game(named, words):
-    with pytest.raises(UserError, match=words):
-        registry.make("dialogues", {"environment": named}).check_episodes()
+    said = {data: refused("dialogues", {"data": data}) for data in ("", str(tmp_path / "x"))}
+    said["policy"] = told(task.policy, "random")
+    for named in ("", "tests.toy_text:NoSuchClass", "tests.envs.playing:shown"):
+        said[f"environment {named}"] = told(registry.make("dialogues", {"environment": named}).check_episodes)
+    said |= {text: told(registry.json_options, text) for text in ("[1]", "{")} | {
+        "": told(registry.load, "chess")
+    }
+    parts = {key.replace(str(tmp_path), ""): text.replace(str(tmp_path), "") for key, text in said.items()}
+    compared("text_refusals", parts, record)
+    assert (registry.json_options(""), registry.json_options('{"a": 1}')) == ({}, {"a": 1})
