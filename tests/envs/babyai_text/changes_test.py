@@ -10,7 +10,7 @@ from motif_jax.envs.babyai_text.changes import PromptChange
 from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
-from tests.envs.babyai_text.environment_test import LOCAL, TRAIN
+from tests.envs.babyai_text.environment_test import LOCAL
 from tests.envs.playing import started
 from tests.recorded_outputs import compared
 
@@ -65,15 +65,3 @@ def test_what_is_exchanged_is_another_episodes_and_follows_the_same_actions(monk
     monkeypatch.setattr(exchange, "_TRIES", 3)
     with pytest.raises(UserError, match="every mission of the level is 'go to the red ball'"):
         started("BabyAI-GoToRedBallNoDists-v0", 1, change=changes.OTHER_MISSION)
-
-
-@pytest.mark.parametrize("name", [TRAIN, "BabyAI-GoToMedium-v0"])
-def test_a_level_has_as_many_distractors_as_asked_for(name):
-    kinds = {"kind": "goto"} if name == TRAIN else {}
-
-    def objects(**options):
-        _, out = started(name, 11, fields=("grid",), **kinds, **options)
-        return int((out["grid"][..., 0] > 4).sum())
-
-    assert objects(distractors=7) - objects(distractors=2) == 5
-    assert objects() == objects(distractors=8)

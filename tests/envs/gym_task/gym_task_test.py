@@ -67,14 +67,6 @@ def test_truncation_is_no_termination():
     }  # fmt: skip
 
 
-def test_the_seed_of_an_episode_is_that_of_its_reset():
-    environment, out = started("gym:CartPole-v1")
-    own = gymnasium.make("CartPole-v1")
-    for seed in (3, 2**62):
-        environment.reset(seed, out)
-        assert out["observation"].tolist() == own.reset(seed=seed)[0].tolist()
-
-
 def test_an_error_of_the_environment_is_one_of_its_engine():
     environment, out = started("gym:ToyMortal-v0", 4, **TOYS)
     for _ in range(9):

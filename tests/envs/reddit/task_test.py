@@ -41,28 +41,26 @@ def test_recorded_replies_are_paid_by_each_reward(tmp_path, options, record):
     compared("reddit_rewards", paid, record)
 
 
-def test_what_a_task_counts_and_where_its_comments_lie(tmp_path, options):
+def test_what_a_task_counts_and_where_its_comments_lie(tmp_path, options, record):
     task, unknown = Reddit(options), Reddit({**options, "scores": "", "cutoff": 1.0})
     asked = task.count, task.endless, task.at_a_time, task.texts_to_score
-    counts = [tuple(fact(kind) for fact in asked) for kind in task.kinds]
-    assert counts == [(5, False, 1024, ()), (None, True, 64, ())]
-    assert (unknown.count("recorded"), unknown.texts_to_score("recorded")) == (5, tuple(SCORES))
+    said = {"facts": [str([fact(kind) for fact in asked]) for kind in task.kinds]}
+    said["asked"] = [unknown.count("recorded"), unknown.texts_to_score("recorded")]
     unknown.use_scorer(lambda texts: [SCORES[text] for text in texts])
     others = {"num_comments": 7}, {**options, "cutoff": 1.0}, {**options, "reward": "upvote", "cutoff": 1.0}
-    assert [each.count("recorded") for each in (unknown, *map(Reddit, others))] == [4, 7, 4, 3]
+    said["counts"] = [each.count("recorded") for each in (unknown, *map(Reddit, others))]
     (tmp_path / "model").mkdir()
     for name in ("model/a.safetensors", "b.safetensors", "c.txt"):
         (tmp_path / name).touch()
     found = Reddit({**options, "upvote_run": str(tmp_path)}).files()
-    assert {key: str(path.relative_to(tmp_path)) for key, path in found.items() if path != tmp_path} == {
-        "scores": "scores.json", "folder (comments_positive.csv)": "comments_positive.csv",
-        "folder (comments_negative.csv)": "comments_negative.csv", "upvote_run (a.safetensors)": "model/a.safetensors",
-        "upvote_run (b.safetensors)": "b.safetensors",
-    }  # fmt: skip
+    said["files"] = [f"{key}: {path}" for key, path in found.items()]
     run = {"reward": "upvote_model", "upvote_run": "x"}
     judges = {}, {"reward": "none"}, {"annotator": "openai"}, run, {"upvote_run": "x"}
-    assert [Reddit(given).patient for given in judges] == [False, False, True, True, False]
-    assert [Reddit({"reward": name}).options["reward_scale"] for name in REWARDS] == [1, -5, -5, 1, 1]
+    said["patient"] = [Reddit(given).patient for given in judges]
+    said["scales"] = [Reddit({"reward": name}).options["reward_scale"] for name in REWARDS]
+    compared(
+        "reddit_facts", {key: str(value).replace(str(tmp_path), "") for key, value in said.items()}, record
+    )
 
 
 def test_an_episode(options):
