@@ -12,26 +12,14 @@ from motif_jax.envs.nethack.scripted_players import ERRANDS, FIELDS, Errand
 from motif_jax.envs.nethack.status import DEPTH, X, Y
 from tests.recorded_outputs import compared
 
-ROOM = (
-    "  --------      ",
-    "  |......|      ",
-    "  |..@...+  h   ",
-    "  |....$.|      ",
-    "  |.>....|      ",
-    "  --------      ",
-)
-
-
 SPEC = registry.spec("NetHackScore-v1", fields=FIELDS)
 
 
-def observation(rows=ROOM, colours=None, message=b""):
+def observation(rows, message=b""):
     chars = np.full((24, 80), ord(" "), np.uint8)
     for y, row in enumerate(rows, start=1):
         chars[y, : len(row)] = np.frombuffer(row.encode(), np.uint8)
     tints = np.full((24, 80), 7, np.uint8)
-    for place, colour in (colours or {}).items():
-        tints[place] = colour
     status = np.zeros(27, np.int32)
     ((y, x),) = np.argwhere(chars == ord("@")).tolist()
     status[[X, Y, DEPTH]] = x, y - 1, 1
@@ -41,25 +29,6 @@ def observation(rows=ROOM, colours=None, message=b""):
 
 def key(choose, **seen):
     return chr(TASK_KEYS[choose(observation(**seen))])
-
-
-def first_key(errand, **seen):
-    return key(errand.player(0, SPEC), **seen)
-
-
-DOOR = {(3, 9): 3}
-
-
-def test_each_walks_to_what_it_wants():
-    assert first_key(Errand(wanted=b"$"), colours=DOOR) in "ln", "towards the gold, south-east"
-    assert first_key(Errand(wanted=b">"), colours=DOOR) in "bj"
-    assert first_key(Errand(), colours=DOOR) == "l", "to the door, which leads on, straight"
-    beside = ("  |..@j..|  ",)
-    past_a_pet = ("  |..@d.+..  ",)
-    assert first_key(Errand(wanted=b"$"), rows=beside) == "l", "strikes at what stands beside it"
-    # It swaps places on the way to the door.
-    assert first_key(Errand(), rows=past_a_pet, colours={(1, 6): 7, (1, 8): 3}) == "l"
-    assert first_key(ERRANDS["fighter"], rows=("|@....j.|",)) == "l"
 
 
 def test_it_goes_down_where_it_stands_on_stairs_and_leaves_the_peaceful_alone():
