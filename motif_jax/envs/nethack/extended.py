@@ -45,13 +45,10 @@ class ExtendedGame(Game):
         self._send(key)
         if key == actions.CAST and not self._ask():
             self._name_spell()
-        if self._ask():
-            return
         if any(self._misc):
             self.dismiss()
         elif self._as_published:
             self._look()
-        self._looks_away = False
         if self._skill_waits and not any(self._misc) and not self._ask():
             self._improve_skill()
 

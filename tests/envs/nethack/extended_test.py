@@ -61,6 +61,9 @@ KILLS = [
 SCENARIOS = {
     "a skill from a cast": (SCORE, [(CAST, [CHOOSE, TOLD, *IMPROVED])]),
     "and a prompt": (SCORE, [(CAST, [CHOOSE, {**TOLD, "more": 1}, {"time": 2}, *IMPROVED])]),
+    "before its letter": (SCORE, [(CAST, [TOLD, {"msg": "You cast it.", "more": 1}, {"time": 2}, *IMPROVED])]),
+    "and a prompt behind": (SCORE, [(NORTH, [TOLD, IMPROVED[0], {**IMPROVED[1], "more": 1}, {"msg": "a", "time": 2}])]),
+    "a cast that ends it": (SCORE, [(CAST, [TOLD, {"time": 0, "done": 1}])]),
     # An escaped question leaves a prompt for the next step.
     "a question": (SCORE, [(NORTH, [WAITS, {"msg": "You stop.", "more": 1}, {"time": 2}, *IMPROVED])]),
     "on the stairs": (STAIRCASE, [(DOWN, [{**STAIRS, "msg": said} for said in (STAIRS["msg"], "Pick a skill", "Done.")])]),

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from motif_jax.envs import registry
-from motif_jax.envs.nethack.actions import EXTENDED_KEYS, action_names
-from motif_jax.envs.nethack.random_players import GROUPS, HABITS, Habit, ReplayedActions, has_habits
+from motif_jax.envs.nethack.random_players import HABITS, Habit, ReplayedActions, has_habits
 from tests.recorded_outputs import compared, shown_array
 
 SPECS = {23: registry.spec("NetHackScore-v1"), 28: registry.spec("NetHackScoreExtendedActions-v1")}
@@ -16,14 +15,6 @@ SPECS = {23: registry.spec("NetHackScore-v1"), 28: registry.spec("NetHackScoreEx
 def taken(habit, seed, count, actions=23):
     choose = habit.player(seed, SPECS[actions])
     return [choose({}) for _ in range(count)]
-
-
-def test_groups_name_the_keys_of_the_tasks():
-    by_key = dict(zip(EXTENDED_KEYS, GROUPS, strict=True))
-    expected = {13: "more", ord("h"): "walk", ord("Y"): "run", ord("<"): "up", ord(">"): "down", 4: "kick"}
-    expected |= {ord("."): "wait", ord("e"): "eat", ord("s"): "search"}
-    assert {key: by_key[key] for key in expected} == expected
-    assert GROUPS[23:] == action_names(EXTENDED_KEYS[23:])
 
 
 @pytest.mark.parametrize("name", sorted(HABITS))

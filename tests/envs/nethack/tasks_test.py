@@ -130,6 +130,11 @@ def test_the_numbers_of_an_episode_are_those_before_or_after_its_newest_step(rec
         for number, frames in enumerate((quits, [last, {"done": 1}], [dead]))
     }  # fmt: skip
     compared("nethack_numbers", played, record)
+    env, out = on(engine := FakeEngine({}), max_episode_steps=1)
+    env.step(1, out)
+    assert engine.keys == [107, 0xF1, 121]
+    env.reset(0, out)
+    assert (engine.keys, env.episode_info()["end"]) == ([107, 0xF1, 121], 0)
 
 
 def test_message_count_off():
