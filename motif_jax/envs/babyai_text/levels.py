@@ -38,8 +38,6 @@ class LocalLevel(RoomGridLevel):
         self, *, excluded: Collection[str], distractors: int = 8, num_cols: int = 1, **options: Any
     ) -> None:
         self._excluded, self._distractors = tuple(excluded), distractors
-        # minigrid's validation of instructions reads this: no object blocks another.
-        self.unblocking = False
         super().__init__(room_size=8, num_rows=1, num_cols=num_cols, **options)
 
     def _redraw_until_allowed(self, attempt: Callable[[], Instr]) -> Instr:
