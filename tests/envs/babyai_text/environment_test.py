@@ -13,6 +13,7 @@ from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import bot, catalogue
 from motif_jax.envs.babyai_text.catalogue import ACTIONS, KINDS, LEVELS
 from motif_jax.envs.babyai_text.environment import PROMPT_BYTES, decoded, encoded
+from motif_jax.envs.babyai_text.instructions import numbered
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED
 from tests.envs.playing import shown, started, told
 from tests.language import talkers
@@ -110,8 +111,9 @@ REFUSED = [
 
 def test_bad_options_are_one_line(record):
     said = {f"{name} {options}": told(registry.spec, name, **options) for name, options in REFUSED}
-    compared("babyai_refusals", said | {"text": told(encoded, "abc", 2, "a text")}, record)
-    assert encoded("é", 3, "a text").tolist() == [0xE9, 0, 0]
+    said |= {"text": told(encoded, "abc", 2, "a text"), "long": told(numbered, "go " * 81)}
+    compared("babyai_refusals", said, record)
+    assert (encoded("é", 3, "a text").tolist(), numbered("go " * 80).tolist()) == ([0xE9, 0, 0], [1] * 80)
 
 
 FRENCH = {"language": "french", "kind": "pick up seq go to", "change": "no_meaning_nouns"}
@@ -136,7 +138,6 @@ def test_options_show_what_was_recorded(tmp_path, record):
         "plain": (LOCAL, {**tokens, "fields": ("prompt",), "special_tokens": False, "actions": (*ACTIONS, "wait", "think")}),
     }  # fmt: skip
     parts = {part: shown(name, **given) for part, (name, given) in options.items()}
-    assert "think" in parts["plain"]
     parts |= {name: shown(name, 1, (5, 6), fields=("grid", "lit", "pose")) for name in LEVELS}
     compared("babyai_options", parts, record)
     given = {"kind": "open", "distractors": 1, "change": "x"}

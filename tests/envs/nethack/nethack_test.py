@@ -130,6 +130,7 @@ def test_what_is_refused_is_one_line(monkeypatch, record):
     said["opening"] = told(engine.start, 3, 4)
     engine.close()
     env, out = on(fake)
+    said["action"] = told(env.step, 23, out)
     fake.frames = [{"more": 1, "time": 2}]
     said["prompts"] = told(env.step, 1, out)
     assert fake.keys == [107, *[32] * 10_000]

@@ -54,13 +54,6 @@ def test_what_is_the_oracle_and_when_the_stairs_are_kept(record):
     compared("oracles_and_stairs", found, record)
 
 
-def test_the_share_of_hallucinating_steps_is_counted():
-    conditions = [0, HALLUCINATION, HALLUCINATION | 1, 1]
-    steps = [(1, [{"time": 2 + step, "cond": condition}]) for step, condition in enumerate(conditions)]
-    shares = [info["hallucination"] for *_, info in play("NetHackScore-v1", {}, steps)]
-    assert shares == [0, 1 / 2, 2 / 3, 2 / 4]
-
-
 @pytest.mark.parametrize("hero", [(0, 10), (10, 0), (0, 0), (78, 20)])
 @pytest.mark.parametrize("offset", [(dx, dy) for dx in (-1, 0, 1) for dy in (-1, 0, 1)])
 def test_oracle_is_seen_from_the_edge_of_the_map(hero, offset):
@@ -157,8 +150,3 @@ def test_message_counts_are_the_golden_ones():
             env.step(1, out)
             seen.append(float(out["message_count"]))
         assert seen == counts
-
-
-def test_an_action_that_there_is_not_is_refused():
-    with pytest.raises(ValueError, match=r"action 23 is not one of 0 \.\. 22"):
-        play("NetHackScore-v1", {}, [(23, [{"time": 2}])])
