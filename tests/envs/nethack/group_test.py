@@ -9,6 +9,7 @@ from motif_jax.envs import registry
 from motif_jax.envs.nethack.group import NetHackGroup
 from motif_jax.envs.sequential import SingleEnvironments
 from motif_jax.envs.spec import RUNNING, empty_observation, row
+from tests.envs.playing import told
 
 OPTIONS = {"fields": ("glyphs", "tty_chars", "tty_colors"), "max_episode_steps": 120}
 QUIRKS = {"crop_row_offset": True, "timeout_as_terminal": True, "message_count_off": True}
@@ -31,8 +32,7 @@ def test_a_group_is_so_many_single_games(task, options, kind, least):
     singles = [registry.make(task, **options) for _ in range(count)]
     out, expected = empty_observation(group.spec, (count,)), empty_observation(group.spec, (count,))
     rows = [row(expected, column) for column in range(count)]
-    episode, ended = 0, [True] * count
-    finished = 0
+    episode, finished, ended = 0, 0, [True] * count
     for _ in range(300):
         started = [column for column in range(count) if ended[column] and rng.random() < 0.7]
         for column in started:
@@ -58,5 +58,6 @@ def test_a_group_is_so_many_single_games(task, options, kind, least):
     assert finished >= least
     group.close()
     group.close()
+    assert kind is not NetHackGroup or told(group.step, [0] * count, [0]) == "the environment is closed"
     for single in singles:
         single.close()

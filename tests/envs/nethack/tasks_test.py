@@ -32,8 +32,6 @@ def test_keys_and_glyphs_are_the_golden_ones():
 
 
 ORACLE_BESIDE = [[10, 11, ORACLE_GLYPH]]
-
-
 AS_PET, BYTES = [[10, 11, GOLDEN["oracle_pet_glyph"]]], [[10, 9, 0x0E00], [10, 10, 0x0001]]
 
 
