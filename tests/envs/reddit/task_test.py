@@ -45,6 +45,7 @@ def test_what_a_task_counts_and_where_its_comments_lie(tmp_path, options, record
     task, unknown = Reddit(options), Reddit({**options, "scores": "", "cutoff": 1.0})
     asked = task.count, task.endless, task.at_a_time, task.texts_to_score
     said = {"facts": [str([fact(kind) for fact in asked]) for kind in task.kinds]}
+    said["games"] = [*task.stream("games", "recorded")(np.random.default_rng(3), 4, 0)]
     said["asked"] = [unknown.count("recorded"), unknown.texts_to_score("recorded")]
     unknown.use_scorer(lambda texts: [SCORES[text] for text in texts])
     others = {"num_comments": 7}, {**options, "cutoff": 1.0}, {**options, "reward": "upvote", "cutoff": 1.0}

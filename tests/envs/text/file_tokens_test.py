@@ -33,8 +33,8 @@ def test_added_tokens_come_last_in_the_published_order(folder):
 def test_a_text_comes_back_and_writes_no_delimiter(folder, saved, tmp_path):
     tokenizer = FileTokenizer("k", str(folder), WORDS)
     if saved:
-        tokenizer.save(tmp_path)
-        tokenizer = FileTokenizer("k", str(tmp_path / "tokenizer.json"), WORDS)
+        tokenizer.save(tmp_path / "new" / "one")
+        tokenizer = FileTokenizer("k", str(tmp_path / "new" / "one" / "tokenizer.json"), WORDS)
     for text in ("is the dog red?", "a </a> b<s> é 犬", "<stop>", " spaces  and\nlines "):
         tokens = tokenizer.encode(text)
         assert tokenizer.decode(tokens) == text
