@@ -118,13 +118,14 @@ class LabelBookkeeper:
         budget, asked, flying = self._budget, self._totals["questions"], len(self._flight)
         tokens = self._totals["prompt_tokens"] + self._totals["completion_tokens"]
         each = max(tokens / max(asked, 1), 1e-9)
+        # At first the cost of a question is still unknown; published calls are whole.
+        first = self._batch if self._published else 1
         left = [1 << 30]
         for unit, share in (("", 1.0), ("_per_million_steps", self._step / 1e6)):
             if (most := getattr(budget, f"questions{unit}")) is not None:
                 left.append(math.floor(most * share - asked - flying))
             if (most := getattr(budget, f"tokens{unit}")) is not None:
-                # One at first: the cost of a question is still unknown.
-                left.append(math.floor((most * share - tokens) / each) - flying if asked else 1 - flying)
+                left.append((math.floor((most * share - tokens) / each) if asked else first) - flying)
         return max(0, min(left))
 
     def answered(

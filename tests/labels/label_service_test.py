@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import random
+import time
+from concurrent.futures import Future
+from types import SimpleNamespace
 
 import pytest
 from ml_collections import ConfigDict
 
 from motif_jax import schema
 from motif_jax.datasets.verdicts import FIRST, NO, PAIR, SECOND, SINGLE, TIE, UNKNOWN, YES
-from motif_jax.labels import online
-from motif_jax.labels.annotator import Annotator, Answer
+from motif_jax.labels import label_queue, label_service, online
+from motif_jax.labels.annotator import Annotator, Answer, Prices, Question
 from motif_jax.labels.label_queue import Label, LabelBookkeeper
 from motif_jax.labels.label_service import LabelService
+from motif_jax.labels.replies import ServerError
 from motif_jax.labels.store import StoredAnswer
 from motif_jax.schema import keys
 from motif_jax.sections.agents import agent_config
-from motif_jax.sections.annotators import OnlineAnnotator, Queue
+from motif_jax.sections.annotators import Budget, OnlineAnnotator, Queue
 from motif_jax.support.errors import UserError
+from motif_jax.support.interruption import StoppedError
 from tests.end_to_end.annotate_datasets import conversations
+from tests.processes import wait_until
+from tests.recorded_outputs import compared
 
 KILL, WALL = ("You kill the newt!",), ("It's a wall.",)
 
@@ -174,22 +183,6 @@ def test_a_key_is_named_as_the_config_has_it_and_a_file_as_it_is_called():
     assert str(caught.value) == named
 
 
-def test_a_checkpoint_counts_no_step_twice_and_keeps_the_published_order(tmp_path):
-    bookkeeper, again = (LabelBookkeeper(Queue(), 2, False, PAIR, {}, None) for _ in range(2))
-    bookkeeper.enqueue([("k", "b"), ("b", "k")], [3, 2], [0.5, 0.5], 0)
-    assert sum(count for _, count, _ in bookkeeper.state()["pending"]) == 5
-    again.restore(json.loads(json.dumps(bookkeeper.state())))
-    assert again.state() == bookkeeper.state()
-    (asked,) = bookkeeper.take(2)
-    bookkeeper.answered(asked, StoredAnswer(FIRST))
-    assert bookkeeper.state()["pending"] == []
-    bookkeeper, again = (LabelBookkeeper(Queue(batch=2), 2, True, SINGLE, {}, None) for _ in range(2))
-    bookkeeper.enqueue([("a",), ("b",), ("c",), ("d",)], [1, 1, 1, 1], None, 0)
-    asked = [one.items for one in bookkeeper.take(2)]
-    again.restore(bookkeeper.state())
-    assert asked == [one.items for one in again.take(2)] == [("d",), ("c",)]
-
-
 @pytest.mark.parametrize("published", [False, True])
 def test_answers_that_no_training_has_taken_are_in_a_checkpoint(tmp_path, published):
     bookkeeper, again = (LabelBookkeeper(Queue(batch=2), 2, published, PAIR, {}, None) for _ in range(2))
@@ -206,3 +199,184 @@ def test_answers_that_no_training_has_taken_are_in_a_checkpoint(tmp_path, publis
     if not published:
         again.enqueue([one.items for one in told], [1] * 3, None, 1)
         assert again.queued() == 0, "what was told is not asked again"
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds that a test counts, of the bookkeeper and the service."""
+    now = [50.0]
+    told = {
+        "monotonic": lambda: now[0],
+        "time": lambda: 2 * now[0],
+        "sleep": lambda x: now.append(now.pop() + x),
+    }
+    for module in (label_queue, label_service):
+        monkeypatch.setattr(module, "time", SimpleNamespace(**told))
+    return now
+
+
+@pytest.mark.parametrize("form", [SINGLE, PAIR])
+@pytest.mark.parametrize("published", [False, True])
+def test_the_books_of_a_drawn_training_that_is_resumed_twice(form, published, clock, record):
+    draw, lines, flying = random.Random(3), [], []
+    budget = Budget(tokens=900, questions_per_million_steps=500_000, tokens_per_million_steps=9_000_000)
+    queue = Queue(size=9, order="uncertain", batch=3, budget=budget)
+
+    def made():
+        return LabelBookkeeper(queue, 2, published, form, {"a": 1}, Prices(2.0, 1.0, 8.0))
+
+    book = made()
+    for step in range(90):
+        clock[0] += 0.75
+        items = list(dict.fromkeys(tuple(draw.choices("abcdefg", k=len(form.items))) for _ in range(3)))
+        scores = None if step < 9 else [draw.random() for _ in items]
+        book.enqueue(items, [draw.randint(1, 3) for _ in items], scores, 2 * step)
+        flying += book.take(draw.randint(0, 3))
+        assert len(flying) == book.in_flight()
+        for asked in [flying.pop(draw.randrange(len(flying))) for _ in range(min(2, len(flying)))]:
+            label, tokens = draw.choice([*form.labels]), (draw.randint(9, 20), 3, 2)
+            shares = (
+                None if draw.random() < 0.3 or label == UNKNOWN else (0.5, 0.25, 0.25)[: len(form.verdicts)]
+            )
+            answer = StoredAnswer(label, shares, asked.attempts + 1)
+            if draw.random() < 0.3:
+                book.failed(asked)
+            else:
+                book.answered(asked, answer, tokens if draw.random() < 0.8 else None, draw.random())
+        lines += [f"{step} {[one.items for one in flying]} {book.queued()}"]
+        if step % 30 == 20:
+            lines += [str(state := json.loads(json.dumps(book.state())))]
+            book, flying = made(), []
+            book.restore(state)
+        if step % 5 == 4:
+            lines += [str(book.poll()), str(book.metrics())]
+    compared(f"books_{form.name}_{published}", {"lines": "\n".join(lines)}, record)
+
+
+class Server:
+    """Is asked beside the training; a test sets what each question's future holds, or has `first` set some at once."""
+
+    identity, prices, concurrency, quiet = {"annotator": "server"}, None, 2, 0.0
+
+    def __init__(self, first):
+        self.first, self.asked, self.futures, self.closed = list(first), [], [], 0
+
+    def start(self):
+        assert not self.asked
+
+    def submit(self, question):
+        self.asked.append(question.items[0])
+        self.futures.append(Future())
+        if self.first:
+            self.ends(-1, self.first.pop(0))
+        return self.futures[-1]
+
+    def ends(self, place, outcome):
+        future = self.futures[place]
+        (future.set_exception if isinstance(outcome, Exception) else future.set_result)(outcome)
+
+    def ping(self):
+        return self.submit(Question("", ("ping",)))
+
+    def quiet_seconds(self):
+        return self.quiet
+
+    def close(self):
+        self.closed += 1
+
+
+GREETED, GONE = Answer(YES, tokens=(1, 1, 0)), ServerError("is gone", "no connection")
+
+
+@pytest.fixture
+def serve(tmp_path, clock, monkeypatch):
+    """A service that waits 2.5 s for a server with such outcomes of its first requests."""
+    monkeypatch.setattr(label_service, "_LOOK_SECONDS", 0.005)
+    config, made = make_config(tmp_path, annotator__kind="openai", annotator__wait_seconds=2.5), []
+
+    def serve(*first):
+        server = Server(first)
+        monkeypatch.setattr(label_service, "make_annotator", lambda *_: server)
+        made.append(LabelService(config, SINGLE))
+        return server, made[-1]
+
+    yield serve
+    for service in made * 2:
+        service.close()
+
+
+# At which second which question has what outcome, and then: what was asked, whether the server is up, questions in flight,
+# queued, failed. One that failed is asked again after 1, 2, 4 s; a server after 0.5, 1 s, a quarter more or less, by one question.
+COURSE = [
+    (50.0, None, None, "ab", 1, 2, 2, 0),
+    (52.5, 1, Answer(YES, (0.25, 0.75), (9, 2, 0)), "abc", 1, 2, 1, 0),
+    (52.5, 2, GONE, "abcd", 1, 2, 1, 1),  # sent before the last answer: nobody is away
+    (52.5, 3, GONE, "abcd", 1, 1, 2, 2),
+    (53.5, None, None, "abcdb", 1, 2, 1, 2),
+    (53.75, 5, GONE, "abcdb", 0, 1, 2, 3),
+    (53.75, 4, GONE, "abcdb", 0, 0, 3, 4),
+    (54.0, None, None, "abcdb", 0, 0, 3, 4),
+    (54.75, None, None, "abcdbc", 0, 1, 2, 4),
+    (54.75, 6, GONE, "abcdbc", 0, 0, 3, 5),
+    (55.25, None, None, "abcdbc", 0, 0, 3, 5),
+    (56.25, None, None, "abcdbcb", 0, 1, 2, 5),
+    (56.25, 7, Answer(NO), "abcdbcbd", 1, 1, 1, 5),
+]
+
+
+def test_a_server_is_asked_while_a_training_goes_on(serve, clock, capsys):
+    server, service = serve(GREETED)
+    service.start()
+    service.enqueue([(text,) for text in "abcd"], [4, 3, 2, 1], None, 0)
+    for at, place, outcome, *expected in COURSE:
+        clock[0] = at
+        if place is not None:
+            server.ends(place, outcome)
+
+        def found():
+            figures = service.metrics()
+            names = ("server_up", "in_flight", "queued", "failures")
+            return ["".join(server.asked), *(figures[f"annotator/{name}"] for name in names)]
+
+        with contextlib.suppress(AssertionError):
+            wait_until(lambda found=found, expected=expected: found() == expected, "", 5, 0.002)
+        time.sleep(0.015)  # in which nothing else may happen
+        assert found() == expected
+    assert service.poll() == [Label(("a",), YES, 0.75, 2.5, 11), Label(("b",), NO)]
+    told = (
+        "the annotator has no answers: is gone; training continues\nthe annotator answers again, after 5 s\n"
+    )
+    assert capsys.readouterr().err == told
+    server.ends(8, OSError("full"))
+    for act in (service.poll, lambda: service.enqueue([], [], None, 0)):
+        with pytest.raises(OSError, match="full"):
+            wait_until(lambda act=act: act() and False, "it is told", 5, 0.002)
+
+
+def test_a_start_waits_so_long_for_its_server(serve, clock, capsys):
+    for first, quiet, requests in (
+        ([GONE] * 4, 0, 4),
+        ([GONE], 2.5, 1),
+        ([ServerError("refuses", "")], 0, 1),
+    ):
+        server, service = serve(*first)
+        server.quiet = quiet
+        with pytest.raises(UserError, match=first[0].cause):
+            service.start()
+        assert (len(server.asked), server.closed) == (requests, 1)
+    assert (clock[0], capsys.readouterr().err) == (52.5, f"the annotator waits: {GONE}\n")
+    server, service = serve()
+    with pytest.raises(StoppedError):
+        service.start(lambda: server.asked == [""])
+
+    def asked(*first):
+        server, service = serve(*first)
+        service.start()
+        service.enqueue([("late",)], [1], None, 0)
+        wait_until(lambda: service.in_flight() or service.poll(), "it is taken in", 5, 0.002)
+        # What is answered while it ends is kept.
+        server.close = lambda: [future.done() or future.set_result(GREETED) for future in server.futures]
+        service.close()
+        return server.asked
+
+    assert (asked(GONE, GREETED), asked(GREETED)) == (["", "", "late"], ["ping"])
