@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -10,10 +14,14 @@ import pytest
 
 from motif_jax import rewards
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
+from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
 from motif_jax.rewards import reward_model as module
-from motif_jax.rewards.normalisation import QUANTILE_LEVELS
-from motif_jax.rewards.reward_model import CHUNK, read_run
+from motif_jax.rewards.normalisation import QUANTILE_LEVELS, Normalisation
+from motif_jax.rewards.online_model import OnlineRewardModel
+from motif_jax.rewards.reward_model import CHUNK, RewardModel, read_run
 from motif_jax.sections.agents import AgentReward
+from motif_jax.support.errors import UserError
+from tests.recorded_outputs import compared
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 SPEC = EnvironmentSpec({"message": ArraySpec((256,), "uint8")}, 3, text_field="message")
@@ -91,3 +99,91 @@ def test_a_message_has_one_value_whatever_it_is_computed_with(trained) -> None:
             assert in_training is not None
             found = [in_training.lookup(part).values for part in (table[:5], table[5:])]
             np.testing.assert_array_equal(np.concatenate(found), reward.intrinsic(texts, level))
+
+
+def said(act: Any, *given: Any) -> str:
+    """What a call gives, or says."""
+    try:
+        return str(act(*given))
+    except (UserError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def test_parts_of_a_batch_keep_their_places_and_long_texts_have_a_program_of_their_own() -> None:
+    texts = np.random.default_rng(0).integers(0, 9, (75, 99)).astype(np.uint8)
+    texts[::2, 96:] = 0
+    texts[::3, :] = 0
+    texts[3::9, 95], texts[6::9, 96] = 5, 7
+
+    def program_of(length: int | None) -> Any:
+        weights = np.arange(1, 257) * (3 if length is None else 1)
+        return lambda params, padded: np.stack([padded @ weights + length_of[length], params * padded.sum(1)])
+
+    length_of = {96: 0.5, None: 0.25}
+    found = module.in_chunks(program_of, 4.0, texts, 2)
+    sums = texts @ np.arange(1, 100)
+    long = texts[:, 96:].any(1)
+    expected = [np.where(long, 3 * sums + 0.25, sums + 0.5), 4.0 * texts.sum(1)]
+    np.testing.assert_array_equal(found, np.array(expected, np.float32), strict=True)
+    assert module.in_chunks(program_of, 4.0, texts[:0], 2).shape == (2, 0)
+    assert said(module.in_chunks, program_of, 4.0, np.zeros((1, 256), np.uint8), 2) == "[[0.5]\n [0. ]]"
+    long_by_one = said(module.pad_messages, np.zeros((1, 257), np.uint8))
+    assert long_by_one == "UserError: a message of 257 bytes: reward models read at most 256"
+
+
+LEARNED = {
+    "kind": ("retrieval", "classification", "ranking"), "value": ("label", "probability"), "normalise": (True, False),
+    "quantile": (None, 0.5), "untrained": (True, False), "raw": (True, False), "taken": (0, 3),
+}  # fmt: skip
+
+
+def test_statistics_become_a_normalisation_with_a_threshold_or_an_error(tmp_path: Path, record: bool) -> None:
+    lines, moments = (
+        [],
+        {"mean": 0.5, "variance": 4.0, "member_mean": [0.5, 1.0], "member_variance": [4.0, 0.25]},
+    )
+    whole = moments | {"quantile_levels": list(QUANTILE_LEVELS), "quantiles": (np.arange(19) / 7).tolist()}
+    plain = RewardNetwork(RewardArchitecture(message="lt_cnn_small"))
+    for statistics in (whole, moments | {"quantiles": [], "quantile_levels": []}, whole | {"mean": np.nan}, whole | {"advice": {"threshold": 0.25}}):  # fmt: skip
+        for rounds in (True, False):
+            config = {"compat": {"quantile_two_decimals": rounds}}
+            model = RewardModel(Path("run"), 7, plain, {}, 2, statistics, config, [])
+            asked = [(), (False,), (True, 0.05), (False, 0.95), (True, 0.5, False), (True, 0.5, True), (True, 0.52), (True, "auto")]  # fmt: skip
+            lines += [f"{given} {said(model.normalisation, *given)}" for given in asked]
+    members = np.array([[0.1, 0.9, 2.0], [0.3, 0.25, 0.0]], np.float32)
+    lines += [f"{model.disagreement(members)} {model.together(members)}"]
+    texts = np.array([[97, 0], [98, 0], [99, 0]], np.uint8)
+    for given in itertools.product(*LEARNED.values()):
+        kind, value, normalise, quantile, untrained, raw, taken = given
+        reward = {"kind": kind, "value": value, "normalise": normalise, "threshold": 0.75, "training": {"deviations": 0.5}}  # fmt: skip
+        config = {"reward": {**reward, "classifier": {"threshold": 0.2}}, "compat": {"oni_untrained_reward": untrained, "oni_ranking_raw_reward": raw}}  # fmt: skip
+        learned = OnlineRewardModel(Path("run"), 7, plain, {}, 1, moments, config, [], {"a": (1, 0.75), "b": (0, None)}, taken)  # fmt: skip
+        normalisation, values = learned.normalisation(normalise, quantile), learned.together(members)
+        lines += [f"{given} {normalisation} {values} {normalisation(values)}"]
+        if kind == "retrieval":
+            lines += [f"{learned.of_messages({}, texts)} {learned.header()}"]
+    for numbers in ((np.nan, 1.0), (0.0, -1e-9), (0.0, 1.0, np.inf), (1.0, 0.0, -0.5), (1.0, 4.0, 0.5), (1.0, 4.0, 0.5, False)):  # fmt: skip
+        lines += [said(lambda given=numbers: Normalisation(*given)(np.float32([0.5, 1.5, 2.0, 3.0])))]
+    status = RewardModel(Path("run"), 7, RewardNetwork(RewardArchitecture(status=True)), {}, 1, whole, {}, [])
+    lines += [said(status.require_message_only), said(plain.architecture.message_only.__str__)]
+    for config in ({"stage": "collect"}, {"stage": "train_reward"}, {"stage": "train_agent", "reward": {"kind": "none"}}):  # fmt: skip
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        lines += [said(module.read_architecture, tmp_path).replace(str(tmp_path), "RUN")]
+    compared("reward_statistics", {"lines": "\n".join(lines)}, record)
+
+
+def test_a_run_that_stops_early_is_used_at_its_best_evaluation_and_says_so_once(capsys: Any) -> None:
+    rows = [{"epoch": number, "validation/loss": abs(number - 2)} for number in range(6)]
+    kept = SimpleNamespace(folder=Path("/run/checkpoints"), latest=lambda: 5, steps=lambda: [*range(6)], is_intact=lambda step: True)  # fmt: skip
+    kept.restore = lambda step, items: {"curve": {"rows": rows[: step + 1]}}
+    patient: dict[str, Any] = {"early_stopping": {"patience": 3}}
+    assert [module.default_step(kept, config) for config in (patient, patient, {}, {"early_stopping": {}})] == [2, 2, 5, 5]  # fmt: skip
+    said_once = "/run: uses evaluation 2 of 0 to 5, which has the best validation loss (the run stops early); give a step for another\n"
+    assert capsys.readouterr().out == said_once
+    for changes in ({"latest": lambda: 2}, {"steps": lambda: [0, 1, 5]}, {"is_intact": lambda step: step != 2}, {"latest": lambda: None}):  # fmt: skip
+        other = SimpleNamespace(**{**vars(kept), **changes})
+        assert module.default_step(other, patient) == other.latest()
+    assert module.saved_step(kept, Path("run"), 5, "evaluation") == 5
+    for steps, step, have in (([*range(6)], 6, "0 to 5"), ([], None, "none yet")):
+        kept.steps = lambda steps=steps: steps
+        assert said(module.saved_step, kept, Path("run"), step, "evaluation") == f"UserError: run has no evaluation {step}: it has {have}"  # fmt: skip

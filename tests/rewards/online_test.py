@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,15 @@ import pytest
 from motif_jax import rewards
 from motif_jax.envs import registry
 from motif_jax.labels.label_queue import Label
+from motif_jax.rewards import learning_metrics, message_stats, online
+from motif_jax.rewards.intrinsic import BatchMessages, RunSetup
 from motif_jax.rewards.label_log import FILE, read_log
 from motif_jax.rl.learner import Learner
+from motif_jax.sections.agents import agent_config
 from motif_jax.stages import train_agent
 from motif_jax.support.errors import UserError
 from motif_jax.support.metrics import read_metrics
+from tests.recorded_outputs import compared
 from tests.rl import oni_runs
 from tests.rl.oni_runs import oni_config
 from tests.rl.runs import train
@@ -157,3 +162,49 @@ def test_a_reward_that_learns_needs_text_and_a_training(tmp_path: Path) -> None:
     config = oni_config("retrieval", environment__name=walk)
     with pytest.raises(UserError, match=f"environment.name='{walk}': must be an environment that shows a t"):
         rewards.kind_of(config.reward).check_run(config, registry.spec(walk))
+
+
+@pytest.mark.parametrize("value", ["label", "probability"])
+def test_batch_after_batch_is_paid_also_when_it_is_resumed(
+    value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: bool
+) -> None:
+    """Resumed from a checkpoint of step 8 when the log has labels of later steps."""
+    oni_runs.answer(monkeypatch)
+    seconds, draw, lines = iter(range(10**6)), np.random.default_rng(2), list[str]()
+    clock = SimpleNamespace(time=lambda: 2 * next(seconds), perf_counter=lambda: 3 * next(seconds))
+    for module in (online, learning_metrics, message_stats):
+        monkeypatch.setattr(module, "time", clock)
+    config = agent_config(oni_config("retrieval", reward__value=value))
+
+    def made() -> Any:
+        return rewards.load_intrinsic(
+            config.reward, registry.spec("Recall-v0"), run=RunSetup(config, tmp_path)
+        )
+
+    def rows(*numbers: int) -> np.ndarray:
+        texts = (f"cue {number}".encode() if number else b"" for number in numbers)
+        return np.array([np.frombuffer(text.ljust(256, b"\0"), np.uint8) for text in texts])
+
+    (tmp_path / FILE).write_bytes(b"")
+    reward, state = made(), None
+    reward.start()
+    for step in range(16):
+        if step == 11:
+            reward.close()
+            reward = made()
+            reward.restore(state)
+            reward.start()
+        numbers = draw.choice(6 + step // 2, 4, replace=False)
+        discounted = None if step % 3 else draw.random(4)
+        batch = BatchMessages(rows(*numbers), draw.integers(0, 3, 4), 48, step, discounted)
+        lines += [f"{numbers} {reward.pay(batch)} {reward.lookup(rows(3, 99, 0))} {reward.asking}"]
+        lines += [str(reward.metrics()) * (step % 2)]
+        if step == 8:
+            state = reward.state()
+            lines += [state["book"].tobytes().decode(), str(sorted(state))]
+    columns = reward.stats.columns()
+    lines += [f"{name} {np.asarray(column).tolist()}" for name, column in columns.items()]
+    reward.close()
+    lines += [str(label) for label in labels(tmp_path)]
+    assert reward.source.closed
+    compared(f"online_reward_{value}", {"lines": "\n".join(lines)}, record)
