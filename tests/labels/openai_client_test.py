@@ -12,7 +12,7 @@ import pytest
 from motif_jax.datasets.verdicts import SINGLE, UNKNOWN, YES
 from motif_jax.labels import openai_client
 from motif_jax.labels.annotator import Question, check_annotator, make_annotator
-from motif_jax.labels.chat_client import ChatClient
+from motif_jax.labels.chat_client import ChatClient, NoConnectionError
 from motif_jax.labels.replies import ServerError
 from motif_jax.support.errors import UserError
 from tests.recorded_outputs import compared
@@ -43,6 +43,8 @@ def server(monkeypatch):
     async def post(self, request):
         told.requests.append(copy.deepcopy(dict(request)))
         status, body, *headers = told.replies.pop(0)
+        if isinstance(status, Exception):
+            raise status
         return SimpleNamespace(status=status, headers=dict(*headers)), body.encode()
 
     async def sleep(seconds):
@@ -152,7 +154,8 @@ def test_a_server_that_refuses_all_questions_is_named_unless_it_answered_one(ser
 
 LASTING = [
     (308, "", {"location": "https://me:word@other/v1/chat/completions"}), (301, ""), (401, "who?"), (403, "no"), (404, "no judge"),
-    (404, "content filter"), (400, "a\nb" + "x" * 300), (418, "too long"), (200, "[]"), (300, ""), (599, "dead"), (600, "late"),
+    (404, "content filter"), (400, "a\nb" + "x" * 300), (418, "too long"), (200, "[]"), (300, ""), (599, "dead"), (600, "late"), (409, ""), (425, ""), (429, ""),
+    (TimeoutError(), ""), (NoConnectionError("nobody"), ""),
     (503, "", {"retry-after": "7200"}),
 ]  # fmt: skip
 WRONG = [

@@ -43,6 +43,22 @@ def test_published_logs_are_read_without_their_classes(tmp_path: Path) -> None:
         evaluation_logs.read(tmp_path / "bad.pkl")
 
 
+def test_what_is_written_is_the_published_layout(tmp_path: Path) -> None:
+    dialogue = {"texts": ["a", "b", "c", "d"], "rewards": [None, 1.5, None, -0.5]}
+    rows = [
+        {"dialogue": dialogue, "return": 1.0, "token_return": 3.0, "entropy": 0.25, "divergence": 0.5},
+        {"dialogue": {"texts": ["x"], "rewards": [2]}, "return": 2.0, "token_return": 5.0},
+    ]
+    evaluation_logs.write(tmp_path / "log.pkl", rows, {"seed": 1})
+    steps = [(("a",), "b", 1.5, False), (("a", "b", "c"), "d", -0.5, True)]
+    results = [(("a", "b", "c", "d"), steps), (("x",), [((), "x", 2.0, True)])]
+    logs = {"env_reward": 1.5, "token_reward": 4.0, "kl": 0.25}
+    dump = {"results": results, "entropies": [0.25, 0.0]}
+    whole = {"all_logs": logs, "eval_dump": dump, "config": {"seed": 1}}
+    assert pickle.loads((tmp_path / "log.pkl").read_bytes()) == whole
+    assert evaluation_logs.read(tmp_path / "log.pkl").in_words() == "2 episodes, return 1.5000 +- 0.5000, entropy 0.1250 +- 0.1250"  # fmt: skip
+
+
 def test_rewards_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     for reward in (np.nan, np.inf, -np.inf):
         write_log(tmp_path / "log.pkl", [1.0, reward], [])

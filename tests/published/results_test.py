@@ -12,6 +12,7 @@ import pytest
 from motif_jax.published import pickles
 from motif_jax.published.results import read_published
 from motif_jax.support.errors import UserError
+from tests.recorded_outputs import compared
 
 STEPS = np.array([0.0, 1e6, 2e6, 3e6])
 SEEDS = [np.array([1.0, 5, 3, 9]), np.array([2.0, 4, 6, 5]), np.array([0.0, 7, 8, 7])]
@@ -130,3 +131,80 @@ def test_a_pickle_larger_than_is_read_is_refused_before_it_is_read(tmp_path):
         file.truncate((2 << 30) + 1)
     with pytest.raises(UserError, match="is larger than 2 GiB"):
         pickles.read_file(path, 2 << 30, pickles.PickleReader())
+
+
+def hand_made(calls: int, text: bytes, argument: bytes = b"X\x06\0\0\0latin1\x86") -> bytes:
+    """A pickle that makes bytes of one text so many times."""
+    named = (
+        b"\x80\x02(c_codecs\nencode\nq\x01X" + len(text).to_bytes(4, "little") + text + argument + b"q\x02"
+    )
+    return named + b"h\x01h\x02R" * calls + b"l."
+
+
+ORDERED, STATE = b"ccollections\nOrderedDict\n", b"cmine\nState\n"
+PIECES = {
+    "literals": b"(I1\nL5L\nF1.5\nS'a'\nVb\nI01\n(tNl.", "dict": b"(Va\nI1\nVb\n(lp1\nI2\nadp0\nVc\ng1\ns(Vd\nI3\nVe\ng0\nu.", "no end": b"I1\n",
+    "a text and its number": b"(dVa\nI1\ns.", "memo": b"(Va\nq\x05r\x06\0\0\0h\x05j\x06\0\0\0p7\ng7\nl.", "lost": b"h\x05.",
+    "built": STATE + b")\x81(dVa\nI1\nsb.", "named": b"\x80\x04" + STATE + b")}\x92.", "odd pairs": b"(Va\nd.", "set": b"\x80\x04\x8f(K\x01K\x02\x90.",
+    "a list as a key": b"(lI1\n\x86\x85" + ORDERED + b"\x93.", "pairs": ORDERED + b"(((Va\nI1\ntltR.", "no pairs": ORDERED + b")R.", "three": b"K\x01K\x02K\x03\x87.",
+    "persistent": b"Va\nQ.", "no text": b"K\x01K\x02\x93.", "unknown": b"\x80\x04K\x010.", "nothing": b".", "true": b"\x88\x89\x86\x85.", "rot13": hand_made(1, b"a", b"X\x05\0\0\0rot13\x86"),
+    "bare": hand_made(2, b"ab", b"\x85"), "array": b"cnumpy\nndarray\n)R.", "bytes": b"cnumpy.core.numeric\n_frombuffer\n(Va\ncnumpy\ndtype\n(Vi1\ntR(I1\ntVC\ntR.",
+    "order": b"cnumpy._core.numeric\n_frombuffer\n(C\x02abcnumpy\ndtype\n(Vi1\ntR(I2\ntVA\ntR.", "fortran": b"cnumpy._core.numeric\n_frombuffer\n(C\x04abcdcnumpy\ndtype\n(Vi1\ntR(I2\nI2\ntVF\ntR.",
+    "axis": b"cnumpy._core.numeric\n_frombuffer\n(C\x02abcnumpy\ndtype\n(Vi1\ntR(I2\ntVC\nI1\ntR.", "void": b"cnumpy.core.multiarray\nscalar\n(cnumpy\ndtype\n(VV0\ntRC\x01atR.",
+    "big": b"cnumpy.core.multiarray\nscalar\n(cnumpy\ndtype\n(Vi2\ntR(I3\nV>\nNNNI-1\nI-1\nI0\ntbC\x02\x01\x02tR.", "fields": b"cnumpy.core.multiarray\nscalar\n(cnumpy\ndtype\n(Vi2\ntR(I3\nV>\nNVa\nNI-1\nI-1\nI0\ntbC\x02\x01\x02tR.",
+}  # fmt: skip
+
+
+def test_pickles_are_read_piece_by_piece_and_bounded_by_their_size(record):
+    def said(data, **given):
+        try:
+            return repr(pickles.PickleReader(pickles.ARRAYS, **given).read(data))
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+
+    lines = [
+        f"{name}: {said(data)} | {said(data, unread=True, persistent=str)}" for name, data in PIECES.items()
+    ]
+    scalars = [
+        np.float32(0.1),
+        np.array([[1, 2], [3, 4]], ">i2"),
+        np.asfortranarray(np.eye(2, 3)),
+        np.array(2.5),
+    ]
+    held = {
+        "a": [
+            1,
+            -70000,
+            2**40,
+            2**80,
+            "é" * 300,
+            None,
+            True,
+            (),
+            (1,),
+            (1, 2),
+            (1, 2, 3, 4),
+            b"\xff",
+            bytearray(b"x"),
+        ],
+        "b": {3, "c"},
+    }
+    held |= {"d": [f"{n}" for n in range(300)] * 2, "e": scalars, "f": collections.OrderedDict(g=1)}
+    lines += [f"{protocol}: {said(pickle.dumps(held, protocol))}" for protocol in range(6)]
+    for size, given in ((1 << 15, {}), (1 << 15, {"size": 1 << 16})):
+        # Eight times 64 KB and the file: the first number of calls that is too much.
+        texts = [
+            calls for calls in range(24, 40) if "more than" in said(hand_made(calls, b"x" * size), **given)
+        ]
+        lines += [f"{size} {given} {texts[:1]}"]
+    pairs = (
+        b"\x80\x02(" + ORDERED + b"q\x01(" + b"".join(b"(V%d\nI1\nt" % n for n in range(999)) + b"l\x85q\x02"
+    )
+    lines += [
+        str(
+            [calls for calls in range(24, 40) if "more than" in said(pairs + b"h\x01h\x02R" * calls + b"l.")][
+                :1
+            ]
+        )
+    ]
+    compared("pickles", {"lines": "\n".join(lines)}, record)
