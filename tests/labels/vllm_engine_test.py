@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import huggingface_hub
@@ -12,8 +13,10 @@ import pytest
 
 from motif_jax.datasets.verdicts import FIRST
 from motif_jax.labels import model_files
-from motif_jax.labels.annotator import Question, make_annotator
+from motif_jax.labels.annotator import Question, check_annotator, make_annotator
+from motif_jax.sections.annotators import AnswerMode
 from motif_jax.support.errors import UserError
+from tests.recorded_outputs import compared
 from tests.reward_fixtures import annotation_config
 
 COMMIT, OTHER = "0123456789" * 4, "abcdef0123" * 4
@@ -96,7 +99,7 @@ class Engine:
         self.llm_engine, self._ids = self, itertools.count()
 
     def enqueue_chat(self, turns, parameters, **options):
-        del parameters, options
+        self.asked = [*turns, *map(vars, parameters), options]
         ids = [f"{next(self._ids)}-random" for _ in turns]
         self.queued += ids
         return ids
@@ -104,20 +107,28 @@ class Engine:
     def step(self):
         self.levels.append(len(self.queued))
         done, self.queued = self.queued[: self.at_once], self.queued[self.at_once :]
-        completion = SimpleNamespace(text='("best_description": "1")', token_ids=[1])
-        common = {"finished": True, "outputs": [completion], "prompt_token_ids": [1], "num_cached_tokens": 0}
-        return [SimpleNamespace(request_id=one.partition("-")[0], **common) for one in done]
+        sure = [{ord("1"): SimpleNamespace(logprob=-0.5), ord("N"): SimpleNamespace(logprob=-2.0)}]
+        completion = SimpleNamespace(text='("best_description": "1")', token_ids=[1, 2], logprobs=sure)
+        common = {"outputs": [completion], "prompt_token_ids": [1, 2, 3], "num_cached_tokens": 1}
+        unfinished = [SimpleNamespace(request_id="none", finished=False)]
+        return unfinished + [
+            SimpleNamespace(request_id=one.partition("-")[0], finished=True, **common) for one in done
+        ]
 
 
 @pytest.fixture
 def vllm(monkeypatch):
     """Modules in vLLM's place, with what the annotator reads of them."""
     parts = dict.fromkeys(("SamplingParams", "StructuredOutputsParams"), SimpleNamespace)
-    for name in ("vllm", "vllm.sampling_params", "vllm.exceptions"):
-        monkeypatch.setitem(sys.modules, name, SimpleNamespace(**parts, VLLMError=RuntimeError))
+    modules = SimpleNamespace(
+        **parts, VLLMError=RuntimeError, current_platform=SimpleNamespace(is_cpu=lambda: False)
+    )
+    for name in ("vllm", "vllm.sampling_params", "vllm.exceptions", "vllm.platforms"):
+        monkeypatch.setitem(sys.modules, name, modules)
+    return modules
 
 
-@pytest.mark.parametrize(("in_flight", "step"), [(1, 1), (32, 4), (2000, 64)])
+@pytest.mark.parametrize(("in_flight", "step"), [(1, 1), (32, 4), (520, 64)])
 @pytest.mark.parametrize("at_once", [1, 3, 70])
 def test_the_engine_never_drains_while_questions_wait(vllm, model, in_flight, step, at_once):
     annotator = make_annotator(make_config(model, in_flight=in_flight))
@@ -132,3 +143,75 @@ def test_the_engine_never_drains_while_questions_wait(vllm, model, in_flight, st
         if answered + level < len(questions):  # some were not queued yet
             assert level > in_flight - step
         answered += min(level, at_once)
+
+
+class Loaded(Engine):
+    """An engine as `vllm.LLM` makes it; each character is a token, and a question of gold is too long."""
+
+    def __init__(self, **options):
+        super().__init__(2)
+        self.options, self.engine_core, self.ended = options, self, []
+
+    def get_tokenizer(self):
+        def chat(turns, **options):
+            return f"{options}" + "|".join(turn["content"] for turn in turns)
+
+        return SimpleNamespace(
+            encode=lambda text, add_special_tokens: [*map(ord, text)], apply_chat_template=chat
+        )
+
+    def enqueue_chat(self, turns, parameters, **options):
+        for refused in ("gold", "boulder"):
+            if any(refused in turn["content"] for asked in turns for turn in asked[1:]):
+                raise ValueError("the context length is 8" if refused == "gold" else "no\nboulder")
+        return super().enqueue_chat(turns, parameters, **options)
+
+    def abort_request(self, left):
+        self.ended += left
+
+    def shutdown(self):
+        self.ended += ["shut down"]
+
+
+CPU = {"max_model_len": 8, "max_num_seqs": 4}
+STARTS = [
+    ({"chat_template_kwargs": '{"a": 1}'}, "analysis", False), ({"engine": '{"seed": 3}'}, "verdict", False), ({}, "soft", False), ({}, "soft", True),
+    ({}, "analysis", True), (CPU, "verdict", True), ({**CPU, "max_num_batched_tokens": 31}, "verdict", True), ({**CPU, "max_num_batched_tokens": 32}, "verdict", True),
+]  # fmt: skip
+
+
+def test_an_engine_is_started_asked_and_ended(vllm, model, monkeypatch, record):
+    parts, questions = (
+        {},
+        [Question(f"{n:032x}", (text, "x")) for n, text in enumerate(("a", "newt", "gold"))],
+    )
+    for place, (values, mode, vllm.on_cpu) in enumerate(STARTS):
+        vllm.LLM, vllm.current_platform.is_cpu, found = Loaded, lambda: vllm.on_cpu, []
+        annotator = make_annotator(replace(make_config(model, **values), answer=AnswerMode(mode=mode)))
+        try:
+            annotator.start()
+            engine = annotator.engine
+            found += [engine.options | {"model": ""}, *annotator.annotate(questions), engine.asked]
+            left = annotator.annotate(questions[:2])
+            next(left)
+            left.close()
+            annotator._tokenizer = engine.get_tokenizer()
+            found += [annotator.preview(questions[0])]
+            list(annotator.annotate([Question("a" * 32, ("boulder", "x"))]))
+        except UserError as error:
+            found += [str(error)]
+        for _ in range(2):
+            annotator.close()
+        found += [annotator.engine, len(found) > 1 and engine.ended]
+        parts[f"{place}"] = json.dumps(found, default=str, indent=1).replace(model, "MODEL")
+    compared("vllm_engine", parts, record)
+
+    def broken(**options):
+        raise RuntimeError("no memory\nat all")
+
+    vllm.LLM = broken
+    with pytest.raises(UserError, match=rf"^vLLM cannot load config.vllm.model={model}: no memory$"):
+        annotator.start()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"^config.annotator=vllm: vLLM is not installed here; .*python$"):
+        check_annotator(make_config(model))

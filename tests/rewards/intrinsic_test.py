@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -56,14 +55,6 @@ def test_lookup_normalises_and_thresholds_with_the_evaluations_own_statistics(tr
     assert read_run(trained).step == 1
 
 
-def test_two_decimals_round_the_threshold(trained):
-    model = read_run(trained)
-    exact, rounded = (model.normalisation(True, 0.3, rounds).threshold for rounds in (False, True))
-    assert exact == model.statistics["quantiles"][5]
-    assert rounded == float(f"{exact:.2f}") != exact
-    assert model.normalisation(True, 0.3).threshold == exact
-
-
 def test_the_advised_threshold_is_taken_by_an_agent_and_in_python(trained):
     model = read_run(trained)
     advised = model.statistics["advice"]["threshold"]
@@ -75,29 +66,6 @@ def test_the_advised_threshold_is_taken_by_an_agent_and_in_python(trained):
     normalised = model.normalisation().normalise(model.of_messages(model.params, messages))
     np.testing.assert_array_equal(paid != 0, normalised > np.float32(advised))
     np.testing.assert_allclose(rewards.load(trained).intrinsic(messages, "auto"), paid)
-
-
-def test_load_takes_texts_and_integers_of_any_kind_and_nothing_else(trained):
-    reward, text, codes = rewards.load(trained), "Hi there", list(b"Hi there")
-    one, empty, array = reward(text), reward(""), np.array(codes)
-    assert one != empty
-    several = (text, text.encode(), f"{text}\0\0", array, jnp.array(codes), bytearray(codes), np.array(text))
-    for same in several:
-        found = reward(same)
-        assert (found.shape, found) == ((), one)
-    for several in ([array], array[None], jnp.array([codes], jnp.int16), np.array([text])):
-        np.testing.assert_array_equal(reward(several), [one], strict=True)
-    np.testing.assert_array_equal(reward([text, b"", text]), [one, empty, one])
-    grid = np.zeros((2, 2, 80), np.uint8)
-    grid[1, 0, : len(codes)] = codes
-    np.testing.assert_array_equal(reward(grid), [[empty, empty], [one, empty]])
-    assert reward(np.zeros((0, 256), np.uint8)).shape == reward([]).shape == (0,)
-    for bad in (codes, [codes], np.array([-1]), np.array([256]), np.zeros(3), np.int64(7), 7, None, {"a": 1}):
-        with pytest.raises(UserError, match="integers from 0 to 255"):
-            reward(bad)
-    for bad, words in (("x" * 257, "at most 256"), ("\u2603", "latin-1")):
-        with pytest.raises(UserError, match=words):
-            reward(bad)
 
 
 def test_no_reward_is_none_and_bad_values_are_told(trained, tmp_path):

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from motif_jax import rewards
 from motif_jax.datasets.pairs.dataset import PairsDataset
-from motif_jax.rewards import training_texts
-from motif_jax.rewards.reward_function import as_rows
+from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
+from motif_jax.rewards import reward_function, training_texts
+from motif_jax.rewards.online_model import OnlineRewardModel
+from motif_jax.rewards.reward_function import RewardFunction, as_rows
 from motif_jax.rewards.reward_model import RewardModel
 from motif_jax.support.errors import UserError
-
-pytestmark = pytest.mark.slow
+from tests.recorded_outputs import compared
 
 
 def test_a_message_is_computed_once_however_it_is_given(trained, monkeypatch) -> None:
@@ -53,3 +58,39 @@ def test_it_says_what_training_knew(trained, tmp_path) -> None:
     (tmp_path / training_texts.FILE).unlink()
     with pytest.raises(UserError, match="the run's command writes it again"):
         training_texts.read_training_texts(tmp_path)
+
+
+def test_what_is_a_message_and_what_it_is_worth(record: bool, tmp_path: Path) -> None:
+    config = {"reward": {"kind": "ranking", "normalise": True, "threshold": 0.75, "training": {"deviations": 0.0}}, "compat": {}}  # fmt: skip
+    network, moments = RewardNetwork(RewardArchitecture(message="lt_cnn_small")), {"mean": 3.0, "variance": 4.0, "quantiles": []}  # fmt: skip
+
+    class Sums(OnlineRewardModel):
+        def members_of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
+            return messages[None, :, :3].sum(-1, dtype=np.float32) / params
+
+    reward = RewardFunction(Sums(tmp_path, 7, network, 20.0, 1, moments, config, [], taken=1))
+    numbers = np.array([[1, 2], [97, 255]])
+    given = ["Hi", b"Hi\0\0", bytearray(b"ab"), "é", "", [], ["a", b"b", np.array([99, 0])], "x" * 256, "x" * 257, "\u2603", ["a", 7],
+        numbers, numbers[None, :, :1], numbers - 2, numbers + 1, numbers / 2, numbers > 1, np.int8(1), np.zeros((2, 0), int), np.array("ab"),
+        np.array([["a", "b"]]), np.array([b"x"], object), np.array([7], object), np.zeros((1, 257), np.uint8), np.zeros((0, 9), int), 7, None,
+        jnp.array([[1, 2]]), [1, 2], [[97, 98]], [numbers], {"a": 1}, range(30), {"a": "x" * 51}, {"a": "x" * 52}, {"a"}]  # fmt: skip
+    lines = []
+    for one in given:
+        try:
+            rows, shape = as_rows(one)
+            lines += [f"{rows.shape} {rows.dtype} {shape} {[bytes(row).rstrip(bytes(1)) for row in rows]}"]
+            lines += [
+                f"{reward.raw(one)!r} {reward(one)!r} {reward.intrinsic(one)!r} {reward.intrinsic(one, None)!r}"
+            ]
+        except UserError as error:
+            lines += [f"{type(one)} {error}"]
+    (tmp_path / "a.txt").touch()
+    (tmp_path / "a.safetensors").touch()
+    places = [str(tmp_path / name) for name in ("a.txt", "a.safetensors", "b.safetensors", "")]
+    acts = [lambda place=place: reward_function.check_place(place, "reward.dir") for place in places]
+    for act in (*acts, lambda: reward.known("a"), lambda: reward.disagreement("a")):
+        try:
+            lines += [str(act())]
+        except UserError as error:
+            lines += [str(error).replace(str(tmp_path), "RUN")]
+    compared("reward_function", {"lines": "\n".join(lines)}, record)
