@@ -21,17 +21,12 @@ def soft_config():
 @pytest.mark.parametrize(
     ("form", "masses", "label"),
     [
-        (PAIR, (0.5, 0.2, 0.1), FIRST),
-        (PAIR, (0.1, 0.2, 0.1), SECOND),
-        (PAIR, (0.1, 0.2, 0.3), TIE),
-        (PAIR, (0.25, 0.125, 0.25), TIE),
-        (PAIR, (0.0, 0.5, 0.0), SECOND),
-        (PAIR, (0.01, 0.01, 0.02), UNKNOWN),
-        (SINGLE, (0.0, 0.25), YES),
-        (SINGLE, (0.25, 0.25), UNKNOWN),
+        (PAIR, (0.5, 0.2, 0.1), FIRST), (PAIR, (0.1, 0.2, 0.1), SECOND), (PAIR, (0.1, 0.2, 0.3), TIE),
+        (PAIR, (0.25, 0.125, 0.25), TIE), (PAIR, (0.0, 0.5, 0.0), SECOND),
+        (PAIR, (0.01, 0.01, 0.02), UNKNOWN), (SINGLE, (0.0, 0.25), YES), (SINGLE, (0.25, 0.25), UNKNOWN),
         (SINGLE, (0.0, 0.0), UNKNOWN),
     ],
-)
+)  # fmt: skip
 def test_labels_of_probabilities(form, masses, label):
     annotator = make_annotator(soft_config(), form)
     dialogue = annotator.open(Question("a" * 32, ("text",) * len(form.items), form))

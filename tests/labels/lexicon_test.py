@@ -22,45 +22,29 @@ from motif_jax.support.errors import UserError
 
 # Messages of the game and what they are about; the places where patterns could easily be confused.
 TOLD = {
-    "You kill the newt!": "kill",
-    "You kill the poor kitten!": "murder",
-    "You kick at empty space.": "vain_kick",
-    "The jackal bites!": "hit_taken",
-    "The newt just misses!": "monster_dodged",
-    "The little dog misses the fox.": "pet_fights",
-    "You are frozen by the floating eye's gaze!": "bad_hit_taken",
-    "You can't move!": "bad_hit_taken",
+    "You kill the newt!": "kill", "You kill the poor kitten!": "murder",
+    "You kick at empty space.": "vain_kick", "The jackal bites!": "hit_taken",
+    "The newt just misses!": "monster_dodged", "The little dog misses the fox.": "pet_fights",
+    "You are frozen by the floating eye's gaze!": "bad_hit_taken", "You can't move!": "bad_hit_taken",
     "You can't move diagonally out of an intact doorway.": "way_blocked",
-    "Really attack the gnome? [yn] (n)": "bad_attack",
-    "It's a wall.": "way_blocked",
-    "You feel weak!": "attribute_lost",
-    "You feel weak now.": "hungry",
-    "You descend the stairs.": "stairs_descended",
-    "A trap door opens up under you!": "fell_deeper",
+    "Really attack the gnome? [yn] (n)": "bad_attack", "It's a wall.": "way_blocked",
+    "You feel weak!": "attribute_lost", "You feel weak now.": "hungry",
+    "You descend the stairs.": "stairs_descended", "A trap door opens up under you!": "fell_deeper",
     "A trap door in the ceiling opens and a rock falls on your head!": "trap_sprung",
-    "There is a staircase down here.": "staircase_down_here",
-    "You can't go down here.": "no_stairs_here",
-    "$ - 4 gold pieces.": "gold_taken",
-    "You see here 12 gold pieces.": "gold_seen",
-    "The kitten picks up a gold piece.": "gold_near",
-    "The kitten picks up a lichen corpse.": "pet_company",
-    "You hear someone counting money.": "gold_near",
-    "k - a scroll labeled THARR.": "thing_taken",
-    "You see here a bronze ring.": "valuable_seen",
-    "You see here a ring mail.": "gear_seen",
-    "You see here a tin wand.": "magic_seen",
-    "You see here a tin.": "food_seen",
+    "There is a staircase down here.": "staircase_down_here", "You can't go down here.": "no_stairs_here",
+    "$ - 4 gold pieces.": "gold_taken", "You see here 12 gold pieces.": "gold_seen",
+    "The kitten picks up a gold piece.": "gold_near", "The kitten picks up a lichen corpse.": "pet_company",
+    "You hear someone counting money.": "gold_near", "k - a scroll labeled THARR.": "thing_taken",
+    "You see here a bronze ring.": "valuable_seen", "You see here a ring mail.": "gear_seen",
+    "You see here a tin wand.": "magic_seen", "You see here a tin.": "food_seen",
     "You see here a lichen corpse.": "junk_seen",
     "There is a newt corpse here; eat it? [ynq] (n)": "food_here",
-    "You are beginning to feel hungry.": "hungry",
-    "What do you want to eat? [fghi or ?*]": "wrong_meal",
-    "As you kick the door, it crashes open!": "door_opened",
-    "You escape a dart trap.": "trap_escaped",
-    "An arrow shoots out at you!": "trap_sprung",
-    "You die...": "death",
+    "You are beginning to feel hungry.": "hungry", "What do you want to eat? [fghi or ?*]": "wrong_meal",
+    "As you kick the door, it crashes open!": "door_opened", "You escape a dart trap.": "trap_escaped",
+    "An arrow shoots out at you!": "trap_sprung", "You die...": "death",
     "They say that a wizard is even more powerful the second time around.": "rumor",
     "The sky is a strange shade of teal.": None,
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -178,15 +162,11 @@ EVENT = small()["events"][0]
 @pytest.mark.parametrize(
     ("tree", "needle"),
     [
-        ("just text", "the top must have the keys"),
-        (b"a: [1", "is not YAML"),
-        (b"name: \xff", "is not YAML: 'utf-8' codec"),
-        (small(goals=[]), "goals must be a list of names"),
+        ("just text", "the top must have the keys"), (b"a: [1", "is not YAML"),
+        (b"name: \xff", "is not YAML: 'utf-8' codec"), (small(goals=[]), "goals must be a list of names"),
         (small(goals=["win", 2]), "goals must be a list of names"),
-        (small(events=[]), "events must be a list"),
-        (small(margin=-1.0), "margin must be at least 0"),
-        (small(scale=0), "scale above 0"),
-        (small(scale=True), "scale is True, not a number"),
+        (small(events=[]), "events must be a list"), (small(margin=-1.0), "margin must be at least 0"),
+        (small(scale=0), "scale above 0"), (small(scale=True), "scale is True, not a number"),
         (small(blank={}), "blank must name each goal once: win"),
         (small(events=[EVENT, EVENT]), "event hello is there twice"),
         (small(events=[{**EVENT, "patterns": ["(unclosed"]}]), "event hello: '(unclosed' is not a regular"),
@@ -195,7 +175,7 @@ EVENT = small()["events"][0]
         (small(events=[{**EVENT, "weights": {"win": "much"}}]), "event hello: weights: win is 'much'"),
         (small(events=[EVENT, {"event": "x"}]), "entry 2 of events must have the keys"),
     ],
-)
+)  # fmt: skip
 def test_wrong_lexicons_are_told_in_one_line(tmp_path, tree, needle):
     path = tmp_path / "bad.yaml"
     path.write_bytes(tree if isinstance(tree, bytes) else yaml.safe_dump(tree).encode())

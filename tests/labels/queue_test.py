@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
-import pytest
-
 from motif_jax.labels.queue import PublishedQueue, QuestionQueue
 
 
@@ -30,19 +26,6 @@ def test_newest_and_uncertain_order():
     assert (names(newest, 9), names(uncertain, 9)) == (["a", "c", "b"], ["b", "a", "c"])
 
 
-@pytest.mark.parametrize("order", ["frequent", "newest", "uncertain"])
-def test_a_full_queue_drops_what_would_be_asked_last(order):
-    rng = random.Random(order)
-    queue, free = QuestionQueue(20, order), QuestionQueue(10_000, order)
-    for step in range(300):
-        count, score = rng.randint(1, 9), rng.random()
-        for one in (queue, free):
-            one.enqueue((f"{step}",), count, score)
-    queue.shrink()
-    assert (len(queue), queue.dropped) == (20, 280)
-    assert names(queue, 20) == names(free, 20)
-
-
 def test_a_question_that_failed_waits_longer_each_time_and_holds_up_no_other():
     queue = QuestionQueue(10)
     queue.enqueue(("poison",), 100)
@@ -63,18 +46,9 @@ def test_the_published_queue_asks_entries_newest_first_in_whole_batches():
     for name, count in [("a", 2), ("b", 1), ("a", 2), ("c", 1)]:
         queue.enqueue((name,), count)
     assert [names(queue, count) for count in (3, 4, 4)] == [[], ["c", "a", "a", "b"], ["a", "a"]]
-
-
-def test_the_published_queue_is_bounded_here_and_loses_the_oldest():
-    queue = PublishedQueue(8, batch=8)
-    for number in range(100):
+    assert (queue.dropped, len(queue)) == (0, 0)
+    queue = PublishedQueue(8, batch=3)
+    for number in range(10):
         queue.enqueue((f"{number}",), 1)
-        queue.shrink()
-        assert len(queue) <= 8 + 1, "an eighth more than its size"
-    assert queue.dropped + len(queue) == 100
-    larger = PublishedQueue(80, batch=8)
-    for count, left in ((90, 90), (1, 80)):
-        larger.enqueue(("a",), count)
-        larger.shrink()
-        assert len(larger) == left
-    assert names(queue, 8) == [f"{number}" for number in range(99, 91, -1)]
+        queue.shrink()  # an eighth more than its size may wait
+    assert (names(queue, 3), queue.dropped, len(queue)) == (["9", "8", "7"], 2, 5)

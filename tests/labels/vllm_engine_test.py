@@ -50,12 +50,8 @@ def test_what_answers_depend_on_is_the_identity_and_how_the_engine_runs_is_not(m
     asked = "goal prompt mode parsing retry sampling"
     assert set(identity(model)) == {*of_the_model.split(), *asked.split()}, "of the first version"
     own = {
-        "cpu_offload_gb": 8,
-        "max_num_seqs": 8,
-        "download_dir": "elsewhere",
-        "seed": 0,
-        "rope_scaling": None,
-    }
+        "cpu_offload_gb": 8, "max_num_seqs": 8, "download_dir": "elsewhere", "seed": 0, "rope_scaling": None,
+    }  # fmt: skip
     assert identity(model, own) == identity(model)
     named = identity("some/model", revision=COMMIT)
     for changed in (

@@ -82,16 +82,12 @@ def test_nothing_in_a_pickle_runs(tmp_path, in_an_array):
 
 def test_allowed_names_cannot_be_bent(tmp_path):
     bent = [
-        b"cnumpy\nndarray.__class__\n.",
-        b"c_codecs\nencode\n(Vx\nVrot13\ntR.",
+        b"cnumpy\nndarray.__class__\n.", b"c_codecs\nencode\n(Vx\nVrot13\ntR.",
         b"cnumpy\ndtype\n(VO8\nVx\ntR.",
         b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\ndtype\n(I0\ntVb\ntR.",
         b"cnumpy.core.multiarray\nscalar\n(cnumpy\ndtype\n(VO\ntRVb\ntR.",
-        b"\x80\x04\x8c\x05numpy\x8c\x12ndarray.__reduce__\x93.",
-        b"Pid\n.",
-        b"",
-        b"garbage",
-    ]
+        b"\x80\x04\x8c\x05numpy\x8c\x12ndarray.__reduce__\x93.", b"Pid\n.", b"", b"garbage",
+    ]  # fmt: skip
     for data in bent:
         (tmp_path / "bent.pkl").write_bytes(data)
         with pytest.raises(UserError, match=r"bent\.pkl"):
@@ -168,11 +164,8 @@ def test_pickles_are_read_piece_by_piece_and_bounded_by_their_size(record):
         return sum("more than" not in said(data(calls), **given) for calls in range(24, 40)) + 23
 
     scalars = [
-        np.float32(0.1),
-        np.array([[1, 2], [3, 4]], ">i2"),
-        np.asfortranarray(np.eye(2, 3)),
-        np.array(2.5),
-    ]
+        np.float32(0.1), np.array([[1, 2], [3, 4]], ">i2"), np.asfortranarray(np.eye(2, 3)), np.array(2.5),
+    ]  # fmt: skip
     held = {"a": [1, -70000, 2**80, "é" * 300, None, True, (), (1,), (1, 2), (1, 2, 3), (1, 2, 3, 4), b"\xff"], "b": {3}}  # fmt: skip
     held |= {"d": [*map(str, range(300))] * 2, "e": scalars, "f": collections.OrderedDict(g=1)}
     given = [*PIECES, *(pickle.dumps(held, protocol) for protocol in range(5))]
