@@ -14,7 +14,7 @@ from motif_jax.labels import openai_client
 from motif_jax.labels.annotator import Question, check_annotator, make_annotator
 from motif_jax.labels.chat_client import ChatClient, NoConnectionError
 from motif_jax.labels.replies import ServerError
-from motif_jax.support.errors import UserError
+from tests.labels.said import said
 from tests.recorded_outputs import compared
 from tests.reward_fixtures import annotation_config
 
@@ -165,19 +165,15 @@ WRONG = [
 
 
 def test_a_fault_is_one_line(ask, monkeypatch, record):
-    said = []
+    lines = []
     for fault in LASTING:
         with pytest.raises(ServerError) as caught:
             ask(*fault)
-        said += [f"{fault[0]} {caught.value.kind!r}: {caught.value}"]
+        lines += [f"{fault[0]} {caught.value.kind!r}: {caught.value}"]
     monkeypatch.setenv("TWO_LINES", "a\nb")
     monkeypatch.setenv("ONE_LINE", "a\n")
-    for values in WRONG:
-        try:
-            said += [f"{values} {check_annotator(config(**values), SINGLE)}"]
-        except UserError as error:
-            said += [str(error)]
-    compared("openai_faults", {"said": "\n".join(said)}, record)
+    lines += [said(lambda values=values: check_annotator(config(**values), SINGLE)) for values in WRONG]
+    compared("openai_faults", {"said": "\n".join(lines)}, record)
 
 
 def test_so_many_are_asked_at_a_time(server, monkeypatch):

@@ -20,6 +20,9 @@ from motif_jax.rollouts import ratings
 from motif_jax.sections import Scoring
 from motif_jax.sections.agents import AgentReward, agent_reward
 from motif_jax.support.errors import UserError
+from tests.conftest import REPOSITORY
+from tests.labels.said import said
+from tests.recorded_outputs import compared
 from tests.reward_fixtures import load_config
 
 SPEC = EnvironmentSpec({"message": ArraySpec((256,), "uint8")}, 3, text_field="message")
@@ -75,24 +78,6 @@ def test_a_table_pays_what_it_holds(tmp_path):
     assert "3 texts" in reward.description
 
 
-@pytest.mark.parametrize(
-    ("content", "line"),
-    [
-        (json.dumps({"a" * 257: 1}), "has 257 bytes: at most 256"),
-        ('{"You kill it!": NaN}', "'You kill it!' is nan, a finite number"),
-        (json.dumps({"a": 10**400}), r"'a' is 10+\.\.\.0+, a finite number"),
-        ("[1]", "must hold an object"),
-    ],
-)
-def test_a_table_with_something_else_is_refused(tmp_path, content, line):
-    path = tmp_path / "table.json"
-    path.write_text(content)
-    with pytest.raises(UserError, match=line):
-        rewards.check(section("table", table=str(path)))
-    with pytest.raises(UserError, match=r"config\.reward\.table=.*--config\.reward\.table=FILE"):
-        rewards.check(section("table", table=None))
-
-
 def test_the_labels_of_another_run_are_a_table(tmp_path):
     def write(folder, *labels):
         folder.mkdir()
@@ -125,25 +110,64 @@ def test_vectors_are_read_once_and_looked_up_as_they_are_then_bare(tmp_path, mon
     np.testing.assert_array_equal(FileVectors(path).of(b"newt"), np.float32([5, 5, 5.5]))
 
 
-@pytest.mark.parametrize(
-    ("header", "words", "line"),
-    [
-        ("words", WORDS, "line 1 must hold"),
-        ("4 2", WORDS, "line 2 of 5 is not a word and 2 finite numbers"),
-        ("3 3", WORDS, "more than the 3 words"),
-        ("1 3", {"a": (1.0, math.nan, 1.0)}, "line 2 of 2 is not"),
-        ("1 3", {"a": (1.0, "b", 1.0)}, "line 2 of 2 is not"),
-    ],
-)
-def test_broken_vectors_are_named_and_leave_nothing(tmp_path, header, words, line):
-    config = section("bag_of_words", vectors=write_vectors(tmp_path / "v.vec", words, header))
-    with pytest.raises(UserError, match=rf"config\.reward\.vectors=.*{line}"):
-        rewards.check(config)
-    assert not list((tmp_path / "cache" / "motif_jax" / "vectors").iterdir())
-    with pytest.raises(UserError, match=r"config\.reward\.vectors=.*nowhere"):
-        rewards.check(section("bag_of_words", vectors=str(tmp_path / "nowhere.vec")))
-    with pytest.raises(UserError, match=r"config\.reward\.vectors=.*: must be a text file"):
-        rewards.check(section("bag_of_words", vectors=str(tmp_path)))
+TABLES = [
+    json.dumps({"a" * 257: 1}),
+    '{"You kill it!": NaN}',
+    json.dumps({"a": 10**400}),
+    "[1]",
+    '{"a": true}',
+    '{"\u2603": 1}',
+    "{",
+    '{"a": 1}',
+]
+VECTORS = [
+    ("words", WORDS), ("4 2", WORDS), ("3 3", WORDS), ("5 3", WORDS), ("0 3", WORDS), ("4 3 1", WORDS), ("1 3", {"a": (1.0, math.nan, 1.0)}),
+    ("1 3", {"a": (1.0, "b", 1.0)}), ("1 3", {"": (1.0, 1.0, 1.0)}), ("4 3", WORDS),
+]  # fmt: skip
+BAGS = [
+    {"goal": "fame"},
+    {"goal": "zeroknowledge"},
+    {"goal": ""},
+    {"goal": None},
+    {"similarity": math.nan},
+    {"similarity": 1.0},
+]
+
+
+def test_what_is_no_table_no_vectors_and_no_goal_is_named_and_leaves_nothing(tmp_path, record):
+    file, cached = tmp_path / "file", tmp_path / "cache/motif_jax/vectors"
+    lines, kept = [], []
+    for content in TABLES:
+        file.write_text(content)
+        lines += [said(rewards.check, section("table", table=str(file)), folder=tmp_path)]
+    for header, words in VECTORS:
+        config = section("bag_of_words", vectors=write_vectors(file, words, header))
+        lines += [said(rewards.check, config, folder=tmp_path)]
+        kept += [len(list(cached.iterdir()))]
+    assert kept == [0] * 9 + [1]
+    lines += [
+        said(rewards.check, section("table", table=path), folder=tmp_path)
+        for path in (None, "", str(tmp_path), "x")
+    ]
+    places = (str(tmp_path / "nowhere"), str(tmp_path))
+    lines += [said(rewards.check, section("bag_of_words", vectors=path), folder=tmp_path) for path in places]
+    lines += [said(rewards.check, section("bag_of_words", **values), folder=REPOSITORY) for values in BAGS]
+    zounds = section("bag_of_words", goal="zounds zounds", vectors=str(file))
+    lines += [said(rewards.load_intrinsic, zounds, SPEC, folder=tmp_path)]
+    silent = EnvironmentSpec({"signal": ArraySpec((5,), "float32")}, 3)
+    file.write_text("{}")
+    lines += [
+        said(rewards.load_intrinsic, section(kind, table=str(file)), silent)
+        for kind in ("table", "bag_of_words", "none")
+    ]
+    for kind, values in (
+        ("fame", {}),
+        ("json:loads", {}),
+        ("none", {"intrinsic_coefficient": 0.5}),
+        ("none", {"intrinsic_coefficient": 0}),
+    ):
+        lines += [said(rewards.check, section(kind, **values))]
+    compared("frozen_refusals", {"lines": "\n".join(lines)}, record)
 
 
 def test_bag_of_words_is_the_cosine_above_its_threshold(tmp_path):
@@ -158,20 +182,9 @@ def test_bag_of_words_is_the_cosine_above_its_threshold(tmp_path):
     np.testing.assert_allclose(found, np.where(expected > 0.9, expected, 0), rtol=1e-6)
 
 
-def test_goals_are_those_of_the_prompts_or_sentences(tmp_path):
+def test_goals_are_those_of_the_prompts_or_sentences():
     assert len({goal_sentence(goal) for goal in ("defaultgoal", "combat", "gold", "stairs")}) == 4
     assert goal_sentence("find the stairs") == "find the stairs"
-    for values, line in (
-        ({"goal": "fame"}, r"goal=.*must be one of defaultgoal"),
-        ({"goal": "zeroknowledge"}, "goal=.*a goal with a sentence"),
-        ({"goal": ""}, "goal=.*a goal"),
-        ({"similarity": math.nan}, "similarity="),
-    ):
-        with pytest.raises(UserError, match=rf"config\.reward\.{line}"):
-            rewards.check(section("bag_of_words", **values))
-    config = section("bag_of_words", goal="zounds zounds", vectors=write_vectors(tmp_path / "v.vec"))
-    with pytest.raises(UserError, match="none of its words"):
-        rewards.load_intrinsic(config, SPEC)
 
 
 def test_hashed_vectors_know_what_looks_alike():
@@ -181,6 +194,9 @@ def test_hashed_vectors_know_what_looks_alike():
         a, b = vectors.of(one), vectors.of(other)
         return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
 
+    # Of <ab>: its runs of three letters, and the whole.
+    places = {int(place): float(vectors.of(b"ab")[place]) for place in np.flatnonzero(vectors.of(b"ab"))}
+    assert (places, vectors.of(b"ab").shape) == ({288: 1, 308: -1, 904: 1}, (1024,))
     assert cosine(b"kill", b"Kill!") == pytest.approx(1)
     assert cosine(b"killing", b"kill") > 0.3
     assert abs(cosine(b"newt", b"gold")) < 0.1
@@ -188,14 +204,6 @@ def test_hashed_vectors_know_what_looks_alike():
     config = section("bag_of_words", goal="kill the newt", similarity=0.2)
     _, values = paid(config, b"You kill the newt!", b"It is dark.")
     assert (values[0] > 0.8, values[1]) == (True, 0)
-
-
-@pytest.mark.parametrize("kind", ["table", "bag_of_words"])
-def test_an_environment_without_text_is_refused(kind, tmp_path):
-    (tmp_path / "table.json").write_text("{}")
-    silent = EnvironmentSpec({"signal": ArraySpec((5,), "float32")}, 3)
-    with pytest.raises(UserError, match=f"{kind}: the environment shows no text"):
-        rewards.load_intrinsic(section(kind, table=str(tmp_path / "table.json")), silent)
 
 
 def test_episodes_of_an_agent_are_rated_by_the_reward_that_it_learned_from(tmp_path):

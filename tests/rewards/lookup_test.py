@@ -20,7 +20,7 @@ from motif_jax.rewards.normalisation import QUANTILE_LEVELS, Normalisation
 from motif_jax.rewards.online_model import OnlineRewardModel
 from motif_jax.rewards.reward_model import CHUNK, RewardModel, read_run
 from motif_jax.sections.agents import AgentReward
-from motif_jax.support.errors import UserError
+from tests.labels.said import said
 from tests.recorded_outputs import compared
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -101,14 +101,6 @@ def test_a_message_has_one_value_whatever_it_is_computed_with(trained) -> None:
             np.testing.assert_array_equal(np.concatenate(found), reward.intrinsic(texts, level))
 
 
-def said(act: Any, *given: Any) -> str:
-    """What a call gives, or says."""
-    try:
-        return str(act(*given))
-    except (UserError, ValueError) as error:
-        return f"{type(error).__name__}: {error}"
-
-
 def test_parts_of_a_batch_keep_their_places_and_long_texts_have_a_program_of_their_own() -> None:
     texts = np.random.default_rng(0).integers(0, 9, (75, 99)).astype(np.uint8)
     texts[::2, 96:] = 0
@@ -168,7 +160,7 @@ def test_statistics_become_a_normalisation_with_a_threshold_or_an_error(tmp_path
     lines += [said(status.require_message_only), said(plain.architecture.message_only.__str__)]
     for config in ({"stage": "collect"}, {"stage": "train_reward"}, {"stage": "train_agent", "reward": {"kind": "none"}}):  # fmt: skip
         (tmp_path / "config.json").write_text(json.dumps(config))
-        lines += [said(module.read_architecture, tmp_path).replace(str(tmp_path), "RUN")]
+        lines += [said(module.read_architecture, tmp_path, folder=tmp_path)]
     compared("reward_statistics", {"lines": "\n".join(lines)}, record)
 
 

@@ -17,6 +17,7 @@ from motif_jax.rewards.online_model import OnlineRewardModel
 from motif_jax.rewards.reward_function import RewardFunction, as_rows
 from motif_jax.rewards.reward_model import RewardModel
 from motif_jax.support.errors import UserError
+from tests.labels.said import said
 from tests.recorded_outputs import compared
 
 
@@ -74,23 +75,17 @@ def test_what_is_a_message_and_what_it_is_worth(record: bool, tmp_path: Path) ->
         numbers, numbers[None, :, :1], numbers - 2, numbers + 1, numbers / 2, numbers > 1, np.int8(1), np.zeros((2, 0), int), np.array("ab"),
         np.array([["a", "b"]]), np.array([b"x"], object), np.array([7], object), np.zeros((1, 257), np.uint8), np.zeros((0, 9), int), 7, None,
         jnp.array([[1, 2]]), [1, 2], [[97, 98]], [numbers], {"a": 1}, range(30), {"a": "x" * 51}, {"a": "x" * 52}, {"a"}]  # fmt: skip
-    lines = []
-    for one in given:
-        try:
-            rows, shape = as_rows(one)
-            lines += [f"{rows.shape} {rows.dtype} {shape} {[bytes(row).rstrip(bytes(1)) for row in rows]}"]
-            lines += [
-                f"{reward.raw(one)!r} {reward(one)!r} {reward.intrinsic(one)!r} {reward.intrinsic(one, None)!r}"
-            ]
-        except UserError as error:
-            lines += [f"{type(one)} {error}"]
-    (tmp_path / "a.txt").touch()
-    (tmp_path / "a.safetensors").touch()
+
+    def shown(one: Any) -> tuple[Any, ...]:
+        rows, shape = as_rows(one)
+        return [bytes(row).rstrip(bytes(1)) for row in rows], rows.shape, rows.dtype, shape
+
+    acts = [shown, *(lambda one, act=act: repr(act(one)) for act in (reward.raw, reward, reward.intrinsic))]
+    lines = [f"{type(one)} {said(act, one)}" for one in given for act in acts]
+    lines += [said(reward.intrinsic, "a", None), said(reward.normalisation, True, 0.5)]
+    for name in ("a.txt", "a.safetensors"):
+        (tmp_path / name).touch()
     places = [str(tmp_path / name) for name in ("a.txt", "a.safetensors", "b.safetensors", "")]
-    acts = [lambda place=place: reward_function.check_place(place, "reward.dir") for place in places]
-    for act in (*acts, lambda: reward.known("a"), lambda: reward.disagreement("a")):
-        try:
-            lines += [str(act())]
-        except UserError as error:
-            lines += [str(error).replace(str(tmp_path), "RUN")]
+    lines += [said(reward_function.check_place, place, "reward.dir", folder=tmp_path) for place in places]
+    lines += [said(act, "a", folder=tmp_path) for act in (reward.known, reward.disagreement)]
     compared("reward_function", {"lines": "\n".join(lines)}, record)
