@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from motif_jax.datasets.verdicts import SINGLE, UNKNOWN, YES
+from motif_jax.datasets.verdicts import SINGLE, YES
 from motif_jax.labels import openai_client
 from motif_jax.labels.annotator import Question, check_annotator, make_annotator
 from motif_jax.labels.chat_client import ChatClient, NoConnectionError
@@ -97,59 +97,31 @@ def test_what_is_sent_and_what_the_answers_become(server, record):
     compared("openai_requests", parts, record)
 
 
-def test_what_may_pass_is_tried_again_later_and_later_but_not_while_the_server_wants_no_requests(server):
-    annotator = server.start(**{"openai.retries": 4})
-    wait = (429, "slow down", {"retry-after": "8"})
-    server.replies += [(500, "dead"), (200, "<html>"), wait, (408, ""), (200, reply(GOOD))]
-    ((place, answer),) = filter(None, annotator.annotate([ASKED]))
-    assert (place, answer.label) == (0, YES)
-    # 1, 2, 4, 8 seconds, up to a quarter more or less by the question; of the 8 that the server wants, some are left.
-    assert server.pauses == (pauses := [1.188, 1.871, 3.609, 4.391, 8.446])
-    causes = {"HTTP 500": 1, "rubbish": 1, "HTTP 429": 1, "HTTP 408": 1}
-    counts = {"retries": 4, "retry_causes": causes, "refused": 0, "answer_limit": "max_tokens"}
-    assert annotator.summary() == counts
-    assert annotator.live() == {"in_flight": 0, "retries": 4, "last_for": "HTTP 408"}
-    server.replies += [(500, "dead")] * 5
-    with pytest.raises(ServerError, match="HTTP 500") as caught:
-        list(annotator.annotate([ASKED]))
-    assert (caught.value.kind, len(server.requests), server.pauses[5:]) == ("HTTP 500", 10, [*pauses[:3], pauses[4]])  # fmt: skip
-    for seconds, kind in (("3600", "HTTP 503"), ("7200", "")):
-        server.replies += [(503, "", {"retry-after": seconds})]
-        with pytest.raises(ServerError) as caught:
-            annotator.submit(ASKED).result()
-        assert (annotator.quiet_seconds(), caught.value.kind) == (3600, kind)
+REFUSED, WELL = [(status, "flagged by moderation") for status in (400, 403, 422)], (200, reply(GOOD))
+OTHER_LIMIT = (400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
+TOO_LARGE = (400, "max_tokens is too large: the maximum context length is 8")
+COURSES = {
+    "may pass": [(500, "dead"), (200, "<html>"), (429, "slow down", {"retry-after": "8"}), (408, ""), WELL, *[(500, "dead")] * 5],
+    "waits": [*[(503, "", {"retry-after": "3600"})] * 5, (503, "", {"retry-after": "7200"}), WELL],
+    "limits": [WELL, OTHER_LIMIT, WELL, TOO_LARGE, WELL, TOO_LARGE, OTHER_LIMIT],
+    "verdict": [TOO_LARGE, (400, "max_tokens cannot be greater than 8"), OTHER_LIMIT, WELL],
+    "refuses all": [(200, reply("?", finish_reason="content_filter")), *REFUSED * 10, *REFUSED[:2]],
+    "refuses most": [WELL, *REFUSED * 11],
+}  # fmt: skip
 
 
-def test_the_longest_answer_is_limited_as_the_server_lets_it(server):
-    other = (400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
-    too_large = (400, "max_tokens is too large: the maximum context length is 8")
-    annotator = server.start()
-    for faults, limit in (([], "max_tokens"), ([other], "max_completion_tokens"), ([too_large], None)):
-        server.replies += [*faults, (200, reply(GOOD))]
-        assert annotator.submit(ASKED).result().label == YES
-        limits = {name: value for name, value in server.requests[-1].items() if name.startswith("max_")}
-        assert limits == ({limit: 4096} if limit else {})
-        assert annotator.summary()["answer_limit"] == (limit or "the server's own")
-    server.replies += [too_large]
-    assert annotator.submit(ASKED).result().note == "prompt too long for the model"
-    server.replies += [too_large]  # where so little is asked for, it is the prompt
-    assert server.start(**{"answer.mode": "verdict"}).submit(ASKED).result().label == UNKNOWN
-    assert (server.replies, annotator.summary()["refused"]) == ([], 0)
-
-
-def test_a_server_that_refuses_all_questions_is_named_unless_it_answered_one(server):
-    annotator, other = server.start(), server.start()
-    filtered = [(status, "flagged by moderation") for status in (400, 403, 422)] * 10
-    server.replies += [(200, reply("?", finish_reason="content_filter")), *filtered]
-    answers = [annotator.submit(ASKED).result() for _ in range(31)]
-    said = {(answer.label, answer.note) for answer in answers}
-    assert said == {(UNKNOWN, "refused by the server's content filter")}
-    assert annotator.live() == {"in_flight": 0, "refused": 31}
-    server.replies += filtered[:1]
-    with pytest.raises(ServerError, match=r"refused all of 32 questions by their content \(flagged by mod"):
-        annotator.submit(ASKED).result()
-    server.replies += [(200, reply(GOOD)), *filtered, *filtered]
-    assert [other.submit(ASKED).result().label for _ in range(61)] == [YES] + [UNKNOWN] * 60
+@pytest.mark.parametrize("course", COURSES)
+def test_a_server_in_the_course_of_time(server, course, record):
+    """Each question is tried five times, after about 1, 2, 4, 8 seconds, but not while the server wants no requests."""
+    mode = course if course == "verdict" else "analysis"
+    annotator, lines = server.start(**{"openai.retries": 4, "answer.mode": mode}), []
+    server.replies += COURSES[course]
+    while server.replies:
+        answers = said(lambda: [(place, a.label, a.note) for place, a in filter(None, annotator.annotate([ASKED]))])  # fmt: skip
+        limits = {name: most for name, most in server.requests[-1].items() if name.startswith("max_")}
+        lines += [f"{answers} {limits} {len(server.requests)} {server.pauses} {annotator.quiet_seconds()}"]
+        lines += [f"{annotator.live()} {annotator.summary()}"]
+    compared(f"openai_{course}".replace(" ", "_"), {"lines": "\n".join(lines)}, record)
 
 
 LASTING = [
@@ -174,23 +146,6 @@ def test_a_fault_is_one_line(ask, monkeypatch, record):
     monkeypatch.setenv("ONE_LINE", "a\n")
     lines += [said(lambda values=values: check_annotator(config(**values), SINGLE)) for values in WRONG]
     compared("openai_faults", {"said": "\n".join(lines)}, record)
-
-
-def test_so_many_are_asked_at_a_time(server, monkeypatch):
-    annotator, two, flying = server.start(**{"openai.concurrency": 2}), asyncio.Barrier(2), []
-
-    async def post(self, request):
-        flying.append(annotator.live()["in_flight"])
-        await asyncio.wait_for(two.wait(), 20)
-        return SimpleNamespace(status=200, headers={}), reply(GOOD).encode()
-
-    monkeypatch.setattr(ChatClient, "_post", post)
-    questions = [Question(f"{n:032x}", ("newt",), SINGLE) for n in range(6)]
-    answered = [place for place, _ in filter(None, annotator.annotate(questions))]
-    assert (sorted(answered), max(flying), annotator.live()) == ([*range(6)], 2, {"in_flight": 0})
-    left = annotator.annotate(questions)
-    assert next(filter(None, left))
-    left.close()  # what is asked and not wanted any more
 
 
 # Every place of a reply that is shown where something is wrong: status, body, headers, mode.
