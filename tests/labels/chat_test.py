@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import pytest
-
-from motif_jax.datasets.verdicts import FIRST, PAIR, SECOND, SINGLE, TIE, UNKNOWN, YES
+from motif_jax.datasets.verdicts import PAIR, SINGLE
 from motif_jax.labels.annotator import Question, make_annotator
-from motif_jax.labels.chat import without_surrogates
+from motif_jax.labels.chat import check_chat, json_option, without_surrogates
 from motif_jax.sections.annotators import AnswerMode
+from tests.labels.said import said
+from tests.recorded_outputs import compared
 from tests.reward_fixtures import annotation_config
 
 
@@ -18,25 +18,41 @@ def soft_config():
     return annotation_config({"annotator": "openai", "openai.model": "m", "answer.mode": "soft"})
 
 
-@pytest.mark.parametrize(
-    ("form", "masses", "label"),
-    [
-        (PAIR, (0.5, 0.2, 0.1), FIRST), (PAIR, (0.1, 0.2, 0.1), SECOND), (PAIR, (0.1, 0.2, 0.3), TIE),
-        (PAIR, (0.25, 0.125, 0.25), TIE), (PAIR, (0.0, 0.5, 0.0), SECOND),
-        (PAIR, (0.01, 0.01, 0.02), UNKNOWN), (SINGLE, (0.0, 0.25), YES), (SINGLE, (0.25, 0.25), UNKNOWN),
-        (SINGLE, (0.0, 0.0), UNKNOWN),
-    ],
-)  # fmt: skip
-def test_labels_of_probabilities(form, masses, label):
-    annotator = make_annotator(soft_config(), form)
-    dialogue = annotator.open(Question("a" * 32, ("text",) * len(form.items), form))
-    answer = annotator.soft(dialogue, [math.log(mass) if mass else -math.inf for mass in masses], "so")
-    assert (answer.label, answer.mass) == (label, pytest.approx(sum(masses)))
-    if sum(masses) >= 0.05:
-        assert answer.probabilities == pytest.approx([mass / sum(masses) for mass in masses])
-    else:
-        assert answer.probabilities is None
-        assert answer.note
+MASSES = [
+    (0.5, 0.2, 0.1), (0.1, 0.2, 0.1), (0.1, 0.2, 0.3), (0.25, 0.125, 0.25), (0.0, 0.5, 0.0), (0.01, 0.01, 0.02), (0.025, 0.025, 0.0),
+    (0.7, 0.2, 0.2), (0.0, 0.25), (0.25, 0.25), (0.0, 0.0),
+]  # fmt: skip
+CHATS = [
+    {"sampling.top_k": 0}, {"sampling.top_k": -1}, {"vllm.engine": "[]"}, {"vllm.engine": "{"}, {"sampling.temperature": 0.0, "answer.retry": False},
+    {"sampling.seeded": False, "compat.oni_label_anywhere": True}, {"seed": 3, "compat.answer_first_match": True, "captions.status": True},
+    {"prompt.version": "reworded", "goal": "gold", "answer.mode": "verdict"}, {"answer.mode": "soft"}, {"goal": "fame"}, {"answer.minimum_mass": 0.0, "answer.mode": "soft"},
+]  # fmt: skip
+
+
+def test_what_an_answer_depends_on_and_labels_of_probabilities(record):
+    lines = []
+    for values in CHATS:
+        config = annotation_config({"annotator": "openai", "openai.model": "m", **values})
+        lines += [
+            said(lambda config=config: json_option(config, "vllm.engine")),
+            said(check_chat, config)[:200],
+        ]
+        annotator = said(make_annotator, config)
+        if not annotator.startswith("UserError"):
+            annotator = make_annotator(config, PAIR)
+            seeds = [
+                annotator.seed(annotator.open(Question("a" * 32, ("x", "y"), attempt=n))) for n in (0, 1)
+            ]
+            lines += [f"{annotator.short_name} {seeds} {annotator.identity}"]
+    for masses in MASSES:
+        form = PAIR if len(masses) == 3 else SINGLE
+        annotator = make_annotator(soft_config(), form)
+        dialogue = annotator.open(Question("a" * 32, ("text",) * len(form.items), form))
+        dialogue.turns = []
+        lines += [
+            str(annotator.soft(dialogue, [math.log(mass) if mass else -math.inf for mass in masses], "so"))
+        ]
+    compared("chat", {"lines": "\n".join(lines)}, record)
 
 
 def test_halves_of_characters_are_replaced():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import itertools
-import re
 
 import numpy as np
 import pytest
@@ -19,6 +18,8 @@ from motif_jax.labels.annotator import Question
 from motif_jax.labels.captions import decode_message
 from motif_jax.labels.lexicon import LexiconAnnotator, LexiconJudge, load_lexicon, preference, sentences
 from motif_jax.support.errors import UserError
+from tests.labels.said import said
+from tests.recorded_outputs import compared
 
 # Messages of the game and what they are about; the places where patterns could easily be confused.
 TOLD = {
@@ -159,28 +160,26 @@ def test_own_lexicon(tmp_path):
 EVENT = small()["events"][0]
 
 
-@pytest.mark.parametrize(
-    ("tree", "needle"),
-    [
-        ("just text", "the top must have the keys"), (b"a: [1", "is not YAML"),
-        (b"name: \xff", "is not YAML: 'utf-8' codec"), (small(goals=[]), "goals must be a list of names"),
-        (small(goals=["win", 2]), "goals must be a list of names"),
-        (small(events=[]), "events must be a list"), (small(margin=-1.0), "margin must be at least 0"),
-        (small(scale=0), "scale above 0"), (small(scale=True), "scale is True, not a number"),
-        (small(blank={}), "blank must name each goal once: win"),
-        (small(events=[EVENT, EVENT]), "event hello is there twice"),
-        (small(events=[{**EVENT, "patterns": ["(unclosed"]}]), "event hello: '(unclosed' is not a regular"),
-        (small(events=[{**EVENT, "patterns": "Hello"}]), "event hello: patterns must be a list of texts"),
-        (small(events=[EVENT, {**EVENT, "event": "x", "patterns": []}]), "event x: patterns must be a list"),
-        (small(events=[{**EVENT, "weights": {"win": "much"}}]), "event hello: weights: win is 'much'"),
-        (small(events=[EVENT, {"event": "x"}]), "entry 2 of events must have the keys"),
-    ],
-)  # fmt: skip
-def test_wrong_lexicons_are_told_in_one_line(tmp_path, tree, needle):
-    path = tmp_path / "bad.yaml"
-    path.write_bytes(tree if isinstance(tree, bytes) else yaml.safe_dump(tree).encode())
-    with pytest.raises(UserError, match=rf"bad\.yaml.*{re.escape(needle)}"):
-        load_lexicon(path)
+TREES = [
+    "just text", b"a: [1", b"name: \xff", b"[" * 9000, small(goals=[]), small(goals=["win", 2]), small(events=[]), small(margin=-1.0), small(scale=0),
+    small(scale=True), small(margin="1"), small(scale=1e300), small(blank={}), small(events=[EVENT, EVENT]), small(events=[EVENT, {"event": "x"}]),
+    small(events=[{**EVENT, "patterns": ["(unclosed"]}]), small(events=[{**EVENT, "patterns": "Hello"}]), small(events={}), small(goals="win"),
+    small(events=[EVENT, {**EVENT, "event": "x", "patterns": []}]), small(events=[{**EVENT, "weights": {"win": "much"}}]), small(more=1), small(threshold="x"),
+    small(events=[{**EVENT, "patterns": ["a", 1]}]), small(unmatched={"win": 1, "lose": 1}), small(margin=0, threshold=0.5, events=[EVENT, {**EVENT, "event": 7}]),
+]  # fmt: skip
+
+
+def test_wrong_lexicons_are_told_in_one_line(tmp_path, record):
+    lines = []
+    for number, tree in enumerate(TREES):
+        (tmp_path / f"{number}").write_bytes(
+            tree if isinstance(tree, bytes) else yaml.safe_dump(tree).encode()
+        )
+        lines += [said(load_lexicon, tmp_path / f"{number}", folder=tmp_path)]
+    lines += [said(load_lexicon, path, folder=tmp_path) for path in ("none.yaml", tmp_path)]
+    judge = LexiconJudge(load_lexicon(tmp_path / f"{number}"), "win")
+    lines += [str(judge.answer(*texts)) for texts in (("Hello",), ("",), ("Hello", "you"), ("you", "Hello"))]
+    compared("lexicons", {"lines": "\n".join(lines)}, record)
 
 
 def test_most_of_what_the_game_really_says_is_known(lexicon):

@@ -12,8 +12,18 @@ import yaml
 
 from motif_jax.datasets.verdicts import FORMS, NO, PAIR, SINGLE, YES
 from motif_jax.labels.parsing import AnswerParser
-from motif_jax.labels.prompts import MODES, label_name, load_prompt, model_tag, prompt_path
-from motif_jax.support.errors import UserError
+from motif_jax.labels.prompts import (
+    MODES,
+    forms_of,
+    goals_of,
+    label_name,
+    load_prompt,
+    model_tag,
+    prompt_path,
+)
+from tests.conftest import REPOSITORY
+from tests.labels.said import said
+from tests.recorded_outputs import compared
 
 GOALS = ("defaultgoal", "zeroknowledge", "combat", "gold", "stairs")
 VERSIONS = ("default", "reworded")
@@ -64,49 +74,43 @@ def own_file(tmp_path, change, form=PAIR):
     return path
 
 
-def test_a_goal_may_have_a_dot_in_its_name(tmp_path):
-    goals = {"level.2": "Get down.", "level": {"2": "x"}, "a.b": ["x"]}
-    path = own_file(tmp_path, lambda tree: tree.update(goals=goals))
-    assert load_prompt(path, "level.2", "analysis").goal == "Get down."
-    for goal in ("level", "a.b"):
-        with pytest.raises(UserError, match=f"the field goals.{goal} must be a text"):
-            load_prompt(path, goal, "analysis")
-
-
 def test_without_a_system_text_the_question_comes_first(tmp_path):
     prompt = load_prompt(own_file(tmp_path, lambda tree: tree.update(system="")), "gold", "analysis")
     assert [turn["role"] for turn in prompt.conversation("a", "b")] == ["user"]
 
 
-@pytest.mark.parametrize(
-    ("form", "change", "said"),
-    [
-        (PAIR, lambda tree: tree.pop("verdicts"), r"lacks the field verdicts"),
-        (PAIR, lambda tree: tree.pop("goals"), "lacks the field goals"),
-        (PAIR, lambda tree: tree["goals"].pop("gold"), "config.goal=gold: must be one of"),
-        (PAIR, lambda tree: tree["question"].update(analysis="{goal} {first}"), r"lacks \{second\}"),
-        (PAIR, lambda tree: tree["question"].update(analysis="{first} {second}"), r"lacks \{goal\}"),
-        (PAIR, lambda tree: tree.update(answer="1"), "must hold {verdict} exactly once"),
-        (PAIR, lambda tree: tree.update(retry=[1]), "the field retry must be a text"),
-        (SINGLE, lambda tree: tree.update(examples=[{"item": "a"}]), "each of examples must hold item, verdicts"),
-        (SINGLE, lambda tree: tree["examples"][0]["verdicts"].update(gold="maybe"), "must be no or yes, not maybe"),
-        (SINGLE, lambda tree: tree["question"].update(analysis="{goal} {item}"), r"lacks \{examples\}"),
-    ],
-)  # fmt: skip
-def test_a_bad_file_is_named(tmp_path, form, change, said):
-    with pytest.raises(UserError, match=said) as caught:
-        load_prompt(own_file(tmp_path, change, form), "gold", "analysis", form)
-    assert "own.yaml" in str(caught.value)
+CHANGES = [
+    (PAIR, lambda tree: tree.pop("verdicts")), (PAIR, lambda tree: tree.pop("goals")), (PAIR, lambda tree: tree["goals"].pop("gold")),
+    (PAIR, lambda tree: tree["question"].update(analysis="{goal} {first}")), (PAIR, lambda tree: tree["question"].update(analysis="{first} {second}")),
+    (PAIR, lambda tree: tree["question"].pop("analysis")), (PAIR, lambda tree: tree.update(answer="1")), (PAIR, lambda tree: tree.update(retry=[1])),
+    (PAIR, lambda tree: tree.update(retry=" ")), (PAIR, lambda tree: tree.update(system="")), (PAIR, lambda tree: tree.update(system=[])),
+    (PAIR, lambda tree: tree.update(goals={"gold": ["x"]})), (PAIR, lambda tree: tree.update(goals=["gold"])), (PAIR, lambda tree: tree.update(verdicts="1")),
+    (PAIR, lambda tree: tree.update(goals={"gold": ""})), (SINGLE, lambda tree: tree.update(examples=[{"item": "a"}])), (SINGLE, lambda tree: tree.update(examples=["a"])),
+    (SINGLE, lambda tree: tree["examples"][0]["verdicts"].update(gold="maybe")), (SINGLE, lambda tree: tree["question"].update(analysis="{goal} {item}")),
+    (SINGLE, lambda tree: tree.update(examples=[{"item": "a", "verdicts": {"gold": "yes"}}, {"item": "b", "verdicts": {"x": "no"}}])),
+    (PAIR, lambda tree: tree.update(question={"analysis": "x", "verdict": "{first}"})), (SINGLE, lambda tree: tree.update(question={"analysis": "x", "verdict": "y"})),
+]  # fmt: skip
 
 
-def test_files_that_are_none(tmp_path):
-    (tmp_path / "a.yaml").write_text("[1, 2")
-    (tmp_path / "b.yaml").write_text("just a text")
-    for name, said in (("a", "is not YAML"), ("b", "must hold the fields"), ("c", "cannot be read")):
-        with pytest.raises(UserError, match=said):
-            load_prompt(tmp_path / f"{name}.yaml", "gold", "analysis")
-    with pytest.raises(UserError, match=r"config.prompt.version=older: must be one of default, minigrid"):
-        prompt_path("older", "")
+def test_a_bad_file_is_named(tmp_path, record):
+    lines = []
+    for form, change in CHANGES:
+        path = own_file(tmp_path, change, form)
+        lines += [
+            said(load_prompt, path, "gold", "analysis", form, folder=tmp_path),
+            f"{said(goals_of, path)} {said(forms_of, path, folder=tmp_path)}",
+        ]
+    for text in ("[1, 2", "just a text", "[" * 9000):
+        path.write_text(text)
+        lines += [said(load_prompt, path, "gold", "analysis", folder=tmp_path)]
+    lines += [said(load_prompt, tmp_path / "none", "gold", "analysis", folder=tmp_path)]
+    lines += [
+        said(prompt_path, *given, folder=REPOSITORY)
+        for given in (("older", ""), ("older", "own"), ("reworded", "", SINGLE))
+    ]
+    compared("prompts", {"lines": "\n".join(lines)}, record)
+    path = own_file(tmp_path, lambda tree: tree.update(goals={"level.2": "Get down.", "level": {"2": "x"}}))
+    assert load_prompt(path, "level.2", "analysis").goal == "Get down."
 
 
 def test_names_by_the_published_scheme():
@@ -114,5 +118,6 @@ def test_names_by_the_published_scheme():
     assert label_name(name, False, "defaultgoal", "default") == "llama70b_msg_defaultgoal_default"
     assert label_name(name, True, "gold", "reworded") == "llama70b_msg_minbl_gold_reworded"
     tags = {"meta-llama/Llama-2-7b-chat-hf": "llama7b", "Qwen/Qwen2.5-7B-Instruct": "qwen2-5-7b-instruct"}
+    tags |= {"a/Llama-2-7b-chat/": "llama7b", "Llama-2-7b": "llama-2-7b", "-": "model"}
     assert {model: model_tag(model) for model in tags} == tags
     assert "." not in label_name("a.b/c.d", False, "own.goal", "v1.2")
