@@ -10,6 +10,7 @@ import random
 import time
 from concurrent.futures import Future
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from ml_collections import ConfigDict
@@ -218,49 +219,27 @@ def test_the_books_of_a_drawn_training_that_is_resumed(form, order, published, b
     compared(f"books_{form.name}_{order}_{published}", {"lines": "\n".join(lines)}, record)
 
 
-class Server:
-    """Is asked beside the training; a test sets what each question's future holds, or has `first` set some at once."""
-
-    identity, prices, concurrency, quiet = {"annotator": "server"}, None, 2, 0.0
-
-    def __init__(self, first):
-        self.first, self.asked, self.futures, self.closed = list(first), [], [], 0
-
-    def start(self):
-        assert not self.asked
-
-    def submit(self, question):
-        self.asked.append(question.items[0])
-        self.futures.append(Future())
-        if self.first:
-            self.ends(-1, self.first.pop(0))
-        return self.futures[-1]
-
-    def ends(self, place, outcome):
-        future = self.futures[place]
-        (future.set_exception if isinstance(outcome, Exception) else future.set_result)(outcome)
-
-    def ping(self):
-        return self.submit(Question("", ("ping",)))
-
-    def quiet_seconds(self):
-        return self.quiet
-
-    def close(self):
-        self.closed += 1
-
-
 GREETED, GONE = Answer(YES, tokens=(1, 1, 0)), ServerError("is gone", "no connection")
 
 
 @pytest.fixture
 def serve(tmp_path, clock, monkeypatch):
-    """A service that waits 2.5 s for a server with such outcomes of its first requests."""
+    """A service that waits 2.5 s for a server, and that server, with such outcomes of its first requests."""
     monkeypatch.setattr(label_service, "_LOOK_SECONDS", 0.005)
     config, made = make_config(tmp_path, annotator__kind="openai", annotator__wait_seconds=2.5), []
 
-    def serve(*first):
-        server = Server(first)
+    def serve(*first, quiet=0.0):
+        server = Mock(identity={}, prices=None, concurrency=2, futures=[], asked=[], first=list(first))
+        server.quiet_seconds.return_value = quiet
+
+        def submit(question=Question("", ("ping",))):  # noqa: B008
+            server.asked.append(question.items[0])
+            server.futures.append(Future())
+            if server.first:
+                ends(server.futures[-1], server.first.pop(0))
+            return server.futures[-1]
+
+        server.submit = server.ping = submit
         monkeypatch.setattr(label_service, "make_annotator", lambda *_: server)
         made.append(LabelService(config, SINGLE))
         return server, made[-1]
@@ -268,6 +247,10 @@ def serve(tmp_path, clock, monkeypatch):
     yield serve
     for service in made * 2:
         service.close()
+
+
+def ends(future, outcome):
+    (future.set_exception if isinstance(outcome, Exception) else future.set_result)(outcome)
 
 
 # At which second which question has what outcome, and then: what was asked, whether the server is up, questions in flight,
@@ -296,7 +279,7 @@ def test_a_server_is_asked_while_a_training_goes_on(serve, clock, capsys):
     for at, place, outcome, *expected in COURSE:
         clock[0] = at
         if place is not None:
-            server.ends(place, outcome)
+            ends(server.futures[place], outcome)
 
         def found():
             figures = service.metrics()
@@ -312,7 +295,7 @@ def test_a_server_is_asked_while_a_training_goes_on(serve, clock, capsys):
         "the annotator has no answers: is gone; training continues\nthe annotator answers again, after 5 s\n"
     )
     assert capsys.readouterr().err == told
-    server.ends(8, OSError("full"))
+    ends(server.futures[8], OSError("full"))
     for act in (service.poll, lambda: service.enqueue([], [], None, 0)):
         with pytest.raises(OSError, match="full"):
             wait_until(lambda act=act: act() and False, "it is told", 5, 0.002)
@@ -324,11 +307,10 @@ def test_a_start_waits_so_long_for_its_server(serve, clock, capsys):
         ([GONE], 2.5, 1),
         ([ServerError("refuses", "")], 0, 1),
     ):
-        server, service = serve(*first)
-        server.quiet = quiet
+        server, service = serve(*first, quiet=quiet)
         with pytest.raises(UserError, match=first[0].cause):
             service.start()
-        assert (len(server.asked), server.closed) == (requests, 1)
+        assert (len(server.asked), server.close.call_count) == (requests, 1)
     assert (clock[0], capsys.readouterr().err) == (52.5, f"the annotator waits: {GONE}\n")
     server, service = serve()
     with pytest.raises(StoppedError):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from motif_jax.published import trajectories
-from motif_jax.support.errors import UserError
+from tests.labels.said import said
+from tests.recorded_outputs import compared
 
 PAIRS = [("Goal of the agent: go \n Action 0: ", 2), ("But de l'agent: aller à la clef", 5)]
 
@@ -25,25 +25,29 @@ def test_actions_of_several_environments_are_taken_step_by_step(tmp_path):
     assert trajectories.read(tmp_path, "bot_trajectories", 3) == (["a", "b", "c", "d"], [0, 1, 2, 3])
 
 
-def test_objects_are_refused_and_other_things_named(tmp_path):
+def test_objects_are_refused_and_other_things_named(tmp_path, record):
     texts, actions = trajectories.paths(tmp_path, "trajectories", 1)
-    np.save(actions, np.array([1]))
-
-    def refused(said):
-        with pytest.raises(UserError, match=said):
-            trajectories.read(tmp_path, "trajectories", 1)
-
-    refused(r"prompts_1.npy does not exist")
-    np.save(texts, np.array([None, "a"], object), allow_pickle=True)
-    refused(r"prompts_1.npy holds Python objects")
+    one, two, lines = np.array([1]), np.array(["a", "b"]), []
+    cases = [
+        (None, one),
+        (two, one),
+        (two, np.array([0.5, 1])),
+        (np.array([1, 2]), np.arange(2)),
+        (two, None),
+        (two, np.array([True, False])),
+    ]
+    cases += [
+        (np.array([None, "a"], object), one),
+        (np.array(["é".encode(), b"\xff"]), np.array([[1], [2]], np.uint8)),
+    ]
+    for arrays in cases:
+        for path, array in zip((texts, actions), arrays, strict=True):
+            path.unlink(missing_ok=True)
+            if array is not None:
+                np.save(path, array, allow_pickle=True)
+        lines += [said(trajectories.read, tmp_path, "trajectories", 1, folder=tmp_path)]
     texts.write_bytes(b"no array")
-    refused(r"prompts_1.npy (is not an array|holds)")
-    np.save(texts, np.array(["a", "b"]))
-    refused(r"has 2 prompts, .*actions_1.npy 1 actions")
-    np.save(actions, np.array([0.5, 1]))
-    refused("holds float64, not numbers of actions")
-    np.save(texts, np.array([1, 2]))
-    refused("prompts_1.npy holds int64, not texts")
-    np.save(texts, np.array(["é".encode(), b"\xff"]))
-    np.save(actions, np.array([1, 2]))
-    assert trajectories.read(tmp_path, "trajectories", 1) == (["é", "\ufffd"], [1, 2])
+    lines += [said(trajectories.read, tmp_path, "trajectories", 1, folder=tmp_path)]
+    trajectories.write(tmp_path, "bot", [], 0, 0)
+    lines += [said(trajectories.read, tmp_path, "bot", 1), (tmp_path / "status.json").read_text()]
+    compared("published_trajectories", {"lines": "\n".join(lines)}, record)
