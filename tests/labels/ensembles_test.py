@@ -14,6 +14,7 @@ from motif_jax.labels import ensembles
 from motif_jax.labels.labels import one_hot
 from motif_jax.labels.shards import Annotation
 from motif_jax.support.errors import UserError
+from tests.recorded_outputs import compared
 
 LABELS = {
     "lexicon_msg_gold": [0, 0, 1, 2, 3],
@@ -60,17 +61,11 @@ def test_a_majority_counts_labels_and_a_mean_probabilities(votes):
     np.testing.assert_allclose(mean.probabilities[0], [0.55, 0.4, 0.05], rtol=1e-6)
 
 
-def test_agreement_of_each_two(votes):
-    rows = ensembles.agreement(votes)
-    assert [(row["second"], row["pairs"]) for row in rows] == [(list(LABELS)[1], 4), *[("random", 3)] * 2]
-    assert [row["equal"] for row in rows] == pytest.approx([3 / 4, 1 / 3, 2 / 3])
+def test_agreement_of_each_two(votes, record):
     nobody = ensembles.Votes("nobody", "gold", np.full(5, 3, np.int8), votes[0].probabilities)
-    assert np.isnan(ensembles.agreement([votes[0], nobody])[0]["equal"])
-    shown = ensembles.tables(votes)
-    assert shown.count("goal gold\n") == 1
-    agreed = [*list(LABELS)[1:], "3", "66.7%", "0.400"]
-    lines = [line.split() for line in shown.splitlines()]
-    assert all(row in lines for row in (["lexicon_msg_gold", "2", "1", "1", "1"], agreed))
+    groups = votes, votes[:1], [*votes, nobody], [votes[0], nobody]
+    parts = {f"{place}": ensembles.tables(group) for place, group in enumerate(groups)}
+    compared("agreement", parts | {"rows": f"{ensembles.agreement([*votes, nobody])}"}, record)
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -103,4 +98,8 @@ def test_a_merge_that_was_killed_goes_on_whatever_it_had_written(votes, tmp_path
     assert allowed > 2
     np.testing.assert_array_equal(np.load(annotation.preference_path), merged.labels)
     assert not annotation.manifests()
-    assert json.loads(annotation.ensemble_path.read_text())["sources"] == {"names": ["a"]}
+    assert json.loads(annotation.ensemble_path.read_text()) == {"sources": {"names": ["a"]}}
+    counts = {"pairs": 5, "first": 1, "second": 2, "tie": 1, "unknown": 1}
+    assert json.loads(annotation.summary_path.read_text()) == counts
+    with pytest.raises(UserError, match=r"all.npy exists already and was made from other labels: choose"):
+        ensembles.write_ensemble(tmp_path, "all", merged, {"names": ["b"]}, restart=False)

@@ -303,10 +303,8 @@ def test_a_server_is_asked_while_a_training_goes_on(serve, clock, capsys):
 
 def test_a_start_waits_so_long_for_its_server(serve, clock, capsys):
     for first, quiet, requests in (
-        ([GONE] * 4, 0, 4),
-        ([GONE], 2.5, 1),
-        ([ServerError("refuses", "")], 0, 1),
-    ):
+        ([GONE] * 4, 0, 4), ([GONE], 2.5, 1), ([ServerError("refuses", "")], 0, 1),
+    ):  # fmt: skip
         server, service = serve(*first, quiet=quiet)
         with pytest.raises(UserError, match=first[0].cause):
             service.start()

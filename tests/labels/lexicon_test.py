@@ -161,7 +161,7 @@ EVENT = small()["events"][0]
 
 
 TREES = [
-    "just text", b"a: [1", b"name: \xff", b"[" * 9000, small(goals=[]), small(goals=["win", 2]), small(events=[]), small(margin=-1.0), small(scale=0),
+    "just text", b"a: [1", b"name: \xff", b"[" * 2000, small(goals=[]), small(goals=["win", 2]), small(events=[]), small(margin=-1.0), small(scale=0),
     small(scale=True), small(margin="1"), small(scale=1e300), small(blank={}), small(events=[EVENT, EVENT]), small(events=[EVENT, {"event": "x"}]),
     small(events=[{**EVENT, "patterns": ["(unclosed"]}]), small(events=[{**EVENT, "patterns": "Hello"}]), small(events={}), small(goals="win"),
     small(events=[EVENT, {**EVENT, "event": "x", "patterns": []}]), small(events=[{**EVENT, "weights": {"win": "much"}}]), small(more=1), small(threshold="x"),

@@ -15,15 +15,9 @@ USAGES = [
     {"prompt_tokens": (1 << 40) - 1, "completion_tokens": 0}, {"prompt_tokens": int("9" * 4000), "completion_tokens": 1.5},
 ]  # fmt: skip
 NO_CHOICES = (
-    [],
-    {"0": CHOICE},
-    [None],
-    [{}],
-    [{"message": "Yes"}],
-    [{"message": {"content": ["Yes"]}}],
-    [{"message": {}}],
-    [CHOICE, {}],
-)
+    [], {"0": CHOICE}, [None], [{}], [{"message": "Yes"}], [{"message": {"content": ["Yes"]}}],
+    [{"message": {}}], [CHOICE, {}],
+)  # fmt: skip
 
 
 def token(word, share, **candidates):
@@ -32,15 +26,9 @@ def token(word, share, **candidates):
 
 
 TOP = [
-    (None, 0.0),
-    ("Yes", "0"),
-    ("Yes", 1e9),
-    ("Yes", 1.0),
-    ("Yes", math.nan),
-    ("Yes", 0.009),
-    ("Yes", 0.01),
+    (None, 0.0), ("Yes", "0"), ("Yes", 1e9), ("Yes", 1.0), ("Yes", math.nan), ("Yes", 0.009), ("Yes", 0.01),
     ("Yes", -1e9),
-]
+]  # fmt: skip
 TOKENS = [
     [token(" 1", 0.6, **{" 1": 0.6, " 2": 0.3, " None": 0.05, "x": 0.05})],
     # A blank first: what follows counts with its probability, and nothing behind it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,4 +13,5 @@ def said(act: Callable[..., Any], *given: Any, folder: Any = None, **named: Any)
         found = str(act(*given, **named))
     except Exception as error:
         found = f"{type(error).__name__}: {error}"
+    found = re.sub(r"maximum recursion depth exceeded[\w ]*", "too deep", found)
     return found if folder is None else found.replace(str(folder), "FOLDER")

@@ -2,50 +2,51 @@
 
 from __future__ import annotations
 
-import json
-import math
-
 import pytest
 
 from motif_jax.datasets.verdicts import SINGLE, YES
-from motif_jax.labels.prompts import load_prompt, prompt_path
+from motif_jax.labels.prompts import MODES, load_prompt, prompt_path
 from motif_jax.labels.serve import ChatJudge, handle
 from motif_jax.sections.annotators import AnnotatorConfig
 from motif_jax.stages import serve_annotator
+from tests.recorded_outputs import compared
 from tests.reward_fixtures import load_config
 
 GOLD = "$ - 24 gold pieces."
 
 
-@pytest.fixture(scope="module")
-def judge():
-    return ChatJudge(AnnotatorConfig(), "lexicon", "")
+ASKED = [{}, {"response_format": {"type": "json_schema"}}, {"logprobs": True}]
+BODIES = [
+    b"", b"[1]", b"{}", b'{"model": "gpt"}', b'{"model": "lexicon"}',
+    b'{"model": "lexicon", "messages": [1, {"role": "user", "content": 7}]}',
+]  # fmt: skip
 
 
-def test_requests_that_are_refused(judge):
-    messages = [1, {"role": "user", "content": 7}]
-    of_the_lexicon = {"model": "lexicon"}, {"model": "lexicon", "messages": messages}, [1]
-    for body, status in (({"model": "gpt"}, 404), *((body, 400) for body in of_the_lexicon)):
-        got, reply = handle(judge, "POST", "/v1/chat/completions", json.dumps(body).encode())
-        assert (got, reply["error"]["code"]) == (status, status), body
-
-
-def test_its_model_is_listed(judge):
-    status, reply = handle(judge, "GET", "/v1/models/", b"")
-    assert (status, [model["id"] for model in reply["data"]]) == (200, ["lexicon"])
-    assert handle(judge, "GET", "/v1/other", b"")[0] == 404
-
-
-def test_log_probabilities_lead_with_the_decided_verdict(judge):
-    prompt = load_prompt(prompt_path("default", ""), "gold", "soft")
-    turns = prompt.conversation("You kill the newt!", GOLD)
-    _, body = judge.reply({"model": "lexicon", "messages": turns, "logprobs": True})
-    (token,) = body["choices"][0]["logprobs"]["content"]
-    assert token["token"] == body["choices"][0]["message"]["content"] == "2"
-    shares = [math.exp(one["logprob"]) for one in token["top_logprobs"]]
-    assert [one["token"] for one in token["top_logprobs"]] == list(prompt.answer.verdicts)
-    assert sum(shares) == pytest.approx(1, abs=1e-6)
-    assert max(shares) == shares[1] > 0.9
+def test_what_is_replied_to_each_request(tmp_path, record):
+    path, lines = tmp_path / "own.yaml", []
+    path.write_text(prompt_path("default", "", SINGLE).read_text().replace("  gold:", "  shiny:"))
+    judge = ChatJudge(AnnotatorConfig(), "lexicon", str(path))
+    for method, route in (
+        ("GET", "/v1/models/"), ("GET", "/v1/other"), ("POST", "/v1/models"),
+        ("GET", "/v1/chat/completions"),
+    ):  # fmt: skip
+        lines += [str(handle(judge, method, route, b""))]
+    lines += [str(handle(judge, "POST", "/v1/chat/completions", body)) for body in BODIES]
+    own = load_prompt(path, "shiny", "verdict", SINGLE).conversation(GOLD)
+    prompts = [load_prompt(prompt_path("default", ""), "gold", mode) for mode in MODES]
+    talks = [
+        own,
+        [{"role": "user", "content": "Hello?"}],
+        *(prompt.conversation("You kill the newt!", GOLD) for prompt in prompts),
+    ]
+    talks += [
+        prompts[0].conversation(GOLD, GOLD),
+        load_prompt(prompt_path("reworded", "", SINGLE), "stairs", "soft", SINGLE).conversation(GOLD),
+    ]
+    lines += [
+        f"{judge.reply({'model': 'lexicon', 'messages': talk, **more})}" for talk in talks for more in ASKED
+    ]
+    compared("served", {"lines": "\n".join(lines)}, record)
 
 
 def test_a_prompt_file_of_ones_own_is_understood(tmp_path):
@@ -59,16 +60,6 @@ def test_a_prompt_file_of_ones_own_is_understood(tmp_path):
         status, body = judge.reply({"model": "lexicon", "messages": asked})
         said = body["choices"][0]["message"]["content"]
         assert (status, said) == (200, prompt.answer.answers[YES])
-
-
-def test_a_goal_that_the_annotator_does_not_know_is_told_to_who_asks(tmp_path):
-    path = tmp_path / "own.yaml"
-    path.write_text(prompt_path("default", "", SINGLE).read_text().replace("  gold:", "  shiny:"))
-    judge = ChatJudge(AnnotatorConfig(), "lexicon", str(path))
-    turns = load_prompt(path, "shiny", "verdict", SINGLE).conversation(GOLD)
-    status, body = judge.reply({"model": "lexicon", "messages": turns})
-    assert status == 400
-    assert "config.goal=shiny: must be one of" in body["error"]["message"]
 
 
 @pytest.mark.parametrize(

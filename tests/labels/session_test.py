@@ -9,12 +9,13 @@ from ml_collections import ConfigDict
 from motif_jax.datasets.verdicts import FIRST, PAIR, SECOND, TIE, UNKNOWN
 from motif_jax.labels import shards
 from motif_jax.labels.annotator import Annotator, Answer, Preview, Prices, Question
-from motif_jax.labels.dry_run import estimate_lines
+from motif_jax.labels.dry_run import report_dry_run
 from motif_jax.labels.questions import QuestionHasher, caption_questions
 from motif_jax.labels.session import AnnotationSession
 from motif_jax.labels.store import AnswerStore, StoredAnswer
 from motif_jax.labels.telemetry import Telemetry
 from motif_jax.support.errors import UserError
+from tests.recorded_outputs import compared
 
 QUESTIONS = [Question(f"{n:032x}", (str(n), "x")) for n in range(10)]
 
@@ -82,23 +83,24 @@ def test_what_a_session_counts():
     assert told.live() == pytest.approx(live)
 
 
-def test_what_a_dry_run_tells(tmp_path):
-    annotator = Scripted()
-    annotator.prices = Prices(2.0, 2.0, 8.0)
-    annotator.preview = lambda question: Preview("?", 300, exact=False)
-    pairs = [("a", "b"), ("a", "b"), ("c", "c"), ("a", "c")]
-    listed, store = caption_questions(pairs, 4, QuestionHasher({}), "given"), AnswerStore(tmp_path)
-    config = ConfigDict({"num_shards": 2, "store_dir": "s", "measured_rate": 0.5})
+def test_what_a_dry_run_tells(tmp_path, capsys, record):
+    pairs = [("a", "b"), ("a", "b"), ("c", "c"), ("a", "c"), *((f"{n}", "d") for n in range(500))]
+    listed, store = caption_questions(pairs, 504, QuestionHasher({}), "given"), AnswerStore(tmp_path)
     store.keep([(listed.questions[0], Answer(FIRST))])
-    (tmp_path / "summary.json").write_text('{"asked": 2, "completion_tokens": 80, "questions_per_second": 9}')
-    assert estimate_lines(config, tmp_path, annotator, listed, store) == [
-        "pairs        4, 1 of them ties of equal captions",
-        "questions    2 distinct, 0.500 a pair; 1 answered in s",
-        "to be asked  1 in 2 shards",
-        "tokens       about 300 a question, about 300 in all, 40 of the answer as in the last run",
-        "cost         about 0.00, by config.openai.prices",
-        "time         2 s at 0.50 questions/s (config.measured_rate): 0.00 hours for one shard after the other, 0.00 side by side",
-    ]
+    config = ConfigDict({"num_shards": 2, "store_dir": "s", "measured_rate": None, "dry_run_pairs": 3})
+    full = '{"asked": 2, "completion_tokens": 80, "questions_per_second": 9}'
+    shown, parts = [Preview("?", 300, exact=False), Preview("?", 1200), Preview("?")], {}
+    for last, config.measured_rate in ((full, 0.5), (full, None), ('{"asked": 0}', None), (None, None)):
+        (tmp_path / "summary.json").write_text(last) if last else (tmp_path / "summary.json").unlink()
+        for place, preview in enumerate(shown):
+            annotator = Scripted()
+            annotator.prices = None if place else Prices(2.0, 2.0, 8.0)
+            annotator.preview = lambda question, preview=preview: preview
+            report_dry_run(config, tmp_path, annotator, listed, store)
+            parts[f"{last} {config.measured_rate} {place}"] = capsys.readouterr().out.replace(
+                str(tmp_path), "RUN"
+            )
+    compared("dry_run", parts, record)
 
 
 def test_shards_of_another_origin_are_refused_whatever_versions_made_them(tmp_path):

@@ -55,11 +55,8 @@ def test_what_answers_depend_on_is_the_identity_and_how_the_engine_runs_is_not(m
     assert identity(model, own) == identity(model)
     named = identity("some/model", revision=COMMIT)
     for changed in (
-        {"tokenizer_revision": OTHER},
-        {"load_format": "dummy"},
-        {"seed": 1},
-        {"revision": OTHER},
-    ):
+        {"tokenizer_revision": OTHER}, {"load_format": "dummy"}, {"seed": 1}, {"revision": OTHER},
+    ):  # fmt: skip
         assert identity("some/model", changed, revision=COMMIT) != named, changed
 
 

@@ -12,13 +12,15 @@ import pytest
 
 from motif_jax import rewards
 from motif_jax.networks import layout
-from motif_jax.published import oni_checkpoint, torch_import
+from motif_jax.published import oni_checkpoint, torch_file, torch_import
+from motif_jax.published.torch_import import TorchCheckpoint
 from motif_jax.rollouts import agent_policy, evaluation_setup
 from motif_jax.sections.played import PlayedPolicy
 from motif_jax.stages import import_torch
-from motif_jax.support.errors import UserError
 from tests import torch_files
 from tests.golden_numbers import recipe_tensors
+from tests.labels.said import said
+from tests.recorded_outputs import compared
 from tests.reward_fixtures import load_config, run_config
 from tests.torch_files import tensor
 
@@ -72,22 +74,31 @@ def test_the_examples_of_the_classifier_are_read_as_data(foreign, tmp_path, attr
     assert oni_checkpoint.labels(torch_import.read(path, "model")) == LABELS
 
 
-def test_labels_that_are_none_are_refused(tmp_path):
-    for text, label, line in (
-        ("a" * 257, 1, "llm_message_rewards: .*257 bytes"),
-        ("You see.", 2, "'You see.' is 2, neither 0 nor 1"),
-        ("You see.", float("nan"), "is nan, neither"),
-    ):
-        with pytest.raises(UserError, match=line):
-            oni_checkpoint.labels(read(tmp_path / "a.pth", {"llm_message_rewards": {text: label}}))
+TABLES = [
+    {"a" * 257: 1}, {"You see.": 2}, {"You see.": float("nan")}, {"You see.": True, "": np.float32(0)}, {"a": "b"}, {1: 1}, {"a": [1, 2]},
+    [["a", 1], ("b", 0), ["c"], ["d", 1, 0]], {"x": {"size": 3, "other": 1}}, {"x": {"It is.": 1, "no": 0}}, {"size": 1}, {"x": [[["a", np.ones(1)]]]},
+    {"x": [[[[[[[[[["deep", 1]]]]]]]]]]}, {"x": [[[[[[[[[[["deeper", 1]]]]]]]]]]]}, ["a", np.ones(2)], {"x": ("You", np.array(1))},
+]  # fmt: skip
 
 
-def test_a_classifier_is_read_with_its_examples_alone(tmp_path):
-    model = {"reward_model": {"a": tensor(np.ones(2, "f"))}}
-    assert oni_checkpoint.classifier(read(tmp_path / "a.pth", model)) is None
-    assert oni_checkpoint.classifier(read(tmp_path / "a.pth", {"reward_model_dataset": []})) is None
-    with pytest.raises(UserError, match="reward_model does not fit the classifier"):
-        oni_checkpoint.classifier(read(tmp_path / "a.pth", {**model, "reward_model_dataset": []}))
+def test_labels_are_found_in_any_table_and_what_is_none_is_refused(tmp_path, record, monkeypatch):
+    path, model = tmp_path / "a.pth", {"reward_model": {"a": tensor(np.ones(2, "f"))}}
+    lines = []
+    for name in (oni_checkpoint.TABLE, oni_checkpoint.DATASET):
+        files = (TorchCheckpoint(path, [], {name: table}) for table in TABLES)
+        lines += [said(oni_checkpoint.labels, file, folder=tmp_path) for file in files]
+    for content in (model, {"reward_model_dataset": []}, {**model, "reward_model_dataset": []}):
+        lines += [said(oni_checkpoint.classifier, read(path, content), folder=tmp_path)[:150]]
+    item = oni_checkpoint.reward_item({"a": 1, "b": 0}, None, tmp_path)
+    lines += [f"{sorted(item)} {item['book'].tobytes().decode()}"]
+    item = oni_checkpoint.reward_item({"c": 1}, {"x": 1}, tmp_path)
+    lines += [f"{item['own']} {item['book'].tobytes().decode()}", (tmp_path / "labels.jsonl").read_text()]
+    monkeypatch.setattr(torch_file, "MOST_PARTS", 5)
+    parts = [{"x": [[["a", 1]]] * count} for count in (1, 2, 3)]
+    lines += [
+        said(oni_checkpoint.labels, TorchCheckpoint(path, [], {oni_checkpoint.TABLE: of})) for of in parts
+    ]
+    compared("oni_checkpoints", {"lines": "\n".join(lines)}, record)
 
 
 def unnamed(arrays):

@@ -26,15 +26,13 @@ def save(tmp_path, value, protocol=4):
 
 
 NESTINGS = {
-    "steps and returns per seed": ([STEPS] * 3, SEEDS),
-    "shared steps": (STEPS, SEEDS),
-    "matrix": [np.stack([STEPS] * 3), np.stack(SEEDS)],
-    "list of pairs": [(STEPS, y) for y in SEEDS],
+    "steps and returns per seed": ([STEPS] * 3, SEEDS), "shared steps": (STEPS, SEEDS),
+    "matrix": [np.stack([STEPS] * 3), np.stack(SEEDS)], "list of pairs": [(STEPS, y) for y in SEEDS],
     "list of dicts": [{"steps": STEPS, "returns": y} for y in SEEDS],
     "dict of lists": {"timesteps": [STEPS.tolist()] * 3, "mean_returns": [y.tolist() for y in SEEDS]},
     "dict of seeds": {seed: (STEPS.tolist(), y.tolist()) for seed, y in enumerate(SEEDS)},
     "ordered": collections.OrderedDict(steps=STEPS, returns=SEEDS),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -87,25 +85,13 @@ def test_anything_else_is_a_clear_error(tmp_path, record):
     mixed += [mixed, mixed]
     dictionaries.update(a=dictionaries, b=dictionaries)
     methods = [
-        ([1, 2, 3], [1, 2]),
-        {"foo": [1]},
-        [1.0, 2.0, 3.0],
-        lists,
-        mixed,
-        dictionaries,
-        {},
-        5,
-        ([[1, 2]] * 2, [[1]] * 3),
-        ["a", "b"],
-    ]
+        ([1, 2, 3], [1, 2]), {"foo": [1]}, [1.0, 2.0, 3.0], lists, mixed, dictionaries, {}, 5,
+        ([[1, 2]] * 2, [[1]] * 3), ["a", "b"],
+    ]  # fmt: skip
     methods += [
-        ([3, 1], [5, 6]),
-        ([True], [1]),
-        ([1, 2], [[1, 2], [3, 4]]),
-        [([1, 2], [1, 2]), [1]],
-        {"a": ([1], [2]), "b": ([3], [4])},
-        ([], []),
-    ]
+        ([3, 1], [5, 6]), ([True], [1]), ([1, 2], [[1, 2], [3, 4]]), [([1, 2], [1, 2]), [1]],
+        {"a": ([1], [2]), "b": ([3], [4])}, ([], []),
+    ]  # fmt: skip
     lines = [
         said(read_published, save(tmp_path, value), folder=tmp_path) for value in ([1, 2], {}, {"t": [1]})
     ]
@@ -132,10 +118,8 @@ def hand_made(calls: int, argument: bytes = b"X\x06\0\0\0latin1\x86") -> bytes:
 
 
 ORDERED, STATE, FRAME = (
-    b"ccollections\nOrderedDict\n",
-    b"cmine\nState\n",
-    b"cnumpy._core.numeric\n_frombuffer\n(C\x04abcd",
-)
+    b"ccollections\nOrderedDict\n", b"cmine\nState\n", b"cnumpy._core.numeric\n_frombuffer\n(C\x04abcd",
+)  # fmt: skip
 TYPE, SCALAR = b"cnumpy\ndtype\n(Vi2\ntR", b"cnumpy.core.multiarray\nscalar\n(cnumpy\ndtype\n"
 PIECES = (
     b"(I1\nL5L\nF1.5\nS'a'\nVb\nI01\n(tNl.", b"(Va\nI1\nVb\n(lp1\nI2\nadp0\nVc\ng1\ns(Vd\nI3\nVe\ng0\nu.", b"I1\n", b"(dVa\nI1\ns.", b"h\x05.",

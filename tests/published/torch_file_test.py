@@ -16,6 +16,8 @@ from motif_jax.published.pickles import Unread
 from motif_jax.published.torch_file import read_checkpoint, tensors
 from motif_jax.support.errors import UserError
 from tests import torch_files
+from tests.labels.said import said
+from tests.recorded_outputs import compared
 from tests.torch_files import Storage, Tensor, tensor
 
 
@@ -72,41 +74,39 @@ def test_nothing_in_the_file_runs(tmp_path):
     }  # fmt: skip
 
 
-def test_what_is_no_checkpoint_is_refused(tmp_path):
-    (tmp_path / "old.pth").write_bytes(pickle.dumps({"a": 1}))
-    with zipfile.ZipFile(tmp_path / "b.pth", "w") as archive:
-        archive.writestr("other", "x")
-    with zipfile.ZipFile(tmp_path / "small.pth", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("archive/data.pkl", bytes(1000))
-    no_zip = "not a whole PyTorch checkpoint in zip format"
-    cases = {"old": no_zip, "b": no_zip, "absent": "cannot be read", "small": "claims more bytes"}
-    for name, said in cases.items():
-        with pytest.raises(UserError, match=said):
-            read_checkpoint(tmp_path / f"{name}.pth")
+STORAGE = Storage(np.arange(12, dtype="f"))
+# A tensor in the wrong place of its storage, or of the right one.
+VIEWS = [
+    (0, (13,), (1,)), (10, (2, 2), (1, 1)), (0, (2, 2), (-1, 1)), (-1, (2,), (1,)), (9, (2, 2), (1, 1)), (0, (12,), (0,)), (11, (), ()),
+    (0, (3, 4), (4, 1)), (8, (2,), (3,)), (8, (2,), (4,)), (0, (-2,), (1,)), (0, (2,), (1, 1)),
+]  # fmt: skip
 
 
-def test_a_tensor_beyond_its_storage_is_refused(tmp_path):
-    storage = Storage(np.arange(12, dtype="f"))
-    wrong = [(0, (13,), (1,)), (10, (2, 2), (1, 1)), (0, (2, 2), (-1, 1)), (-1, (2,), (1,))]
-    for offset, shape, strides in wrong:
-        path = torch_files.write(tmp_path / "a.pth", {"t": Tensor(storage, offset, shape, strides)})
-        with pytest.raises(UserError, match="ValueError"):
-            read_checkpoint(path)
-
-
-def test_damaged_files_are_one_error(tmp_path):
-    good = torch_files.write(tmp_path / "a.pth", {"t": tensor(np.arange(6, dtype="f"))})
+def test_what_is_no_whole_checkpoint_is_refused(tmp_path, record):
+    path, views = tmp_path / "a.pth", [Tensor(STORAGE, *view) for view in VIEWS]
+    lines = [said(read_checkpoint, torch_files.write(path, {"t": view}), folder=tmp_path) for view in views]
+    good = torch_files.write(path, {"t": tensor(np.arange(6, dtype="f"))})
     with zipfile.ZipFile(good) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
     pickled = parts["archive/data.pkl"]
     changes = [{"data.pkl": pickled[:cut]} for cut in range(0, len(pickled), 7)]
-    for change in (*changes, {"data.pkl": b"garbage"}, {"data/0": b"\0" * 8}):
-        with zipfile.ZipFile(tmp_path / "b.pth", "w") as archive:
+    for wrong in (b"ComplexStorage", b"ByteStorage\n", b"HalfStorage\n"):
+        changes += [{"data.pkl": pickled.replace(b"FloatStorage" + wrong[14:], wrong)}]
+    for change in (
+        *changes, {"data.pkl": b"garbage"}, {"data/0": b"\0" * 8},
+        {"data.pkl": pickled.replace(b"storage", b"storing")},
+    ):  # fmt: skip
+        with zipfile.ZipFile(path, "w") as archive:
             for name, content in (parts | {f"archive/{name}": data for name, data in change.items()}).items():
                 archive.writestr(name, content)
-        said = "has 2 entries, not 6" if "data/0" in change else "not a whole PyTorch checkpoint"
-        with pytest.raises(UserError, match=said):
-            read_checkpoint(tmp_path / "b.pth")
+        lines += [said(read_checkpoint, path, folder=tmp_path)]
+    path.write_bytes(pickle.dumps({"a": 1}))
+    lines += [said(read_checkpoint, name, folder=tmp_path) for name in (path, tmp_path / "absent")]
+    for name, kind in (("other", zipfile.ZIP_STORED), ("archive/data.pkl", zipfile.ZIP_DEFLATED)):
+        with zipfile.ZipFile(path, "w", kind) as archive:
+            archive.writestr(name, bytes(1000))
+        lines += [said(read_checkpoint, path, folder=tmp_path)]
+    compared("torch_files", {"lines": "\n".join(lines)}, record)
 
 
 def test_a_checkpoint_that_contains_itself_is_refused(monkeypatch):

@@ -11,9 +11,11 @@ import pytest
 from motif_jax.networks import layout
 from motif_jax.published import torch_import
 from motif_jax.published.torch_import import TorchCheckpoint
-from motif_jax.support.errors import UserError
+from tests import torch_files
 from tests.agents import nethack_network
+from tests.labels.said import said
 from tests.networks.agent_test import VARIANTS
+from tests.recorded_outputs import compared
 
 Shapes = dict[str, list[int]]
 HIDDEN, FEATURES, RAW_STATUS = 512, 795, 512 + 128
@@ -69,19 +71,38 @@ def checkpoint(tensors: dict[str, np.ndarray]) -> tuple[TorchCheckpoint, dict[st
     return TorchCheckpoint(Path("agent.pth"), named, {}), ours
 
 
-def test_quantiles_are_the_last_numbers_of_a_row(tmp_path: Path) -> None:
+NUMBERS = [
+    None, 3, True, 2.5, np.float32(1.5), np.ones(1, "f"), np.ones((1, 1), int), np.ones(2), np.nan, np.inf,
+    "3", [3], np.array(["a"]),
+]  # fmt: skip
+
+
+def test_quantiles_numbers_and_names_of_a_file(tmp_path: Path, record: bool) -> None:
     path, levels = tmp_path / "q.csv", [round(0.05 * number, 2) for number in range(1, 20)]
-    rows = [levels, [7, *range(19)], ["name", *range(19)], list(range(10, 29)), [*range(18), 0]]
+    rows = [levels, [7, *range(19)], ["name", *range(19)], list(range(10, 29)), [*range(18), 0], [1, 2]]
     path.write_text("\n".join(",".join(map(str, row)) for row in rows))
-    assert torch_import.read_quantiles(path, 0) == list(range(19))
-    assert torch_import.read_quantiles(path, -2) == list(range(10, 29))
-    for row, said in ((-1, "row -1 does not ascend"), (3, "has 3 rows of 19"), (-4, "has 3 rows of 19")):
-        with pytest.raises(UserError, match=said):
-            torch_import.read_quantiles(path, row)
+    lines = [said(torch_import.read_quantiles, path, row, folder=tmp_path) for row in range(-4, 4)]
+    path.write_text("\n".join(",".join(map(str, row)) for row in rows[1:4]))
+    lines += [said(torch_import.read_quantiles, path, row, folder=tmp_path) for row in (0, -2)]
     path.write_bytes(b"\xff")
-    for place, said in ((path, "no file of numbers"), (tmp_path / "none", "No such file")):
-        with pytest.raises(UserError, match=rf"config\.quantiles=.*: {said}"):
-            torch_import.read_quantiles(place, 0)
+    lines += [
+        said(torch_import.read_quantiles, place, 0, folder=tmp_path) for place in (path, tmp_path / "none")
+    ]
+    for number in NUMBERS:
+        file = TorchCheckpoint(Path("a.pth"), [], {"mean": number})
+        lines += [said(file.number, "mean"), said(torch_import._moment, file, "mean", None, "variance")]
+    lines += [said(torch_import._moment, file, "mean", 0.0, "mean")]
+    lines += [
+        said(torch_import.chosen_names, text) for text in ("", "a/weight=b, c = d,", "a", "a=", "=b", "a=b=c")
+    ]
+    tensors, empty = {"w": torch_files.tensor(np.ones(2, "f"))}, {"w": 1}
+    for content in (
+        {"model": tensors, "x": 1}, {"ema": tensors, "model": empty}, {"model": {}, **tensors}, tensors,
+        [*tensors.values()], empty,
+    ):  # fmt: skip
+        file = torch_files.write(tmp_path / "a.pth", content)
+        lines += [said(torch_import.read, file, "model", "ema", folder=tmp_path)]
+    compared("torch_import", {"lines": "\n".join(lines)}, record)
 
 
 @pytest.mark.slow

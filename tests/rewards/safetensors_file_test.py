@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import math
@@ -27,6 +28,8 @@ from motif_jax.support import digests, import_origin
 from motif_jax.support.errors import UserError
 from motif_jax.trainers import reward_ratings
 from tests.conftest import REPOSITORY
+from tests.labels.said import said
+from tests.recorded_outputs import compared
 from tests.reward_fixtures import load_config, run_config
 
 ARCHITECTURE = RewardArchitecture(message="lt_cnn_small", hidden_dim=8)
@@ -110,34 +113,35 @@ def test_a_flipped_bit_anywhere_is_one_error(file, tmp_path):
         rewards.load(file)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "[" * 100_000])
-def test_a_header_that_is_no_json_object_is_one_error(file, text):
-    file.write_bytes(digests.safetensors_of("reward", text, {"a": np.zeros(2, "f")}))
-    with pytest.raises(UserError, match="header"):
-        read_safetensors(file)
-    file.write_bytes(digests.safetensors_of("other", text, {"a": np.zeros(2, "f")}))
-    with pytest.raises(UserError, match="has no header of a reward model"):
-        read_safetensors(file)
+WRONG = {
+    "architecture": None, "architecture.more": 1, "architecture.hidden_dim": 16, "members": 2, "format": "other", "version": 2, "curve": 1,
+    "step": "x", "statistics": None, "config": None, "curve.0": {"a": [None, {"b": None}, 1]},
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "words"),
-    [
-        ("architecture", None, "its header lacks a part"),
-        ("architecture.more", 1, "unexpected keyword argument 'more'"),
-        ("architecture.hidden_dim", 16, "has shape"),
-        ("members", 2, "its header lacks a part"),
-    ],
-)
-def test_a_header_with_parts_missing_or_wrong_is_one_error(file, key, value, words):
-    header = header_of(file)
-    section, _, name = key.rpartition(".")
-    (header[section] if section else header)[name] = value
+def test_a_header_with_parts_missing_or_wrong_is_one_error(file, record):
     named = layout.to_torch(read_safetensors(file).params)
     arrays = {name: np.ascontiguousarray(array) for name, array in named.items()}
-    file.write_bytes(digests.safetensors_of("reward", json.dumps(header), arrays))
-    with pytest.raises(UserError, match=words):
-        read_safetensors(file)
+    lines = []
+    for key, value in WRONG.items():
+        header = header_of(file)
+        section, _, name = key.rpartition(".")
+        (header[section] if section else header)[int(name) if name.isdigit() else name] = value
+        other = file.with_name("other")
+        other.write_bytes(digests.safetensors_of("reward", json.dumps(header), arrays))
+        found = said(
+            lambda other=other: dataclasses.replace(read_safetensors(other), params=0, network=0),
+            folder=file.parent,
+        )
+        lines += [f"{key}: {found}"]
+    for kind, text in (("reward", "{"), ("reward", "[]"), ("reward", "[" * 100_000), ("other", "{}")):
+        file.write_bytes(digests.safetensors_of(kind, text, {"a": np.zeros(2, "f")}))
+        lines += [said(read_safetensors, file, folder=file.parent)]
+    lines += [
+        said(read_safetensors, file.with_name("none"), folder=file.parent),
+        str(statistics_of(1.0, 2.0, None)),
+    ]
+    compared("reward_headers", {"lines": "\n".join(lines)}, record)
 
 
 def importing(file):
