@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from motif_jax.datasets.verdicts import PAIR, SINGLE
 from motif_jax.labels.annotator import Question, make_annotator
 from motif_jax.labels.chat import check_chat, json_option, without_surrogates
-from motif_jax.sections.annotators import AnswerMode
 from tests.labels.said import said
 from tests.recorded_outputs import compared
 from tests.reward_fixtures import annotation_config
-
-
-def soft_config():
-    return annotation_config({"annotator": "openai", "openai.model": "m", "answer.mode": "soft"})
-
 
 MASSES = [
     (0.5, 0.2, 0.1), (0.1, 0.2, 0.1), (0.1, 0.2, 0.3), (0.25, 0.125, 0.25), (0.0, 0.5, 0.0), (0.01, 0.01, 0.02), (0.025, 0.025, 0.0),
@@ -46,7 +39,9 @@ def test_what_an_answer_depends_on_and_labels_of_probabilities(record):
             lines += [f"{annotator.short_name} {seeds} {annotator.identity}"]
     for masses in MASSES:
         form = PAIR if len(masses) == 3 else SINGLE
-        annotator = make_annotator(soft_config(), form)
+        annotator = make_annotator(
+            annotation_config({"annotator": "openai", "openai.model": "m", "answer.mode": "soft"}), form
+        )
         dialogue = annotator.open(Question("a" * 32, ("text",) * len(form.items), form))
         dialogue.turns = []
         lines += [
@@ -57,10 +52,3 @@ def test_what_an_answer_depends_on_and_labels_of_probabilities(record):
 
 def test_halves_of_characters_are_replaced():
     assert without_surrogates("\ud83d\ude00 é a\ud83db\udc00") == "\U0001f600 é a\ufffdb\ufffd"
-
-
-def test_soft_labels_of_another_least_mass_are_other_answers() -> None:
-    config = soft_config()
-    first = make_annotator(config, PAIR).identity
-    config = replace(config, answer=AnswerMode(mode="soft", minimum_mass=config.answer.minimum_mass / 2))
-    assert make_annotator(config, PAIR).identity != first

@@ -313,15 +313,3 @@ def test_a_start_waits_so_long_for_its_server(serve, clock, capsys):
     server, service = serve()
     with pytest.raises(StoppedError):
         service.start(lambda: server.asked == [""])
-
-    def asked(*first):
-        server, service = serve(*first)
-        service.start()
-        service.enqueue([("late",)], [1], None, 0)
-        wait_until(lambda: service.in_flight() or service.poll(), "it is taken in", 5, 0.002)
-        # What is answered while it ends is kept.
-        server.close = lambda: [future.done() or future.set_result(GREETED) for future in server.futures]
-        service.close()
-        return server.asked
-
-    assert (asked(GONE, GREETED), asked(GREETED)) == (["", "", "late"], ["ping"])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 
 import pytest
 
 from motif_jax.labels import model_files
-from motif_jax.support.errors import UserError
+from tests.labels.said import said
+from tests.recorded_outputs import compared
 
 
 @pytest.fixture
@@ -33,21 +33,19 @@ def test_fingerprint_follows_the_content_and_not_the_place(folder, tmp_path):
     assert len({before, changed, model_files.revision(str(moved), None)}) == 3
 
 
-FAULTS = {"config.json": "no config", "model.safetensors": "no weights", "tokenizer.json": "no tokenizer"}
-
-
-@pytest.mark.parametrize("gone", FAULTS)
-def test_folders_that_are_no_model(folder, gone):
-    model_files.check_model(str(folder), "vllm.model")
-    (folder / gone).unlink()
-    with pytest.raises(UserError, match=FAULTS[gone]):
-        model_files.check_model(str(folder), "vllm.model")
-    with pytest.raises(UserError, match=r"config\.vllm\.model: give the name of a chat model, or its folder"):
-        model_files.check_model("", "vllm.model")
-
-
-@pytest.mark.parametrize("size", [0, 5, 3 << 20])
-def test_weights_that_are_cut_off(folder, size):
-    os.truncate(folder / "model.safetensors", size)
-    with pytest.raises(UserError, match=r"model.safetensors is cut off|no weights"):
-        model_files.check_model(str(folder), "vllm.model")
+def test_folders_that_are_no_model(folder, tmp_path, record):
+    kept = {path.name: path.read_bytes() for path in folder.iterdir()}
+    lines = [
+        said(model_files.check_model, model, "vllm.model")
+        for model in (str(folder), "", "some/model", "./none")
+    ]
+    for name, content in sorted(kept.items()):
+        for size in (None, 0, 5, len(content) - 1, len(content)):
+            if size is None:
+                (folder / name).unlink()
+            else:
+                (folder / name).write_bytes(content[:size])
+            lines += [
+                f"{name} {size} " + said(model_files.check_model, str(folder), "vllm.model", folder=tmp_path)
+            ]
+    compared("model_folders", {"lines": "\n".join(lines)}, record)

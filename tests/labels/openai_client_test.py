@@ -92,7 +92,13 @@ def test_what_is_sent_and_what_the_answers_become(server, record):
         annotator = server.start(**values)
         server.requests, server.replies = [], [(200, reply(text, n, logprobs={"content": SURE})) for n, text in enumerate((None, GOOD, ""))]  # fmt: skip
         found = [annotator.submit(ASKED).result(), annotator.ping().result(), annotator.live()]
-        found += [annotator.prices, annotator.identity, annotator.concurrency, server.requests]
+        found += [
+            annotator.prices,
+            annotator.identity,
+            annotator.concurrency,
+            server.requests,
+            annotator.preview(ASKED),
+        ]
         parts[mode] = json.dumps(found, default=str, indent=1)
     compared("openai_requests", parts, record)
 
@@ -171,16 +177,6 @@ def test_no_part_of_the_key_is_shown(ask, fault):
         with pytest.raises(ServerError) as caught:
             ask(*FAULTS[fault](before + KEY))
         assert not [part for part in parts if part in str(caught.value) + caught.value.cause], len(before)
-
-
-def test_a_preview_shows_the_turns_and_about_how_many_tokens_they_have():
-    shown, begun = (
-        make_annotator(config(**{"answer.mode": mode}), SINGLE).preview(ASKED)
-        for mode in ("analysis", "soft")
-    )
-    assert shown.text.startswith("[system]\n")
-    assert begun.text.endswith('{"text": "You kill the newt!"}\n[assistant]\n("good_news": "')
-    assert (len(shown.text), shown.tokens, shown.exact) == (4 * shown.tokens - 3, shown.tokens, False)
 
 
 def test_no_key_is_kept_with_a_conversation(ask):

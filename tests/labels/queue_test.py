@@ -18,14 +18,6 @@ def test_the_most_frequent_question_comes_first_and_the_newer_one_among_equals()
     assert (names(queue, 9), names(queue, 1)) == (["b", "a"], [])
 
 
-def test_newest_and_uncertain_order():
-    newest, uncertain = QuestionQueue(10, "newest"), QuestionQueue(10, "uncertain")
-    for name, count, score in [("a", 9, 0.1), ("b", 1, 0.9), ("c", 2, 0.1), ("a", 1, 0.2)]:
-        newest.enqueue((name,), count, score)
-        uncertain.enqueue((name,), count, score)
-    assert (names(newest, 9), names(uncertain, 9)) == (["a", "c", "b"], ["b", "a", "c"])
-
-
 def test_a_question_that_failed_waits_longer_each_time_and_holds_up_no_other():
     queue = QuestionQueue(10)
     queue.enqueue(("poison",), 100)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from motif_jax.datasets.verdicts import SINGLE, YES
+from motif_jax.datasets.verdicts import SINGLE
 from motif_jax.labels.prompts import MODES, load_prompt, prompt_path
 from motif_jax.labels.serve import ChatJudge, handle
 from motif_jax.sections.annotators import AnnotatorConfig
@@ -24,7 +24,8 @@ BODIES = [
 
 def test_what_is_replied_to_each_request(tmp_path, record):
     path, lines = tmp_path / "own.yaml", []
-    path.write_text(prompt_path("default", "", SINGLE).read_text().replace("  gold:", "  shiny:"))
+    text = prompt_path("default", "", SINGLE).read_text().replace("  gold:", "  shiny:")
+    path.write_text(text.replace('{"text": {item}}', "The line: {item}"))
     judge = ChatJudge(AnnotatorConfig(), "lexicon", str(path))
     for method, route in (
         ("GET", "/v1/models/"), ("GET", "/v1/other"), ("POST", "/v1/models"),
@@ -32,10 +33,11 @@ def test_what_is_replied_to_each_request(tmp_path, record):
     ):  # fmt: skip
         lines += [str(handle(judge, method, route, b""))]
     lines += [str(handle(judge, "POST", "/v1/chat/completions", body)) for body in BODIES]
-    own = load_prompt(path, "shiny", "verdict", SINGLE).conversation(GOLD)
+    own, ours = (load_prompt(path, goal, "verdict", SINGLE) for goal in ("shiny", "combat"))
     prompts = [load_prompt(prompt_path("default", ""), "gold", mode) for mode in MODES]
     talks = [
-        own,
+        own.conversation(GOLD),
+        ours.retried(ours.conversation(GOLD), "Hm."),
         [{"role": "user", "content": "Hello?"}],
         *(prompt.conversation("You kill the newt!", GOLD) for prompt in prompts),
     ]
@@ -47,19 +49,6 @@ def test_what_is_replied_to_each_request(tmp_path, record):
         f"{judge.reply({'model': 'lexicon', 'messages': talk, **more})}" for talk in talks for more in ASKED
     ]
     compared("served", {"lines": "\n".join(lines)}, record)
-
-
-def test_a_prompt_file_of_ones_own_is_understood(tmp_path):
-    text = prompt_path("default", "", SINGLE).read_text().replace('{"text": {item}}', "The line: {item}")
-    path = tmp_path / "own.yaml"
-    path.write_text(text)
-    judge = ChatJudge(AnnotatorConfig(), "lexicon", str(path))
-    prompt = load_prompt(path, "gold", "verdict", SINGLE)
-    turns = prompt.conversation(GOLD)
-    for asked in (turns, prompt.retried(turns, "Hm.")):
-        status, body = judge.reply({"model": "lexicon", "messages": asked})
-        said = body["choices"][0]["message"]["content"]
-        assert (status, said) == (200, prompt.answer.answers[YES])
 
 
 @pytest.mark.parametrize(

@@ -65,22 +65,18 @@ def test_a_question_that_is_given_twice_is_no_store_hit(tmp_path):
         assert (told.questions, told.asked, told.store_hits) == (1, asked, hits)
 
 
-def test_what_a_session_counts():
+def test_what_a_session_counts(record):
     told = Telemetry(PAIR, Prices(prompt=2.0, cached=1.0, completion=8.0), questions=5, store_hits=3)
     said = {"role": "assistant", "content": "1"}
     told.begin()
     told.answered(Answer(TIE, tokens=(100, 10, 50), turns=({"role": "user", "content": "?"}, said, said)))
     told.answered(Answer(UNKNOWN, tokens=(50, 5, 0), turns=(said,), mass=0.5, note="too long"))
     told.seconds = 3.0
-    shares = {"tie_share": 0.5, "unknown_share": 0.5, "retried_share": 0.5, "mean_verdict_mass": 0.25}
-    rates = {"questions_per_second": 2 / 3, "tokens_per_second": 165 / 3, "seconds": 3.0}
-    tokens = {"prompt_tokens": 150, "completion_tokens": 15, "cached_tokens": 50}
-    counts = {"questions": 5, "store_hits": 3, "asked": 2, "cost": 370e-6}
-    summary = told.summary()
-    assert summary.pop("unknown_notes") == {"too long": 1}
-    assert summary == pytest.approx(shares | rates | tokens | counts)
-    live = {"tie": 0.5, "unknown": 0.5, "tokens_per_second": 165 / 3, "prefix_cached": 1 / 3, "cost": 370e-6}
-    assert told.live() == pytest.approx(live)
+    compared(
+        "telemetry",
+        {"summary": f"{told.summary()}", "live": f"{told.live()} {Telemetry(PAIR).summary()}"},
+        record,
+    )
 
 
 def test_what_a_dry_run_tells(tmp_path, capsys, record):

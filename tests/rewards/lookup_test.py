@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -162,20 +161,3 @@ def test_statistics_become_a_normalisation_with_a_threshold_or_an_error(tmp_path
         (tmp_path / "config.json").write_text(json.dumps(config))
         lines += [said(module.read_architecture, tmp_path, folder=tmp_path)]
     compared("reward_statistics", {"lines": "\n".join(lines)}, record)
-
-
-def test_a_run_that_stops_early_is_used_at_its_best_evaluation_and_says_so_once(capsys: Any) -> None:
-    rows = [{"epoch": number, "validation/loss": abs(number - 2)} for number in range(6)]
-    kept = SimpleNamespace(folder=Path("/run/checkpoints"), latest=lambda: 5, steps=lambda: [*range(6)], is_intact=lambda step: True)  # fmt: skip
-    kept.restore = lambda step, items: {"curve": {"rows": rows[: step + 1]}}
-    patient: dict[str, Any] = {"early_stopping": {"patience": 3}}
-    assert [module.default_step(kept, config) for config in (patient, patient, {}, {"early_stopping": {}})] == [2, 2, 5, 5]  # fmt: skip
-    said_once = "/run: uses evaluation 2 of 0 to 5, which has the best validation loss (the run stops early); give a step for another\n"
-    assert capsys.readouterr().out == said_once
-    for changes in ({"latest": lambda: 2}, {"steps": lambda: [0, 1, 5]}, {"is_intact": lambda step: step != 2}, {"latest": lambda: None}):  # fmt: skip
-        other = SimpleNamespace(**{**vars(kept), **changes})
-        assert module.default_step(other, patient) == other.latest()
-    assert module.saved_step(kept, Path("run"), 5, "evaluation") == 5
-    for steps, step, have in (([*range(6)], 6, "0 to 5"), ([], None, "none yet")):
-        kept.steps = lambda steps=steps: steps
-        assert said(module.saved_step, kept, Path("run"), step, "evaluation") == f"UserError: run has no evaluation {step}: it has {have}"  # fmt: skip

@@ -21,14 +21,3 @@ def test_it_is_packed_whole_and_grows() -> None:
     np.testing.assert_array_equal(again.earned[:2], [0, 0.25])
     np.testing.assert_array_equal(again.first_step[:2502], 4)
     assert again.rows(["new", "", "new"], 5, 3).tolist() == [2502, 2501, 2502]
-
-
-def test_one_without_texts_is_packed() -> None:
-    assert MessageStats.unpack(MessageStats.pack(MessageStats().columns())).texts == []
-
-
-def test_a_label_is_used_first_once() -> None:
-    stats = MessageStats()
-    rows = stats.rows(["a", "b"], 0, 0)
-    assert stats.use(rows[:1]).tolist() == [0]
-    assert stats.use(rows).tolist() == [1]
