@@ -22,31 +22,28 @@ CHATS = [
 ]  # fmt: skip
 
 
+def openai(**values):
+    return annotation_config({"annotator": "openai", "openai.model": "m", **values})
+
+
 def test_what_an_answer_depends_on_and_labels_of_probabilities(record):
     lines = []
     for values in CHATS:
-        config = annotation_config({"annotator": "openai", "openai.model": "m", **values})
-        lines += [
-            said(lambda config=config: json_option(config, "vllm.engine")),
-            said(check_chat, config)[:200],
-        ]
+        config = openai(**values)
+        lines += [said(json_option, config, "vllm.engine"), said(check_chat, config)[:200]]
         annotator = said(make_annotator, config)
         if not annotator.startswith("UserError"):
             annotator = make_annotator(config, PAIR)
-            seeds = [
-                annotator.seed(annotator.open(Question("a" * 32, ("x", "y"), attempt=n))) for n in (0, 1)
-            ]
+            questions = (Question("a" * 32, ("x", "y"), attempt=attempt) for attempt in (0, 1))
+            seeds = [annotator.seed(annotator.open(question)) for question in questions]
             lines += [f"{annotator.short_name} {seeds} {annotator.identity}"]
     for masses in MASSES:
         form = PAIR if len(masses) == 3 else SINGLE
-        annotator = make_annotator(
-            annotation_config({"annotator": "openai", "openai.model": "m", "answer.mode": "soft"}), form
-        )
+        annotator = make_annotator(openai(**{"answer.mode": "soft"}), form)
         dialogue = annotator.open(Question("a" * 32, ("text",) * len(form.items), form))
         dialogue.turns = []
-        lines += [
-            str(annotator.soft(dialogue, [math.log(mass) if mass else -math.inf for mass in masses], "so"))
-        ]
+        logs = [math.log(mass) if mass else -math.inf for mass in masses]
+        lines += [str(annotator.soft(dialogue, logs, "so"))]
     compared("chat", {"lines": "\n".join(lines)}, record)
 
 

@@ -172,9 +172,8 @@ TREES = [
 def test_wrong_lexicons_are_told_in_one_line(tmp_path, record):
     lines = []
     for number, tree in enumerate(TREES):
-        (tmp_path / f"{number}").write_bytes(
-            tree if isinstance(tree, bytes) else yaml.safe_dump(tree).encode()
-        )
+        data = tree if isinstance(tree, bytes) else yaml.safe_dump(tree).encode()
+        (tmp_path / f"{number}").write_bytes(data)
         lines += [said(load_lexicon, tmp_path / f"{number}", folder=tmp_path)]
     lines += [said(load_lexicon, path, folder=tmp_path) for path in ("none.yaml", tmp_path)]
     judge = LexiconJudge(load_lexicon(tmp_path / f"{number}"), "win")

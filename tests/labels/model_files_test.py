@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 
 import pytest
@@ -35,17 +36,13 @@ def test_fingerprint_follows_the_content_and_not_the_place(folder, tmp_path):
 
 def test_folders_that_are_no_model(folder, tmp_path, record):
     kept = {path.name: path.read_bytes() for path in folder.iterdir()}
-    lines = [
-        said(model_files.check_model, model, "vllm.model")
-        for model in (str(folder), "", "some/model", "./none")
-    ]
+    check = functools.partial(said, model_files.check_model, key="vllm.model", folder=tmp_path)
+    lines = [check(model) for model in (str(folder), "", "some/model", "./none")]
     for name, content in sorted(kept.items()):
         for size in (None, 0, 5, len(content) - 1, len(content)):
             if size is None:
                 (folder / name).unlink()
             else:
                 (folder / name).write_bytes(content[:size])
-            lines += [
-                f"{name} {size} " + said(model_files.check_model, str(folder), "vllm.model", folder=tmp_path)
-            ]
+            lines += [f"{name} {size} {check(str(folder))}"]
     compared("model_folders", {"lines": "\n".join(lines)}, record)

@@ -96,18 +96,14 @@ def test_a_bad_file_is_named(tmp_path, record):
     lines = []
     for form, change in CHANGES:
         path = own_file(tmp_path, change, form)
-        lines += [
-            said(load_prompt, path, "gold", "analysis", form, folder=tmp_path),
-            f"{said(goals_of, path)} {said(forms_of, path, folder=tmp_path)}",
-        ]
+        lines += [said(load_prompt, path, "gold", "analysis", form, folder=tmp_path)]
+        lines += [said(goals_of, path), said(forms_of, path, folder=tmp_path)]
     for text in ("[1, 2", "just a text", "[" * 2000):
         path.write_text(text)
         lines += [said(load_prompt, path, "gold", "analysis", folder=tmp_path)]
     lines += [said(load_prompt, tmp_path / "none", "gold", "analysis", folder=tmp_path)]
-    lines += [
-        said(prompt_path, *given, folder=REPOSITORY)
-        for given in (("older", ""), ("older", "own"), ("reworded", "", SINGLE))
-    ]
+    given = ("older", ""), ("older", "own"), ("reworded", "", SINGLE)
+    lines += [said(prompt_path, *one, folder=REPOSITORY) for one in given]
     compared("prompts", {"lines": "\n".join(lines)}, record)
     path = own_file(tmp_path, lambda tree: tree.update(goals={"level.2": "Get down.", "level": {"2": "x"}}))
     assert load_prompt(path, "level.2", "analysis").goal == "Get down."

@@ -35,19 +35,13 @@ def test_what_is_replied_to_each_request(tmp_path, record):
     lines += [str(handle(judge, "POST", "/v1/chat/completions", body)) for body in BODIES]
     own, ours = (load_prompt(path, goal, "verdict", SINGLE) for goal in ("shiny", "combat"))
     prompts = [load_prompt(prompt_path("default", ""), "gold", mode) for mode in MODES]
-    talks = [
-        own.conversation(GOLD),
-        ours.retried(ours.conversation(GOLD), "Hm."),
-        [{"role": "user", "content": "Hello?"}],
-        *(prompt.conversation("You kill the newt!", GOLD) for prompt in prompts),
-    ]
-    talks += [
-        prompts[0].conversation(GOLD, GOLD),
-        load_prompt(prompt_path("reworded", "", SINGLE), "stairs", "soft", SINGLE).conversation(GOLD),
-    ]
-    lines += [
-        f"{judge.reply({'model': 'lexicon', 'messages': talk, **more})}" for talk in talks for more in ASKED
-    ]
+    talks = [own.conversation(GOLD), ours.retried(ours.conversation(GOLD), "Hm.")]
+    talks += [prompt.conversation("You kill the newt!", GOLD) for prompt in prompts]
+    talks += [[{"role": "user", "content": "Hello?"}]]
+    other = load_prompt(prompt_path("reworded", "", SINGLE), "stairs", "soft", SINGLE)
+    talks += [prompts[0].conversation(GOLD, GOLD), other.conversation(GOLD)]
+    asked = ({"model": "lexicon", "messages": talk, **more} for talk in talks for more in ASKED)
+    lines += [f"{judge.reply(request)}" for request in asked]
     compared("served", {"lines": "\n".join(lines)}, record)
 
 

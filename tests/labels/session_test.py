@@ -72,11 +72,8 @@ def test_what_a_session_counts(record):
     told.answered(Answer(TIE, tokens=(100, 10, 50), turns=({"role": "user", "content": "?"}, said, said)))
     told.answered(Answer(UNKNOWN, tokens=(50, 5, 0), turns=(said,), mass=0.5, note="too long"))
     told.seconds = 3.0
-    compared(
-        "telemetry",
-        {"summary": f"{told.summary()}", "live": f"{told.live()} {Telemetry(PAIR).summary()}"},
-        record,
-    )
+    lines = [str(told.summary()), str(told.live()), str(Telemetry(PAIR).summary())]
+    compared("telemetry", {"lines": "\n".join(lines)}, record)
 
 
 def test_what_a_dry_run_tells(tmp_path, capsys, record):
@@ -93,9 +90,8 @@ def test_what_a_dry_run_tells(tmp_path, capsys, record):
             annotator.prices = None if place else Prices(2.0, 2.0, 8.0)
             annotator.preview = lambda question, preview=preview: preview
             report_dry_run(config, tmp_path, annotator, listed, store)
-            parts[f"{last} {config.measured_rate} {place}"] = capsys.readouterr().out.replace(
-                str(tmp_path), "RUN"
-            )
+            printed = capsys.readouterr().out.replace(str(tmp_path), "RUN")
+            parts[f"{last} {config.measured_rate} {place}"] = printed
     compared("dry_run", parts, record)
 
 

@@ -104,18 +104,15 @@ class Engine:
         completion = SimpleNamespace(text='("best_description": "1")', token_ids=[1, 2], logprobs=sure)
         common = {"outputs": [completion], "prompt_token_ids": [1, 2, 3], "num_cached_tokens": 1}
         unfinished = [SimpleNamespace(request_id="none", finished=False)]
-        return unfinished + [
-            SimpleNamespace(request_id=one.partition("-")[0], finished=True, **common) for one in done
-        ]
+        names = (one.partition("-")[0] for one in done)
+        return unfinished + [SimpleNamespace(request_id=name, finished=True, **common) for name in names]
 
 
 @pytest.fixture
 def vllm(monkeypatch):
     """Modules in vLLM's place, with what the annotator reads of them."""
     parts = dict.fromkeys(("SamplingParams", "StructuredOutputsParams"), SimpleNamespace)
-    modules = SimpleNamespace(
-        **parts, VLLMError=RuntimeError, current_platform=SimpleNamespace(is_cpu=lambda: False)
-    )
+    modules = SimpleNamespace(**parts, VLLMError=RuntimeError, current_platform=SimpleNamespace())
     for name in ("vllm", "vllm.sampling_params", "vllm.exceptions", "vllm.platforms"):
         monkeypatch.setitem(sys.modules, name, modules)
     return modules
@@ -149,9 +146,10 @@ class Loaded(Engine):
         def chat(turns, **options):
             return f"{options}" + "|".join(turn["content"] for turn in turns)
 
-        return SimpleNamespace(
-            encode=lambda text, add_special_tokens: [*map(ord, text)], apply_chat_template=chat
-        )
+        def encode(text, add_special_tokens):
+            return [*map(ord, text)]
+
+        return SimpleNamespace(encode=encode, apply_chat_template=chat)
 
     def enqueue_chat(self, turns, parameters, **options):
         for refused in ("gold", "boulder"):
@@ -174,10 +172,8 @@ STARTS = [
 
 
 def test_an_engine_is_started_asked_and_ended(vllm, model, monkeypatch, record):
-    parts, questions = (
-        {},
-        [Question(f"{n:032x}", (text, "x")) for n, text in enumerate(("a", "newt", "gold"))],
-    )
+    parts, texts = {}, ("a", "newt", "gold")
+    questions = [Question(f"{n:032x}", (text, "x")) for n, text in enumerate(texts)]
     for place, (values, mode, vllm.on_cpu) in enumerate(STARTS):
         vllm.LLM, vllm.current_platform.is_cpu, found = Loaded, lambda: vllm.on_cpu, []
         annotator = make_annotator(replace(make_config(model, **values), answer=AnswerMode(mode=mode)))

@@ -94,10 +94,8 @@ def test_labels_are_found_in_any_table_and_what_is_none_is_refused(tmp_path, rec
     item = oni_checkpoint.reward_item({"c": 1}, {"x": 1}, tmp_path)
     lines += [f"{item['own']} {item['book'].tobytes().decode()}", (tmp_path / "labels.jsonl").read_text()]
     monkeypatch.setattr(torch_file, "MOST_PARTS", 5)
-    parts = [{"x": [[["a", 1]]] * count} for count in (1, 2, 3)]
-    lines += [
-        said(oni_checkpoint.labels, TorchCheckpoint(path, [], {oni_checkpoint.TABLE: of})) for of in parts
-    ]
+    tables = [{oni_checkpoint.TABLE: {"x": [[["a", 1]]] * count}} for count in (1, 2, 3)]
+    lines += [said(oni_checkpoint.labels, TorchCheckpoint(path, [], table)) for table in tables]
     compared("oni_checkpoints", {"lines": "\n".join(lines)}, record)
 
 

@@ -92,10 +92,8 @@ def test_anything_else_is_a_clear_error(tmp_path, record):
         ([3, 1], [5, 6]), ([True], [1]), ([1, 2], [[1, 2], [3, 4]]), [([1, 2], [1, 2]), [1]],
         {"a": ([1], [2]), "b": ([3], [4])}, ([], []),
     ]  # fmt: skip
-    lines = [
-        said(read_published, save(tmp_path, value), folder=tmp_path) for value in ([1, 2], {}, {"t": [1]})
-    ]
-    lines += [said(read_published, save(tmp_path, {"t": {"m": value}}), folder=tmp_path) for value in methods]
+    tasks = [[1, 2], {}, {"t": [1]}, *({"t": {"m": value}} for value in methods)]
+    lines = [said(read_published, save(tmp_path, value), folder=tmp_path) for value in tasks]
     for data in (b"", b"garbage", b"\x80\x04\x8c\x05numpy\x8c\x12ndarray.__reduce__\x93."):
         (tmp_path / "bent.pkl").write_bytes(data)
         lines += [said(read_published, tmp_path / "bent.pkl", folder=tmp_path)]
@@ -149,9 +147,8 @@ def test_pickles_are_read_piece_by_piece_and_bounded_by_their_size(record):
     given = [*PIECES, *(pickle.dumps(held, protocol) for protocol in range(5))]
     lines = [f"{read(data)}\n{read(data, unread=True, persistent=str)}" for data in given]
     compared("pickles", {"lines": "\n".join(lines)}, record)
-    pairs = (
-        b"\x80\x02(" + ORDERED + b"q\x01(" + b"".join(b"(V%d\nI1\nt" % n for n in range(999)) + b"l\x85q\x02"
-    )
+    items = b"".join(b"(V%d\nI1\nt" % n for n in range(999))
+    pairs = b"\x80\x02(" + ORDERED + b"q\x01(" + items + b"l\x85q\x02"
     # Eight times 64 KB and the file, or the size that is given.
     assert (most(hand_made), most(hand_made, size=1 << 16)) == (24, 32)
     assert most(lambda calls: pairs + b"h\x01h\x02R" * calls + b"l.") == 37

@@ -85,16 +85,14 @@ def test_quantiles_numbers_and_names_of_a_file(tmp_path: Path, record: bool) -> 
     path.write_text("\n".join(",".join(map(str, row)) for row in rows[1:4]))
     lines += [said(torch_import.read_quantiles, path, row, folder=tmp_path) for row in (0, -2)]
     path.write_bytes(b"\xff")
-    lines += [
-        said(torch_import.read_quantiles, place, 0, folder=tmp_path) for place in (path, tmp_path / "none")
-    ]
+    places = path, tmp_path / "none"
+    lines += [said(torch_import.read_quantiles, place, 0, folder=tmp_path) for place in places]
     for number in NUMBERS:
         file = TorchCheckpoint(Path("a.pth"), [], {"mean": number})
         lines += [said(file.number, "mean"), said(torch_import._moment, file, "mean", None, "variance")]
     lines += [said(torch_import._moment, file, "mean", 0.0, "mean")]
-    lines += [
-        said(torch_import.chosen_names, text) for text in ("", "a/weight=b, c = d,", "a", "a=", "=b", "a=b=c")
-    ]
+    texts = "", "a/weight=b, c = d,", "a", "a=", "=b", "a=b=c"
+    lines += [said(torch_import.chosen_names, text) for text in texts]
     tensors, empty = {"w": torch_files.tensor(np.ones(2, "f"))}, {"w": 1}
     for content in (
         {"model": tensors, "x": 1}, {"ema": tensors, "model": empty}, {"model": {}, **tensors}, tensors,

@@ -135,21 +135,16 @@ def test_what_is_no_table_no_vectors_and_no_goal_is_named_and_leaves_nothing(tmp
         lines += [said(rewards.check, config, folder=tmp_path)]
         kept += [len(list(cached.iterdir()))]
     assert kept == [0] * 9 + [1]
-    lines += [
-        said(rewards.check, section("table", table=path), folder=tmp_path)
-        for path in (None, "", str(tmp_path), "x")
-    ]
-    places = (str(tmp_path / "nowhere"), str(tmp_path))
-    lines += [said(rewards.check, section("bag_of_words", vectors=path), folder=tmp_path) for path in places]
+    sections = [section("table", table=path) for path in (None, "", str(tmp_path), "x")]
+    sections += [section("bag_of_words", vectors=str(path)) for path in (tmp_path / "nowhere", tmp_path)]
+    lines += [said(rewards.check, config, folder=tmp_path) for config in sections]
     lines += [said(rewards.check, section("bag_of_words", **values), folder=REPOSITORY) for values in BAGS]
     zounds = section("bag_of_words", goal="zounds zounds", vectors=str(file))
     lines += [said(rewards.load_intrinsic, zounds, SPEC, folder=tmp_path)]
     silent = EnvironmentSpec({"signal": ArraySpec((5,), "float32")}, 3)
     file.write_text("{}")
-    lines += [
-        said(rewards.load_intrinsic, section(kind, table=str(file)), silent)
-        for kind in ("table", "bag_of_words", "none")
-    ]
+    sections = [section(kind, table=str(file)) for kind in ("table", "bag_of_words", "none")]
+    lines += [said(rewards.load_intrinsic, config, silent) for config in sections]
     for kind, values in (
         ("fame", {}), ("json:loads", {}), ("none", {"intrinsic_coefficient": 0.5}),
         ("none", {"intrinsic_coefficient": 0}),

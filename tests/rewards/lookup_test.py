@@ -129,10 +129,8 @@ LEARNED = {
 
 
 def test_statistics_become_a_normalisation_with_a_threshold_or_an_error(tmp_path: Path, record: bool) -> None:
-    lines, moments = (
-        [],
-        {"mean": 0.5, "variance": 4.0, "member_mean": [0.5, 1.0], "member_variance": [4.0, 0.25]},
-    )
+    moments = {"mean": 0.5, "variance": 4.0, "member_mean": [0.5, 1.0], "member_variance": [4.0, 0.25]}
+    lines = []
     whole = moments | {"quantile_levels": list(QUANTILE_LEVELS), "quantiles": (np.arange(19) / 7).tolist()}
     plain = RewardNetwork(RewardArchitecture(message="lt_cnn_small"))
     for statistics in (whole, moments | {"quantiles": [], "quantile_levels": []}, whole | {"mean": np.nan}, whole | {"advice": {"threshold": 0.25}}):  # fmt: skip

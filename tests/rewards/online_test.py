@@ -169,9 +169,8 @@ def test_batch_after_batch_is_paid_also_when_it_is_resumed(
     config = agent_config(oni_config("retrieval", reward__value=value))
 
     def made() -> Any:
-        return rewards.load_intrinsic(
-            config.reward, registry.spec("Recall-v0"), run=RunSetup(config, tmp_path)
-        )
+        spec, run = registry.spec("Recall-v0"), RunSetup(config, tmp_path)
+        return rewards.load_intrinsic(config.reward, spec, run=run)
 
     def rows(*numbers: int) -> np.ndarray:
         texts = (f"cue {number}".encode() if number else b"" for number in numbers)

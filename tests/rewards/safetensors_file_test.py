@@ -129,18 +129,13 @@ def test_a_header_with_parts_missing_or_wrong_is_one_error(file, record):
         (header[section] if section else header)[int(name) if name.isdigit() else name] = value
         other = file.with_name("other")
         other.write_bytes(digests.safetensors_of("reward", json.dumps(header), arrays))
-        found = said(
-            lambda other=other: dataclasses.replace(read_safetensors(other), params=0, network=0),
-            folder=file.parent,
-        )
-        lines += [f"{key}: {found}"]
+        read = (lambda path: dataclasses.replace(read_safetensors(path), params=0, network=0)), other
+        lines += [f"{key}: {said(*read, folder=file.parent)}"]
     for kind, text in (("reward", "{"), ("reward", "[]"), ("reward", "[" * 100_000), ("other", "{}")):
         file.write_bytes(digests.safetensors_of(kind, text, {"a": np.zeros(2, "f")}))
         lines += [said(read_safetensors, file, folder=file.parent)]
-    lines += [
-        said(read_safetensors, file.with_name("none"), folder=file.parent),
-        str(statistics_of(1.0, 2.0, None)),
-    ]
+    lines += [said(read_safetensors, file.with_name("none"), folder=file.parent)]
+    lines += [said(statistics_of, 1.0, 2.0, None)]
     compared("reward_headers", {"lines": "\n".join(lines)}, record)
 
 
