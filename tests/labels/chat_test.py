@@ -7,6 +7,7 @@ import math
 from motif_jax.datasets.verdicts import PAIR, SINGLE
 from motif_jax.labels.annotator import Question, make_annotator
 from motif_jax.labels.chat import check_chat, json_option, without_surrogates
+from tests.conftest import REPOSITORY
 from tests.labels.said import said
 from tests.recorded_outputs import compared
 from tests.reward_fixtures import annotation_config
@@ -30,7 +31,7 @@ def test_what_an_answer_depends_on_and_labels_of_probabilities(record):
     lines = []
     for values in CHATS:
         config = openai(**values)
-        lines += [said(json_option, config, "vllm.engine"), said(check_chat, config)[:200]]
+        lines += [said(json_option, config, "vllm.engine"), said(check_chat, config, folder=REPOSITORY)[:200]]
         annotator = said(make_annotator, config)
         if not annotator.startswith("UserError"):
             annotator = make_annotator(config, PAIR)

@@ -126,7 +126,7 @@ PIECES = (
     b"K\x01K\x02\x93.", b"\x80\x04K\x010.", b".", b"\x88\x89\x86\x85.", hand_made(1, b"X\x05\0\0\0rot13\x86"), b"c_codecs\nencode\n(Vab\ntR.",
     b"cnumpy\nndarray\n)R.", FRAME + TYPE + b"(I2\ntVA\ntR.", FRAME + TYPE + b"(I1\nI2\ntVF\ntR.", FRAME + TYPE + b"(I2\ntVC\nI1\ntR.",
     FRAME[:-6] + b"Va\n" + TYPE + b"(I1\ntVC\ntR.", SCALAR + b"(VV0\ntRC\x01atR.", SCALAR + b"(Vi2\ntR(I3\nV>\nNNNI-1\nI-1\nI0\ntbC\x02\x01\x02tR.",
-    b"cnumpy\nndarray.__class__\n.", b"c_codecs\nencode\n(Vx\nVrot13\ntR.", b"cnumpy\ndtype\n(VO8\nVx\ntR.", SCALAR + b"(VO\ntRVb\ntR.", b"Pid\n.",
+    b"cnumpy\nndarray.__class__\n.", b"c_codecs\nencode\n(Vx\nVrot13\ntR.", SCALAR + b"(VO8\nVx\ntRVb\ntR.", SCALAR + b"(VO\ntRVb\ntR.", b"Pid\n.",
     b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\ndtype\n(I0\ntVb\ntR.", SCALAR + b"(Vi2\ntR(I3\nV>\nNVa\nNI-1\nI-1\nI0\ntbC\x02\x01\x02tR.",
 )  # fmt: skip
 
