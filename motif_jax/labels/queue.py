@@ -57,8 +57,6 @@ class QuestionQueue:
         return pending
 
     def take(self, most: int, now: float) -> list[Pending]:
-        if most <= 0 or not self._waiting:
-            return []
         ready = (pending for pending in self._waiting.values() if pending.ready <= now)
         taken = heapq.nlargest(most, ready, key=self._rank)
         for pending in taken:

@@ -63,8 +63,8 @@ class Telemetry:
             f"{self.form.verdicts[-1]}_share": self.last_verdict / asked,
             "unknown_share": self.unknown / asked,
             "retried_share": self.retried / asked,
-            "questions_per_second": self.asked / seconds if self.asked else 0.0,
-            "tokens_per_second": sum(self.tokens[:2]) / seconds if self.asked else 0.0,
+            "questions_per_second": self.asked / seconds,
+            "tokens_per_second": sum(self.tokens[:2]) / seconds,
             **({"mean_verdict_mass": self.mass / asked} if self.mass else {}),
         }
 

@@ -142,8 +142,6 @@ def in_chunks(
       params: the programs run on their device, or else on the CPU.
     """
     messages = pad_messages(messages)
-    if not len(messages):
-        return np.zeros((members, 0), np.float32)
     long = messages[:, SHORT_MESSAGE:].any(axis=1)
     running = []
     for group, length in ((~long, SHORT_MESSAGE), (long, None)):

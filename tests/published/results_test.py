@@ -90,7 +90,7 @@ def test_anything_else_is_a_clear_error(tmp_path, record):
     ]  # fmt: skip
     methods += [
         ([3, 1], [5, 6]), ([True], [1]), ([1, 2], [[1, 2], [3, 4]]), [([1, 2], [1, 2]), [1]],
-        {"a": ([1], [2]), "b": ([3], [4])}, ([], []),
+        {"a": ([1], [2]), "b": ([3], [4])}, ([], []), [[[1, 2, 3], [5, 3, 9]], [[2, 3, 4], [6, 4, 5]]],
     ]  # fmt: skip
     tasks = [[1, 2], {}, {"t": [1]}, *({"t": {"m": value}} for value in methods)]
     lines = [said(read_published, save(tmp_path, value), folder=tmp_path) for value in tasks]
