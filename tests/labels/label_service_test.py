@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import math
 import random
 import time
 from concurrent.futures import Future
@@ -91,12 +90,7 @@ def ask(source, *items, step=0):
 
 def test_the_lexicon_labels_messages_and_pairs(make):
     source = make(kind="lexicon")
-    first = source.metrics()
-    assert math.isnan(first["annotator/latency_mean"])
     told = ask(source, KILL, WALL, ("",))
-    second = source.metrics()
-    assert list(first) == list(second)
-    assert 0 <= second["annotator/latency_mean"] <= second["annotator/latency_max"]
     assert [(entry.items, entry.label) for entry in told] == [(("",), NO), (WALL, NO), (KILL, YES)]
     (told,) = ask(make(PAIR, kind="lexicon"), KILL + WALL)
     assert (told.items, told.label, told.probability > 0.5) == (KILL + WALL, FIRST, True)
@@ -286,7 +280,7 @@ def test_a_server_is_asked_while_a_training_goes_on(serve, clock, capsys):
             return ["".join(server.asked), *(figures[f"annotator/{name}"] for name in names)]
 
         with contextlib.suppress(AssertionError):
-            wait_until(lambda found=found, expected=expected: found() == expected, "", 5, 0.002)
+            wait_until(lambda found=found, expected=expected: found() == expected, "", 30, 0.002)
         time.sleep(0.015)  # in which nothing else may happen
         assert found() == expected
     assert service.poll() == [Label(("a",), YES, 0.75, 2.5, 11), Label(("b",), NO)]
@@ -295,7 +289,7 @@ def test_a_server_is_asked_while_a_training_goes_on(serve, clock, capsys):
     ends(server.futures[8], OSError("full"))
     for act in (service.poll, lambda: service.enqueue([], [], None, 0)):
         with pytest.raises(OSError, match="full"):
-            wait_until(lambda act=act: act() and False, "it is told", 5, 0.002)
+            wait_until(lambda act=act: act() and False, "it is told", 30, 0.002)
 
 
 def test_a_start_waits_so_long_for_its_server(serve, clock, capsys):

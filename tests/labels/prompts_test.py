@@ -11,16 +11,9 @@ import pytest
 import yaml
 
 from motif_jax.datasets.verdicts import FORMS, NO, PAIR, SINGLE, YES
+from motif_jax.labels import prompts
 from motif_jax.labels.parsing import AnswerParser
-from motif_jax.labels.prompts import (
-    MODES,
-    forms_of,
-    goals_of,
-    label_name,
-    load_prompt,
-    model_tag,
-    prompt_path,
-)
+from motif_jax.labels.prompts import MODES, label_name, load_prompt, model_tag, prompt_path
 from tests.conftest import REPOSITORY
 from tests.labels.said import said
 from tests.recorded_outputs import compared
@@ -97,7 +90,7 @@ def test_a_bad_file_is_named(tmp_path, record):
     for form, change in CHANGES:
         path = own_file(tmp_path, change, form)
         lines += [said(load_prompt, path, "gold", "analysis", form, folder=tmp_path)]
-        lines += [said(goals_of, path), said(forms_of, path, folder=tmp_path)]
+        lines += [said(prompts.goals_of, path), said(prompts.forms_of, path, folder=tmp_path)]
     for text in ("[1, 2", "just a text", "[" * 2000):
         path.write_text(text)
         lines += [said(load_prompt, path, "gold", "analysis", folder=tmp_path)]
