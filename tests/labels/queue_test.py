@@ -9,15 +9,6 @@ def names(queue, count, now=0.0):
     return [pending.items[0] for pending in queue.take(count, now)]
 
 
-def test_the_most_frequent_question_comes_first_and_the_newer_one_among_equals():
-    queue = QuestionQueue(10)
-    for name, count in [("a", 3), ("b", 1), ("c", 3), ("b", 1), ("d", 5)]:
-        queue.enqueue((name,), count)
-    assert (len(queue), names(queue, 2)) == (4, ["d", "c"])
-    queue.enqueue(("b",), 2)
-    assert (names(queue, 9), names(queue, 1)) == (["b", "a"], [])
-
-
 def test_a_question_that_failed_waits_longer_each_time_and_holds_up_no_other():
     queue = QuestionQueue(10)
     queue.enqueue(("poison",), 100)

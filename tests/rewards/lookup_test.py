@@ -34,26 +34,6 @@ def distinct_messages(count: int, long: bool) -> np.ndarray:
     return rows
 
 
-def test_all_parts_are_on_their_way_before_the_first_is_read(trained, monkeypatch) -> None:
-    model, events = read_run(trained), []
-
-    class Part:
-        """Rewards that say when somebody waits for them."""
-
-        def __init__(self, size: int) -> None:
-            events.append("launch")
-            self.size = size
-
-        def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-            events.append("read")
-            return np.zeros((1, self.size), np.float32)
-
-    monkeypatch.setattr(module, "_message_program", lambda *_: lambda params, padded: Part(len(padded)))
-    texts = np.concatenate([distinct_messages(CHUNK + 1, False), distinct_messages(3, True)])
-    model.of_messages(model.params, texts)
-    assert events == ["launch"] * 3 + ["read"] * 3
-
-
 @pytest.mark.slow
 def test_the_lookup_computes_where_it_was_told_with_programs_that_are_ready(trained) -> None:
     device = jax.devices()[1]
@@ -100,7 +80,8 @@ def test_a_message_has_one_value_whatever_it_is_computed_with(trained) -> None:
             np.testing.assert_array_equal(np.concatenate(found), reward.intrinsic(texts, level))
 
 
-def test_parts_of_a_batch_keep_their_places_and_long_texts_have_a_program_of_their_own() -> None:
+def test_parts_keep_their_places_and_all_are_on_their_way_before_the_first_is_read() -> None:
+    """Long texts have a program of their own."""
     texts = np.random.default_rng(0).integers(0, 9, (75, 99)).astype(np.uint8)
     texts[::2, 96:] = 0
     texts[::3, :] = 0
@@ -108,14 +89,25 @@ def test_parts_of_a_batch_keep_their_places_and_long_texts_have_a_program_of_the
 
     def program_of(length: int | None) -> Any:
         weights = np.arange(1, 257) * (3 if length is None else 1)
-        return lambda params, padded: np.stack([padded @ weights + length_of[length], params * padded.sum(1)])
+        return lambda params, padded: Part([padded @ weights + length_of[length], params * padded.sum(1)])
 
+    class Part(list[Any]):
+        def __init__(self, values: list[Any]) -> None:
+            super().__init__(values)
+            events.append("launch")
+
+        def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+            events.append("read")
+            return np.array([*self])
+
+    events: list[str] = []
     length_of = {96: 0.5, None: 0.25}
     found = module.in_chunks(program_of, 4.0, texts, 2)
     sums = texts @ np.arange(1, 100)
     long = texts[:, 96:].any(1)
     expected = [np.where(long, 3 * sums + 0.25, sums + 0.5), 4.0 * texts.sum(1)]
     np.testing.assert_array_equal(found, np.array(expected, np.float32), strict=True)
+    assert events == ["launch"] * 4 + ["read"] * 4
     assert module.in_chunks(program_of, 4.0, texts[:0], 2).shape == (2, 0)
     assert said(module.in_chunks, program_of, 4.0, np.zeros((1, 256), np.uint8), 2) == "[[0.5]\n [0. ]]"
     long_by_one = said(module.pad_messages, np.zeros((1, 257), np.uint8))
