@@ -9,7 +9,7 @@ import pytest
 from motif_jax.datasets.verdicts import PAIR, SINGLE, UNKNOWN
 from motif_jax.labels.annotator import Answer, Question
 from motif_jax.labels.store import AnswerStore, StoredAnswer, better
-from motif_jax.support.checked_lines import encode_line
+from motif_jax.support.checked_lines import encode_line, read_lines
 
 
 def key(number: int) -> str:
@@ -21,9 +21,19 @@ KEYS = [key(number) for number in range(6)]
 
 def test_writers_side_by_side_have_files_of_their_own(tmp_path):
     first, second, third, reader = (AnswerStore(tmp_path) for _ in range(4))
-    first.add([(KEYS[0], StoredAnswer(0), {"tokens": [1, 2, 3]})])
+    kept = [
+        (Question(KEYS[0]), Answer(0, tokens=(1, 2, 3), note="n")),
+        (Question(KEYS[3], attempt=1), Answer(UNKNOWN)),
+    ]
+    assert first.keep(kept[:1]) == [StoredAnswer(0)]
     second.add([(KEYS[1], StoredAnswer(1, (0.25, 0.5, 0.25)), {})])
     assert reader.find(set(KEYS)) == {KEYS[0]: StoredAnswer(0), KEYS[1]: StoredAnswer(1, (0.25, 0.5, 0.25))}
+    assert first.keep(kept[1:]) == [StoredAnswer(UNKNOWN, None, 2)]
+    lines = [
+        (KEYS[0], {"label": 0, "tokens": [1, 2, 3], "note": "n"}),
+        (KEYS[3], {"label": 3, "attempts": 2}),
+    ]
+    assert list(read_lines(first._writer.path)) == lines
     for done in (first, second):
         done.close()
     third.add([(KEYS[2], StoredAnswer(2), {})])
