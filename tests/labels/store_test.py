@@ -21,19 +21,17 @@ KEYS = [key(number) for number in range(6)]
 
 def test_writers_side_by_side_have_files_of_their_own(tmp_path):
     first, second, third, reader = (AnswerStore(tmp_path) for _ in range(4))
-    kept = [
-        (Question(KEYS[0]), Answer(0, tokens=(1, 2, 3), note="n")),
-        (Question(KEYS[3], attempt=1), Answer(UNKNOWN)),
-    ]
-    assert first.keep(kept[:1]) == [StoredAnswer(0)]
-    second.add([(KEYS[1], StoredAnswer(1, (0.25, 0.5, 0.25)), {})])
-    assert reader.find(set(KEYS)) == {KEYS[0]: StoredAnswer(0), KEYS[1]: StoredAnswer(1, (0.25, 0.5, 0.25))}
-    assert first.keep(kept[1:]) == [StoredAnswer(UNKNOWN, None, 2)]
+    kept = [(Question(KEYS[0]), Answer(0, tokens=(1, 2, 3), note="n"))]
+    kept += [(Question(KEYS[3], attempt=1), Answer(UNKNOWN))]
+    assert first.keep(kept) == [StoredAnswer(0), StoredAnswer(UNKNOWN, None, 2)]
     lines = [
         (KEYS[0], {"label": 0, "tokens": [1, 2, 3], "note": "n"}),
         (KEYS[3], {"label": 3, "attempts": 2}),
     ]
-    assert list(read_lines(first._writer.path)) == lines
+    assert [list(read_lines(path)) for path in tmp_path.iterdir()] == [lines]
+    second.add([(KEYS[1], StoredAnswer(1, (0.25, 0.5, 0.25)), {})])
+    found = {KEYS[0]: StoredAnswer(0), KEYS[1]: StoredAnswer(1, (0.25, 0.5, 0.25))}
+    assert reader.find(set(KEYS[:2])) == found
     for done in (first, second):
         done.close()
     third.add([(KEYS[2], StoredAnswer(2), {})])
