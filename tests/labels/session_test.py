@@ -10,7 +10,7 @@ from motif_jax.datasets.verdicts import FIRST, PAIR, SECOND, TIE, UNKNOWN
 from motif_jax.labels import shards
 from motif_jax.labels.annotator import Annotator, Answer, Preview, Prices, Question
 from motif_jax.labels.dry_run import report_dry_run
-from motif_jax.labels.questions import QuestionHasher, caption_questions
+from motif_jax.labels.questions import QuestionHasher, QuestionList, caption_questions
 from motif_jax.labels.session import AnnotationSession
 from motif_jax.labels.store import AnswerStore, StoredAnswer
 from motif_jax.labels.telemetry import Telemetry
@@ -123,6 +123,9 @@ def test_a_shard_has_one_writer_and_its_manifest_all_versions(tmp_path):
     for version in ("2", "1", "2"):
         annotation.open_shard(0, 2, {"versions": {"vllm": version}}).close()
     manifest = shards.read_manifest(annotation.shard_path(0, 2, "json"))
+    listed = QuestionList(QUESTIONS[:4], np.zeros((1, 1)), np.zeros((1, 1)))
+    for other, found in ((manifest, ([*kept, None, None], [1])), ({"name": "other"}, ([None] * 4, [0, 1]))):
+        assert annotation.read_answers(listed, 2, other) == found
     assert manifest == {"versions": {"vllm": "1"}, "later_versions": [{"vllm": "2"}]}
     left = annotation.discard(1, 2), list(annotation.manifests())
     assert left == (2, [(0, 2)]), "of another process, which keeps them"
