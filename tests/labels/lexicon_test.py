@@ -17,7 +17,6 @@ from motif_jax.envs.spec import RUNNING, empty_observation
 from motif_jax.labels.annotator import Question
 from motif_jax.labels.captions import decode_message
 from motif_jax.labels.lexicon import LexiconAnnotator, LexiconJudge, load_lexicon, preference, sentences
-from motif_jax.support.errors import UserError
 from tests.labels.said import said
 from tests.recorded_outputs import compared
 
@@ -153,8 +152,10 @@ def test_own_lexicon(tmp_path):
     shown = annotator().preview(Question("a", ("Hello.", "Bye."), PAIR)).text
     assert shown == "[worth 1]\nHello.\n----\n[worth 0]\nBye."
     config.captions.messages = False
-    with pytest.raises(UserError, match=r"config\.captions\.messages=False: must be True"):
-        annotator()
+    told = "UserError: config.captions.messages=False: must be True, the lexicon reads messages"
+    assert said(annotator) == told
+    config.goal = "lose"
+    assert said(annotator) == "UserError: config.goal=lose: must be one of win"
 
 
 EVENT = small()["events"][0]
