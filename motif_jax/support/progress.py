@@ -33,10 +33,8 @@ def format_number(value: float | int | str) -> str:
     """Returns a number in at most about six characters and thousands separated, a string as it is."""
     if isinstance(value, str):
         return value
-    if isinstance(value, int) or (float(value).is_integer() and abs(value) >= 1000):
-        return f"{int(value):,}"
-    if value != value or abs(value) in (float("inf"), 0.0):
-        return f"{value:g}"
+    if isinstance(value, int):
+        return f"{value:,d}"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
