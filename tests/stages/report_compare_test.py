@@ -1,4 +1,4 @@
-"""compare: folders that are not what they should be are told, not left out."""
+"""compare: what it makes of folders of every kind; those that are not what they should be are told, not left out."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import pickle
 import numpy as np
 import pytest
 
+from motif_jax.published import evaluation_logs
 from motif_jax.reports import evaluation_files
 from motif_jax.stages import compare
 from motif_jax.support.errors import UserError
+from tests import recorded_outputs
 from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
+from tests.published.glam_results_test import write_log
 from tests.reward_fixtures import load_config, run_config
 
 
@@ -79,6 +82,46 @@ def test_what_different_rewards_pay_trainings_is_not_compared(tmp_path, first, s
     (one / "config.json").write_text(json.dumps({"stage": "train_agent", "reward": []}))
     with pytest.raises(UserError, match=r"config.json is damaged \(reward or compat\)"):
         compare.check(configured(methods=f"a={one}; b={two}", measure="intrinsic_return"), tmp_path / "out")
+
+
+def test_folders_of_every_kind_stand_side_by_side(tmp_path, monkeypatch, capsys, record):
+    """Twice in one folder: what the first comparison wrote goes."""
+    monkeypatch.setattr("motif_jax.reports.charts.figure", lambda plot: f"<svg>{plot.title}</svg>")
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in ("run", "again"):
+        write_agent_run(tmp_path / name, episodes=24, seed=len(name))
+        trained = {"stage": "train_agent", "environment": {"name": "NetHackScore-v1"}}
+        (tmp_path / name / "config.json").write_text(json.dumps(trained))
+    write_log(tmp_path / "log")
+    np.save(tmp_path / "returns.npy", np.array([0.0, 0.5, 2.0, 0.0]))
+    said = {"return": 0.0, "token_return": 0.0, "entropy": 0.25}
+    rows = [{**said, "dialogue": {"texts": ("a", "b"), "rewards": (reward, None)}} for reward in (0.5, -1.0)]
+    evaluation_logs.write(tmp_path / "log.pkl", rows, {})
+    curves = {"theirs": {"motif": ([np.array([1e3, 4e5])] * 2, [np.array([1.0, 9.0]), np.array([3.0, 8.0])])}}
+    (tmp_path / "motif_results.pkl").write_bytes(pickle.dumps(curves))
+    evaluations(tmp_path, "one", "two", "three")
+    methods = "one=AT/one; two=AT/two,AT/three; ours=AT/run,AT/again; theirs=AT/log,AT/returns.npy,AT/log.pkl"
+    values = {
+        "methods": methods.replace("AT", str(tmp_path)),
+        "published": str(tmp_path / "motif_results.pkl"),
+    }
+    values |= {
+        "published_tasks": " theirs = NetHackScore-v1",
+        "published_task": "NetHackScore-v1",
+        "resamples": 20,
+        "plots": False,
+    }
+    config = configured(**values, measures="score, fights", title="All")
+    assert not compare.run(config, tmp_path / "out")
+    first = recorded_outputs.of_folder(tmp_path / "out", {tmp_path: "FOLDER"})
+    given = values | {"normalise_zero": "one", "normalise_one": "two", "efficiency_steps": 9000}
+    config = configured(**given | {"methods": given["methods"].partition("; theirs")[0]})
+    assert not compare.run(config, tmp_path / "out")
+    names = {tmp_path: "FOLDER"}
+    parts = {f"first/{name}": text for name, text in first.items()}
+    parts |= recorded_outputs.of_folder(tmp_path / "out", names)
+    parts["printed"] = recorded_outputs.replaced("".join(capsys.readouterr()), names)
+    recorded_outputs.compared("compare_folders", parts, record)
 
 
 @pytest.mark.slow
