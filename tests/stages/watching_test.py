@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import shutil
 import signal
+from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from motif_jax.reports import evaluation_files
-from motif_jax.rollouts import evaluation_setup, watching
-from motif_jax.stages import evaluate, replay
+from motif_jax.rollouts import evaluation_setup, keyboard, watching
+from motif_jax.stages import evaluate, replay, visualize
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import EXIT_CODE
+from tests import recorded_outputs
 from tests.reward_fixtures import load_config
 
 
@@ -25,6 +30,33 @@ def evaluate_config(**changes):
 def run(stage, config, workdir):
     stage.check(config, workdir)
     return stage.run(config, workdir)
+
+
+def test_games_are_shown_kept_once_and_replayed(tmp_path, monkeypatch, record):
+    values = {"environment.name": "Recall-v0", "environment.max_episode_steps": 7, "forms.ttyrec": False}
+    config = load_config("visualize", "smoke", {**values, "episodes": 2, "top_messages": 2})
+    stream, typed = io.StringIO(), iter(["+", "-", " ", None, " ", "right", "n", "e", "x", "right", "q"])
+    console = Console(file=stream, width=100, height=24, force_terminal=True, color_system=None)
+    monkeypatch.setattr(visualize, "Console", lambda: console)
+    for episodes in (2, 3):
+        config.episodes = episodes
+        assert run(visualize, config, tmp_path / "kept") is None
+    replayed = replay_config(recordings=f"{tmp_path}/kept,{tmp_path}/kept/episode-00002.json")
+    assert run(replay, replayed, tmp_path / "replayed") is None
+    monkeypatch.setattr(keyboard, "is_terminal", lambda: True)
+    monkeypatch.setattr(visualize, "time", SimpleNamespace(monotonic=lambda: 0.0))
+    keys = contextlib.nullcontext(lambda seconds: next(typed) if seconds else None)
+    monkeypatch.setattr(keyboard, "single_keys", lambda: keys)
+    config.live, config.seconds_per_step, config.seed = True, 1000.0, 3
+    assert run(visualize, config, tmp_path / "shown") is None
+    assert next(typed, "all keys were asked for") == "all keys were asked for"
+    names = {tmp_path: "FOLDER"}
+    parts = recorded_outputs.of_folder(tmp_path, names) | {
+        "told": recorded_outputs.replaced(stream.getvalue(), names)
+    }
+    left_out = ("config.json", "kept/episode-00000.html", "0001.html", "0002.html")
+    parts = {name: text for name, text in parts.items() if not name.endswith(left_out)}
+    recorded_outputs.compared("watched", parts, record)
 
 
 @pytest.fixture(scope="module")
