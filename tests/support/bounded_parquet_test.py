@@ -37,10 +37,21 @@ def test_texts_of_200_gb_are_refused_or_read_in_pieces(
 
 def test_a_group_of_more_values_than_the_memory_is_refused(tmp_path: Path, monkeypatch) -> None:
     path = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"text": pa.nulls(1_000_000, pa.string())}), path)
-    monkeypatch.setattr(capacity, "available_memory", lambda: 1 << 20)
-    with pytest.raises(UserError, match="group 0 of its rows takes 8 MiB of memory, 1 MiB are left"):
-        next(corpus.read([path], "file"))
+    monkeypatch.setattr(capacity, "available_memory", lambda: 1 << 19)
+    for kind, size in {
+        pa.string(): 8,
+        pa.int64(): 8,
+        pa.float32(): 4,
+        pa.int32(): 4,
+        pa.int16(): 2,
+        pa.uint8(): 1,
+        pa.bool_(): 1,
+    }.items():
+        pq.write_table(pa.table({"text": pa.nulls(1 << 20, kind)}), path)
+        with pytest.raises(
+            UserError, match=rf"^{path}: group 0 of its rows takes {size} MiB of memory, 0 MiB are left$"
+        ):
+            next(bounded_parquet.batches(path, ["text"]))
 
 
 def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
@@ -52,3 +63,32 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
     assert found.to_pydict() == table.select(found.column_names).to_pydict()
     pq.write_table(table[:0], tmp_path / "b.parquet")
     assert bounded_parquet.read(tmp_path / "b.parquet", ["meta"]).to_pydict() == {"meta": []}
+
+
+def test_what_a_table_takes_is_counted_by_its_kinds(tmp_path: Path, monkeypatch) -> None:
+    """Twice, of what was read so far with every text."""
+    rows = {
+        "said": ["one", "three", "one", None], "pairs": [["ab", "c"], [], None, ["ab"]], "small": pa.array([1, 2, 3, 4], pa.int8()),
+        "of": [{"x": 1.5, "y": True}] * 4, "fixed": pa.array([[1, 2]] * 4, pa.list_(pa.int32(), 2)),
+    }  # fmt: skip
+    pq.write_table(pa.table(rows), tmp_path / "a.parquet", row_group_size=3)
+    taken: list[tuple[str, int]] = []
+    monkeypatch.setattr(capacity, "available_memory", lambda: 5)
+    monkeypatch.setattr(
+        capacity, "require", lambda what, size, free: taken.append((what.rpartition("/")[2], size))
+    )
+    sizes = {
+        "said": (70, 86),
+        "pairs": (86, 122),
+        "small": (6, 8),
+        "of": (52, 72),
+        "fixed": (98, 132),
+        "small of": (58, 80),
+    }
+    for names, held in ((kinds.split(), held) for kinds, held in sizes.items()):
+        taken.clear()
+        found = bounded_parquet.read(tmp_path / "a.parquet", names)
+        assert found.to_pydict() == pa.table(rows).select(names).to_pydict()
+        assert tuple(size for what, size in taken if what.endswith("what it holds")) == held
+    parts = list(bounded_parquet.batches(tmp_path / "a.parquet", ["small", "said"], rows=2))
+    assert [part.to_pydict()["small"] for part in parts] == [[1, 2], [3], [4]]

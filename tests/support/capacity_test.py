@@ -11,10 +11,15 @@ from motif_jax.support.errors import UserError
 def test_the_memory_of_workers_and_their_games_is_counted(monkeypatch):
     monkeypatch.setattr(capacity, "available_memory", lambda: 3 * capacity.WORKER_BYTES)
     capacity.require_workers("workers", 3)
-    with pytest.raises(UserError, match=r"config.workers=4: .*128 MiB of memory, 96 MiB"):
-        capacity.require_workers("workers", 4)
-    with pytest.raises(UserError, match="of memory"):
-        capacity.require_workers("workers", 2, games_each=20)
+    for needed, (workers, games) in {128: (4, 1), 216: (2, 20)}.items():
+        with pytest.raises(UserError) as error:
+            capacity.require_workers("n.workers", workers, games)
+        told = f"config.n.workers={workers}: these processes need about {needed} MiB of memory, 96 MiB are left: choose fewer"
+        assert str(error.value) == told
+    for free in (None, 5 << 20):
+        capacity.require("it", 5 << 20, free)
+    with pytest.raises(UserError, match=r"^it takes 5 MiB of memory, 4 MiB are left$"):
+        capacity.require("it", 5 << 20, 4 << 20)
     monkeypatch.setattr(capacity, "available_memory", lambda: None)
     capacity.require_workers("workers", 10**9)
 
@@ -40,6 +45,8 @@ def test_a_full_cache_is_not_taken_for_used_memory(tmp_path):
     assert capacity.available_memory(root) == 810_000
     (root / "sys/fs/cgroup/memory.max").write_text("max\n")
     assert capacity.available_memory(root) == 7000 * 1024
+    (root / "sys/fs/cgroup/memory.max").write_text("9\n")
+    assert capacity.available_memory(root) == 0
     (root / "proc/meminfo").unlink()
     assert capacity.available_memory(root) is None
 

@@ -24,6 +24,21 @@ def test_round_trip_and_filter(tmp_path):
     assert list(read_lines(path)) == [(key, {"label": n}) for n, key in enumerate(KEYS)]
     assert list(read_lines(path, {KEYS[3]})) == [(KEYS[3], {"label": 3})]
     assert list(read_lines(tmp_path / "absent.jsonl")) == []
+    size = path.stat().st_size // len(KEYS)
+    assert [len(list(read_lines(path, end=end))) for end in (0, 1, size, size + 1, 9 * size)] == [
+        0,
+        1,
+        1,
+        2,
+        6,
+    ]
+    with LineWriter(path) as writer:
+        assert writer.length() == 6 * size
+        for length, label in ((3 * size - 5, 7), (2 * size, 8)):
+            writer.cut(length)
+            writer.append([(KEYS[5], {"label": label})], wait=False)
+    assert [value["label"] for _, value in read_lines(path)] == [0, 1, 8]
+    assert b"\n\n" not in path.read_bytes()
 
 
 def test_torn_at_every_byte(tmp_path):
@@ -61,7 +76,8 @@ def test_one_writer_a_file(tmp_path):
 def test_full_disk_is_one_line_and_keeps_what_was_written(tmp_path):
     with LineWriter(tmp_path / "b") as writer:
         writer.append([(KEYS[0], {"label": 0})])
-    refused = pytest.raises(UserError, match="No space left on device; everything")
+    told = f"^{tmp_path}/b cannot be written: No space left on device; everything answered before is kept$"
+    refused = pytest.raises(UserError, match=told)
     with open("/dev/full", "wb") as full, LineWriter(tmp_path / "b") as writer, refused:
         os.dup2(full.fileno(), writer._descriptor)
         writer.append([(KEYS[1], {"label": 1})])
