@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +33,8 @@ def test_last_and_best_are_kept_and_restored_by_item(tmp_path: Path) -> None:
             scaled = jax.tree.map(lambda leaf, step=step: leaf * step, PARAMS)
             items = {"params": scaled, "optimizer": optimizer, "counters": {"steps": step, "note": None}}
             checkpoints.save(step, items, metrics={"return": 10.0 if step == 1 else step})
+    with Checkpoints(tmp_path / "c", read_only=True, keep_best="return", best_mode="min") as checkpoints:
+        assert checkpoints.best() == 3
     with Checkpoints(tmp_path / "c", keep=2, keep_best="return") as checkpoints:
         assert (checkpoints.steps(), checkpoints.latest(), checkpoints.best()) == ([1, 3, 4], 4, 1)
         assert checkpoints.metrics(1) == {"return": 10.0}
@@ -61,13 +64,30 @@ def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
     with Checkpoints(tmp_path / "c") as checkpoints:
         checkpoints.save(7, {"params": PARAMS}, asynchronous=False)
         other = {"dense": {"kernel": jnp.zeros((2, 4))}, "bias": PARAMS["bias"]}
-        with pytest.raises(UserError, match=r"dense/kernel: float32\[2, 3\] saved, float32\[2, 4\] wanted"):
-            checkpoints.restore(7, {"params": other})
-        with pytest.raises(UserError, match="has no optimizer: it has params"):
-            checkpoints.restore(7, {"optimizer": PARAMS})
-        with pytest.raises(UserError, match=r"no checkpoint 8: it has \[7\]"):
-            checkpoints.restore(8, {"params": PARAMS})
-    with pytest.raises(UserError, match="no checkpoint was saved"):
+        renamed = {"a": PARAMS["dense"], "b": PARAMS["bias"], "c": jnp.ones((), jnp.int8)}
+        kernel = "float32[2, 3]"
+        absent = f"a/kernel: absent saved, {kernel} wanted; b: absent saved, bfloat16[3] wanted; bias: bfloat16[3] saved, absent wanted"
+        for step, wanted, said in (
+            (
+                7,
+                {"params": other},
+                f" checkpoint 7 does not fit this config: params dense/kernel: {kernel} saved, float32[2, 4] wanted",
+            ),
+            (7, {"params": renamed}, f" checkpoint 7 does not fit this config: params {absent} and 2 more"),
+            (7, {"optimizer": PARAMS}, " checkpoint 7 has no optimizer: it has params"),
+            (8, {"params": PARAMS}, " has no checkpoint 8: it has [7]"),
+        ):
+            with pytest.raises(UserError) as error:
+                checkpoints.restore(step, wanted)
+            assert str(error.value) == f"{tmp_path}/c{said}"
+        assert (checkpoints.items(7), checkpoints.metrics(7), checkpoints.best()) == (["params"], {}, None)
+        checkpoints.save(8, {"params": PARAMS}, {"return": 2})
+        checkpoints.wait()
+        shutil.rmtree(tmp_path / "c")
+        assert checkpoints.steps() == []
+        with pytest.raises(UserError, match=f"^{tmp_path}/c was removed while it was in use"):
+            checkpoints.save(9, {"params": PARAMS})
+    with pytest.raises(UserError, match=f"^{tmp_path}/none does not exist: no checkpoint was saved there$"):
         Checkpoints(tmp_path / "none", read_only=True)
 
 
@@ -166,7 +186,8 @@ def test_nothing_intact_is_an_error_with_the_remedy(tmp_path: Path) -> None:
     for step in (1, 2):
         (folder / str(step) / "params" / "_METADATA").unlink()
     with Checkpoints(folder) as checkpoints:
-        with pytest.raises(UserError, match=r"no intact checkpoint of \[1, 2\]: restore one"):
+        told = r"no intact checkpoint of \[1, 2\]: restore one from a copy, or remove the folder and train again$"
+        with pytest.raises(UserError, match=f"^{folder} has {told}"):
             checkpoints.latest()
         assert checkpoints.latest(all_damaged_is_none=True) is None
 
@@ -179,7 +200,9 @@ def test_a_kill_before_the_digests_leaves_none(tmp_path: Path, monkeypatch: pyte
     checkpoints = Checkpoints(folder)
     with monkeypatch.context() as patched:
         patched.setattr(digests, "seal", killed)
-        with pytest.raises(UserError, match=r"checkpoint 3 could not be saved: No space left on device"):
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1_234_567))
+        told = r"No space left on device \(1\.2 MB are free there\); earlier ones are intact: remove the cause, then the same command"
+        with pytest.raises(UserError, match=rf"^{folder}: checkpoint 3 could not be saved: {told} resumes$"):
             checkpoints.save(3, {"params": PARAMS}, asynchronous=False)
         assert (folder / ".saving" / "3").is_dir()
         shutil.copytree(folder / ".saving", tmp_path / "killed")

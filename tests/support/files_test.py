@@ -7,11 +7,13 @@ import errno
 import fcntl
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -66,8 +68,16 @@ def test_a_failing_writer_keeps_the_old_file(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         files.atomic_write_json(path, {"b": object()})
     files.atomic_save_npy(tmp_path / "a.npy", np.arange(3))
+    with files.replaced_folder(tmp_path / "f") as part:
+        (part / "old").touch()
+    with files.replaced_folder(tmp_path / "f") as part:
+        (part / "new").touch()
+        assert os.listdir(tmp_path / "f") == ["old"]
+    with pytest.raises(KeyError), files.replaced_folder(tmp_path / "f"):
+        raise KeyError
+    assert (os.listdir(tmp_path / "f"), os.listdir(tmp_path / "f.part")) == (["new"], [])
     assert (path.read_text(), np.load(tmp_path / "a.npy").tolist()) == ('{\n  "b": 1\n}\n', [0, 1, 2])
-    assert sorted(os.listdir(tmp_path)) == ["a.json", "a.npy"]
+    assert sorted(os.listdir(tmp_path)) == ["a.json", "a.npy", "f", "f.part"]
 
 
 def test_a_folder_has_one_owner_and_a_dead_one_lets_go(tmp_path: Path) -> None:
@@ -79,7 +89,8 @@ def test_a_folder_has_one_owner_and_a_dead_one_lets_go(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(UserError, match=f"process {holder.pid}"), locks.FolderLock(tmp_path):
+        by = f"in use by process {holder.pid} on {socket.gethostname()}: wait for it, stop it, or choose another folder"
+        with pytest.raises(UserError, match=f"^{tmp_path} is {by}$"), locks.FolderLock(tmp_path):
             pass
         os.kill(holder.pid, signal.SIGKILL)
         holder.wait()
@@ -98,6 +109,12 @@ def test_a_requeued_job_waits_for_the_lock_of_a_lost_node(tmp_path: Path, monkey
         monkeypatch.setenv("SLURM_RESTART_COUNT", "0")
         with pytest.raises(UserError, match="in use"), locks.FolderLock(tmp_path):
             pass
+    gone = pytest.raises(
+        UserError, match=f"^{tmp_path}/new was removed while it was in use, and its contents are lost: remove"
+    )
+    with gone, locks.FolderLock(tmp_path / "new", "held", patience=0):
+        assert (tmp_path / "new/held").read_text() == f"process {os.getpid()} on {socket.gethostname()}\n"
+        (tmp_path / "new/held").unlink()
 
 
 def test_a_file_system_without_locks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,27 +140,34 @@ def test_a_folder_that_cannot_be_made_is_told_in_one_line(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\0\0\0", b"{", b"[1]", b"[" * 5000, b"\xff\xfe", b'{"other": 1}'], ids=repr
-)
-def test_damaged_json_is_told_with_the_remedy(tmp_path: Path, content: bytes) -> None:
+    ("content", "why"),
+    [
+        (b" ", "empty"), (b"\0\0\0", "no JSON: .*"), (b"{", "no JSON: .*"), (b"[1]", "a JSON list in place of a dict"),
+        (b"[" * 5000, "nested too deeply"), (b"\xff\xfe", "no JSON: .*"), (b'{"other": 1}', "it has no step, at"),
+    ],
+)  # fmt: skip
+def test_damaged_json_is_told_with_the_remedy(tmp_path: Path, content: bytes, why: str) -> None:
     path = tmp_path / "plan.json"
-    with pytest.raises(UserError, match=rf"{path} cannot be read .*: make it again"):
+    with pytest.raises(
+        UserError, match=rf"^{path} cannot be read \(No such file or directory\): make it again$"
+    ):
         files.read_json(path, "make it again")
     path.write_bytes(content)
-    with pytest.raises(UserError, match=rf"{path} is damaged .*: make it again"):
-        files.read_json(path, "make it again", keys=["step"])
+    with pytest.raises(UserError, match=rf"^{path} is damaged \({why}\): make it again$"):
+        files.read_json(path, "make it again", keys=["step", "at"])
     path.write_text('{"step": 1}')
     assert files.read_json(path, "make it again", keys=["step"]) == {"step": 1}
 
 
-@pytest.mark.parametrize("line", [b"", b"\0\0", b'{"ste": 3}', b'{"step": null}', b"[3]", b"\xff"], ids=repr)
+@pytest.mark.parametrize("line", [b"", b"\0\0", b'{"ste": 3}', b'{"step": true}', b"[3]", b"\xff"], ids=repr)
 def test_a_damaged_line_is_named_and_a_torn_end_is_none(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "rows.jsonl"
     assert not list(files.read_json_lines(path))
     path.write_bytes(b'{"step": 1}\n{"step": 2}\n{"st')
     assert [row["step"] for row in files.read_json_lines(path, ["step"])] == [1, 2]
     path.write_bytes(b'{"step": 1}\n' + line + b'\n{"step": 2}\n')
-    with pytest.raises(UserError, match=rf"{path} is damaged in line 2 .*take out that line"):
+    remedy = r"take out that line \(its content is lost\), or restore a copy of the file"
+    with pytest.raises(UserError, match=rf"^{path} is damaged in line 2 \(.*\): {remedy}$"):
         list(files.read_json_lines(path, ["step"]))
 
 
@@ -158,22 +182,59 @@ except OSError as error:
 """
 
 
-def test_no_room_names_the_file_and_leaves_the_old_one(tmp_path: Path) -> None:
+def test_no_room_names_the_file_and_leaves_the_old_one(tmp_path: Path, monkeypatch) -> None:
     path = tmp_path / "a"
     path.write_text("old")
     command = [sys.executable, "-c", LIMITED, str(path)]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert said.startswith(f"{path} cannot be written: File too large; what was saved before is kept")
+    assert said.startswith(f"{path} cannot be written: File too large; what was saved before is kept: make")
     assert (os.listdir(tmp_path), path.read_text()) == (["a"], "old")
     behind = RuntimeError("a thread failed")
     behind.__cause__ = OSError(errno.ENOSPC, "No space left on device")
     behind.__context__ = behind
-    assert f"{tmp_path} cannot be written: No space left" in str(files.system_error(behind, tmp_path))
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda _: SimpleNamespace(free=1_234_567))
+    kept = "what was saved before is kept: make room, and the same command continues"
+    told = f"{tmp_path}/new cannot be written: No space left on device (1.2 MB are free there); {kept}"
+    assert files.system_error(behind, tmp_path / "new") == told
+    assert files.system_error(ValueError("x"), tmp_path) is files.full_disk(None) is None
     assert files.system_error(PermissionError(errno.EACCES, "no"), tmp_path) is None
     named = files.system_error(PermissionError(errno.EACCES, "no", "a/b"), tmp_path)
     assert named == "a/b cannot be used: no"
     too_long = OSError(errno.ENAMETOOLONG, "File name too long")
-    assert str(files.system_error(too_long, tmp_path)).startswith("a path is longer than this system allows")
+    told = "a path is longer than this system allows: [Errno 36] File name too long"
+    assert files.system_error(too_long, tmp_path) == told
+    assert files.finite({"a": (1.0, [float("nan")], float("inf")), "b": "x"}) == {
+        "a": [1.0, [None], None],
+        "b": "x",
+    }
+    files.require_whole_characters("\U0001f600", "it")
+    with pytest.raises(
+        UserError, match=r"^it: half of a character stands in its texts \(surrogates not allowed\)$"
+    ):
+        files.require_whole_characters("a\ud83d", "it")
+
+
+def test_a_new_array_has_its_room_before_it_is_written(tmp_path: Path, monkeypatch) -> None:
+    made = files.new_array(tmp_path / "a.npy", np.int16, (3, 5))
+    made[1] = 7
+    made.flush()
+    for mapped in (False, True):
+        found = files.load_array(tmp_path / "a.npy", mapped)
+        assert (found.tolist(), found.dtype, isinstance(found, np.memmap)) == (
+            [[0] * 5, [7] * 5, [0] * 5],
+            np.int16,
+            mapped,
+        )
+    asked: list[tuple[int, int]] = []
+
+    def full(_: int, *asked_for: int) -> None:
+        asked.append(asked_for)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OSError, match=r"device, 5\.0 MB are needed for it") as error:
+        files.new_array(tmp_path / "b.npy", np.int8, (5_000_000,))
+    assert (error.value.filename, asked) == (str(tmp_path / "b.npy"), [(0, 5_000_128)])
 
 
 # What opens a file to be written, given the file.
