@@ -17,6 +17,7 @@ from motif_jax.sections.agents import AgentReward, agent_config
 from motif_jax.sections.policies import Appo
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
+from tests import recorded_outputs
 from tests.stage_inputs import CONFIGS, variants
 
 NAMES = [name for name in CONFIGS if name != "benchmark"]
@@ -47,12 +48,20 @@ def test_every_key_has_a_meaning_and_refuses_in_one_line_what_it_may_not_be(name
                 key.require(path, bad)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_variant_has_values_that_its_keys_may_have(name: str) -> None:
-    for variant in variants(name):
-        schema.validate(resources.config(name, variant))
-    with pytest.raises(ValueError, match="'no such' is not one of ''"):
-        resources.config(name, "no such")
+@pytest.mark.parametrize("of_text", [False, True])
+def test_every_variant_has_the_recorded_values_which_its_keys_may_have(of_text: bool, record: bool) -> None:
+    parts: dict[str, str] = {}
+    for name in (name for name in NAMES if (name == "train_text") == of_text):
+        known: set[str] = set()
+        for variant in variants(name):
+            config = resources.config(name, variant)
+            schema.validate(config)
+            lines = [line for line in schema.describe(config) if line.startswith("--")]
+            parts[f"{name}:{variant}"] = "\n".join(line for line in lines if line not in known)
+            known.update(lines)
+        with pytest.raises(ValueError, match="'no such' is not one of ''"):
+            resources.config(name, "no such")
+    recorded_outputs.compared(f"configs_{of_text}", parts, record)
 
 
 @pytest.mark.parametrize(
