@@ -232,8 +232,3 @@ def test_the_defaults_are_the_published_ones(stage: str) -> None:
 def test_workers_are_published_for_faithful_and_the_machines_without() -> None:
     assert published("train_agent", "faithful").actors.workers == 24
     assert published("train_agent", "").actors.workers == max(1, available_cores() - 1)
-
-
-@pytest.mark.parametrize("stage", ["train_agent", "train_reward"])
-def test_faithful_computes_in_float32(stage: str) -> None:
-    assert published(stage, "faithful").matmul_precision == "highest"

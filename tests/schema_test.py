@@ -56,7 +56,7 @@ def test_every_variant_has_the_recorded_values_which_its_keys_may_have(of_text: 
         for variant in variants(name):
             config = resources.config(name, variant)
             schema.validate(config)
-            lines = [line for line in schema.describe(config) if line.startswith("--")]
+            lines = [line for line in schema.describe(config) if re.match("--(?!.*workers=)", line)]
             parts[f"{name}:{variant}"] = "\n".join(line for line in lines if line not in known)
             known.update(lines)
         with pytest.raises(ValueError, match="'no such' is not one of ''"):

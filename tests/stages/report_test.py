@@ -56,12 +56,7 @@ def test_everything_that_folders_hold_is_on_the_page(
             for step in (2, 3)
         ]
         (at[name] / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    players = {
-        "played": str(at["agent"]),
-        "one": "runs/other",
-        "two": "runs/other",
-        "three": "fixed",
-    }
+    players = {"played": str(at["agent"]), "one": "runs/other", "two": "runs/other", "three": "fixed"}
     for number, (name, player) in enumerate(players.items()):
         write_evaluation(tmp_path / name, player, evaluation_rows(6, 9.0 - number, number))
     (tmp_path / "played" / "recordings").mkdir()

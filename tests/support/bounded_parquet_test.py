@@ -90,5 +90,11 @@ def test_what_a_table_takes_is_counted_by_its_kinds(tmp_path: Path, monkeypatch)
         found = bounded_parquet.read(tmp_path / "a.parquet", names)
         assert found.to_pydict() == pa.table(rows).select(names).to_pydict()
         assert tuple(size for what, size in taken if what.endswith("what it holds")) == held
+    for most, lengths in ((35, [3, 1]), (34, [1, 2, 1])):
+        monkeypatch.setattr(bounded_parquet, "_PIECE_BYTES", most)
+        assert [
+            part.num_rows for part in bounded_parquet.batches(tmp_path / "a.parquet", ["said"])
+        ] == lengths
+    monkeypatch.undo()
     parts = list(bounded_parquet.batches(tmp_path / "a.parquet", ["small", "said"], rows=2))
     assert [part.to_pydict()["small"] for part in parts] == [[1, 2], [3], [4]]

@@ -28,16 +28,6 @@ def written(folder: Path) -> list[bytes]:
     return [path.read_bytes() for path in sorted((folder / "wandb").glob("offline-run-*/*.wandb"))]
 
 
-@pytest.mark.slow
-def test_a_run_that_goes_on_keeps_its_id(tmp_path: Path) -> None:
-    for resume in (None, 1):
-        with MetricsWriter(tmp_path, resume, {"project": "tests"}) as metrics:
-            metrics.write(1 + (resume or 0), {"loss/value": 1.5, "loss/policy": float("nan")})
-    name, runs = (tmp_path / "wandb_id.txt").read_text().encode(), written(tmp_path)
-    assert len(name) == 8
-    assert [name in run and b"loss/value" in run for run in runs] == [True] * len(runs) != []
-
-
 def test_a_start_that_fails_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "online")
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
