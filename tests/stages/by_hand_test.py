@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +11,15 @@ import pytest
 from motif_jax.datasets.dialogues import parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.rollouts import recorded_texts
-from motif_jax.stages import check_reward, compare, evaluate, explain_reward, rank_text, report
+from motif_jax.stages import (
+    check_reward,
+    collect_trajectories,
+    compare,
+    evaluate,
+    explain_reward,
+    rank_text,
+    report,
+)
 from tests.reward_fixtures import load_config
 
 
@@ -43,6 +52,61 @@ def test_a_table_has_the_greatest_reward_first_and_nothing_where_there_is_none()
     b = SimpleNamespace(**vars(a) | {"disagreement": np.array([1, 2, 3.0]), "evaluations": [], "history": []})
     names = "A_raw A_normalised A_paid A_normalised_at_0 B_raw B_normalised B_paid B_disagreement".split()
     assert explain_reward._table(texts, counts, [a, b]).splitlines()[0].split(",")[2:] == names
+
+
+def test_what_a_reward_likes_is_summed_up(capsys):
+    a = SimpleNamespace(
+        name="a", normalised=np.array([0.5, np.nan, 2.0, -1.0]), rated=np.array([True, False, True, True]), paid=np.array([0, 0, 2.0, 0]),
+        pays=np.array([False, False, True, False]), threshold=1.5,
+    )  # fmt: skip
+    b = SimpleNamespace(
+        **vars(a) | {"name": "b", "normalised": np.array([4.0, 1.0, 3.0, 2.0]), "rated": np.ones(4, bool)}
+    )
+    both = SimpleNamespace(
+        messages=list("wxyz"), counts=np.array([5, 1, 2, 9]), rewards=[a, b], typed=[a, b], texts=["t", "u"], text_counts=np.array([0, 7])
+    )  # fmt: skip
+    about = {"threshold": 1.5, "paying_messages": 1}
+    assert explain_reward._summary(both) == {
+        "messages": 4, "steps": 17, "rank_correlation": pytest.approx(0.5), "rewards": [
+            {"name": "a", "unrated_messages": 1, "most_liked": ["y", "w", "z"], "least_liked": ["z", "w", "y"], **about},
+            {"name": "b", "unrated_messages": 0, "most_liked": list("wyzx"), "least_liked": list("xzyw"), **about},
+        ],
+    }  # fmt: skip
+    explain_reward._print_texts(both)
+    assert capsys.readouterr().out.splitlines() == [
+        "'t'  a: normalised +0.500, pays 0.000; b: normalised +4.000, pays 0.000; never in the dataset: a guess",
+        "'u'  a: normalised +nan, pays 0.000; b: normalised +1.000, pays 0.000; 7 times in the dataset",
+    ]
+    rows = np.array([[1, 2], [3, 4], [5, 6]], np.uint8)
+    assert explain_reward._counts(rows, rows[::2], np.array([7, 8])).tolist() == [7, 0, 8]
+    places = [
+        SimpleNamespace(folder=Path(place))
+        for place in ("runs/a", "x/b.safetensors", "y/b.safetensors", "z/b")
+    ]
+    assert explain_reward._names(places[:2]) == ["a", "b"]
+    assert explain_reward._names(places[1:3]) == explain_reward._names(places[2:]) == ["b (A)", "b (B)"]
+
+
+def test_as_many_episodes_are_played_as_reach_the_steps(tmp_path, monkeypatch):
+    asked: list[list[int]] = []
+    kept: list[bool] = []
+
+    def play(journal, title, game, policy, numbers, how, stop, row):
+        asked.append(numbers)
+        return [{"length": 3, "success": any(kept) and place % 2} for place in range(len(numbers))][
+            : 20_000 if kept else 1
+        ]
+
+    monkeypatch.setattr(collect_trajectories, "play_policy", play)
+    base = SimpleNamespace(environment="BabyAI", options={})
+    player = SimpleNamespace(policy=lambda base: None, base=base, name="bot")
+    config = load_config(
+        "collect_trajectories", "smoke", {"lanes": 2, "steps": 70, "successes": False, "seed": 4}
+    )
+    assert collect_trajectories._enough(config, tmp_path, player, None) is None
+    kept.append(False)
+    rows = collect_trajectories._enough(config, tmp_path, player, None)
+    assert ([len(numbers) for numbers in asked], len(rows)) == ([2, 2, 20, 23, 25], 24)
 
 
 def test_the_first_dialogues_are_those_of_whole_groups(tmp_path):

@@ -23,7 +23,7 @@ from motif_jax.reports import evaluation_files
 from motif_jax.rollouts import text_episodes
 from motif_jax.stages import evaluate_text, report
 from motif_jax.support.errors import UserError
-from tests import text_agents
+from tests import recorded_outputs, text_agents
 from tests.processes import killed
 from tests.reward_fixtures import load_config, run_config
 
@@ -120,6 +120,28 @@ def test_a_plain_decoder_plays_as_a_policy_without_values(tmp_path: Path) -> Non
     assert (found["plan"]["method"], found["plan"]["values"]) == ("bc", False)
     assert found["episodes"] == SMALL["episodes"]
     assert found["measures"]["length"]["mean"]["value"] == 3
+
+
+def test_games_of_a_policy_are_counted_and_told(tmp_path: Path, monkeypatch, capsys, record: bool) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    values = {
+        "task": "tests.toy_text:Task",
+        "policy": "half",
+        "options": '{"length": 2}',
+        "lanes": 2,
+        "episodes": 5,
+        "seed": 3,
+    }
+    evaluate(tmp_path / "run", **values, published_log=True)
+    # More are added to those that are there.
+    evaluate(tmp_path / "run", **{**values, "episodes": 9}, published_log=True)
+    log = evaluation_logs.read(tmp_path / "run/eval_log.pkl")
+    assert log.returns.tolist() == parquet.read(tmp_path / "run/dialogues.parquet").returns().tolist()
+    names = {tmp_path: "FOLDER"}
+    parts = recorded_outputs.of_folder(tmp_path / "run", names)
+    parts = {name: text for name, text in parts.items() if name != "config.json"}
+    parts["printed"] = recorded_outputs.replaced(capsys.readouterr().out, names)
+    recorded_outputs.compared("evaluate_text_policy", parts, record)
 
 
 # It dies when it writes its 41st episode.
