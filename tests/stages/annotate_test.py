@@ -18,13 +18,8 @@ from tests.end_to_end.annotate_datasets import write_dataset
 from tests.reward_fixtures import load_config, run_stage
 
 TEXTS = [
-    "You kill the newt!",
-    "It's a wall.",
-    "",
-    "You see here a dagger.",
-    "$ - 4 gold pieces.",
-    "It's a wall.",
-]
+    "You kill the newt!", "It's a wall.", "", "You see here a dagger.", "$ - 4 gold pieces.", "It's a wall.",
+]  # fmt: skip
 PAIRS = [*zip(TEXTS, TEXTS[::-1], strict=True), ("", ""), (TEXTS[0], TEXTS[4]), (TEXTS[0], TEXTS[3])]
 
 

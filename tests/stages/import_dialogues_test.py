@@ -41,10 +41,10 @@ def test_dialogues_are_imported_once(tmp_path, capsys):
         "origin": "motif_jax import_dialogues, games.jsonl",
     }  # fmt: skip
     config.file = str(workdir / "dialogues.json")
-    with pytest.raises(
-        UserError,
-        match=rf"^--workdir={workdir} holds another import \(file: \w+ before, \w+ now\): choose another",
-    ):
+    told = (
+        rf"^--workdir={workdir} holds another import \(file: \w+ before, \w+ now\): choose another --workdir$"
+    )
+    with pytest.raises(UserError, match=told):
         stage.check(config, workdir)
 
 
@@ -55,16 +55,8 @@ def test_pairs_go_through_a_file_unchanged(tmp_path, capsys):
         "all": "data/blstats, data/glyphs, data/message, data/rewards, info/score",
     }
     for given, names in {**arrays, "data/message": "data/message"}.items():
-        file = (
-            run_stage(
-                "export_dataset",
-                tmp_path / f"out{given[:3]}",
-                "",
-                dataset_dir=str(tmp_path / "pairs"),
-                arrays=given,
-            )
-            / exports.PAIRS
-        )
+        asked = {"dataset_dir": str(tmp_path / "pairs"), "arrays": given}
+        file = run_stage("export_dataset", tmp_path / f"out{given[:3]}", "", **asked) / exports.PAIRS
         assert capsys.readouterr().out == f"{file}: {file.stat().st_size / 1e6:.1f} MB, {names}\n"
         if given != "data/message":
             back = run_stage("import_dataset", tmp_path / f"back{given}", "", file=str(file))

@@ -78,13 +78,8 @@ def test_what_a_table_takes_is_counted_by_its_kinds(tmp_path: Path, monkeypatch)
         capacity, "require", lambda what, size, free: taken.append((what.rpartition("/")[2], size))
     )
     sizes = {
-        "said": (70, 86),
-        "pairs": (86, 122),
-        "small": (6, 8),
-        "of": (52, 72),
-        "fixed": (98, 132),
-        "small of": (58, 80),
-    }
+        "said": (70, 86), "pairs": (86, 122), "small": (6, 8), "of": (52, 72), "fixed": (98, 132), "small of": (58, 80),
+    }  # fmt: skip
     for names, held in ((kinds.split(), held) for kinds, held in sizes.items()):
         taken.clear()
         found = bounded_parquet.read(tmp_path / "a.parquet", names)

@@ -221,10 +221,8 @@ def test_a_new_array_has_its_room_before_it_is_written(tmp_path: Path, monkeypat
     for mapped in (False, True):
         found = files.load_array(tmp_path / "a.npy", mapped)
         assert (found.tolist(), found.dtype, isinstance(found, np.memmap)) == (
-            [[0] * 5, [7] * 5, [0] * 5],
-            np.int16,
-            mapped,
-        )
+            [[0] * 5, [7] * 5, [0] * 5], np.int16, mapped,
+        )  # fmt: skip
     asked: list[tuple[int, int]] = []
 
     def full(_: int, *asked_for: int) -> None:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,35 +48,25 @@ def test_a_number_is_finite_if_a_float_can_hold_it() -> None:
 def test_the_value_of_a_key_is_named_with_what_it_must_be(tmp_path: Path) -> None:
     config = {"a": {"b": 0, "c": "x"}, "folder": None, "file": __file__, "here": str(tmp_path)}
     assert checks.flat(config) == {
-        "a.b": 0,
-        "a.c": "x",
-        "folder": None,
-        "file": __file__,
-        "here": str(tmp_path),
-    }
+        "a.b": 0, "a.c": "x", "folder": None, "file": __file__, "here": str(tmp_path),
+    }  # fmt: skip
     assert [checks.has(config, key) for key in ("a.b", "a.d", "folder.b", "a")] == [True, False, False, True]
     assert checks.listed(" a, b,,c ,") == ["a", "b", "c"]
     checks.choice(config, "a.c", "xy")
     checks.positive(config, "a.b", allow_zero=True)
     checks.positive({"n": 0.1}, "n")
     assert checks.existing_folder(config, "here") == tmp_path
-    refused = {
-        "config.a.c='x': must be one of y, 3": lambda: checks.choice(config, "a.c", iter(["y", 3])),
-        "config.a.b=0: must be a number above 0": lambda: checks.positive(config, "a.b"),
-        "config.n=-1: must be a number of at least 0": lambda: checks.positive(
-            {"n": -1}, "n", allow_zero=True
-        ),
-        "config.folder=None: must be a folder: give it with --config.folder=DIR": lambda: (
-            checks.existing_folder(config, "folder")
-        ),
-        f"config.file='{__file__}': must be an existing folder": lambda: checks.existing_folder(
-            config, "file"
-        ),
-    }
-    for said, call in refused.items():
+    refused: dict[str, tuple[Any, ...]] = {
+        "a.c='x': must be one of y, 3": (checks.choice, config, "a.c", iter(["y", 3])),
+        "a.b=0: must be a number above 0": (checks.positive, config, "a.b"),
+        "n=-1: must be a number of at least 0": (checks.positive, {"n": -1}, "n", True),
+        "folder=None: must be a folder: give it with --config.folder=DIR": (checks.existing_folder, config, "folder"),
+        f"file='{__file__}': must be an existing folder": (checks.existing_folder, config, "file"),
+    }  # fmt: skip
+    for said, (call, *given) in refused.items():
         with pytest.raises(UserError) as error:
-            call()
-        assert str(error.value) == said
+            call(*given)
+        assert str(error.value) == f"config.{said}"
     assert str(checks.unknown_variant("c", "ab")) == "variant 'c' is not one of 'a', 'b'"
     naturals = ("0", "12", "9" * 18, "9" * 19, "", "-1", "1.0", "²", "1\n")
     assert list(map(checks.is_natural, naturals)) == [True] * 3 + [False] * 6
@@ -100,17 +91,14 @@ def test_a_run_folder_refuses_another_config_and_names_it(tmp_path: Path) -> Non
     run_folder.prepare(run, config, identity=["seed", "model"], free=["model.size"])
     versions = json.loads((run / "versions.json").read_text())
     assert set(versions) == {"versions", "git_revision", "command", "platform", "started"}
-    assert (versions["command"], versions["versions"]["python"]) == (
-        shlex.join(sys.argv),
-        platform.python_version(),
-    )
-    assert versions["versions"]["numpy"] == np.__version__
+    known = versions["versions"]
+    assert (known["python"], known["numpy"]) == (platform.python_version(), np.__version__)
+    assert versions["command"] == shlex.join(sys.argv)
     with pytest.raises(UserError, match=rf"^{tmp_path} is not a run folder: it has no config\.json$"):
         run_folder.read_config(tmp_path)
     (run / "config.json").write_text('{"stage": "other"}')
-    with pytest.raises(
-        UserError, match=rf"^--workdir={run} holds a run of other, this is None: choose another --workdir$"
-    ):
+    told = f"^--workdir={run} holds a run of other, this is None: choose another --workdir$"
+    with pytest.raises(UserError, match=told):
         run_folder.check_identity(run, config)
     with pytest.raises(UserError, match=r"--workdir=.*config\.json/below cannot be made: "):
         run_folder.prepare(run / "config.json" / "below", config)
@@ -118,19 +106,11 @@ def test_a_run_folder_refuses_another_config_and_names_it(tmp_path: Path) -> Non
 
 def test_what_differs_is_named_with_both_values() -> None:
     old = {
-        "a": {"b": 1, "c": 2},
-        "ab": 1,
-        "options": '{"x": 1, "y": 2}',
-        "text": "word " * 90 + "1",
-        "gone": None,
-    }
+        "a": {"b": 1, "c": 2}, "ab": 1, "options": '{"x": 1, "y": 2}', "text": "word " * 90 + "1", "gone": None,
+    }  # fmt: skip
     new = {
-        "a": {"b": 2, "c": 3},
-        "ab": 2,
-        "options": {"x": 3, "y": 2},
-        "text": "word " * 90 + "2",
-        "new": [1],
-    }
+        "a": {"b": 2, "c": 3}, "ab": 2, "options": {"x": 3, "y": 2}, "text": "word " * 90 + "2", "new": [1],
+    }  # fmt: skip
     told = run_folder.differences(old, new, ["a", "options", "text", "gone", "new"], ["a.c"])
     assert told == [
         "a.b: 1 before, 2 now", "gone: None before, absent now", "new: absent before, [1] now", "options.x: 1 before, 3 now", "text differs",
@@ -157,10 +137,8 @@ def test_the_revision_is_that_of_a_clone(tmp_path: Path, monkeypatch: pytest.Mon
     assert run_folder.git_revision() == "unknown"
     (tmp_path / ".git").mkdir()
     assert [run_folder.git_revision(), run_folder.git_revision(), asked] == [
-        "1f+changes",
-        "unknown",
-        [tmp_path],
-    ]
+        "1f+changes", "unknown", [tmp_path],
+    ]  # fmt: skip
 
 
 def test_of_two_at_once_in_one_folder_the_second_is_refused(tmp_path: Path) -> None:
@@ -194,16 +172,14 @@ def test_progress_says_count_rate_and_time_left(clock: SimpleNamespace) -> None:
         clock.now += 1
         progress.update(2004)  # the last batch may go beyond
     assert stream.getvalue().splitlines() == [
-        "annotate  5 / 2,000 pairs  0 %",
-        "annotate  45 / 2,000 pairs  2 %  loss 0.123",
+        "annotate  5 / 2,000 pairs  0 %", "annotate  45 / 2,000 pairs  2 %  loss 0.123",
         "annotate  89 / 2,000 pairs  4 %  4.4 pairs/s  7 min 14 s left  loss 0.123  a b 1,234",
         "annotate  139 / 2,000 pairs  7 %  4.7 pairs/s  6 min 36 s left  loss 0.123  a b 1,234",
         "annotate  199 / 2,000 pairs  10 %  5.13 pairs/s  5 min 51 s left  loss 0.123  a b 1,234",
         r"annotate  319 / 2,000 pairs  16 %  5.75 pairs/s  4 min 52 s left  loss 0.123  a b 1,234  last \x1b]0;owned\x07",
-        "a note",
-        r"of \x1b[2J",
+        "a note", r"of \x1b[2J",
         r"annotate  2,004 / 2,000 pairs  100 %  60.2 pairs/s  took 1 min 15 s  loss 0.123  a b 1,234  last \x1b]0;owned\x07",
-    ]
+    ]  # fmt: skip
 
 
 def test_the_last_line_is_printed_once(clock: SimpleNamespace) -> None:
@@ -261,11 +237,8 @@ def test_numbers_and_times_read_well() -> None:
     numbers = {12345.6: "12,346", 1000.0: "1,000", 999.4: "999", 0.000123456: "0.000123", 7: "7", 0.0: "0"}
     assert {number: format_number(number) for number in numbers} == numbers
     assert list(map(format_number, (float("nan"), float("inf"), "a", 1234567))) == [
-        "nan",
-        "inf",
-        "a",
-        "1,234,567",
-    ]
+        "nan", "inf", "a", "1,234,567",
+    ]  # fmt: skip
 
 
 def _tensorboard_steps(folder: Path) -> list[list[tuple[int, str, float]]]:
