@@ -10,9 +10,11 @@ import pytest
 
 from motif_jax.datasets.dialogues import parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
+from motif_jax.envs import registry
 from motif_jax.rollouts import recorded_texts
 from motif_jax.stages import (
     check_reward,
+    collect,
     collect_trajectories,
     compare,
     evaluate,
@@ -20,6 +22,7 @@ from motif_jax.stages import (
     rank_text,
     report,
 )
+from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config
 
 
@@ -85,6 +88,44 @@ def test_what_a_reward_likes_is_summed_up(capsys):
     ]
     assert explain_reward._names(places[:2]) == ["a", "b"]
     assert explain_reward._names(places[1:3]) == explain_reward._names(places[2:]) == ["b (A)", "b (B)"]
+
+
+def test_who_plays_what_is_kept_and_how_much_room_it_takes(tmp_path, monkeypatch):
+    nethack, recall = (registry.spec(name) for name in ("NetHackScore-v1", "Recall-v0"))
+    config = load_config(
+        "collect", "smoke", {"num_pairs": 1000, "length": 3, "mixture.walker": 0, "mixture.agents": 0.5}
+    )
+    players = {
+        "uniform": 2.0,
+        "runner": 3.0,
+        "kicker": 6.0,
+        "searcher": 1.0,
+        "eater": 2.0,
+        "descender": 3.0,
+        "agents": 0.5,
+    }
+    assert collect._weights(config, nethack) == players
+    assert collect._weights(config, recall) == {"uniform": 2.0, "agents": 0.5}
+    assert collect._fields(config, nethack) == ("blstats", "tty_chars", "tty_colors")
+    config.screens, config.glyphs = False, True
+    assert [collect._fields(config, spec) for spec in (nethack, recall)] == [("blstats", "glyphs"), ()]
+    # Texts and rewards, of three steps of two sub-sequences, twice and a little more.
+    needed = int(2.1 * (256 + 4) * 3 * 2 * 1000)
+    for free in (needed, needed - 1):
+        monkeypatch.setattr("shutil.disk_usage", lambda _, free=free: SimpleNamespace(free=free))
+        if free < needed:
+            with pytest.raises(UserError) as error:
+                collect._check_disk(config, tmp_path / "new/run", recall)
+            told = f"needs about 0.00328 GB while it is collected, {tmp_path} has 0.00328 GB: choose another"
+            assert (
+                str(error.value)
+                == f"config.num_pairs=1000 {told} --workdir, fewer pairs, or --config.screens=False"
+            )
+        else:
+            collect._check_disk(config, tmp_path / "new/run", recall)
+    for policy, weights in {"random": {"uniform": 1.0}, "scripted": {"scripted": 1.0}}.items():
+        config.policy = policy
+        assert collect._weights(config, nethack) == weights
 
 
 def test_as_many_episodes_are_played_as_reach_the_steps(tmp_path, monkeypatch):
