@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import types
 
 import numpy as np
@@ -15,27 +14,59 @@ from motif_jax.rollouts.episodes import PlaySettings
 from motif_jax.stages import collect
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_save_npy
+from motif_jax.support.interruption import EXIT_CODE
+from tests.recorded_outputs import compared, of_folder
 from tests.reward_fixtures import load_config, run_config
+from tests.rollouts.told import StopsAfter, Told, jobs_here
 from tests.toys import Flyer
 
 CORRIDOR = "tests.toys:Corridor"
 
 
-@pytest.mark.slow
-def test_random_and_scripted_players_take_part_where_there_is_only_a_short_text(tmp_path):
-    config = load_config("collect", "smoke")
-    config.environment.name, config.num_pairs, config.workers = "Recall-v0", 60, 1
-    config.start_share, config.spread, config.seed = 1.0, "messages", 4
-    config.mixture.scripted, config.scripted = 2.0, "tests.toys:Stubborn"
-    run_config(config, tmp_path)
-    dataset = PairsDataset.open(tmp_path)
-    assert set(dataset.data) == {"message", "rewards"}, "screens and status only where there are any"
-    rows = [json.loads(line) for line in (tmp_path / "episodes.jsonl").read_text().splitlines()]
-    assert {row["player"] for row in rows} == {"uniform", "tests.toys:Stubborn"}, "not NetHack's habits"
-    texts = {bytes(text).rstrip(b"\0") for text in np.asarray(dataset.data["message"]).reshape(-1, 256)}
-    assert texts == {b"", b"which cue?", *(b"the cue is %d" % cue for cue in range(4))}
-    assert "score" not in dataset.info
-    assert {"success", "return", "length"} <= set(rows[0])
+@pytest.fixture(autouse=True)
+def told(monkeypatch):
+    """Games are recorded in this process."""
+    monkeypatch.setattr(sampling, "run_jobs", jobs_here)
+    monkeypatch.setattr(collection, "Progress", told := Told())
+    return told
+
+
+def small(**changes):
+    given = {
+        "num_pairs": 12,
+        "environment.max_episode_steps": 20,
+        "length": 2,
+        "spread": "messages",
+        "seed": 4,
+    }
+    return load_config("collect", "smoke", {**given, "start_share": 0.5, "workers": 1, "lanes": 2, **changes})
+
+
+# Games that are shorter than a sub-sequence, but for every fifth seed.
+BRIEF = {"environment.name": "tests.toys:Brief", "policy": "random", "screens": False, "length": 10, "start_share": 1.0}  # fmt: skip
+SCRIPTED = {"environment.name": "Recall-v0", "policy": "mixture", "mixture.scripted": 2.0, "scripted": "tests.toys:Stubborn"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("scripted", {**SCRIPTED, "drop_equal_captions": True, "start_share": 1.0}),
+        ("nethack", {"environment.max_episode_steps": 60, "spread": "steps", "start_share": 0.2}),
+        ("brief", {**BRIEF, "num_pairs": 4}),
+    ],
+)
+def test_collections_hold_what_was_recorded(tmp_path, told, monkeypatch, record, name, changes):
+    """One that is stopped on the way and goes on has the same dataset."""
+    run_config(small(**changes), tmp_path / "whole")
+    files = {path: text for path, text in of_folder(tmp_path / "whole", {}).items() if path != "config.json"}
+    compared(f"collection_{name}", {**files, "told": str(told)}, record)
+    for time in (2, 3):
+        monkeypatch.setattr(collect, "Interruption", lambda time=time: StopsAfter(time))
+        assert collect.run(small(**changes), tmp_path / "stopped") == EXIT_CODE
+    monkeypatch.setattr(collect, "Interruption", lambda: StopsAfter(10**9))
+    run_config(small(**changes), tmp_path / "stopped")
+    assert of_folder(tmp_path / "stopped", {}) == of_folder(tmp_path / "whole", {})
+    assert not (tmp_path / "whole" / ".staging").exists()
 
 
 def test_agents_play_where_there_are_no_switches(tmp_path, monkeypatch):
@@ -50,53 +81,42 @@ def test_agents_play_where_there_are_no_switches(tmp_path, monkeypatch):
     assert set(np.load(tmp_path / "0.npy").tolist()) <= {0, 1, 2}
 
 
-def _of_games(**changes):
-    """Of games that are shorter than a sub-sequence, but for every fifth seed."""
-    config = load_config("collect", "smoke")
-    config.environment.name, config.environment.max_episode_steps = "tests.toys:Brief", 20
-    config.policy, config.screens, config.num_pairs, config.workers = "random", False, 4, 1
-    config.length, config.start_share, config.lanes, config.seed = 10, 1.0, 2, 1
-    config.update_from_flattened_dict(changes)
-    return config
-
-
-@pytest.mark.slow
-def test_agents_whose_first_games_are_all_too_short_play_on(tmp_path, monkeypatch):
-    rounds = []
-
-    def record(*arguments, record=sampling.record):
-        rounds.append(arguments)
-        assert len(rounds) < 50, "nothing new is played"
-        yield from record(*arguments)
-
+def test_agents_whose_first_games_are_all_too_short_play_on(tmp_path, told, monkeypatch, record):
     def play(agent, environment, options, episodes, seeds, actions_file, how, stop):
+        told.said.append((agent.name, environment, options, [*episodes], [*seeds][:4], how))
+        assert len(told.said) < 500, "nothing new is played"
         for episode in episodes:
             atomic_save_npy(actions_file(episode), np.zeros(20 if seeds[episode] % 5 == 0 else 2, np.int8))
             yield episode
 
-    monkeypatch.setattr(agents, "resolve", lambda named: [agents.CollectingAgent(named, 7)])
+    found = [agents.CollectingAgent("run", 7), agents.CollectingAgent("run", 8)]
+    monkeypatch.setattr(agents, "resolve", lambda named: found)
     monkeypatch.setattr(agents, "play", play)
-    monkeypatch.setattr(sampling, "record", record)
-    config = _of_games(policy="agents", agents="runs/agent")
+    config = small(**{**BRIEF, "num_pairs": 4, "seed": 1, "policy": "agents", "agents": "run"})
     run_config(config, tmp_path / "dataset")
     dataset = PairsDataset.open(tmp_path / "dataset")
-    assert dataset.num_pairs == 4
     assert min(dataset.info["episode"].reshape(-1)) >= config.lanes, "none of the first games is long enough"
+    files = of_folder(tmp_path / "dataset", {}) | {"told": str(told)}
+    compared("collection_agents", files, record)
 
 
 SILENT = {"environment.name": "tests.toys:Silent", "length": 1, "drop_equal_captions": True}
 
 
-@pytest.mark.slow
+NO_GAME = "config.length=10: none of {} games was that long; give a smaller one, or other players, with another --workdir"
+NO_CAPTIONS = (
+    "config.drop_equal_captions=True: leaves out every pair, since all 100 sub-sequences have equal captions; give False, or an environment "
+    "or players that show more, with another --workdir"
+)
+
+
 @pytest.mark.parametrize(
     ("limit", "most", "changes", "said"),
-    [
-        ("_MOST_EMPTY", 2, {}, r"length=10: none of \d games was that long; give a smaller"),
-        ("_MOST_EQUAL", 100, SILENT, r"drop_equal_captions=True: leaves out every pair, since all \d+ sub-"),
-    ],
+    [("_MOST_EMPTY", 2, {}, NO_GAME), ("_MOST_EQUAL", 100, SILENT, NO_CAPTIONS)],
 )
 def test_games_that_give_no_pair_are_said_in_one_line(tmp_path, monkeypatch, limit, most, changes, said):
     monkeypatch.setattr(collection, limit, most)
-    for _ in range(2):  # the same command plays one more and says it again
-        with pytest.raises(UserError, match=rf"config\.{said}"):
-            collect.run(_of_games(**changes), tmp_path / "dataset")
+    for games in (2, 3):  # the same command plays one more and says it again
+        with pytest.raises(UserError) as caught:
+            collect.run(small(**{**BRIEF, "seed": 1, **changes}), tmp_path / "dataset")
+        assert str(caught.value) == said.format(games)

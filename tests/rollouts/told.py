@@ -1,0 +1,53 @@
+"""Stand-ins that keep what they are told, or do at once what processes do."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+
+class Told:
+    """Stands for the class `Progress`, and keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.said: list[Any] = []
+
+    def __call__(self, *begun: Any) -> Self:
+        self.said.append(begun)
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def update(self, done: int, **fields: Any) -> None:
+        self.said.append((done, fields))
+
+    def log(self, text: str) -> None:
+        self.said.append(text)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.said))
+
+
+class StopsAfter(Told):
+    """An `Interruption` that comes when it was asked for so many times."""
+
+    def __init__(self, times: int) -> None:
+        self._left = times
+
+    @property
+    def requested(self) -> bool:
+        self._left -= 1
+        return self._left < 0
+
+
+def jobs_here(make: Any, setup: Any, jobs: Any, workers: int, stop: Any, *_: Any) -> Any:
+    """`run_jobs` in this process, one after the other."""
+    work = make(setup)
+    for job in jobs:
+        if stop.requested:
+            break
+        yield job, work.answer(job)
+    work.close()
