@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import random
+import re
 import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock, call
 
+import jax
+import numpy as np
 import pytest
 
 from motif_jax.devices import hosts
@@ -20,6 +28,7 @@ from motif_jax.support import cluster
 from motif_jax.support.cluster import HostPosition
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import INTERRUPTED, INTERRUPTED_CODE
+from motif_jax.support.locks import FolderLock
 from tests.processes import Program, ended, free_port, launch
 from tests.rollouts.agent_runs import recall_config, recall_training
 
@@ -74,33 +83,138 @@ def test_a_port_that_is_taken_is_told_before_jax_starts() -> None:
             hosts._join(HostPosition(here, 0, 2), recall_config(hosts__coordinator=here).hosts)
 
 
+@pytest.mark.parametrize(
+    ("coordinator", "here", "where", "named"),
+    [
+        ("slurm", (None, 4, 2), "Slurm's first node", ("slurm", None)),
+        ("localhost:1", (None, 2, 1), "localhost:1", ("deactivate", "localhost:1")),
+        ("node1:4000", (None, 2, 1), "node1:4000", ("deactivate", None)),
+    ],
+)
+def test_hosts_join_as_they_are_told(
+    coordinator: str, here: Any, where: str, named: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = Mock()
+    given = {"connect_timeout_seconds": 7.25, "heartbeat_timeout_seconds": 12.5, "coordinator": coordinator}
+    if coordinator != "slurm":
+        here, given = (coordinator, *here[1:]), {**given, "count": here[1], "index": here[2]}
+    monkeypatch.setattr(cluster.os, "environ", SLURM)
+    monkeypatch.setattr(hosts, "jax", done)
+    monkeypatch.setattr(hosts, "_leave_at_once_on_error", contextlib.nullcontext)
+    monkeypatch.setattr(hosts.threading, "Timer", done.Timer)
+    with connected(ClusterHosts(**given)):
+        assert done.Timer.return_value.daemon is True
+    late = (
+        f"error: host {here[2]}: the {here[1]} hosts of the run did not all meet at {where} within 7.25 s: start all of them at about the "
+        "same time, with the same config.hosts.count, and each with a config.hosts.index of its own"
+    )
+    joined = call.distributed.initialize(
+        *here, local_device_ids=[], cluster_detection_method=named[0], initialization_timeout=68,
+        heartbeat_timeout_seconds=13, coordinator_bind_address=named[1], shutdown_timeout_seconds=13,
+    )  # fmt: skip
+    watched = [call.Timer(7.25, hosts._leave, (late, 2)), call.Timer().start()]
+    switched = call.config.update("jax_enable_preemption_service", False)
+    assert done.mock_calls == [*watched, switched, joined, call.Timer().cancel()]
+
+
 def test_hosts_play_different_games() -> None:
     configs = (settings.resolved(recall_training(hosts__index=index, **SEVERAL)) for index in range(3))
     first = [[actors.first_env for actors in settings.actors_configs(config, 2)] for config in configs]
     assert first == [[0, 6], [12, 18], [24, 30]]
 
 
-def test_one_host_agrees_with_itself() -> None:
+def test_one_host_agrees_with_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     here = Hosts()
     assert (here.index, here.count, here.is_first) == (0, 1, True)
     assert here.gather({"a": [1]}) == [{"a": [1]}]
-    assert here.sum([7, 0]) == [7, 0]
+    assert (here.sum([7, 0]), here.any(True), here.any(False)) == ([7, 0], True, False)
+    here.require_shared(tmp_path / "none")
+    here.say("hello")
+    assert capsys.readouterr().out == "hello\n"
     with pytest.raises(UserError, match="taken"):
         here.on_first(lambda: (_ for _ in ()).throw(UserError("taken")))
 
 
-class Threads(Hosts):
-    """A host that is a thread of the test; `Hosts.gather` by way of a list and a barrier."""
+@pytest.fixture
+def together(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[Hosts], Any]], list[Any]]:
+    """Gives what a function says on each of so many hosts, which are threads; of a UserError its text."""
 
-    def __init__(self, index: int, said: list[Any], barrier: threading.Barrier) -> None:
-        self.index, self.count, self._said, self._barrier = index, len(said), said, barrier
+    def run(count: int, work: Callable[[Hosts], Any]) -> list[Any]:
+        said, barrier, own = [np.zeros(0)] * count, threading.Barrier(count), threading.local()
 
-    def gather(self, value: Any) -> list[Any]:
-        self._said[self.index] = value
-        self._barrier.wait(240)
-        everyone = list(self._said)
-        self._barrier.wait(240)
-        return everyone
+        def gathered(value: Any) -> np.ndarray:
+            said[own.index] = np.asarray(value)
+            barrier.wait(240)
+            everyone = np.stack(said)
+            barrier.wait(240)
+            return everyone
+
+        def one(index: int) -> Any:
+            host = Hosts()
+            host.index = own.index = index
+            host.count = count
+            try:
+                return work(host)
+            except UserError as error:
+                return str(error)
+            except BaseException:
+                barrier.abort()
+                raise
+
+        monkeypatch.setattr(hosts.multihost_utils, "process_allgather", gathered)
+        with ThreadPoolExecutor(count) as threads:
+            return list(threads.map(one, range(count)))
+
+    return run
+
+
+def test_hosts_agree_on_what_they_say(
+    together: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["a", {"b": [1, None]}, random.Random(0).randbytes(400).hex()]
+    assert together(3, lambda host: host.gather(words[host.index])) == [words] * 3
+    assert together(3, lambda host: host.sum([host.index, 4, -1])) == [[3, 12, -3]] * 3
+    for first, other, found in ((False, True, True), (True, True, True), (False, False, False)):
+        assert together(2, lambda host, a=first, b=other: host.any(b if host.index else a)) == [found] * 2
+    done: list[str] = []
+    assert together(2, lambda host: host.on_first(lambda: done.append("once") or [7])) == [[7], [7]]
+    assert done == ["once"]
+    together(2, lambda host: host.say(f"host {host.index}"))
+    assert capsys.readouterr().out == "host 0\n"
+
+    def locked(host: Hosts) -> str:
+        with host.locked(tmp_path):
+            with pytest.raises(UserError) as caught:
+                FolderLock(tmp_path).__enter__()
+            host.sum([0])
+        return str(caught.value)
+
+    told = together(2, locked)
+    with FolderLock(tmp_path):
+        assert together(2, lambda host: host.locked(tmp_path).__enter__()) == told
+
+
+def test_hosts_that_differ_say_in_what(together: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (
+        together(3, lambda host: host.require_equal(min(host.index, 1), "w"))
+        == ["w: host 0 sees 0, host 1 sees 1"] * 3
+    )
+    assert together(3, lambda host: host.require_equal([1], "w")) == [None] * 3
+
+    def alike(host: Hosts) -> None:
+        host.require_alike(recall_config(hosts__index=host.index, seed=3 + host.index // 2, **SEVERAL))
+
+    assert together(2, alike) == [None] * 2
+    assert (
+        together(3, alike) == ["the hosts of a run need the same config: seed: 3 on host 0, 4 on host 2"] * 3
+    )
+    counts = iter([2, 3])
+    monkeypatch.setattr(hosts.jax, "local_device_count", lambda: next(counts))
+    told = together(2, alike)[0]
+    assert (
+        re.sub("[23]", "n", told)
+        == "the hosts of a run need equally many devices: host 0 sees n, host 1 sees n"
+    )
 
 
 def test_a_file_of_another_host_may_come_late(tmp_path: Path) -> None:
@@ -112,25 +226,18 @@ def test_a_file_of_another_host_may_come_late(tmp_path: Path) -> None:
     assert not hosts._appears(tmp_path / "none", 0.0)
 
 
-def test_hosts_of_different_folders_say_so(tmp_path: Path) -> None:
+def test_hosts_of_different_folders_say_so(together: Any, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     folders = [tmp_path / "run", tmp_path / "run", other, tmp_path / "none"]
-    said, barrier = [None] * len(folders), threading.Barrier(len(folders))
-
-    def answer(index: int) -> str:
-        with pytest.raises(UserError) as caught:
-            Threads(index, said, barrier).require_shared(folders[index], seconds=0.5)
-        return str(caught.value)
-
-    with ThreadPoolExecutor(len(folders)) as threads:
-        answers = set(threads.map(answer, range(len(folders))))
+    answers = together(len(folders), lambda host: host.require_shared(folders[host.index], seconds=0.5))
     node = socket.gethostname()
-    assert answers == {
+    assert set(answers) == {
         f"--workdir must lie on a file system that all hosts share: host 2 ({other} on {node}) and host 3 ({tmp_path}/none "
         f"on {node}) cannot see what host 0 ({tmp_path}/run on {node}) writes"
     }
     assert [list(folder.iterdir()) for folder in (tmp_path / "run", other)] == [[], []]
+    assert together(2, lambda host: host.require_shared(other)) == [None] * 2
 
 
 def test_an_error_of_a_run_of_one_host_is_raised_as_it_is() -> None:
@@ -145,6 +252,41 @@ def test_an_interrupted_host_of_several_leaves_at_once_with_one_line() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (INTERRUPTED_CODE, f"{INTERRUPTED}\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "line", "code"),
+    [
+        (UserError("one\n two"), "error: one two", 2),
+        (
+            OSError(errno.ENAMETOOLONG, "long"),
+            "error: a path is longer than this system allows: [Errno 36] long",
+            2,
+        ),
+        (
+            jax.errors.JaxRuntimeError("closed by peer"),
+            "error: another host of the run has ended: its log says why; the same command resumes the run",
+            1,
+        ),
+        (jax.errors.JaxRuntimeError("of another kind"), "jax.errors.JaxRuntimeError: of another kind", 1),
+        (KeyboardInterrupt(), INTERRUPTED, INTERRUPTED_CODE),
+        (ValueError("closed by peer"), "ValueError: closed by peer", 1),
+    ],
+)
+def test_a_host_of_several_leaves_with_its_error(
+    error: BaseException, line: str, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[Any] = []
+    monkeypatch.setattr(hosts, "_leave", lambda *said: left.append(said))
+    for index in (0, 1):
+        with hosts._leave_at_once_on_error(index):
+            raise error
+    assert [(said.splitlines()[-1], *rest) for said, *rest in left] == [(line, code, 5.0), (line, code, 0.0)]
+    assert left[0][0].startswith("Traceback") == (
+        line.split(":")[0] in ("ValueError", "jax.errors.JaxRuntimeError")
+    )
+    with pytest.raises(SystemExit), hosts._leave_at_once_on_error(1):
+        raise SystemExit
 
 
 @pytest.mark.slow
