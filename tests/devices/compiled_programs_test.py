@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import jax
 import pytest
 
 from motif_jax.devices import compiled_programs
+from motif_jax.devices.precision import set_matmul_precision
 
 
 def test_parts_of_an_entry_are_removed_and_nothing_else(tmp_path: Path) -> None:
@@ -29,3 +33,22 @@ def test_auto_is_in_the_users_cache_folder(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert compiled_programs.folder_of("auto") == tmp_path / "motif_jax" / "compiled"
     assert compiled_programs.folder_of("") is None
+    assert compiled_programs.folder_of("there") == Path("there")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert compiled_programs.folder_of("auto") == Path.home() / ".cache" / "motif_jax" / "compiled"
+
+
+def test_a_process_keeps_its_programs_and_its_precision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(jax, "config", SimpleNamespace(update=lambda *said: told.append(said)))
+    (tmp_path / "torn-cache").touch()
+    compiled_programs.keep_in(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    set_matmul_precision("default")
+    set_matmul_precision("highest")
+    assert told == [
+        ("jax_compilation_cache_dir", str(tmp_path)), ("jax_persistent_cache_min_compile_time_secs", 0.5),
+        ("jax_default_matmul_precision", None), ("jax_default_matmul_precision", "highest"),
+    ]  # fmt: skip

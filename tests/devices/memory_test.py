@@ -3,6 +3,7 @@ from __future__ import annotations
 import platform
 import subprocess
 import sys
+from unittest.mock import Mock, call
 
 import pytest
 
@@ -42,13 +43,28 @@ def test_blocks_that_were_freed_are_used_again_or_given_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("platforms", "plugins", "possible"),
-    [("cpu", True, False), ("cuda,cpu", True, True), (None, True, True), ("", False, False)],
-)
+    ("platforms", "plugins", "named", "possible"),
+    [
+        ("cpu", "libtpu", [1], False), ("cuda,cpu", "", [], True), (None, "libtpu", [], True), (None, "jax_plugins", [], True),
+        ("", "", [], False), ("", "", [1], True),
+    ],
+)  # fmt: skip
 def test_accelerators_are_known_of_before_jax_starts(
-    platforms: str | None, plugins: bool, possible: bool, monkeypatch: pytest.MonkeyPatch
+    platforms: str | None, plugins: str, named: list[int], possible: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = object() if plugins else None
-    monkeypatch.setattr(memory.importlib.metadata, "entry_points", lambda group: [])
-    monkeypatch.setattr(memory.importlib.util, "find_spec", lambda name: found)
-    assert memory.accelerator_possible(platforms) == possible
+    monkeypatch.setattr(
+        memory.importlib.metadata, "entry_points", lambda group: named * (group == "jax_plugins")
+    )
+    monkeypatch.setattr(memory.importlib.util, "find_spec", lambda name: name == plugins or None)
+    assert memory.accelerator_possible(platforms) is possible
+
+
+def test_the_heap_is_told_what_keeps_and_returns_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    library, told = Mock(), [call.mallopt(-4, 0), call.mallopt(-1, 2**31 - 1), call.mallopt(-8, 1)]
+    monkeypatch.setattr(memory.ctypes, "CDLL", {None: library}.get)
+    for name, answers, works in (("glibc", (1, 1), True), ("glibc", (1, 0), False), ("musl", (1, 1), False)):
+        monkeypatch.setattr(memory.platform, "libc_ver", lambda name=name: (name, "2"))
+        library.mallopt.side_effect = (1, *answers)
+        library.malloc_trim.return_value = answers[-1]
+        assert (memory.keep_freed_memory(), memory.return_freed_memory()) == (works, works)
+    assert library.mock_calls == [*told, call.malloc_trim(0)] * 2
