@@ -14,7 +14,8 @@ from jax.flatten_util import ravel_pytree
 
 from motif_jax.algorithms import appo, schedules, total_reward
 from motif_jax.algorithms.trajectory import BATCH_AXES, TrajectoryBatch
-from motif_jax.devices.parallel import AXIS, DataParallel, split_axis
+from motif_jax.devices.parallel import AXIS, DataParallel, in_turn, split_axis
+from motif_jax.devices.sharding import Sharded
 from tests.agents import FLAT_SPEC, appo_config, flat_network, random_batch
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -115,23 +116,46 @@ def test_batches_are_split_in_order_along_their_axes() -> None:
     with pytest.raises(ValueError, match="a batch axis of 3 does not divide over 2 devices"):
         parallel.put_batch(tree, 0)
     assert parallel.device_count == parallel.global_device_count == 2
+    one = parallel.acting(parallel.replicate({"a": np.arange(3)}))["a"]
+    assert (one.tolist(), one.devices()) == ([0, 1, 2], {parallel.devices[0]})
+    whole = parallel.put_whole(tree, {"rows": 1, "state": 0})
+    jax.tree.map(np.testing.assert_array_equal, whole, placed)
 
 
-def test_random_keys_and_donated_states_survive_the_round() -> None:
-    parallel = DataParallel(jax.devices()[:2])
+@pytest.mark.parametrize("mesh", [None, {"data": 1, "fsdp": 2, "tensor": 1}])
+def test_random_keys_and_donated_states_survive_the_round(mesh: dict[str, int] | None) -> None:
+    there = jax.devices()[:2]
+    parallel = DataParallel(there) if mesh is None else Sharded(mesh, there)
 
     def core(state: Any, batch: Any) -> tuple[Any, Any]:
         key, draw = jax.random.split(state["key"])
         total = jax.lax.psum(batch.sum(), AXIS)
         return {"key": key, "sum": state["sum"] + total}, jax.random.uniform(draw)
 
-    fn = parallel.wrap(core, donate_state=True)
-    state = parallel.replicate({"key": jax.random.key(1), "sum": jnp.zeros(())})
-    kept = state["sum"]
-    for _ in range(2):
-        state, _ = fn(state, parallel.put_batch(np.ones((4, 3), np.float32), 0))
-    assert float(state["sum"]) == 24
-    assert kept.is_deleted()
+    for donate in (True, False):
+        fn = parallel.wrap(core, donate_state=donate)
+        state = parallel.replicate({"key": jax.random.key(1), "sum": jnp.zeros(())})
+        first, kept = [], state["sum"]
+        for _ in range(2):
+            state, drawn = fn(state, parallel.put_batch(np.ones((4, 3), np.float32), 0))
+            first.append(float(drawn))
+        assert float(state["sum"]) == 24
+        assert kept.is_deleted() == donate
+        split = jax.random.split(jax.random.key(1))
+        expected = [split[1], jax.random.split(split[0])[1]]
+        np.testing.assert_allclose(first, [float(jax.random.uniform(each)) for each in expected])
+
+
+def test_a_program_waits_for_the_end_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[Any] = []
+    monkeypatch.setattr(jax, "block_until_ready", waited.append)
+    run = in_turn(lambda state, batch: (state, batch))
+    leaves = [jnp.array(number) for number in range(4)]
+    assert run(*leaves[:2]) == tuple(leaves[:2])
+    leaves[0].delete()
+    run(*leaves[2:])
+    run(*leaves[2:])
+    assert waited == [[], [leaves[1]], leaves[2:]]
 
 
 def test_a_donated_start_gives_its_memory_although_numpy_had_it() -> None:

@@ -53,7 +53,7 @@ def test_actors_are_closed_though_a_thread_does_not_end(monkeypatch: pytest.Monk
     monkeypatch.setattr(stream, "assemble", lambda: (begun.set(), end.wait()))
     stop = stream._services.stop
     monkeypatch.setattr(stream._services, "stop", lambda: stop(0.01))
-    with pytest.raises(RuntimeError, match="the batcher thread did not end"), stream:
+    with pytest.raises(RuntimeError, match=r"^the batcher thread did not end in 0\.01 seconds$"), stream:
         assert begun.wait(60)  # a thread that has not begun when it is stopped ends at once
     closed.close.assert_called_once_with()
     end.set()

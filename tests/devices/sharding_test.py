@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import jax
 import numpy as np
@@ -14,11 +17,13 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import PartitionSpec
 
 from motif_jax.devices.parallel import AXIS, DataParallel
-from motif_jax.devices.sharding import Sharded
+from motif_jax.devices.sharding import Sharded, check_config, training_devices
 from motif_jax.language import config, sharding, training
 from motif_jax.language.model import LanguageModel
 from motif_jax.language.training import LanguageTrainState, TokenBatch
+from motif_jax.sections import Sharding
 from motif_jax.support.checkpoints import Checkpoints
+from motif_jax.support.errors import UserError
 from tests.language import recipes
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -147,8 +152,52 @@ def test_a_batch_is_split_over_data_and_fsdp_alone() -> None:
     placed = parallel.put_batch({"x": np.arange(24).reshape(3, 8)}, 1)["x"]
     assert placed.shape == (1, 3, 8)
     assert {shard.data.shape for shard in placed.addressable_shards} == {(1, 3, 4)}
-    with pytest.raises(ValueError, match="7 does not divide over 2"):
+    assert parallel.acting(placed) is placed
+    with pytest.raises(ValueError, match=r"^a batch axis of 7 does not divide over 2 parts$"):
         parallel.put_batch(np.zeros((3, 7)), 1)
+
+
+def test_a_mesh_over_hosts_has_its_parts_on_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = [Mock(process_index=host, platform="cpu") for host in range(3) for _ in range(2)]
+    parallel = Sharded({"data": 3, "fsdp": 1, "tensor": 2}, there)  # type: ignore[arg-type]
+    assert (parallel.device_count, parallel.global_device_count, parallel.platform) == (1, 3, "cpu")
+    assert (parallel.mesh.axis_names, parallel.mesh.devices.tolist()) == (
+        sharding.AXES,
+        [[there[:2]], [there[2:4]], [there[4:]]],
+    )
+    assert parallel.everywhere.mesh.devices.tolist() == [[there[:2]]]
+    with pytest.raises(UserError) as caught:
+        Sharded({"data": 1, "fsdp": 2, "tensor": 3}, there)  # type: ignore[arg-type]
+    told = (
+        "sharding: a batch in 2 parts (data x fsdp) does not divide over 3 hosts, each of which reads its own"
+    )
+    assert str(caught.value) == told
+    monkeypatch.setattr(jax, "process_count", lambda: 3)
+    monkeypatch.setattr(jax, "local_devices", lambda process_index: there[2 * process_index :][:2])
+    assert (training_devices(1), training_devices(None)) == (there[::2], there)
+    monkeypatch.setattr(DataParallel, "put_batch", lambda self, tree, axis: (tree, axis))
+    for index in range(3):
+        monkeypatch.setattr(jax, "process_index", lambda index=index: index)
+        split = DataParallel(there).put_whole({"x": np.arange(12).reshape(2, 6)}, 1)  # type: ignore[arg-type]
+        np.testing.assert_equal(split, ({"x": np.arange(12).reshape(2, 6)[:, 2 * index : 2 * index + 2]}, 1))
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"num_devices": 9}, "num_devices=9: must be at most the 8 of this machine"),
+        ({"sharding": Sharding(fsdp=4, tensor=4)}, "sharding={'fsdp': 4, 'tensor': 4}: must be sizes whose product divides the 8 devices"),
+        ({"batch_size": 32}, "batch_size=32: must be a multiple of 24: 3 micro-batches on each of 8 devices"),
+        ({"sharding": None}, "batch_size=24: must be a multiple of 48: 3 micro-batches on each of 16 devices"),
+        ({"num_devices": 6, "sharding": None}, "batch_size=24: must be a multiple of 36: 3 micro-batches on each of 12 devices"),
+        ({}, None),
+    ],
+)  # fmt: skip
+def test_devices_and_batches_that_do_not_fit_are_refused(changes: dict[str, Any], told: str | None) -> None:
+    given = {"num_devices": None, "sharding": Sharding(fsdp=2, tensor=2), "batch_size": 24, "accumulate": 3}
+    with pytest.raises(UserError) if told else contextlib.nullcontext() as caught:
+        check_config(SimpleNamespace(**given | changes), 8, 2)  # type: ignore[arg-type]
+    assert told is None or str(caught.value) == f"config.{told}"
 
 
 def test_a_checkpoint_goes_on_on_another_mesh(tmp_path: Path) -> None:
