@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from motif_jax.actors.rollouts import ActorsConfig, Ready, Rollouts
 from motif_jax.actors.slots import CARRIED_FIELDS, MAGIC, Slots
 from motif_jax.support.interruption import StoppedError
 from tests.processes import still_there
+from tests.recorded_outputs import compared, shown_array
 
 ROLLOUT = 5
 
@@ -194,6 +196,51 @@ def test_step_limit_is_a_truncation_unless_the_published_way_is_asked_for(same_s
         np.testing.assert_array_equal(slot["truncated"][:8, 0], [0, 0, 1, 0, 0, 0, 1, 0])
         np.testing.assert_array_equal(slot["last"][:8, 0], [0, 0, 0, 1, 0, 0, 0, 1])
         assert slot["terminated"][:12].sum() == 0
+
+
+def played_on(actors: InlineActors, steps: int) -> list[str]:
+    """What is reported while each place plays actions of its own; full slots come back late. The last line is that of counts."""
+    told, full = list[str](), list[int]()
+    actors.on_finished = full.append
+    for step in range(steps):
+        ready = actors.ready(0)
+        for entry in ready:
+            actors.slots.action[entry.slot, entry.row] = [1 + (step + column) % 2 for column in range(3)]
+        actors.act(ready)
+        told += [f"{ready} {sorted(actors.begun_anew)} {full}", *map(str, actors.episodes())]
+        while full and step % 7 == steps % 7 - 1:
+            slot = full.pop()
+            told.append(f"{slot} is of {actors.group_of(slot)}, {actors.first_env_of(slot)}")
+            actors.release(slot)
+    told += [
+        f"{name} {shown_array(array)}"
+        for name, array in vars(actors.slots).items()
+        if isinstance(array, np.ndarray)
+    ]
+    counts = f"{actors.next_episode()} {actors.rebuilt} {actors.dropped_slots} {actors.restarts}"
+    return [*told, shown_array(actors.slots.dump()), json.dumps(actors.state()), counts]
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("recall", {"first_env": 6, "warmup_steps": 9}),
+        ("same_step", {"options": {"delay": 8, "max_episode_steps": 3}, "same_step_autoreset": True, "warmup_steps": 5}),
+        ("corridor", {"env": "tests.toys:Corridor", "options": {"max_episode_steps": 4}, "warmup_steps": 25}),
+    ],
+)  # fmt: skip
+def test_rows_and_states_are_those_that_were_recorded_and_go_on_elsewhere(
+    name: str, changes: dict[str, Any], record: bool
+) -> None:
+    given = config(workers=1, remembered=12, slots_per_group=4, **changes)
+    with InlineActors(given, next_episode=[5, 0, 2]) as actors, InlineActors(given) as other:
+        actors.start()
+        compared(f"actors_{name}", {"told": "\n".join(played_on(actors, 13))}, record)
+        state, block = json.loads(json.dumps(actors.state())), actors.slots.dump()
+        other.restore(state, block)
+        other.start()
+        assert other.rebuilt == 6
+        assert played_on(actors, 16)[:-1] == played_on(other, 16)[:-1]
 
 
 def test_episodes_are_reported_with_their_seeds() -> None:

@@ -55,23 +55,36 @@ def test_a_process_that_dies_costs_the_rollout_and_no_game() -> None:
         np.testing.assert_array_equal(pool.slots.observation["sign_count"][later.slot, 10], counts + 10)
 
 
-@pytest.mark.parametrize("kind", [InlineActors, ActorPool])
-def test_what_is_remembered_begins_where_another_process_left_it(kind: type[Rollouts]) -> None:
+def test_what_is_remembered_begins_where_another_process_left_it_unless_it_differs(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     with InlineActors(CONFIG) as actors:
         actors.start()
-        entry = advance(actors, 20)
+        advance(actors, 20)
         state, block = actors.state(), actors.slots.dump()
-    with kind(CONFIG) as actors:
+    with ActorPool(CONFIG) as pool:
+        pool.restore(state, block)
+        pool.start()
+        found = advance(pool, 0)
+        assert (pool.slots.observation["sign_count"][found.slot, 0] == 20).all()
+        assert pool.rebuilt == 3
+    capfd.readouterr()
+    with InlineActors(CONFIG) as actors:
         actors.restore(state, block)
+        actors.slots.history[0, 1], actors.slots.played[0, 1] = 0, 90  # the episode ends before
         actors.start()
-        row, wanted = 0, 20
-        if kind is InlineActors:
-            actors.slots.action[entry.slot, entry.row] = 0
-            actors.act([entry])
-            row = wanted = 21
-        found = advance(actors, row)
-        assert (actors.slots.observation["sign_count"][found.slot, found.row] == wanted).all()
-        assert actors.rebuilt == 3
+        assert (actors.next_episode(), actors.slots.played.tolist()) == ([1, 2, 1], [[20, 0, 20]])
+        said = "environment 1 is not rebuilt: its episode 0 did not replay as before; it begins the next episode\n"
+        assert capfd.readouterr().err == said
+        [games] = actors._groups
+        games.abandoned = lambda: True
+        with pytest.raises(BrokenPipeError):
+            games.rebuild()
+        with pytest.raises(BrokenPipeError):
+            games.reset(0, 10**6)
+        games.forget()
+        games.rebuild()
+        assert (actors.next_episode(), actors.slots.played.tolist()) == ([3, 4, 3], [[0, 0, 0]])
 
 
 def test_groups_that_had_begun_no_game_begin_their_first() -> None:
