@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import json
+import re
+from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
 
 from motif_jax.envs import registry
+from motif_jax.language.model import LanguageModel
 from motif_jax.rollouts import eval_agents, evaluation_setup
 from motif_jax.schema import values
 from motif_jax.sections.played import LevelPolicy, PlayedPolicy
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
+from tests.language import talkers
+from tests.recorded_outputs import compared, replaced
 from tests.reward_fixtures import load_config
 
 CORRIDOR = "tests.toys:Corridor"
@@ -20,6 +29,121 @@ CORRIDOR = "tests.toys:Corridor"
 def configured(**changes):
     config = load_config("evaluate", "smoke", {"environment.name": CORRIDOR, **changes})
     return values(PlayedPolicy, config)
+
+
+def said(work):
+    """What is found, or why it is refused; ids and the order of sets differ from run to run."""
+    try:
+        text = str(work())
+    except UserError as error:
+        text = str(error)
+    text = re.sub(r"frozenset\(\{(.*?)\}\)", lambda found: str(sorted(found[1].split(", "))), text)
+    return re.sub("0x[0-9a-f]+", "0x", replaced(text, {Path.cwd(): "HERE"}))
+
+
+def about(found):
+    spec = {"spec": sorted(found.spec.observation)} if hasattr(found, "spec") else {}
+    return vars(found) | spec
+
+
+LEVEL = "BabyAI-GoToLocal-v0"
+HACK = {"environment.name": "NetHackScore-v1"}
+AGENT = {"agent.dir": "run", "environment.name": None, "environment.max_episode_steps": None}
+SETUPS = {
+    "random": {}, "default": {"environment.name": None}, "limit": {"environment.max_episode_steps": 7},
+    "bot": {"policy": "bot", "environment.name": LEVEL}, "no bot": {"policy": "bot"},
+    "agreement": {"bot_agreement": True, "environment.name": LEVEL}, "no agreement": {"bot_agreement": True},
+    "changed": {"environment.name": LEVEL, "environment.change": "other_episode"}, "unchanged": {"environment.change": "other_episode"},
+    "outside": {"policy": "tests.toys:Flyer"}, "half": {"policy": "tests.toys:HalfBot"}, "none": {"policy": "tests.toys:NoPolicy"},
+    "quirks": {**HACK, "compat.sober_mask": True, "compat.crop_row_offset": True}, "no quirks": {"compat.sober_mask": True, "compat.crop_row_offset": True},
+    "greedy": {"greedy": True}, "unknown": {"policy": "x"}, "empty": {"policy": ""}, "no agent": {"policy": "agent"},
+    "no checkpoint": {"agent.checkpoint": "x"}, "no such reward": {"reward.dir": "nowhere"}, "no reward": {"reward.step": 1, **HACK},
+    "agent": AGENT, "agent elsewhere": {**AGENT, "environment.name": "NetHackStaircase-v1"},
+    "another family": {**AGENT, "environment.name": "Recall-v0"}, "another limit": {**AGENT, "environment.max_episode_steps": 9},
+    "another reward": {**AGENT, "reward.quantile": 0.7}, "the same": {**AGENT, "reward.count_exponent": 2.0},
+    "its own": {**AGENT, "reward.dir": ""}, "fixed": {"policy": "fixed", "environment.name": LEVEL},
+}  # fmt: skip
+
+
+PLAYERS = {
+    "random": {}, "bot": {"policy": "bot"}, "level": {"environment.name": LEVEL, "environment.max_episode_steps": 9},
+    "no level": {"environment.name": "Recall-v0"}, "outside": {"policy": "tests.toys:Stubborn"}, "unknown": {"policy": "x"},
+    "game": {"policy": "run"}, "checkpoint": {"policy": "run", "agent.checkpoint": "x"}, "greedy": {"greedy": True},
+    "half": {"policy": "tests.toys:HalfBot"}, "scores": {"policy": "zero_shot", "network.model": "base", "network.prompt_tokens": 130, "network.policy": "score"},
+}  # fmt: skip
+TALKER = {
+    "policy": "zero_shot",
+    "network.model": "base",
+    "network.prompt_tokens": 130,
+    "environment.name": LEVEL,
+}
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """The agent run `run`, of the game, and the talker `base`, in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    trained = {
+        "reward.kind": "table",
+        "reward.table": str(tmp_path / "table.json"),
+        "reward.count_exponent": 2.0,
+    }
+    switches = {
+        "compat.sober_mask": True,
+        "compat.quantile_two_decimals": True,
+        "reward.intrinsic_coefficient": 0.1,
+    }
+    (tmp_path / "run").mkdir()
+    (tmp_path / "table.json").write_text(json.dumps({"a": 1.5}))
+    config = load_config("train_agent", "smoke", {**trained, **switches})
+    (tmp_path / "run" / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
+    return tmp_path
+
+
+def test_setups_say_what_was_recorded(run, record):
+    shares = evaluation_setup.PinnedVersions(shares=(0.5, 0.25, 0.25, 0.0, 0.0, 0.0))
+    pins = {
+        "fixed": shares,
+        "another limit": evaluation_setup.PinnedVersions(digests={"reward": "x", "agent": "y"}),
+    }
+    told = {
+        name: said(
+            lambda name=name, given=given: about(evaluation_setup.check(configured(**given), pins.get(name)))
+        )
+        for name, given in SETUPS.items()
+    }
+    compared("setups", told, record)
+
+
+def test_players_take_the_tests_that_were_recorded(run, monkeypatch, record):
+    def weights(settings):  # nothing is compiled
+        made = jax.eval_shape(LanguageModel(settings).init, jax.random.key(0))
+        return lambda key: jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), made)
+
+    monkeypatch.setattr(talkers, "_initialiser", weights)
+    talkers.write(run / "base", "gpt2")
+
+    def opened(**given):
+        return values(LevelPolicy, load_config("test_language_agent", "smoke", given))
+
+    told = {
+        name: said(lambda given=given: about(eval_agents.open_pinned(opened(**given), run)))
+        for name, given in PLAYERS.items()
+    }
+    steps = {"environment.babyai_text.observations": 1, "environment.max_episode_steps": 20}
+    talker = eval_agents.open_agent(opened(**TALKER, **steps))
+    told["talker"] = said(lambda: about(talker))
+    talker = dataclasses.replace(talker, policy=lambda place: None)
+    for name, player in (("random", eval_agents.open_agent(opened())), ("talker", talker)):
+        for tokens, names in (
+            (None, ("all",)),
+            (150, ("french", "all")),
+            (150, ("distractors_16",)),
+            (100, ("all",)),
+        ):
+            asked = functools.partial(player.takeable, names, [1, 2], prompt_tokens=tokens)
+            told[f"{name} {tokens} {names}"] = said(asked)
+    compared("players", told, record)
 
 
 def test_a_folder_with_a_colon_is_a_run_folder(tmp_path, monkeypatch):
