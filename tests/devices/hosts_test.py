@@ -147,9 +147,9 @@ def together(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[Hosts]
 
         def gathered(value: Any) -> np.ndarray:
             said[own.index] = np.asarray(value)
-            barrier.wait(240)
+            barrier.wait(60)
             everyone = np.stack(said)
-            barrier.wait(240)
+            barrier.wait(60)
             return everyone
 
         def one(index: int) -> Any:

@@ -42,6 +42,9 @@ class StopsAfter(Told):
         self._left -= 1
         return self._left < 0
 
+    def stopped(self) -> bool:
+        return self.requested
+
 
 def jobs_here(make: Any, setup: Any, jobs: Any, workers: int, stop: Any, *_: Any) -> Any:
     """`run_jobs` in this process, one after the other."""
