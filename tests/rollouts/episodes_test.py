@@ -20,6 +20,7 @@ from motif_jax.rollouts.episode_worker import EpisodeServer, Uniforms
 from motif_jax.rollouts.episodes import PlaySettings, play_episodes
 from motif_jax.rollouts.policies import RandomPolicy, choose_actions, log_softmax
 from motif_jax.support.errors import UserError
+from tests.recorded_outputs import compared, shown_array
 from tests.toys import Corridor, Flyer
 
 SEEDS = list(range(100, 111))
@@ -69,18 +70,28 @@ def test_results_do_not_depend_on_the_number_of_workers(policy):
     assert len({r.actions.tobytes() for r in one.values()}) > 1
 
 
-def test_records_say_what_was_played():
+def test_records_say_what_was_played(record):
     policy = Counting()
     records = play(policy, keep_fields=("features",), keep_probabilities=True)
     assert set(policy.batches) == {2}, "the network always sees lanes / 2 rows"
-    for record in records.values():
-        steps = np.arange(len(record))
-        assert record.info["length"] == len(record) == len(record.rewards) == len(record.values)
-        assert record.info["return"] == pytest.approx(record.rewards.sum(), abs=1e-6)
-        assert record.end in (1, 2)
-        chosen = record.probabilities[steps, record.actions]
-        np.testing.assert_allclose(np.log(chosen), record.log_probs, rtol=1e-5)
-        np.testing.assert_allclose(record.probabilities.sum(1), 1, rtol=1e-5)
+    for each in records.values():
+        chosen = each.probabilities[np.arange(len(each)), each.actions]
+        np.testing.assert_allclose(np.log(chosen), each.log_probs, rtol=1e-5)
+        np.testing.assert_allclose(each.probabilities.sum(1), 1, rtol=1e-5)
+    everyone = {
+        **records,
+        "random": play(RandomPolicy(), skip=range(1, 99))[0],
+        "greedy": play(policy, skip=range(1, 99), greedy=True)[0],
+    }
+    parts = {}
+    for name, each in everyone.items():
+        fields = vars(each) | {"kept": each.fields.get("features")}
+        parts[str(name)] = "\n".join(
+            f"{key} {shown_array(value) if isinstance(value, np.ndarray) else value}"
+            for key, value in fields.items()
+            if key != "fields"
+        )
+    compared("played_episodes", parts, record)
 
 
 @pytest.mark.slow

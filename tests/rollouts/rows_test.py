@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
+import pytest
 
 from motif_jax.datasets.dialogues.dialogue import Dialogue
 from motif_jax.datasets.dialogues.token_rewards import constant
 from motif_jax.envs.text import registry
 from motif_jax.language.decoding import TokenFacts
-from motif_jax.rollouts.journal import play_missing
+from motif_jax.rollouts import journal as module
+from motif_jax.rollouts.journal import play_missing, play_policy
 from motif_jax.rollouts.text_episodes import PlayedText, TextAction
 from motif_jax.rollouts.text_setup import TextEvalSetup
 from motif_jax.support import seeds
+from tests.rollouts.told import Told
 
 
 def test_a_row_of_text_counts_what_was_said() -> None:
@@ -39,11 +44,48 @@ def test_a_row_of_text_counts_what_was_said() -> None:
     assert plain["token_return"] == 1.25
 
 
-def test_what_a_journal_has_is_not_played_again() -> None:
-    rows = [{"index": 4, "return": 9.0, "length": 1}, {"index": 1, "return": 1.0, "length": 1}]
+def test_what_a_journal_has_is_not_played_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        {"index": 4, "return": 9.0, "length": 1},
+        {"index": 1, "return": None, "length": 1, "failed_requests": 2},
+    ]
     journal = SimpleNamespace(rows=rows, session=2, append=rows.append)
-    row = {"return": 2.0, "length": 5}
-    played = play_missing(journal, 3, "t", lambda _: iter((2, 0)), lambda i: {"index": i, **row})
-    assert [(row["index"], row.get("session")) for row in played] == [(0, 2), (1, None), (2, 2)]
-    assert all(row["session_seconds"] >= 0 for row in rows[2:])
-    assert play_missing(journal, 2, "t", lambda _: 1 / 0, dict)[0]["index"] == 0
+    row = {"return": 2.0, "length": 5, "failed_requests": 1}
+    clock = itertools.count(100.0, 0.25)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(module, "Progress", told := Told())
+    played = play_missing(journal, 3, "t", lambda _: iter((2, 0)), lambda i: {"index": i, **row}, "tokens")
+    new = {**row, "session": 2}
+    assert played == [
+        {"index": 0, **new, "session_seconds": 0.5},
+        rows[1],
+        {"index": 2, **new, "session_seconds": 0.25},
+    ]
+    assert told.said == [
+        (3, "episodes", "t", 1), (2, {"mean return": 1.0, "tokens/s": 20.0, "failed_requests": 3}),
+        (3, {"mean return": 4 / 3, "tokens/s": 20.0, "failed_requests": 4}),
+    ]  # fmt: skip
+    assert play_missing(journal, 2, "t", lambda _: 1 / 0, dict) == played[:2]
+    monkeypatch.setattr(
+        module,
+        "play_episodes",
+        lambda *given, **more: more["on_death"](3) or iter([(given, more["skip"], more["stop"])]),
+    )
+    journal = SimpleNamespace(rows=[], session=0, append=lambda row: None, done={7})
+    found: list[Any] = []
+    play_policy(
+        journal,
+        "t",
+        ("game", {"a": 1}),
+        "policy",
+        [5, 6],
+        "how",
+        "stop",
+        lambda one: found.append(one) or {"return": 1.0, "length": 4},
+    )  # type: ignore
+    assert found == [(("game", {"a": 1}, [5, 6], "policy", "how"), {7}, "stop")]
+    assert told.said[-3:] == [
+        (2, "episodes", "t", 0),
+        "worker processes that died and were replaced: 3",
+        (1, {"mean return": 1.0, "steps/s": 16.0}),
+    ]

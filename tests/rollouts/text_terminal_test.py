@@ -15,6 +15,7 @@ from motif_jax.envs.wordle.colours import WordTable
 from motif_jax.envs.wordle.environment import WordleObservation
 from motif_jax.rollouts.text_episodes import TextAction
 from motif_jax.rollouts.text_terminal import Terminal, TextTable, numbers, plain, shown
+from tests.recorded_outputs import compared
 
 HOSTILE = "a\x1b]0;owned\x07\x1b[2Jb\x9b31m\rc\x7f\ud800"
 TAMED = "a�]0;owned��[2Jb�31m�c��"
@@ -56,7 +57,9 @@ class _Hostile:
     ("mode", "typed", "times"),
     [("with", "refused\n\n", 6), ("against", "me\n", 6), ("answer", "\n/end\n", 1)],
 )
-def test_what_others_say_is_shown_without_control_characters(mode: str, typed: str, times: int) -> None:
+def test_what_others_say_is_shown_without_control_characters(
+    mode: str, typed: str, times: int, record: bool
+) -> None:
     it: Any = _Hostile()
     out = io.StringIO()
     found = TextTable(it, it, Terminal(io.StringIO(typed), out), it, 0).play(0, mode)
@@ -64,6 +67,7 @@ def test_what_others_say_is_shown_without_control_characters(mode: str, typed: s
     assert all(one.isprintable() or one == "\n" for one in said)
     assert said.count(TAMED) == times
     assert HOSTILE in found[-1]["texts"], "it is kept as it was said"
+    compared(f"terminal_{mode}", {"said": said, "found": ascii(found)}, record)
 
 
 def test_lines_of_a_text_stay_lines_and_guesses_keep_their_colours() -> None:

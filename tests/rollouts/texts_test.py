@@ -198,7 +198,13 @@ def test_dialogues_are_collected_and_go_on_after_a_stop(
 
 
 def test_ways_to_write_and_tasks_are_those_that_are_asked_for(record: bool, tmp_path: Path) -> None:
-    about = {"method": "ilql", "settings": {"longest_action": 7}, "folder": "run", "task": TOY, "options": {"length": 5}}
+    about = {
+        "method": "ilql",
+        "settings": {"longest_action": 7},
+        "folder": "run",
+        "task": TOY,
+        "options": {"length": 5},
+    }
     own = {method: {**about, "method": method} for method in ("chai", "ilql_utterance", "ilql")} | {
         "short": {**about, "settings": {}},
         "none": None,

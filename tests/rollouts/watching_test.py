@@ -1,19 +1,24 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from motif_jax.actors.rerecording import record_actions
 from motif_jax.envs import registry
 from motif_jax.envs.episode import given_actions
+from motif_jax.envs.spec import Frame
 from motif_jax.rollouts import watching
 from motif_jax.rollouts.episodes import PlaySettings, play_episodes
-from motif_jax.rollouts.policies import RandomPolicy
+from motif_jax.rollouts.policies import BotPolicy, RandomPolicy
 from motif_jax.rollouts.ratings import EpisodeRater
 from motif_jax.support.errors import UserError
 from tests.made_up_films import MadeUpPolicy, MadeUpRater
+from tests.recorded_outputs import compared, shown_array
+from tests.toys import Flyer
 
 OPTIONS = {"max_episode_steps": 120}
 
@@ -53,6 +58,53 @@ def test_watching_shows_the_episode_that_evaluation_plays(policy):
         np.testing.assert_allclose(np.log(chosen), record.log_probs, rtol=1e-5)
 
 
+FILMS = {
+    "a game": ("NetHackScore-v1", OPTIONS, MadeUpPolicy(), False), "a greedy game": ("NetHackScore-v1", OPTIONS, MadeUpPolicy(), True),
+    "a bot": ("BabyAI-GoToLocal-v0", {"max_episode_steps": 30, "fields": ("bot_action",)}, BotPolicy(), False),
+    "a corridor": ("tests.toys:Corridor", {}, Flyer(None), False), "a screenless game": ("Recall-v0", {"delay": 3}, RandomPolicy(), False),
+}  # fmt: skip
+
+
+def test_films_and_replays_are_those_that_were_recorded(record):
+    parts = {}
+    for name, (task, options, policy, greedy) in FILMS.items():
+        given = watching.with_screen(task, options, ("glyphs",) if task == "NetHackScore-v1" else ())
+        environment = registry.make(task, **given)
+        maker = watching.FilmMaker(task, given, 5, environment.spec, "title")
+        for sight in watching.watch(
+            environment, 5, watching.policy_actions(policy, 5, environment.spec, greedy), MadeUpRater()
+        ):
+            maker.add(sight)
+        film = maker.film(environment.episode_info())
+        environment.close()
+        again = watching.film_recording(
+            record_actions(task, options, 5, film.actions), "title", None, lambda spec: MadeUpRater()
+        )
+        for part, shown in ((name, film), (f"{name} again", again)):
+            lines = {
+                field: shown_array(value) if isinstance(value, np.ndarray) else value
+                for field, value in vars(shown).items()
+            }
+            parts[part] = "\n".join(f"{field} {value}" for field, value in lines.items())
+    compared("watched_films", parts, record)
+
+
+def test_pictures_of_a_film_are_made_smaller():
+    frame = Frame(
+        np.zeros((1, 1), np.uint8),
+        np.zeros((1, 1), np.uint8),
+        None,
+        {},
+        picture=np.full((480, 640, 3), 7, np.uint8),
+    )
+    maker = watching.FilmMaker("t", {}, 1, registry.spec("Recall-v0"), "title")
+    maker.add(watching.Sight(0, {}, frame, None, 0, None, 0.0, 0.5, None, 2))
+    film = maker.film({})
+    [picture] = [Image.open(io.BytesIO(picture)) for picture in film.pictures]
+    assert (picture.format, picture.size, picture.getpixel((0, 0))) == ("PNG", (320, 240), (7, 7, 7))
+    assert (film.chars.shape, film.colors.shape, film.cursor.tolist()) == ((1, 0, 0), (1, 0, 0), [[-1, -1]])
+
+
 class ThreeSteps(RandomPolicy):
     def player(self, seed, spec):
         return given_actions(np.array([0, 1, 1]))
@@ -69,7 +121,7 @@ def test_a_policy_that_runs_out_ends_the_episode_there():
 def test_a_film_of_an_environment_without_a_screen():
     recording = record_actions("Recall-v0", {"delay": 3}, 4, np.array([0, 1, 2, 3, 1]))
     shot = watching.film_recording(recording, "recall")
-    assert (len(shot), shot.chars.size, shot.intrinsic) == (6, 0, None)
+    assert (len(shot), shot.chars.shape, shot.intrinsic) == (6, (6, 0, 0), None)
 
 
 @pytest.mark.parametrize("change", [{"info": {"return": 7.0}}, {"digest": "0" * 32}], ids=["info", "digest"])
