@@ -13,14 +13,12 @@ import pytest
 
 from motif_jax.actors import worker_process
 from motif_jax.actors.worker_process import WorkerProcess
-from motif_jax.envs.episode import Transition
-from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
-from motif_jax.rollouts import episode_worker
 from motif_jax.rollouts.episode_worker import EpisodeServer, Uniforms
 from motif_jax.rollouts.episodes import PlaySettings, play_episodes
 from motif_jax.rollouts.policies import RandomPolicy, choose_actions, log_softmax
 from motif_jax.support.errors import UserError
-from tests.recorded_outputs import compared, shown_array
+from tests.recorded_outputs import compared
+from tests.rollouts.told import lines
 from tests.toys import Corridor, Flyer
 
 SEEDS = list(range(100, 111))
@@ -83,14 +81,7 @@ def test_records_say_what_was_played(record):
         "random": play(RandomPolicy(), skip=range(1, 99))[0],
         "greedy": play(policy, skip=range(1, 99), greedy=True)[0],
     }
-    parts = {}
-    for name, each in everyone.items():
-        fields = vars(each) | {"kept": each.fields.get("features")}
-        parts[str(name)] = "\n".join(
-            f"{key} {shown_array(value) if isinstance(value, np.ndarray) else value}"
-            for key, value in fields.items()
-            if key != "fields"
-        )
+    parts = {str(name): lines(vars(each) | each.fields) for name, each in everyone.items()}
     compared("played_episodes", parts, record)
 
 
@@ -184,15 +175,3 @@ def test_actions_follow_the_distribution():
     assert set(choose_actions(logits, uniforms, greedy=True)[0]) == {2}
     assert choose_actions(logits, np.ones(4000) * (1 - 1e-16))[0].max() == 3
     np.testing.assert_allclose(np.exp(log_softmax(np.array([1e4, 0.0]))), [1, 0])
-
-
-def test_collector_counts_texts_when_the_environment_does_not():
-    spec = EnvironmentSpec({"word": ArraySpec((3,), "uint8")}, 2, text_field="word")
-    environment = types.SimpleNamespace(spec=spec, episode_info=lambda: {"return": 1.5})
-    collector = episode_worker.EpisodeCollector(environment, 0, 1)
-    for action, text in zip((-1, 0, 0), (b"abc", b"xyz", b"abc"), strict=True):
-        assert collector.add(Transition({"word": np.frombuffer(text, np.uint8)}, action, 0.5, 0)) is None
-    record = collector.add(Transition({}, 0, 0.5, 1))
-    assert [row.tobytes() for row in record.texts] == [b"abc", b"xyz"]
-    assert record.text_index.tolist() == [0, 1, 0]
-    assert record.text_count.tolist() == [1, 1, 2]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import changes
 from motif_jax.rollouts.generalisation import (
@@ -16,14 +14,11 @@ from motif_jax.rollouts.generalisation import (
     language,
     place_of,
 )
-from motif_jax.support.errors import UserError
+from tests.recorded_outputs import compared
+from tests.rollouts.told import said
 
 MIXED = PlayedLevel("BabyAI-MixedTrainLocal-v0", {"kind": ""})
 BOTH = frozenset({READS, CHOOSES_WORDS})
-
-
-def names(base, abilities, *wanted):
-    return [test.name for test in chosen(wanted or ("all",), base, abilities)]
 
 
 def test_an_agent_takes_every_published_test_once_in_its_place():
@@ -43,45 +38,36 @@ def test_an_agent_takes_every_published_test_once_in_its_place():
     assert found["action_names_shift"].options["actions"][2] == "go ahead"
 
 
-def test_where_another_number_holds_in_training_that_number_is_not_tested():
-    base = PlayedLevel("BabyAI-GoToLocal-v0", {"distractors": 4, "actions": ("a", "b", "c")})
-    found = names(base, BOTH)
-    # Six names of actions are too many for three.
-    wanted = {"distractors_4", "distractors_8", "actions_3", "actions_6", "action_names"}
-    assert wanted & set(found) == {"distractors_8", "actions_6"}
-    assert "french" not in names(PlayedLevel("BabyAI-GoToFrench-v0", {}), BOTH)
-    assert "distractors_8" in names(PlayedLevel("BabyAI-GoToLocal-v0", {"distractors": 0}), BOTH)
-    own = chosen(("action_names",), base, BOTH, ("left", "right", "on"))[1]
-    assert place_of(own, base).options["actions"] == ["left", "right", "on"]
+BASES = {
+    "mixed": MIXED, "four": PlayedLevel("BabyAI-GoToLocal-v0", {"distractors": 4, "actions": ("a", "b", "c")}),
+    "none": PlayedLevel("BabyAI-GoToLocal-v0", {"distractors": 0}), "room": PlayedLevel("BabyAI-GoToObj-v0", {}),
+    "french": PlayedLevel("BabyAI-GoToFrench-v0", {"language": ""}),
+    "prompts": PlayedLevel("BabyAI-GoToLocal-v0", {"tokenizer": "a file", "prompt_tokens": 100}),
+}  # fmt: skip
+NAMES = (
+    "all",
+    "french",
+    "danish",
+    "BabyAI-GoToFrench-v0",
+    "BabyAI-GoToLocal-v0",
+    "unseen_pairs",
+    "action_names",
+)
 
 
-def test_an_agent_that_reads_french_is_tested_in_french():
-    base = PlayedLevel("BabyAI-GoToFrench-v0", {"language": ""})
-    for name in ("no_modification_test", "unseen_pairs", "PickUpThenGoToLocal", "BabyAI-GoToObj-v0"):
-        test = chosen((name,), base, BOTH)[-1]
-        assert language(place_of(test, base)) == "french"
-    level = chosen(("BabyAI-GoToFrench-v0",), MIXED, BOTH)[-1]
-    assert language(place_of(level, MIXED)) == "french"
-    assert "language" not in place_of(every(MIXED)["unseen_pairs"], MIXED).options
-
-
-def test_words_mean_nothing_to_those_who_do_not_read():
-    for abilities in (frozenset(), frozenset({CHOOSES_WORDS})):
-        found = set(names(MIXED, abilities))
-        assert not found & ({"french", "action_names"} | set(changes.CHANGES) - {BASE})
-        assert ("actions_3" in found) == (CHOOSES_WORDS in abilities)
-    with pytest.raises(UserError, match=r"config.tests='french': must be without french, .*reads the prompt"):
-        names(MIXED, frozenset(), "french")
-    with pytest.raises(UserError, match=r"config.tests='danish': must be 'all', or names of no_modification"):
-        names(MIXED, BOTH, "danish")
-
-
-def test_prompts_of_other_words_get_more_room():
-    base = PlayedLevel("BabyAI-GoToLocal-v0", {"tokenizer": "a file", "prompt_tokens": 100})
-    tests = every(base)
-
-    def room(name, **limits):
-        return place_of(tests[name], base, **limits).options["prompt_tokens"]
-
-    assert (room(BASE), room("adj_synonym"), room("adj_synonym", room=150)) == (100, 200, 150)
-    assert room("adj_synonym", prompt_tokens=130) == 130
+def test_tests_and_their_places_are_those_that_were_recorded(record: bool) -> None:
+    """Where another number holds in training it is not tested; words mean nothing to who does not read; other words take more room."""
+    parts = {}
+    for name, base in BASES.items():
+        for able in ([READS, CHOOSES_WORDS], [CHOOSES_WORDS], []):
+            for asked in NAMES:
+                names = said(
+                    lambda *given: [test.name for test in chosen(*given)], (asked,), base, frozenset(able)
+                )
+                parts[f"{name} {able} {asked}"] = names
+        for tokens, room in ((None, None), (None, 150), (130, None)):
+            for own in ((), ("left", "right", "on")):
+                places = {test.name: place_of(test, base, tokens, room) for test in every(base, own).values()}
+                shown = [f"{test} {place} {language(place)}" for test, place in places.items()]
+                parts[f"{name} {tokens} {room} {own}"] = "\n".join(shown)
+    compared("generalisation", parts, record)

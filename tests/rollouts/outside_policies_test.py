@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import re
 from pathlib import Path
@@ -22,6 +21,7 @@ from motif_jax.support.errors import UserError
 from tests.language import talkers
 from tests.recorded_outputs import compared, replaced
 from tests.reward_fixtures import load_config
+from tests.rollouts.told import said
 
 CORRIDOR = "tests.toys:Corridor"
 
@@ -31,19 +31,11 @@ def configured(**changes):
     return values(PlayedPolicy, config)
 
 
-def said(work):
-    """What is found, or why it is refused; ids and the order of sets differ from run to run."""
-    try:
-        text = str(work())
-    except UserError as error:
-        text = str(error)
+def about(call, *given):
+    """What is opened, or why not; ids and the order of sets differ from run to run."""
+    text = said(call, *given) if call.__name__ == "takeable" else said(lambda: vars(call(*given)))
     text = re.sub(r"frozenset\(\{(.*?)\}\)", lambda found: str(sorted(found[1].split(", "))), text)
     return re.sub("0x[0-9a-f]+", "0x", replaced(text, {Path.cwd(): "HERE"}))
-
-
-def about(found):
-    spec = {"spec": sorted(found.spec.observation)} if hasattr(found, "spec") else {}
-    return vars(found) | spec
 
 
 LEVEL = "BabyAI-GoToLocal-v0"
@@ -107,9 +99,7 @@ def test_setups_say_what_was_recorded(run, record):
         "another limit": evaluation_setup.PinnedVersions(digests={"reward": "x", "agent": "y"}),
     }
     told = {
-        name: said(
-            lambda name=name, given=given: about(evaluation_setup.check(configured(**given), pins.get(name)))
-        )
+        name: about(evaluation_setup.check, configured(**given), pins.get(name))
         for name, given in SETUPS.items()
     }
     compared("setups", told, record)
@@ -126,23 +116,15 @@ def test_players_take_the_tests_that_were_recorded(run, monkeypatch, record):
     def opened(**given):
         return values(LevelPolicy, load_config("test_language_agent", "smoke", given))
 
-    told = {
-        name: said(lambda given=given: about(eval_agents.open_pinned(opened(**given), run)))
-        for name, given in PLAYERS.items()
-    }
+    told = {name: about(eval_agents.open_pinned, opened(**given), run) for name, given in PLAYERS.items()}
     steps = {"environment.babyai_text.observations": 1, "environment.max_episode_steps": 20}
     talker = eval_agents.open_agent(opened(**TALKER, **steps))
-    told["talker"] = said(lambda: about(talker))
+    told["talker"] = about(lambda: talker)
     talker = dataclasses.replace(talker, policy=lambda place: None)
     for name, player in (("random", eval_agents.open_agent(opened())), ("talker", talker)):
-        for tokens, names in (
-            (None, ("all",)),
-            (150, ("french", "all")),
-            (150, ("distractors_16",)),
-            (100, ("all",)),
-        ):
-            asked = functools.partial(player.takeable, names, [1, 2], prompt_tokens=tokens)
-            told[f"{name} {tokens} {names}"] = said(asked)
+        for tokens, names in ((None, "all"), (150, "french,all"), (150, "distractors_16"), (100, "all")):
+            taken = about(player.takeable, names.split(","), [1, 2], "network.room", (), tokens)
+            told[f"{name} {tokens} {names}"] = taken
     compared("players", told, record)
 
 

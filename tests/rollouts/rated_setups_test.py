@@ -67,23 +67,6 @@ def rated(who, texts):
     return who.rater.rate(PlayedEpisode(0, 0, steps, steps, 1, {}, texts, steps, 1 + steps))
 
 
-def test_settings_of_a_reward_that_is_not_used_are_refused(runs, tmp_path):
-    agent = agent_run(tmp_path / "agent", runs / "text")
-    own = evaluate_config(policy=agent)
-    assert open_setup(own).plan["reward"]["quantile"] == 0.3, "the agent's own"
-    check(evaluate_config(policy=agent, **{"reward.quantile": 0.3}))
-    other = {"policy": agent, "reward.quantile": 0.7}
-    said = r"config.reward.quantile=0.7: must be left at 0.5: the agent .* keeps its own 0.3; give --config.reward"
-    with pytest.raises(UserError, match=said):
-        check(evaluate_config(**other))
-    assert (
-        check(evaluate_config(**other, **{"reward.dir": str(runs / "text")})).plan["reward"]["quantile"]
-        == 0.7
-    )
-    with pytest.raises(UserError, match=r"config.reward.step=1: must be .* given together with reward.dir"):
-        check(evaluate_config(**{"reward.step": 1}))
-
-
 def test_the_evaluation_of_the_reward_is_resolved_and_pinned(runs, texts):
     config = evaluate_config(**{"reward.dir": str(runs / "text")})
     assert open_setup(config).plan["reward"]["step"] == 1

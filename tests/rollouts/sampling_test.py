@@ -19,7 +19,7 @@ from motif_jax.envs.nethack.random_players import HABITS, ReplayedActions
 from motif_jax.envs.spec import empty_observation
 from motif_jax.labels.captions import caption
 from motif_jax.rollouts import sampling
-from motif_jax.rollouts.sampling import EpisodeJob, History, Players, Sampler, SamplingPlan, caption_keys
+from motif_jax.rollouts.sampling import EpisodeJob, History, Sampler, SamplingPlan, caption_keys
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 
@@ -96,16 +96,6 @@ def test_caption_keys_compare_captions():
     texts = [caption(message) for message in messages]
     assert [keys[i] == keys[j] for i in range(4) for j in range(4)] == [a == b for a in texts for b in texts]
     assert keys[0] == keys[1] != keys[3]
-
-
-def test_players_follow_their_weights():
-    players = Players({"walker": 1.0, "eater": 3.0}, seed=4)
-    numbers = np.array([players.number(episode) for episode in range(4000)])
-    assert players.names == ("eater", "walker")
-    assert np.mean(numbers == 0) == pytest.approx(0.75, abs=0.03)
-    assert players.job(7) == players.job(7)
-    assert players.job(7).policy is HABITS[players.names[players.number(7)]]
-    assert len({players.job(episode).seed for episode in range(1000)}) == 1000
 
 
 @pytest.mark.slow

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
+
+import numpy as np
+
+from motif_jax.support.errors import UserError
+from motif_jax.support.interruption import StoppedError
+from tests.recorded_outputs import shown_array
 
 
 class Told:
@@ -10,6 +17,7 @@ class Told:
 
     def __init__(self) -> None:
         self.said: list[Any] = []
+        self.log = self.said.append
 
     def __call__(self, *begun: Any) -> Self:
         self.said.append(begun)
@@ -18,14 +26,10 @@ class Told:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        pass
+    def __exit__(self, *_: object) -> None: ...
 
     def update(self, done: int, **fields: Any) -> None:
         self.said.append((done, fields))
-
-    def log(self, text: str) -> None:
-        self.said.append(text)
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.said))
@@ -37,16 +41,16 @@ class StopsAfter(Told):
     def __init__(self, times: int) -> None:
         self._left = times
 
-    @property
-    def requested(self) -> bool:
+    def stopped(self) -> bool:
         self._left -= 1
         return self._left < 0
 
-    def stopped(self) -> bool:
-        return self.requested
+    requested = property(stopped)
 
 
-def jobs_here(make: Any, setup: Any, jobs: Any, workers: int, stop: Any, *_: Any) -> Any:
+def jobs_here(
+    make: Any, setup: Any, jobs: Any, workers: int, stop: Any, *_: Any
+) -> Iterator[tuple[Any, Any]]:
     """`run_jobs` in this process, one after the other."""
     work = make(setup)
     for job in jobs:
@@ -54,3 +58,19 @@ def jobs_here(make: Any, setup: Any, jobs: Any, workers: int, stop: Any, *_: Any
             break
         yield job, work.answer(job)
     work.close()
+
+
+def said(work: Callable[..., Any], *given: Any, **named: Any) -> str:
+    """What a call gives, or why it is refused."""
+    try:
+        return str(work(*given, **named))
+    except (UserError, StoppedError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def lines(fields: Mapping[str, Any]) -> str:
+    """A line for each field, as in recordings."""
+    shown = {
+        name: shown_array(value) if isinstance(value, np.ndarray) else value for name, value in fields.items()
+    }
+    return "\n".join(f"{name} {value}" for name, value in shown.items())

@@ -17,7 +17,8 @@ from motif_jax.rollouts.policies import BotPolicy, RandomPolicy
 from motif_jax.rollouts.ratings import EpisodeRater
 from motif_jax.support.errors import UserError
 from tests.made_up_films import MadeUpPolicy, MadeUpRater
-from tests.recorded_outputs import compared, shown_array
+from tests.recorded_outputs import compared
+from tests.rollouts.told import lines
 from tests.toys import Flyer
 
 OPTIONS = {"max_episode_steps": 120}
@@ -80,12 +81,7 @@ def test_films_and_replays_are_those_that_were_recorded(record):
         again = watching.film_recording(
             record_actions(task, options, 5, film.actions), "title", None, lambda spec: MadeUpRater()
         )
-        for part, shown in ((name, film), (f"{name} again", again)):
-            lines = {
-                field: shown_array(value) if isinstance(value, np.ndarray) else value
-                for field, value in vars(shown).items()
-            }
-            parts[part] = "\n".join(f"{field} {value}" for field, value in lines.items())
+        parts |= {name: lines(vars(film)), f"{name} again": lines(vars(again))}
     compared("watched_films", parts, record)
 
 
@@ -116,12 +112,6 @@ def test_a_policy_that_runs_out_ends_the_episode_there():
     sights = list(watching.watch(environment, 4, chooser))
     assert [None if sight.choice is None else sight.choice.action for sight in sights] == [0, 1, 1, None]
     assert sights[-1].end == 0
-
-
-def test_a_film_of_an_environment_without_a_screen():
-    recording = record_actions("Recall-v0", {"delay": 3}, 4, np.array([0, 1, 2, 3, 1]))
-    shot = watching.film_recording(recording, "recall")
-    assert (len(shot), shot.chars.shape, shot.intrinsic) == (6, (6, 0, 0), None)
 
 
 @pytest.mark.parametrize("change", [{"info": {"return": 7.0}}, {"digest": "0" * 32}], ids=["info", "digest"])
