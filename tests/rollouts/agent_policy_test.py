@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -20,8 +21,10 @@ from motif_jax.sections.agents import AgentReward
 from motif_jax.sections.played import PlayedEnvironment, PlayedPolicy
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
+from tests.recorded_outputs import compared
 from tests.reward_fixtures import load_config
 from tests.rollouts import untrained
+from tests.rollouts.told import said
 
 # Compiling takes most of the time.
 slow = pytest.mark.slow
@@ -113,107 +116,51 @@ def test_a_setup_that_cannot_be_opened_is_refused(agent):
     check(replace(of_folder(agent[0]), compat=Compat(sober_mask=True)))  # the agent's own switches hold
 
 
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory):
-    """A run without a network, whose checkpoint 100 has the highest return, and 200 the least held-out loss; and its config."""
-    folder = tmp_path_factory.mktemp("plain")
-    config = run_folder.as_plain(
-        load_config("train_agent", "smoke", {f"compat.{name}": True for name in QUIRKS})
-    )
-    (folder / "config.json").write_text(json.dumps(config))
-    with agent_checkpoints.open_checkpoints(folder, 5) as checkpoints:
+FOLDERS = {
+    "run": {}, "clone": {"stage": "clone_behaviour"}, "empty": {}, "another": {"stage": "evaluate"}, "unpaid": {"reward": 3},
+    "cut": {"environment": {"name": "Recall-v0"}}, "unnamed": {"environment": {"name": 3, "max_episode_steps": 1}}, "a@b": {},
+    "wrong": {"compat": [], "environment": {"name": "x", "max_episode_steps": 1, "recall": 3}},
+}  # fmt: skip
+NAMED = (
+    "run, run@best,a@b",
+    "run@all,run@200,a@b@,a@b@latest",
+    "run@150",
+    "run@x",
+    " , ",
+    "b@c/d",
+    "empty",
+    "empty@all",
+)
+
+
+def test_runs_are_read_and_refused_as_was_recorded(tmp_path, monkeypatch, record):
+    """Without a network; checkpoint 100 has the highest return, and 200 the least held-out loss."""
+    monkeypatch.chdir(tmp_path)
+    changed = {"reward.intrinsic_coefficient": 0.3, **{f"compat.{name}": True for name in QUIRKS}}
+    config = run_folder.as_plain(load_config("train_agent", "smoke", changed))
+    for name, changes in FOLDERS.items():
+        Path(name, "checkpoints").mkdir(parents=True)
+        Path(name, "config.json").write_text(json.dumps({**config, **changes}))
+    with agent_checkpoints.open_checkpoints("run", 5) as checkpoints:
         for step, score, loss in ((100, 0.9, 0.3), (200, 0.1, 0.2), (300, 0.5, 0.4)):
-            checkpoints.save(
-                step, {"none": np.zeros(1)}, {"episode/return": score, "validation_loss": loss}, False
-            )
-    return folder, config
-
-
-def test_checkpoints_of_a_run_and_of_a_clone_are_chosen(plain, tmp_path):
-    folder, config = plain
-    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
-    (tmp_path / "config.json").write_text(json.dumps({**config, "stage": "clone_behaviour"}))
-    asked = ("latest", "best", "150", "0")
-    assert [agent_policy.find_step(folder, which) for which in asked] == [300, 100, 150, 0]
-    assert [agent_policy.find_step(tmp_path, which) for which in asked] == [300, 200, 150, 0]
-    assert agent_policy.read_config(tmp_path).reward == AgentReward(
-        **{**vars(AgentReward()), "intrinsic_coefficient": 0.0}
-    )
-    with pytest.raises(UserError) as caught:
-        agent_policy.find_step(folder, "x")
-    assert str(caught.value) == f"there is no checkpoint 'x' of {folder}: must be latest, best or a step"
-    shutil.rmtree(tmp_path / "checkpoints")
-    (tmp_path / "checkpoints").mkdir()
-    for which in ("latest", "best"):
-        with pytest.raises(UserError) as caught:
-            agent_policy.find_step(tmp_path, which)
-        told = f"{tmp_path} has no {which} checkpoint yet: train for longer, or choose another folder"
-        assert str(caught.value) == told
-
-
-def test_a_collection_names_checkpoints_of_runs(plain, tmp_path):
-    folder, other = plain[0], tmp_path / "a@b"
-    shutil.copytree(folder, other)
-    named = f"{folder}, {folder}@best,{other}, {folder}@all,{folder}@200,{other}@,{other}@latest"
-    found = [(each.folder, each.step) for each in agents.resolve(named)]
-    ours = (
-        [(str(folder), step) for step in (300, 100)],
-        [(str(folder), step) for step in (100, 200, 300, 200)],
-    )
-    assert found == [*ours[0], (str(other), 300), *ours[1], (str(other), 300), (str(other), 300)]
-    assert agents.CollectingAgent("a", 7).name == "a@7"
-    for entry, told in (
-        (f"{folder}@150", f"={folder}@150: no such checkpoint; the steps of {folder} are 100, 200, 300"),
-        (f"{folder}@x", f"={folder}@x: must end with @latest, @best, @all or @STEP"),
-        (" , ", "=' , ': must be run folders of train_agent, with commas between"),
-    ):
-        with pytest.raises(UserError) as caught:
-            agents.resolve(entry)
-        assert str(caught.value) == f"config.agents{told}"
-    with pytest.raises(UserError, match=r"b@c/d is not a run folder"):
-        agents.resolve("b@c/d")
-
-
-def test_a_config_is_read_without_switches_of_training_alone(plain, tmp_path):
-    folder, config = plain
-    found = agent_policy.read_config(folder)
-    assert [name for name, on in vars(found.compat).items() if on] == [
-        "sober_mask",
-        "seed_noop",
-        "message_count_off",
-    ]
-    switches = {"sober_mask": True, "message_count_off": True}
-    options = {"max_episode_steps": 100, "compat": switches}
-    assert agent_policy.environment_of(found) == ("NetHackScore-v1", options)
-    assert agent_policy.environment_of(replace(found, compat=Compat())) == (
-        "NetHackScore-v1",
-        {"max_episode_steps": 100},
-    )
-    rounded = [agent_policy.rounded_threshold(Compat(quantile_two_decimals=on)) for on in (True, False)]
-    assert rounded == [True, None]
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    (tmp_path / "plan.json").write_text(json.dumps({"reward_step": 3}))
-    assert agent_policy.read_config(tmp_path).reward.step == 3
-
-
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"stage": "evaluate"}, " is a run of evaluate, not of train_agent"),
-        ({"reward": 3}, "it has no reward.dir"),
-        ({"environment": {"name": "Recall-v0"}}, "it has no environment.max_episode_steps"),
-        ({"environment": {"name": 3, "max_episode_steps": 1}}, "invalid: environment.name"),
-        ({"compat": [], "environment": {"name": "x", "max_episode_steps": 1, "recall": 3}}, "invalid: compat, environment.recall"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_loaded_is_told(plain, tmp_path, changes, told):
-    with pytest.raises(UserError, match="is not a run folder"):
-        agent_policy.load(tmp_path)
-    (tmp_path / "config.json").write_text(json.dumps({**plain[1], **changes}))
-    with pytest.raises(UserError) as caught:
-        agent_policy.load(tmp_path)
-    damaged = f"/config.json is damaged ({told}): restore a copy of the file, or train in another folder"
-    assert str(caught.value) == f"{tmp_path}{damaged if 'stage' not in changes else told}"
+            metrics = {"episode/return": score, "validation_loss": loss}
+            checkpoints.save(step, {"none": np.zeros(1)}, metrics, asynchronous=False)
+    for name in ("clone", "a@b"):
+        shutil.copytree("run/checkpoints", f"{name}/checkpoints", dirs_exist_ok=True)
+    Path("clone/plan.json").write_text(json.dumps({"reward_step": 3}))
+    parts = {f"agents={named}": said(agents.resolve, named) for named in NAMED}
+    for folder in ("run", "clone", "empty", "nowhere"):
+        for which in ("latest", "best", "150", "0", "x"):
+            parts[f"{folder} {which}"] = said(agent_policy.find_step, folder, which)
+    for name in FOLDERS:
+        found = said(lambda name=name: vars(agent_policy.read_config(name).reward))
+        parts[name] = f"{found} {said(agent_policy.digest, name, 100) != 'None'}"
+    found = agent_policy.read_config("run")
+    parts["switches"] = str([name for name, on in vars(found.compat).items() if on])
+    for compat in (found.compat, Compat(), Compat(quantile_two_decimals=True, message_count_off=True)):
+        played = agent_policy.environment_of(replace(found, compat=compat, reward=AgentReward()))
+        parts[f"played {len(parts)}"] = f"{played} {agent_policy.rounded_threshold(compat)}"
+    compared("agent_runs", parts, record)
 
 
 def test_an_agent_plays_only_where_its_actions_are(tmp_path):
