@@ -198,26 +198,20 @@ def test_hosts_agree_on_what_they_say(
 
 
 def test_hosts_that_differ_say_in_what(together: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (
-        together(3, lambda host: host.require_equal(min(host.index, 1), "w"))
-        == ["w: host 0 sees 0, host 1 sees 1"] * 3
-    )
+    told = together(3, lambda host: host.require_equal(min(host.index, 1), "w"))
+    assert told == ["w: host 0 sees 0, host 1 sees 1"] * 3
     assert together(3, lambda host: host.require_equal([1], "w")) == [None] * 3
 
     def alike(host: Hosts) -> None:
         host.require_alike(recall_config(hosts__index=host.index, seed=3 + host.index // 2, **SEVERAL))
 
     assert together(2, alike) == [None] * 2
-    assert (
-        together(3, alike) == ["the hosts of a run need the same config: seed: 3 on host 0, 4 on host 2"] * 3
-    )
+    told = ["the hosts of a run need the same config: seed: 3 on host 0, 4 on host 2"]
+    assert together(3, alike) == told * 3
     counts = iter([2, 3])
     monkeypatch.setattr(hosts.jax, "local_device_count", lambda: next(counts))
-    told = together(2, alike)[0]
-    assert (
-        re.sub("[23]", "n", told)
-        == "the hosts of a run need equally many devices: host 0 sees n, host 1 sees n"
-    )
+    told = re.sub("[23]", "n", together(2, alike)[0])
+    assert told == "the hosts of a run need equally many devices: host 0 sees n, host 1 sees n"
 
 
 def test_a_file_of_another_host_may_come_late(tmp_path: Path) -> None:
@@ -259,25 +253,18 @@ def test_an_interrupted_host_of_several_leaves_at_once_with_one_line() -> None:
     assert (done.returncode, done.stderr) == (INTERRUPTED_CODE, f"{INTERRUPTED}\n")
 
 
+LONG, ENDED = "a path is longer than this system allows", "its log says why; the same command resumes the run"
+
+
 @pytest.mark.parametrize(
     ("error", "line", "code"),
     [
-        (UserError("one\n two"), "error: one two", 2),
-        (
-            OSError(errno.ENAMETOOLONG, "long"),
-            "error: a path is longer than this system allows: [Errno 36] long",
-            2,
-        ),
-        (
-            jax.errors.JaxRuntimeError("closed by peer"),
-            "error: another host of the run has ended: its log says why; the same command resumes the run",
-            1,
-        ),
+        (UserError("one\n two"), "error: one two", 2), (OSError(errno.ENAMETOOLONG, "x"), f"error: {LONG}: [Errno 36] x", 2),
+        (jax.errors.JaxRuntimeError("closed by peer"), f"error: another host of the run has ended: {ENDED}", 1),
         (jax.errors.JaxRuntimeError("of another kind"), "jax.errors.JaxRuntimeError: of another kind", 1),
-        (KeyboardInterrupt(), INTERRUPTED, INTERRUPTED_CODE),
-        (ValueError("closed by peer"), "ValueError: closed by peer", 1),
+        (KeyboardInterrupt(), INTERRUPTED, INTERRUPTED_CODE), (ValueError("closed by peer"), "ValueError: closed by peer", 1),
     ],
-)
+)  # fmt: skip
 def test_a_host_of_several_leaves_with_its_error(
     error: BaseException, line: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,9 +274,7 @@ def test_a_host_of_several_leaves_with_its_error(
         with hosts._leave_at_once_on_error(index):
             raise error
     assert [(said.splitlines()[-1], *rest) for said, *rest in left] == [(line, code, 5.0), (line, code, 0.0)]
-    assert left[0][0].startswith("Traceback") == (
-        line.split(":")[0] in ("ValueError", "jax.errors.JaxRuntimeError")
-    )
+    assert left[0][0].startswith("Traceback") == line.startswith(("ValueError", "jax"))
     with pytest.raises(SystemExit), hosts._leave_at_once_on_error(1):
         raise SystemExit
 

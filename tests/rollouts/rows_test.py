@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -45,47 +46,34 @@ def test_a_row_of_text_counts_what_was_said() -> None:
 
 
 def test_what_a_journal_has_is_not_played_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [
+    rows: list[Any] = [
         {"index": 4, "return": 9.0, "length": 1},
-        {"index": 1, "return": None, "length": 1, "failed_requests": 2},
+        {"index": 1, "return": None, "failed_requests": 2},
     ]
-    journal = SimpleNamespace(rows=rows, session=2, append=rows.append)
-    row = {"return": 2.0, "length": 5, "failed_requests": 1}
-    clock = itertools.count(100.0, 0.25)
+    journal = SimpleNamespace(rows=rows, session=2, append=rows.append, done={7})
+    row, clock = {"return": 2.0, "length": 5, "failed_requests": 1}, itertools.count(100.0, 0.25)
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     monkeypatch.setattr(module, "Progress", told := Told())
     played = play_missing(journal, 3, "t", lambda _: iter((2, 0)), lambda i: {"index": i, **row}, "tokens")
-    new = {**row, "session": 2}
-    assert played == [
-        {"index": 0, **new, "session_seconds": 0.5},
-        rows[1],
-        {"index": 2, **new, "session_seconds": 0.25},
+    new = [{"index": i, **row, "session": 2, "session_seconds": 0.25 + 0.25 * (i == 0)} for i in (0, 2)]
+    assert played == [new[0], rows[1], new[1]]
+    numbers = [
+        {"mean return": mean, "tokens/s": 20.0, "failed_requests": failed}
+        for mean, failed in ((1.0, 3), (4 / 3, 4))
     ]
-    assert told.said == [
-        (3, "episodes", "t", 1), (2, {"mean return": 1.0, "tokens/s": 20.0, "failed_requests": 3}),
-        (3, {"mean return": 4 / 3, "tokens/s": 20.0, "failed_requests": 4}),
-    ]  # fmt: skip
+    assert told.said == [(3, "episodes", "t", 1), (2, numbers[0]), (3, numbers[1])]
     assert play_missing(journal, 2, "t", lambda _: 1 / 0, dict) == played[:2]
-    monkeypatch.setattr(
-        module,
-        "play_episodes",
-        lambda *given, **more: more["on_death"](3) or iter([(given, more["skip"], more["stop"])]),
-    )
-    journal = SimpleNamespace(rows=[], session=0, append=lambda row: None, done={7})
-    found: list[Any] = []
+
+    def play(*given: Any, on_death: Any, **more: Any) -> Iterator[Any]:
+        on_death(3)
+        yield given, more
+
+    monkeypatch.setattr(module, "play_episodes", play)
+    journal.rows, game, found = [], ("game", {"a": 1}), list[Any]()
+    how: Any = ("policy", [5, 6], "how")
     play_policy(
-        journal,
-        "t",
-        ("game", {"a": 1}),
-        "policy",
-        [5, 6],
-        "how",
-        "stop",
-        lambda one: found.append(one) or {"return": 1.0, "length": 4},
-    )  # type: ignore
-    assert found == [(("game", {"a": 1}, [5, 6], "policy", "how"), {7}, "stop")]
-    assert told.said[-3:] == [
-        (2, "episodes", "t", 0),
-        "worker processes that died and were replaced: 3",
-        (1, {"mean return": 1.0, "steps/s": 16.0}),
-    ]
+        journal, "t", game, *how, "stop", lambda one: found.append(one) or {"return": 1.0, "length": 4}
+    )
+    assert found == [((*game, how[1], how[0], how[2]), {"skip": {7}, "stop": "stop"})]
+    died, shown = "worker processes that died and were replaced: 3", {"mean return": 1.0, "steps/s": 16.0}
+    assert told.said[-3:] == [(2, "episodes", "t", 0), died, (1, shown)]

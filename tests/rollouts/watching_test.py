@@ -72,27 +72,20 @@ def test_films_and_replays_are_those_that_were_recorded(record):
         given = watching.with_screen(task, options, ("glyphs",) if task == "NetHackScore-v1" else ())
         environment = registry.make(task, **given)
         maker = watching.FilmMaker(task, given, 5, environment.spec, "title")
-        for sight in watching.watch(
-            environment, 5, watching.policy_actions(policy, 5, environment.spec, greedy), MadeUpRater()
-        ):
+        choose = watching.policy_actions(policy, 5, environment.spec, greedy)
+        for sight in watching.watch(environment, 5, choose, MadeUpRater()):
             maker.add(sight)
         film = maker.film(environment.episode_info())
         environment.close()
-        again = watching.film_recording(
-            record_actions(task, options, 5, film.actions), "title", None, lambda spec: MadeUpRater()
-        )
+        recording = record_actions(task, options, 5, film.actions)
+        again = watching.film_recording(recording, "title", None, lambda spec: MadeUpRater())
         parts |= {name: lines(vars(film)), f"{name} again": lines(vars(again))}
     compared("watched_films", parts, record)
 
 
 def test_pictures_of_a_film_are_made_smaller():
-    frame = Frame(
-        np.zeros((1, 1), np.uint8),
-        np.zeros((1, 1), np.uint8),
-        None,
-        {},
-        picture=np.full((480, 640, 3), 7, np.uint8),
-    )
+    nothing = np.zeros((1, 1), np.uint8)
+    frame = Frame(nothing, nothing, None, {}, picture=np.full((480, 640, 3), 7, np.uint8))
     maker = watching.FilmMaker("t", {}, 1, registry.spec("Recall-v0"), "title")
     maker.add(watching.Sight(0, {}, frame, None, 0, None, 0.0, 0.5, None, 2))
     film = maker.film({})
