@@ -29,6 +29,7 @@ from motif_jax.rollouts import (
     text_sources,
     text_values,
 )
+from motif_jax.rollouts.agent_decoder import AgentDecoder
 from motif_jax.rollouts.text_episodes import PlayedText, TextAction
 from motif_jax.rollouts.text_values import Pair
 from motif_jax.sections import Decode
@@ -73,7 +74,17 @@ def test_values_of_dialogues_are_ranked_and_shown(record: bool, monkeypatch: pyt
     network = SimpleNamespace(model=SimpleNamespace(config=SimpleNamespace(max_length=None)))
     everyone = Dialogues.of([one.dialogue for one in each])
     strange = Dialogues.of([each[0].dialogue, Dialogue(("A",), (1.0,), True)])
-    saved: Any = SimpleNamespace(tokenizer=tokenizer)
+    saved: Any = SimpleNamespace(tokenizer=tokenizer, network=network, params={}, settings={"q_min": -1})
+    monkeypatch.setattr(text_values, "_BATCH", 3)
+    monkeypatch.setattr(
+        text_values,
+        "_look",
+        lambda *_, bounds: text_values.ActionValues(*(_[2] * k + _[3] for k in range(1, 5))),
+    )
+    looked = [
+        f"{one.dialogue.texts} {one.values} {len(one.item.tokens)}"
+        for one in text_values.values_of(saved, everyone)
+    ]
     monkeypatch.setattr(
         text_values,
         "values_of",
@@ -84,6 +95,7 @@ def test_values_of_dialogues_are_ranked_and_shown(record: bool, monkeypatch: pyt
         "runs": [text_values.n_grams(each, tokenizer, n) for n in (1, 2)], "rows": list(recorded_texts.rows(saved, everyone, [0, 1], 1)),
         "accuracy": text_values.ranking_accuracy(each, [Pair(1, 0, 1, "x"), Pair(3, 1, 0, "y"), Pair(1, 3, 1, "x")]),
         "bounds": [text_rollouts._rounded(length, most) for length in (1, 8, 9, 65, 100, 129) for most in (None, 10, 104)],
+        "looked": looked, "held out": said(recorded_texts.dialogues_of, "agent", None, network, tokenizer, 1),
         "unfit": said(text_values.require_fit, network, tokenizer, strange, "data"),
     }  # fmt: skip
     each[:] = [one._replace(values=one.values._replace(q=None, target_q=None, v=None)) for one in each]
@@ -202,6 +214,11 @@ def test_ways_to_write_and_tasks_are_those_that_are_asked_for(record: bool) -> N
     ):
         config = SimpleNamespace(max_length=most)
         parts[f"games {most} {longest}"] = said(text_rollouts._decoding, decode, "ilql", config, longest)
+    for design, longest in (("token", 9), ("token", 8), ("mean", 9), ("token", None)):
+        model = SimpleNamespace(config=SimpleNamespace(vocab_size=32, max_length=longest))
+        network: Any = SimpleNamespace(model=model, design=SimpleNamespace(q=design, v=True))
+        decoding = text_setup.decoding_of(Decode(logits=longest is None or longest == 8, max_tokens=7), None)
+        parts[f"decoder {design} {longest}"] = said(AgentDecoder(network).check, decoding)
     for name, task in {"toy": TASK, "reddit": Reddit({}), "visdial": registry.make("visdial", {})}.items():
         parts[f"playable {name}"] = (
             f"{text_rollouts.playable(task)} {said(text_rollouts.require_playable, task, 'x')}"
@@ -232,6 +249,7 @@ def test_replies_are_scored_as_they_were(
         assert text_scores._upvote_folder({"upvote_run": str(tmp_path / "upvote")}) == place
     reports: list[Any] = []
     task = text_scores.attach(Reddit({"store": str(tmp_path / "store")}))
+    text_scores.Toxicity(task.options)(["thanks"])
     monkeypatch.setattr(Reddit, "known_scores", lambda self: {"known": 2.0})
     replies = ["thanks", "you idiot", "x" * (text_scores.MOST_CHARACTERS + 1), "thanks"]
     parts["file"] = text_scores.write(task, replies, tmp_path / "scores", reports.append).read_text()
