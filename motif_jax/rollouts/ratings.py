@@ -103,7 +103,7 @@ def _check_settings_unused(asked: Scoring, own: RatingReward | None, owner: str)
     for key, default in _SETTINGS.items():
         kept, allowed = default, f"left at {default}, or given together with reward.dir"
         if own is not None:
-            kept, there = getattr(own.section, key), own.section.dir
+            kept, there = getattr(own.section, key), own.section.dir or "DIR"
             allowed = f"left at {default}: {owner} keeps its own {kept}; give --config.reward.dir={there} to score otherwise"
         value = getattr(asked, key)
         checks.require(value in (default, kept), f"reward.{key}", value, allowed)
