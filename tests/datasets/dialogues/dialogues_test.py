@@ -7,8 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from motif_jax.datasets.dialogues import items, parquet, token_rewards
+from motif_jax.datasets.dialogues import collate, items, parquet, token_columns, token_rewards
+from motif_jax.datasets.dialogues.collate import Quirks
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
+from motif_jax.datasets.tokens.dataset import TokensDataset
+from motif_jax.datasets.tokens.writer import TokensWriter
 from motif_jax.support.errors import UserError
 from tests.golden_ilql import dialogue_text
 from tests.toy_text import Letters
@@ -22,14 +25,14 @@ DIALOGUES = [
 
 def test_columns_there_and_back():
     columns = Dialogues.of(DIALOGUES)
-    assert list(columns) == DIALOGUES
-    assert columns[-1] == DIALOGUES[2]
-    assert list(columns[1:]) == DIALOGUES[1:]
+    assert list(columns) == [columns[place - 3] for place in range(3)] == DIALOGUES
+    assert list(columns[::2]) == DIALOGUES[::2]
     assert columns.returns().tolist() == [-1.5, 0.0, 2.0]
     assert columns.turns().tolist() == [1, 0, 2]
     assert list(Dialogues.joined([columns, columns])) == DIALOGUES * 2
-    with pytest.raises(IndexError):
-        columns[3]
+    for place in (3, -4):
+        with pytest.raises(IndexError, match=f"^{place}$"):
+            columns[place]
 
 
 def test_parquet_there_and_back(tmp_path):
@@ -38,6 +41,8 @@ def test_parquet_there_and_back(tmp_path):
     assert list(parquet.read(tmp_path / "d.parquet")) == DIALOGUES * 2
     assert parquet.about(tmp_path / "d.parquet") == {"origin": "here"}
     assert [path.name for path in tmp_path.iterdir()] == ["d.parquet"]
+    parquet.write(tmp_path / "d.parquet", [columns[1:]], {})
+    assert list(parquet.read(tmp_path / "d.parquet")) == DIALOGUES[1:]
     parquet.write(tmp_path / "none.parquet", [], {})
     assert len(parquet.read(tmp_path / "none.parquet")) == 0
 
@@ -55,19 +60,26 @@ def test_parquet_of_others(tmp_path):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"rewards": [[None]]}, "as many rewards as texts"),
-        ({"rewards": [[None, float("nan")]]}, "not finite"),
-        ({"texts": [["a", None]]}, "1 texts are missing"),
-        ({"terminal": [None]}, "values of terminal are missing"),
-        ({"texts": [3]}, "another type than in files of dialogues"),
-        ({"meta": ["none"]}, "meta of row 0 must be a JSON object.*no JSON"),
-        ({"meta": ["[1]"]}, "meta of row 0 must be a JSON object.*list"),
+        ({"rewards": [[], [None]]}, ": each dialogue must have as many rewards as texts"),
+        ({"rewards": [[], [None, float("nan")]]}, ": a reward is not finite"),
+        ({"texts": [[], ["a", None]]}, ": 1 texts are missing"),
+        ({"terminal": [True, None], "meta": [None, "{}"]}, ": values of terminal, meta are missing"),
+        ({"texts": [3, 4]}, r": a column has another type than in files of dialogues \(.*\)"),
+        ({"meta": ["{}", "no"]}, r": meta of row 1 must be a JSON object, such as {} \(no JSON.*\)"),
+        ({"meta": ["[1]", "{}"]}, r": meta of row 0 must be a JSON object, such as {} \(.*list.*\)"),
+        ({"rewards": None, "meta": None}, " has no column rewards, meta: a file of dialogues has texts, .*meta"),
     ],
-)
+)  # fmt: skip
 def test_damaged_files(tmp_path, change, why):
-    table = {"texts": [["a", "b"]], "rewards": [[None, 1.0]], "terminal": [True], "meta": ["{}"]}
-    pq.write_table(pa.table({**table, **change}), tmp_path / "d.parquet")
-    with pytest.raises(UserError, match=why):
+    whole = {
+        "texts": [[], ["a", "b"]],
+        "rewards": [[], [None, 1.0]],
+        "terminal": [True, False],
+        "meta": ["{}"] * 2,
+    }
+    table = {name: values for name, values in {**whole, **change}.items() if values is not None}
+    pq.write_table(pa.table(table), tmp_path / "d.parquet")
+    with pytest.raises(UserError, match=f"d.parquet{why}$"):
         parquet.read(tmp_path / "d.parquet")
 
 
@@ -75,41 +87,89 @@ def test_files_that_are_no_dialogues(tmp_path):
     path = tmp_path / "d.parquet"
     path.write_text("nothing")
     for read in (parquet.read, parquet.about):
-        with pytest.raises(UserError, match="cannot be read as parquet"):
+        with pytest.raises(UserError, match=r"d\.parquet cannot be read as parquet: "):
             read(path)
     pq.write_table(pa.table({"texts": [["a"]]}), path)
-    with pytest.raises(UserError, match="no column rewards, terminal, meta"):
-        parquet.read(path)
     assert parquet.about(path) == {}
     pq.write_table(pa.table({"texts": [["a"]]}).replace_schema_metadata({"about": "["}), path)
-    with pytest.raises(UserError, match="metadata about its origin cannot be read"):
+    with pytest.raises(UserError, match=r"d\.parquet: its metadata about its origin cannot be read"):
         parquet.about(path)
 
 
-def test_tokens_of_a_dialogue_that_begins_with_the_environment():
-    tokenizer = Letters()
-    marks = tokenizer.delimiters
-    dialogue = Dialogue(("ab", "c", "", "d"), (None, -1.0, 3.0, None), True)
-    item = items.tokenise(dialogue, tokenizer, token_rewards.constant(0.5))
-    a, b, c, d = tokenizer.encode("abcd")
-    end, said = marks.state_end, marks.action_end
-    assert item.tokens.tolist() == [marks.state_start, a, b, end, c, said, said, d, end, marks.dialogue_end]
-    assert item.action_indices.tolist() == [3, 4, 5]
-    assert item.state_indices.tolist() == [3, 4, 5, 9]
-    assert item.tokens[item.action_indices + 1].tolist() == [c, said, said]
-    assert item.rewards.tolist() == [0.5, -0.5, 3.5]
-    assert item.terminals.tolist() == [0, 0, 0, 1]
-    assert item.utterance_state_indices.tolist() == [3, 5, 9]
-    assert item.utterance_action_indices.tolist() == [5, 6]
-    assert item.utterance_rewards.tolist() == [0.0, 3.5]
-    assert dialogue_text(dialogue) == "<s>ab</s>c</a></a>d</s></eod>"
+def lists(arrays):
+    return [array.tolist() for array in arrays]
+
+
+PAID = token_rewards.by_token({2: 0.25, 3: 1.0}, scale=2.0, shift=0.5)
+PLAYED = (
+    Dialogue(("ab", "c", "", "d"), (None, -1.0, 3.0, None), True),
+    Dialogue(("dc", "b", "abd"), (2.5, None, -1.5), False),
+    Dialogue(("a",), (None,), True),
+)
+MADE = [items.tokenise(each, Letters(), PAID) for each in PLAYED]
+TOKENS, STATES, ACTIONS = [28, 3, 2, 30, 1, 29, 0, 1, 3, 30], [0, 1, 2, 5, 6, 7, 8, 9], [0, 1, 2, 5, 6, 7, 8]
+REWARDS = [2.5, 1.0, 3.0, 0.5, 0.5, 2.5, -1.0]
+
+
+def test_tokens_of_dialogues_and_the_same_from_a_disk(tmp_path):
+    first, second, silent = map(lists, MADE)
+    assert first[:4] == [[27, 0, 1, 29, 2, 30, 30, 3, 29, 31], [3, 4, 5, 9], [3, 4, 5], [1.0, -0.5, 3.5]]
+    assert first[4:] == [[0, 0, 0, 1], [3, 5, 9], [5, 6], [0.5, 3.5], [0, 0, 1]]
+    assert second == [TOKENS, STATES, ACTIONS, REWARDS, [0] * 8, [0, 5, 9], [3, 9], [6.5, 2.5], [0, 0, 0]]
+    assert silent == [[27, 0, 29, 31], [3], [], [], [1], [3], [], [], [1]]
+    assert dialogue_text(PLAYED[0]) == "<s>ab</s>c</a></a>d</s></eod>"
+    # The last action was cut off, the one before it is the tokenizer's and no action.
+    cut = lists(items.tokenise(PLAYED[1], Letters(), PAID, [np.array([7, 8])]))
+    assert cut[:4] == [[*TOKENS[:6], 7, 8, 30], [5, 6, 8], [5, 6], [0.5, -1.0]]
+    assert cut[4:] == [[0] * 3, [5, 8], [7], [-0.5], [0, 0]]
+    for number, (order, longest) in enumerate((([2], 0), ([2, 0], 2), ([1, 2, 0], 4), ([0, 1], 4))):
+        columns = token_columns.TOKEN_COLUMNS, token_columns.ITEM_COLUMNS
+        with TokensWriter(tmp_path / str(number), 32, "letters", *columns) as writer:
+            for place in order:
+                token_columns.add(writer, MADE[place], place + 0.5)
+            writer.commit()
+        found = TokensDataset(tmp_path / str(number))
+        assert token_columns.longest_action(found) == longest
+        assert found.item_columns["return"].tolist() == [place + 0.5 for place in order]
+        for index, place in enumerate(order):
+            for array, wanted in zip(token_columns.item_of(found, index), MADE[place], strict=True):
+                np.testing.assert_array_equal(array, wanted, strict=True)
+
+
+def test_what_is_cut_and_padded():
+    plain, published = Quirks(), Quirks(True, True, True)
+    for most, quirks, kept, utterances in (
+        (None, plain, 8, [[0, 5, 9], [3, 9], [6.5, 2.5], [0, 0, 0]]),
+        (10, plain, 8, [[0, 5, 9], [3, 9], [6.5, 2.5], [0, 0, 0]]),
+        (9, plain, 7, [[0, 5], [3], [6.5], [0, 0]]),
+        (9, published, 7, [[0, 5, 8], [3], [6.5], [0, 0, 0]]),
+        (4, plain, 3, [[0], [], [], [0]]),
+        (4, published, 3, [[0, 3, 3], [3], [6.5], [0, 0, 0]]),
+        (1, plain, 1, [[0], [], [], [0]]),
+    ):
+        by_token = [TOKENS[:most], STATES[:kept], ACTIONS[: kept - 1], REWARDS[: kept - 1], [0] * kept]
+        assert lists(collate.truncated(MADE[1], most, quirks)) == [*by_token, *utterances]
+    short = collate.truncated(MADE[1], 4, plain)
+    found = lists(collate.steps([short, MADE[0]], False, plain, 4, 1))
+    assert found[:2] == [[[0, 1, 2, 0, 0], [3, 4, 5, 9, 0]], [[0, 1, 0, 0], [3, 4, 5, 0]]]
+    assert found[2:4] == [[[2.5, 1, 0, 0], [1, -0.5, 3.5, 0]], [[0, 0, 0, 1, 1]] * 2]
+    assert found[4] == [[1, 1, 0, 0], [1, 1, 1, 0]]
+    # As published in micro-batches of two; one without a longer row has no more live places.
+    *same, live = lists(collate.steps([short, MADE[0], short, short], False, published, 4, 2))
+    assert [rows[:2] for rows in same] == found[:4]
+    assert live == [[1, 1, 1, 0], [1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 0, 0]]
+    spoken = lists(collate.steps(MADE[:2], True, plain, 2, 1))
+    assert spoken[:2] == [[[3, 5, 9], [0, 5, 9]], [[5, 6], [3, 9]]]
+    assert spoken[2:] == [[[0.5, 3.5], [6.5, 2.5]], [[0, 0, 1], [0, 0, 0]], [[1, 1], [1, 1]]]
+    assert collate.steps(MADE[:2], True, published, 2, 1).rewards.tolist() == [[0, 3], [6, 2]]
 
 
 def test_token_rewards_of_a_file(tmp_path):
-    (tmp_path / "t.json").write_text('{"3": 0.25, "7": -1}')
-    reward = token_rewards.from_file(tmp_path / "t.json", scale=2.0, shift=0.5)
-    assert reward(np.array([3, 7, 1])).tolist() == [1.0, -1.5, 0.5]
-    for content in ('{"a": 1}', '{"1": "x"}', '{"1": NaN}', f'{{"1": {10**400}}}', "[1]"):
-        (tmp_path / "t.json").write_text(content)
-        with pytest.raises(UserError, match=r"t\.json"):
-            token_rewards.from_file(tmp_path / "t.json")
+    path, tokens = tmp_path / "t.json", np.array([3, 7, 1])
+    path.write_text('{"3": 0.25, "7": -1}')
+    assert token_rewards.from_file(path, scale=2.0, shift=0.5)(tokens).tolist() == [1.0, -1.5, 0.5]
+    assert token_rewards.from_file(path)(tokens).tolist() == [0.25, -1.0, 0.0]
+    for content in ('{"a": 1}', '{"1": "x"}', '{"1": NaN}', f'{{"1": {10**400}}}', '{"\u0663": 1}', "[1]"):
+        path.write_text(content)
+        with pytest.raises(UserError, match=r't\.json.* give a file such as {"262": 0.01}'):
+            token_rewards.from_file(path)
