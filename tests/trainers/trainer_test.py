@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
+import re
 import signal
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+from unittest.mock import ANY
 
 import chex
 import jax
@@ -17,8 +23,9 @@ from motif_jax.devices.parallel import DataParallel
 from motif_jax.support.checkpoint_items import JSON
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
+from motif_jax.trainers import records
 from motif_jax.trainers.records import DEVICES
-from motif_jax.trainers.task import epoch_order
+from motif_jax.trainers.task import Evaluation, Task, TrainingPosition, epoch_order
 from motif_jax.trainers.trainer import OfflineTrainer, TrainerSettings, make_train_steps
 from tests import bigrams, resumed
 from tests.bigrams import Bigrams, State
@@ -171,40 +178,232 @@ def test_early_stop_and_what_is_kept(tmp_path):
         assert checkpoints.restore(3, {"alphabet": JSON})["alphabet"] == {"letters": 128}
 
 
-@pytest.mark.slow
-def test_a_folder_of_other_data_steps_or_layout_is_refused(tmp_path):
-    make().run(tmp_path)
-    for key, value, told in (
-        ("digests", {"the text": "another"}, "was trained on other the text than a text has now"),
-        ("steps_per_epoch", 7, "not written with 7 steps between two evaluations"),
+class Store:
+    """Checkpoints as plain files, see `support.checkpoints.Checkpoints`."""
+
+    def __init__(self, folder: Path, keep: int | None = None, **_: Any) -> None:
+        self.folder, self.keep = folder, keep
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def kept(self) -> dict[int, Any]:
+        return {int(path.name): pickle.loads(path.read_bytes()) for path in self.folder.iterdir()}
+
+    def save(self, step: int, items: Any, metrics: Any = None) -> None:
+        for path in self.folder.iterdir() if self.keep == 1 else ():
+            path.unlink()
+        (self.folder / str(step)).write_bytes(pickle.dumps(dict(items)))
+
+    def latest(self, all_damaged_is_none: bool = False) -> int | None:
+        return max(self.kept, default=None)
+
+    def restore(self, step: int, wanted: Any) -> Any:
+        return {name: self.kept[step][name] for name in wanted}
+
+    def wait(self) -> None: ...
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+class Sums(NamedTuple):
+    total: Any
+    seen: Any
+
+
+class Subtractor(Task):
+    """Takes the numbers of each step, 2 n and 2 n + 1, from a hundred; without a compiled program."""
+
+    title, unit, criterion, source = "subtract", "numbers", "validation/loss", "a text"
+    steps, steps_per_epoch, chunk_steps = 7, 3, 2
+    remedy = "smaller numbers"
+
+    def __init__(self, poisoned: Sequence[int] = (), stop_at: int | None = None) -> None:
+        given = {
+            "platform": "cpu",
+            "wrap": lambda made, donate_state: made,
+            "put_whole": lambda tree, axes: tree,
+        }
+        self.parallel: Any = SimpleNamespace(**given, replicate_freeing=list.pop)
+        self.digests, self.poisoned, self.stop_at = {"the text": "a"}, poisoned, stop_at
+        self.asked: list[tuple[int, int]] = []
+
+    def init_state(self) -> Sums:
+        return Sums(np.float32(100), np.zeros(2, np.float32))
+
+    def step(self, state: Sums, shared: Any, batch: Any) -> tuple[Sums, dict[str, Any]]:
+        x = batch["x"]
+        return Sums(state.total - x.sum(), state.seen + x), {"loss": state.total, "gradient_norm": x.sum()}
+
+    def batches(self, first: int, count: int) -> dict[str, np.ndarray]:
+        self.asked.append((first, count))
+        if self.stop_at in range(first, first + count):
+            os.kill(os.getpid(), signal.SIGTERM)
+        x = np.arange(2 * first, 2 * (first + count), dtype=np.float32).reshape(count, 2)
+        x[np.isin(range(first, first + count), self.poisoned), 1] = np.nan
+        return {"x": x}
+
+    def evaluate(self, state: Sums, shared: Any, position: TrainingPosition) -> Evaluation:
+        row = {
+            "validation/loss": float(state.total),
+            "norm": position.mean("gradient_norm"),
+            **self.shown(position.sums),
+        }
+        return Evaluation(row, {"about": {"seen": state.seen.tolist()}}, f"at {position.step}")
+
+    def logged(self, metrics: Mapping[str, np.ndarray], seconds: float) -> dict[str, float]:
+        return {f"logged/{name}": values.sum() for name, values in metrics.items()}
+
+
+def subtracted(folder: Path, task: Subtractor, **given: Any) -> bool:
+    return OfflineTrainer(task, task.parallel, TrainerSettings(**given)).run(folder)
+
+
+def left(folder: Path) -> tuple[Any, ...]:
+    """What a run leaves: its evaluations, its logged rows without times, its summary."""
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    for row in rows:
+        row.pop("time"), row.pop("evaluation/seconds", None)
+    return Store(folder / "checkpoints").kept, rows, json.loads((folder / "summary.json").read_text())
+
+
+@pytest.fixture
+def in_memory(monkeypatch):
+    monkeypatch.setattr(records, "Checkpoints", Store)
+
+
+def test_what_a_run_leaves(tmp_path, in_memory, capsys):
+    task = Subtractor()
+    assert subtracted(tmp_path, task, given={"a": 1}, log_every_seconds=0.0)
+    assert task.asked == [(0, 2), (2, 1), (3, 2), (5, 1), (6, 1)]
+    evaluations, rows, summary = left(tmp_path)
+    curve = [
+        {"epoch": 0, "step": 0, "validation/loss": 100.0, "norm": ANY},
+        {"epoch": 1, "step": 3, "validation/loss": 85.0, "norm": 5.0, "loss": 293 / 3},
+        {"epoch": 2, "step": 6, "validation/loss": 34.0, "norm": 17.0, "loss": 212 / 3},
+        {"epoch": 3, "step": 7, "validation/loss": 9.0, "norm": 25.0, "loss": 34.0},
+    ]
+    seen = ([0, 0], [6, 9], [30, 36], [42, 49])
+    for number, (row, done) in enumerate(zip(curve, seen, strict=True)):
+        step, epochs = row["step"], {"epoch": number, "sums": {}, "skipped": 0}
+        place = {**epochs, "step": step, "step_in_epoch": step - 3 * number, "digests": task.digests}
+        found = evaluations[number]
+        state = {"total": found.pop("total"), "seen": found.pop("seen").tolist()}
+        assert state == {"total": row["validation/loss"], "seen": done}
+        items = {"position": place, "curve": {"rows": curve[: number + 1]}}
+        assert found == {**items, "about": {"seen": done}, "config": {"a": 1}}
+    losses = enumerate((100.0, 99.0, 94.0, 85.0, 72.0, 55.0, 34.0))
+    wanted = [{"step": n + 1, "logged/loss": loss, "logged/gradient_norm": 4.0 * n + 1} for n, loss in losses]
+    for row, place in zip(curve, (0, 4, 8, 10), strict=True):
+        wanted.insert(place, {name: row[name] for name in ("step", "validation/loss")})
+    assert rows == wanted
+    told = {
+        "evaluations": 4,
+        "stopped_early": False,
+        "steps_left_out": 0,
+        "best_evaluation": 3,
+        "used_evaluation": 3,
+    }
+    assert summary == {**told, **dict.fromkeys(("best", "used", "last"), curve[3])}
+    said = re.findall("^at .*$", capsys.readouterr().err, re.MULTILINE)
+    assert said == ["at 0", "at 3", "at 6", "at 7"]
+    assert not Store(tmp_path / "resume").kept
+
+
+def test_a_stopped_run_goes_on_to_the_same_end(tmp_path, in_memory):
+    """Behind the step that is under way, in the chunks of a run that was not stopped; at the end nothing is left to stop."""
+    assert subtracted(tmp_path / "whole", Subtractor(), save_every_seconds=0)
+    assert list(Store(tmp_path / "whole" / "resume").kept) == [5]
+    for stop_at, done, asked in ((0, 1, (0, 2)), (4, 4, (3, 2)), (2, 3, (3, 2)), (6, 7, None)):
+        folder, again = tmp_path / f"stopped_{stop_at}", Subtractor()
+        assert subtracted(folder, Subtractor(stop_at=stop_at)) == (done == 7)
+        kept = [*Store(folder / "resume").kept.values(), *Store(folder / "checkpoints").kept.values()]
+        assert max(items["position"]["step"] for items in kept) == done
+        assert subtracted(folder, again)
+        assert next(iter(again.asked), None) == asked
+        jax.tree.map(np.testing.assert_array_equal, left(folder), left(tmp_path / "whole"))
+
+
+def test_steps_that_are_not_finite_are_left_out_up_to_a_budget(tmp_path, in_memory):
+    for most, step, more in (
+        (0, 1, "--config.nonfinite.policy=skip continues without that step"),
+        (1, 4, "1 steps were left out already (--config.nonfinite.most_skips=1)"),
     ):
-        trainer = make()
-        setattr(trainer.task, key, value)
-        with pytest.raises(UserError, match=told):
-            trainer.run(tmp_path)
-    state, position, rows = saved(tmp_path)
-    with Checkpoints(tmp_path / "later" / "checkpoints", keep=None) as checkpoints:
-        items = {**state._asdict(), "position": {**position, "phase": 2}, "curve": {"rows": rows}}
-        checkpoints.save(3, items)
-    with pytest.raises(UserError, match=r"of a layout that this version does not know \(position: .*phase"):
-        make().run(tmp_path / "later")
+        with pytest.raises(UserError) as refused:
+            subtracted(tmp_path, Subtractor([1, 4]), most_skips=most)
+        path = tmp_path / "nonfinite" / f"step-{step}.npz"
+        told = f"the training diverged: gradient_norm of step {step} not finite (its batch is in {path}); what was saved before"
+        assert (
+            str(refused.value) == f"{told} stays; start it in another --workdir with smaller numbers; {more}"
+        )
+        position = Store(tmp_path / "resume").kept[step]["position"]
+        assert (position["step"], position["skipped"]) == (step, most)
+    assert subtracted(tmp_path, Subtractor([1, 4]), most_skips=2)
+    evaluations, _, summary = left(tmp_path)
+    assert (summary["steps_left_out"], evaluations[3]["total"]) == (2, 31)
+    assert [row.get("loss") for row in evaluations[3]["curve"]["rows"]] == [None, 99.5, 83.5, 56.0]
+    with np.load(path) as kept:
+        assert {name: kept[name].tolist() for name in kept} == {
+            "x": [8, ANY],
+            "loss": 77,
+            "gradient_norm": ANY,
+        }
 
 
-@pytest.mark.slow
-def test_a_run_with_dropout_goes_on_with_as_many_devices_alone(tmp_path):
-    """Those that the machine has may be others in the next start."""
+def test_early_stop_uses_the_best(tmp_path, in_memory):
+    class Adder(Subtractor):
+        def evaluate(self, *given):
+            found = super().evaluate(*given)
+            found.row["validation/loss"] = abs(found.row["validation/loss"] - 85)
+            return found
 
-    def run(steps, devices):
-        trainer = make()
-        trainer.task.steps, trainer.task.steps_per_epoch = steps, 4
-        trainer.task.digests = {**trainer.task.digests, DEVICES: str(devices)}
-        return trainer.run(tmp_path)
+    assert subtracted(tmp_path, Adder(), patience=1)
+    summary = left(tmp_path)[2]
+    assert summary["stopped_early"]
+    assert [summary[name] for name in ("evaluations", "best_evaluation", "used_evaluation")] == [3, 1, 1]
+    assert [summary[name]["step"] for name in ("best", "used", "last")] == [3, 3, 6]
 
-    assert run(8, 2)
-    told = r"was trained on 2 devices, config\.num_devices gives 3 here.*dropout"
-    with pytest.raises(UserError, match=told):
-        run(12, 3)
-    assert run(12, 2)
+
+def test_a_folder_of_other_data_devices_steps_or_layout_is_refused(tmp_path, in_memory):
+    """Where dropout is drawn, those devices that the machine has may be others in the next start."""
+    subtracted(tmp_path, Subtractor(stop_at=3))
+    for changes, told in (
+        (
+            {"digests": {"the text": "b", "more": "c"}},
+            "was trained on other more, the text than a text has now: use the same to continue, or another --workdir",
+        ),
+        (
+            {"steps_per_epoch": 2},
+            "stands at step 4 after 1 evaluations: it was not written with 2 steps between two evaluations",
+        ),
+    ):
+        task = Subtractor()
+        for name, value in changes.items():
+            setattr(task, name, value)
+        with pytest.raises(UserError) as refused:
+            subtracted(tmp_path, task)
+        assert str(refused.value) == f"{tmp_path} {told}"
+    given = tmp_path, {"the text": "a"}, "a text"
+    records.refuse_other_data(*given)
+    with pytest.raises(UserError, match="was trained on other the text than another text has now"):
+        records.refuse_other_data(tmp_path, {}, "another text")
+    records.refuse_other_data(tmp_path / "new", {}, "another text")
+    store = Store(tmp_path / "resume", keep=1)
+    items = store.kept[4]
+    items["position"]["digests"][DEVICES] = "2"
+    store.save(4, items)
+    with pytest.raises(
+        UserError, match=r"was trained on 2 devices, config\.num_devices gives 3 here.*dropout"
+    ):
+        records.refuse_other_data(tmp_path, {"the text": "a", DEVICES: "3"}, "a text")
+    records.refuse_other_data(tmp_path, {"the text": "a", DEVICES: "2"}, "a text")
+    store.save(4, {**items, "position": {**items["position"], "phase": 2}})
+    with pytest.raises(
+        UserError, match=r"checkpoint 4 is of a layout that this version does not know \(position: .*phase"
+    ):
+        records.refuse_other_data(*given)
 
 
 def test_an_order_is_of_its_seed_and_epoch():
