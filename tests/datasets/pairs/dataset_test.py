@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from motif_jax.datasets.pairs import layout
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.datasets.pairs.writer import PairsWriter, write_pairs
 from motif_jax.support.errors import UserError
@@ -47,6 +48,9 @@ def test_published_layout(folder):
     np.testing.assert_array_equal(dataset.data["message"], arrays()["message"])
     assert isinstance(dataset.data["message"], np.memmap)
     assert dataset.info["score"][3, 1] == 7
+    assert (len(dataset.data), "message" in dataset.data, "turns" in dataset.info) == (3, True, False)
+    np.save(folder / "data" / "other.npy", arrays()["blstats"][..., 0].astype(bool))
+    assert PairsDataset.open(folder, need=("other",)).array("data/other").shape == (PAIRS, 2, LENGTH)
     assert dataset.preference_names() == ("someone",)
     labels = np.array([0, 1, 2, 3] * 3, np.int8)
     np.testing.assert_array_equal(dataset.preference("someone"), labels, strict=True)
@@ -80,6 +84,9 @@ def test_only_arrays_that_are_read_must_be_good(folder):
         ("data/message", np.zeros((PAIRS, 2, LENGTH, 256), np.float32), ["message.npy", "float32", "uint8"]),
         ("data/message", np.zeros((0, 2, LENGTH, 256), np.uint8), ["message.npy", "no pairs"]),
         ("data/message", np.zeros((PAIRS, 2), np.uint8), [r"expected \[pairs, 2,"]),
+        ("data/message", np.zeros((PAIRS, 2, LENGTH), np.uint8), [r"expected \[256\] for one step"]),
+        ("data/rewards", np.zeros((PAIRS, 2, LENGTH), bool), ["dtype bool, expected float32"]),
+        ("data/message", np.zeros((PAIRS, 2, LENGTH, 256), np.uint16), ["dtype uint16, expected uint8"]),
         ("data/message", np.zeros((PAIRS, 3, LENGTH, 256), np.uint8), [r"expected \[pairs, 2,"]),
         ("data/blstats", np.zeros((PAIRS - 1, 2, LENGTH, 27), np.int64), ["blstats.npy", "11", "12"]),
         ("data/blstats", np.zeros((PAIRS, 2, LENGTH, 25), np.int64), ["blstats.npy", "25", "27", "26"]),
@@ -139,6 +146,31 @@ def test_content_hash_follows_the_content_alone(tmp_path):
         hashes.add(write_pairs(tmp_path / f"changed_{name}", changed, info))
     hashes.add(write_pairs(tmp_path / "score", data, {"score": np.ones((PAIRS, 2))}))
     assert len(hashes) == 5
+
+
+def test_the_arrays_of_a_dataset_and_their_digests(monkeypatch):
+    known = {
+        name: (each.step_bytes(), each.steps[-1], each.itemsize) for name, each in layout.DATA_ARRAYS.items()
+    }
+    screen = 1920, (24, 80), 1
+    assert known == {
+        "message": (256, (256,), 1), "blstats": (108, (26,), None), "tty_chars": screen, "tty_colors": screen,
+        "rewards": (4, (), None), "glyphs": (3318, (21, 79), None),
+    }  # fmt: skip
+    numbers = np.arange(6, dtype=np.int16).reshape(2, 3)
+    bad = np.array([[1, 2], [3, 4], [5, np.inf], [np.nan, 8]], np.float32)
+    for _ in range(2):
+        assert layout.array_digest(numbers) == "0b92738d36db5d3f9e7abd10f9f28198"
+        assert [layout.first_not_finite(each) for each in (bad, bad[2:], bad[:2], bad[3:], numbers)] == [
+            2,
+            0,
+            None,
+            0,
+            None,
+        ]
+        monkeypatch.setattr(layout, "_HASH_BLOCK", 8)
+    combined = layout.combine_digests({"info/score": "c", "x": "b", "data/message": "a"})
+    assert combined == "757e536a3b84deea45ca61133836c529"
 
 
 @pytest.mark.parametrize("number", [np.nan, -np.inf])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +15,9 @@ from motif_jax.datasets.pairs import distinct
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 def test_equal_to_a_dictionary(values):
     rows = np.array(values, np.uint8)
-    table, ids = distinct.distinct_rows(rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(distinct, "_BLOCK_ROWS", 3)
+        table, ids = distinct.distinct_rows(rows)
     expected = {}
     for row in rows:
         expected.setdefault(bytes(row), len(expected))
@@ -36,6 +39,12 @@ def test_hashes_differ_also_in_the_highest_bits_and_stay_as_they_are_stored():
     assert len(np.unique(distinct.hash_rows(pairs))) == 256 * 128
     text = np.frombuffer(b"You see here a key.".ljust(256, b"\0"), np.uint8)
     assert distinct.hash_rows(text[None]).tolist() == [12494028032197608913]
+    odd = np.arange(15, dtype=np.uint8).reshape(3, 5)
+    assert distinct.hash_rows(odd).tolist() == [
+        10102783233333038247,
+        3246952054495423913,
+        5630042330744889560,
+    ]
 
 
 def test_used_length():
