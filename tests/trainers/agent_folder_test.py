@@ -1,36 +1,126 @@
-"""An agent's folder whose parts do not belong together is told in one line."""
+"""An agent's folder: what is written is read; parts that do not belong together, and other damage, are told in one line."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer as Backend
 from tokenizers import models
 
-from motif_jax.language.text_agent import Design
+from motif_jax.datasets.dialogues.items import Delimiters, Vocabulary
+from motif_jax.envs.text import registry
+from motif_jax.language.model import LanguageModel
+from motif_jax.language.text_agent import Design, TextAgentNetwork
 from motif_jax.support.errors import UserError
 from motif_jax.trainers import agent_folder
 from tests import text_agents
+from tests.toy_text import Letters
 
-pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
+def drawn(config: Any, design: Design) -> Callable[[Any], Any]:
+    """As `TextAgentNetwork.init`, without a compiled program; no two parts are alike."""
+    draws, init = np.random.default_rng(0), TextAgentNetwork(LanguageModel(config), design).init
+    return lambda key: jax.tree.map(
+        lambda leaf: draws.normal(size=leaf.shape).astype(np.float32), jax.eval_shape(init, key)
+    )
 
 
-@pytest.mark.slow
+@pytest.fixture(autouse=True)
+def _drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_agents, "_initialiser", drawn)
+
+
+@pytest.mark.parametrize(
+    "design",
+    [Design(), Design("none", prefix=True), Design("utterance", double_q=False, separate_target=False)],
+)
+def test_an_agent_is_read_as_it_was_written(tmp_path: Path, design: Design) -> None:
+    for folder in (tmp_path, tmp_path / "agent"):
+        text_agents.write(tmp_path, design, settings={"discount": 0.9})
+        saved = agent_folder.load(folder)
+        assert (saved.folder, saved.method, saved.task_name, saved.options) == (
+            tmp_path / "agent",
+            "ilql",
+            "wordle",
+            {"num_words": 20},
+        )
+        assert (saved.settings, saved.network.design) == ({"longest_action": 6, "discount": 0.9}, design)
+        assert saved.about == agent_folder.describe(folder, "agent")
+        wanted = drawn(saved.network.model.config, design)(jax.random.key(0))
+        jax.tree.map(np.testing.assert_array_equal, saved.params, wanted)
+    assert agent_folder.options_for("wordle", tmp_path, "agent") == {"num_words": 20}
+    with pytest.raises(
+        UserError, match=r"^config\.a=.*: was trained for the task wordle, config\.task is reddit$"
+    ):
+        agent_folder.options_for("reddit", tmp_path, "a")
+    words = registry.make("wordle", {"num_words": 20})
+    assert agent_folder.load(tmp_path, task=words).task is words
+    letters: Any = SimpleNamespace(tokenizer=Letters)
+    with pytest.raises(
+        UserError, match=r"^config\.a=.*: was trained with other tokens than SimpleNamespace has$"
+    ):
+        agent_folder.load(tmp_path, "a", task=letters)
+
+
+def test_the_vocabulary_of_a_task() -> None:
+    made: Any = SimpleNamespace(tokenizer=Letters, learned_tokens=lambda: 0)
+    found = agent_folder.vocabulary_of(made)
+    texts = (*"abcdefghijklmnopqrstuvwxyz", "<|pad|>", "<s>", "<a>", "</s>", "</a>", "</eod>")
+    assert found == Vocabulary(32, Letters.delimiters, agent_folder.vocabulary_digest(Letters()), texts)
+    made.learned_tokens = lambda: 40
+    assert agent_folder.vocabulary_of(made) == Vocabulary(46, Delimiters(40, 41, 42, 43, 44, 45), None)
+
+
+def test_what_is_no_agent_is_told(tmp_path: Path) -> None:
+    path = text_agents.write(tmp_path / "run") / "agent" / "agent.json"
+    about, run = json.loads(path.read_text()), path.parent.parent
+    for change, why in (
+        ({"version": 2}, r"^config\.key=.*run: holds an agent of format 2, this version reads 1$"),
+        (
+            {"settings": {"longest_action": 0}},
+            r"agent\.json is damaged \(longest_action is no number of tokens\): train .*run again$",
+        ),
+        ({"settings": {"longest_action": True}}, r"longest_action is no number of tokens"),
+        ({"settings": []}, r"is damaged"),
+        ({"method": 3}, r"is damaged \(method or task are no text\)"),
+        ({"design": {"odd": 1}}, r"is damaged .*odd"),
+        ({"options": 1}, r"is damaged"),
+    ):
+        path.write_text(json.dumps(about | change))
+        with pytest.raises(UserError, match=why):
+            agent_folder.describe(run, "key")
+    path.write_text(json.dumps(about | {"settings": {}}))
+    assert agent_folder.describe(run, "key") == {**about, "settings": {}, "folder": str(path.parent)}
+    path.unlink()
+    told = r"^config\.key=.*run: must be the run folder of train_text, or an agent's; "
+    with pytest.raises(UserError, match=told + r"it has no agent/agent\.json$"):
+        agent_folder.find(run, "key")
+    (run / "checkpoints").mkdir()
+    with pytest.raises(UserError, match=told + "its training has not ended: give its command again$"):
+        agent_folder.find(run, "key")
+
+
 def test_an_agent_that_was_moved_has_its_own_tokenizer_and_names_no_other_folder(tmp_path: Path) -> None:
     made = Backend(models.WordLevel({"<unk>": 0, "hello": 1}, "<unk>"))
     made.save(str(tmp_path / "tokenizer.json"))
-    run = text_agents.write(tmp_path / "run", task="visdial", options={"tokenizer": str(tmp_path)})
+    for named in (tmp_path, tmp_path / "tokenizer.json"):
+        text_agents.write(tmp_path / "run", task="visdial", options={"tokenizer": str(named)})
+    run = tmp_path / "run"
     (tmp_path / "tokenizer.json").unlink()
     moved = run.rename(tmp_path / "moved")
     assert str(tmp_path) not in (moved / "agent" / "agent.json").read_text()
     assert agent_folder.load(moved).options["tokenizer"] == str(moved / "agent")
 
 
-@pytest.mark.slow
-def test_heads_that_are_lost_or_another_agents_are_told(tmp_path: Path) -> None:
+def test_parts_that_are_lost_or_another_agents_are_told(tmp_path: Path) -> None:
     folder = text_agents.write(tmp_path / "run") / "agent"
     for name, words in (("heads", "has heads none of other forms than v, q1, q2"), ("target_heads", "target_heads has heads none")):  # fmt: skip
         path = folder / name / "heads.json"
@@ -39,12 +129,12 @@ def test_heads_that_are_lost_or_another_agents_are_told(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=words):
             agent_folder.load(folder)
         path.write_bytes(content)
-
-
-@pytest.mark.slow
-def test_a_prefix_of_another_width_is_told(tmp_path: Path) -> None:
-    folder = text_agents.write(tmp_path / "run", Design(q="none", prefix=True), "dt") / "agent"
-    agent_folder.load(folder)
+    folder = text_agents.write(tmp_path / "dt", Design(q="none", prefix=True), "dt") / "agent"
     save_file({"kernel": np.zeros(3, np.float32)}, folder / agent_folder.PREFIX)
-    with pytest.raises(UserError, match=r"prefix\.safetensors does not fit a model of width 16"):
+    with pytest.raises(
+        UserError, match=r"prefix\.safetensors does not fit a model of width 16: train it again"
+    ):
+        agent_folder.load(folder)
+    (folder / agent_folder.PREFIX).write_text("no")
+    with pytest.raises(UserError, match=r"prefix\.safetensors cannot be read: "):
         agent_folder.load(folder)

@@ -62,7 +62,9 @@ def test_batches_of_pairs(record: bool) -> None:
         plan = BatchPlan(data_of(), config, devices)
         batches = [plan.batches(*of) for of in ((0, 2), (2, 1), (3, 2), (1, 2))]
         sizes = plan.steps_per_epoch, plan.chunk_steps, plan.bucket, reward_data.axes(batches[0])
-        found[f"{devices} {members}"] = str(jax.tree.map(lambda leaf: np.asarray(leaf).tolist(), (sizes, batches)))
+        found[f"{devices} {members}"] = str(
+            jax.tree.map(lambda leaf: np.asarray(leaf).tolist(), (sizes, batches))
+        )
     compared("batches_of_pairs", found, record)
 
 

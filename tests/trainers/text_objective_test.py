@@ -19,11 +19,13 @@ from motif_jax.envs.wordle.tokens import WordleTokenizer
 from motif_jax.language import init_model, lora
 from motif_jax.language.init_model import Sizes
 from motif_jax.language.model import LanguageModel
+from motif_jax.language.network import States
 from motif_jax.language.text_agent import Design, TextAgentNetwork
 from motif_jax.trainers.dialogue_batches import ItemLayout
 from motif_jax.trainers.text_methods import RULES
 from motif_jax.trainers.text_objective import Objective, Part, Weights
 from tests.golden_ilql import item_of
+from tests.recorded_outputs import compared
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -240,6 +242,33 @@ def test_additions_to_a_head_of_its_own_count() -> None:
     base = dataclasses.replace(objective, spec=None).terms({"trunks": {"policy": trunk}}, {}, part, None)
     np.testing.assert_allclose(added.policy, whole.policy, rtol=1e-4)
     assert abs(added.policy - base.policy) > 1e-2
+
+
+class Still(TextAgentNetwork):
+    """Without layers: a state is its token's embedding."""
+
+    def run(self, params: Any, tokens: Any, valid: Any, parts: Any = (), *given: Any, **more: Any) -> Any:
+        tables = {part: params["trunks"][self.design.roles.trunk_of[part]]["embedding"] for part in parts}
+        return {part: States(table[tokens], table[tokens] / 2) for part, table in tables.items()}
+
+
+@pytest.mark.parametrize(("method", "chunk"), [("g", 5), ("ilql_utterance", None)])
+def test_losses_and_what_is_measured_beside_them(method: str, chunk: int | None, record: bool) -> None:
+    weights = {"q": 0.7, "v": 0.6, "policy": 0.9, "conservative": 0.1, "margin": 0.3}
+    objective = objective_of(method, reward_scale=0.5, settings={"beta": 1.5}, weights=weights, chunk=chunk)
+    agent, batch = Still(objective.agent.model, objective.agent.design), batch_of(chunk is None)
+    draws, shapes = np.random.default_rng(0), jax.eval_shape(agent.init, jax.random.key(0))
+    params, other = (
+        jax.tree.map(lambda leaf: draws.normal(0, 0.3, leaf.shape).astype(np.float32), shapes)
+        for _ in range(2)
+    )
+    target = {"trunks": {"target": other["trunks"]["values"]}, "heads": other["target_heads"]}
+    params["trunks"].pop("target"), params.pop("target_heads")
+    part = Part(batch, Counts(*implicit_q.counts(batch, objective.settings)))
+    measured = jax.jit(dataclasses.replace(objective, agent=agent).measured)(
+        params, {"target": target}, part, None
+    )
+    compared(f"text_losses_{method}", {"found": str(jax.tree.map(float, measured))}, record)
 
 
 def test_a_row_that_fills_a_batch_up_has_no_weight() -> None:
