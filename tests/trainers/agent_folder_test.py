@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -25,12 +26,18 @@ from tests import text_agents
 from tests.toy_text import Letters
 
 
-def drawn(config: Any, design: Design) -> Callable[[Any], Any]:
+@functools.cache
+def shapes(config: Any, design: Design) -> Any:
+    return jax.eval_shape(_INIT.__get__(TextAgentNetwork(LanguageModel(config), design)), jax.random.key(0))
+
+
+def drawn(config: Any, design: Design, seed: int = 0) -> Callable[[Any], Any]:
     """As `TextAgentNetwork.init`, without a compiled program; no two parts are alike."""
-    draws, init = np.random.default_rng(0), TextAgentNetwork(LanguageModel(config), design).init
-    return lambda key: jax.tree.map(
-        lambda leaf: draws.normal(size=leaf.shape).astype(np.float32), jax.eval_shape(init, key)
-    )
+    draws = np.random.default_rng(seed)
+    return lambda key: jax.tree.map(lambda x: draws.normal(size=x.shape).astype("f4"), shapes(config, design))
+
+
+_INIT = TextAgentNetwork.init
 
 
 @pytest.fixture(autouse=True)
