@@ -116,15 +116,6 @@ def test_training_equals_the_plain_loop(folder, case):
 
 
 @pytest.mark.slow
-def test_a_smoothed_run_is_measured_by_the_targets_themselves(folder):
-    plain, smoothed = (make_task(folder / "plain", **{"labels.smoothing": s}) for s in (0.0, 0.5))
-    state, _ = train_epoch(plain)
-    measured, wanted = (task.measure(state, task.data.messages)[1] for task in (smoothed, plain))
-    assert wanted["validation/loss"] < 0.68
-    np.testing.assert_equal(measured, wanted)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("devices", "overrides"),
     [(4, {"ensemble.members": 2, "ensemble.bootstrap": True, "network.status": True}), (2, {})],
@@ -143,50 +134,6 @@ def test_devices_agree(folder, devices, overrides):
         assert all(np.array_equal(copy, first_copy) for copy in copies)
     found, wanted = (task.member_rewards(first, task.data.messages) for task in (many, one))
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_evaluation_equals_a_pass_over_every_message(folder):
-    task = make_task(folder / "plain")
-    # Trained a little: a fresh network's rewards spread by little more than their rounding.
-    data, (state, _) = task.data, train_epoch(task)
-    statistics, pairs = task.measure(state, task.data.messages)
-    messages = data.dataset.data["message"].reshape(-1, 256)
-    rewards = task.network.reward(state.params, {"message": messages})
-    rewards = np.asarray(rewards, np.float64).reshape(-1, 2)
-    train, validation = rewards[data.train], rewards[data.validation]
-    moments = [statistics["mean"], statistics["variance"]]
-    assert moments == pytest.approx([train.mean(), train.var()], rel=1e-5)
-    shown = np.unique(data.ids[data.train])
-    table = np.asarray(task.network.reward(state.params, {"message": data.messages[shown]}))
-    expected = np.quantile((table - train.mean()) / train.std(), statistics["quantile_levels"])
-    np.testing.assert_allclose(statistics["quantiles"], expected, atol=1e-3)
-    labels = data.targets.labels[data.validation]
-    clear = labels < 2
-    assert pairs["validation/accuracy"] == pytest.approx((validation.argmax(1) == labels)[clear].mean())
-    new = ~np.isin(data.ids[data.validation], shown).reshape(len(validation), -1)
-    names = ("validation/accuracy", "validation_unseen/loss", "validation_partly_unseen/loss")
-    expected = [clear.sum(), new.all(axis=1).sum(), new.any(axis=1).sum()]
-    assert [pairs[f"{name}_pairs"] for name in names] == expected
-
-
-def test_the_plan_covers_every_training_pair_once_and_fits_its_bucket(folder):
-    task = make_task(folder / "plain", devices=2, batch_size=48)
-    plan, data = task.plan, task.data
-    orders = [plan.order(epoch) for epoch in range(2)]
-    for epoch, order in enumerate(orders):
-        assert sorted(order[order >= 0]) == sorted(data.train)
-        batches = plan.batches(epoch * plan.steps_per_epoch, plan.steps_per_epoch)
-        shown = batches.unique.reshape(plan.steps_per_epoch, 2, 1, plan.bucket)
-        places = batches.inverse.reshape(plan.steps_per_epoch, 2, 24, 2)
-        ids = np.take_along_axis(shown, places, axis=3).reshape(-1, 2)
-        there, pairs = (order >= 0).reshape(-1), order.reshape(-1)
-        np.testing.assert_array_equal(ids[there], data.ids[pairs[there], :, 0])
-        np.testing.assert_array_equal(batches.labels.reshape(-1)[there], data.targets.labels[pairs[there]])
-        np.testing.assert_array_equal(batches.weights.reshape(-1), there)
-    assert orders[0].tolist() != orders[1].tolist()
-    again = make_task(folder / "plain", devices=2, batch_size=48).plan
-    jax.tree.map(np.testing.assert_array_equal, plan.batches(0, 2), again.batches(0, 2))
 
 
 def test_the_digests_say_what_is_not_the_same(folder):
