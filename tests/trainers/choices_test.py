@@ -1,0 +1,242 @@
+"""What trainings make of their configs, and which configs they refuse, to the letter."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from motif_jax.datasets.trajectories.parquet import Pairs
+from motif_jax.language import byte_pairs, init_model
+from motif_jax.language.init_model import Sizes
+from motif_jax.schema import values
+from motif_jax.sections.texts import LossWeights, TextConfig, TextMethod
+from motif_jax.sections.trainings import CloningConfig, LanguageModelConfig, UpvoteConfig
+from motif_jax.support.errors import UserError
+from motif_jax.trainers import (
+    cloning_data,
+    cloning_task,
+    dialogue_data,
+    language_run,
+    language_task,
+    offline_run,
+    task,
+    text_run,
+    text_task,
+    upvote_run,
+    upvote_task,
+)
+from motif_jax.trainers.sums_task import HeldOutMeans
+from motif_jax.trainers.text_methods import RULES
+from tests.recorded_outputs import compared
+from tests.reward_fixtures import load_config
+
+
+def said(call: Callable[..., Any], *given: Any, **named: Any) -> str:
+    try:
+        return str(call(*given, **named))
+    except UserError as error:
+        return f"refused: {error}"
+
+
+def given(stage: str, variant: str = "", **changes: Any) -> Any:
+    kinds = {
+        "train_text": TextConfig,
+        "clone_behaviour": CloningConfig,
+        "pretrain_language_model": LanguageModelConfig,
+    }
+    changes = {name.replace("__", "."): value for name, value in changes.items()}
+    return values({**kinds, "train_upvote": UpvoteConfig}[stage], load_config(stage, variant, changes))
+
+
+GPT = init_model.make("gpt2", Sizes(8, 1, 2, max_length=48), 40, {"start": 1, "pad": 2, "end": 3})
+
+
+def test_methods_of_text_agents(record: bool) -> None:
+    found = {}
+    for name, other in itertools.product(RULES, (False, True)):
+        numbers = {
+            "discount": 0.8,
+            "expectile": 0.6,
+            "q_min": -3.0,
+            "q_max": 4.0,
+            "cql_temperature": 2.0,
+            "margin": 0.5,
+            "reward_scale": 5.0,
+        }
+        flags = (
+            "double_q",
+            "separate_policy",
+            "separate_target",
+            "advanced_mlp",
+            "detach_v",
+            "detach_policy",
+            "monte_carlo",
+        )
+        method = TextMethod(name=name, **(numbers if other else {}), **dict.fromkeys(flags, other))
+        config = TextConfig(
+            method=method, loss=LossWeights(q=2, v=3, policy=4, cql=5, margin=6), accumulate=3
+        )
+        games = dataclasses.replace(
+            config.games, decode=dataclasses.replace(config.games.decode, max_tokens=7)
+        )
+        config = dataclasses.replace(
+            config, games=games, dropout=0.1 * other, logits_chunk=9, max_len=41 if other else None
+        )
+        endless = dataclasses.replace(GPT, max_length=None)
+        objective = text_run.objective_of(config, GPT)
+        parts = [f"{key}: {value}" for key, value in vars(objective).items() if key != "agent"]
+        parts += [str(text_run.design_of(method)), str(objective._parts()), str(objective.weights.of_values)]
+        parts += [str(text_run.layout_of(config, 26, each)) for each in (GPT, endless)]
+        short = dataclasses.replace(GPT, max_length=6)
+        parts += [said(text_run.check_shapes, config, each) for each in (GPT, endless, short)]
+        found[f"{name} {other}"] = "\n".join(parts)
+    compared("text_methods", found, record)
+
+
+def test_what_ppo_and_lengths_ask_for(record: bool) -> None:
+    fits = {
+        "initial__policy": "run",
+        "chunk_steps": 1,
+        "games__episodes": 1,
+        "batch_size": 16,
+        "num_devices": 1,
+    }
+    changes = (
+        {}, {"batch_size": 8}, {"dropout": 0.1}, {"chunk_steps": 2}, {"games__episodes": 0}, {"data": "x"}, {"initial__value": "x"},
+        {"initial__policy": None}, {"initial__policy": None, "network__checkpoint": "x"},
+    )  # fmt: skip
+    found = {
+        str(each): said(text_run.check_ppo, given("train_text", "wordle_ppo", **{**fits, **each}))
+        for each in changes
+    }
+    found["longest"] = "\n".join(said(dialogue_data.longest_action, most, None) for most in (5, 1, 0, None))
+    compared("text_ppo_choices", found, record)
+
+
+def test_models_of_texts(record: bool) -> None:
+    found, names = {}, ("gpt2", "llama", "qwen2", "roberta", "t5")
+    for name in names:
+        model = {"model__architecture": name, "tokenizer__vocab_size": 300, "length": 64, "dropout": 0.1}
+        config = given("pretrain_language_model", "smoke", **model)
+        objectives = ("causal", "masked", "spans", "prefix", None)
+        parts = [said(language_run.objective_of, wanted, config.model) for wanted in objectives]
+        parts.append(said(language_run.settings_of, config, None))
+        for change in (
+            {"model__max_length": 80},
+            {"model__attention": "comparing"},
+            {"model__attention": "comparing", "model__heads": 4},
+        ):
+            parts.append(
+                said(
+                    language_run.settings_of,
+                    given("pretrain_language_model", "smoke", **{**model, **change}),
+                    None,
+                )
+            )
+        found[name] = "\n".join(parts)
+    lora = given("pretrain_language_model", "smoke").lora
+    rows = [said(language_run.check_shapes, lora, length, GPT) for length in (48, 49)]
+    rows += [
+        str(language_run.longest_item(*of))
+        for of in (("windows", 9, "masked"), ("items", 9, "masked"), ("items", 9, "causal"))
+    ]
+    words: Any = SimpleNamespace(
+        token=lambda text: byte_pairs.SENTINELS if text == "<mask>" else int(text.strip("<extra_id_>"))
+    )
+    rows += [
+        str(language_run.special_tokens(GPT, words, objective)) for objective in ("causal", "masked", "spans")
+    ]
+    for change in ({}, {"max_len": 64}, {"max_len": 65}, {"dropout": 0.2}):
+        config = given(
+            "train_upvote", "", network__max_length=64, vocab_size=300, **{"max_len": 32, **change}
+        )
+        rows.append(said(upvote_run.settings_of, config, None))
+    rows += [
+        said(upvote_run.settings_of, config, SimpleNamespace(size=280)),
+        str(upvote_run.made_files(config.reddit)),
+    ]
+    rows.append(str(upvote_run.made_files(dataclasses.replace(config.reddit, folder="x"))))
+    rows += [str(offline_run.mesh_sizes(given("train_text", "", num_devices=count))) for count in (1, 4)]
+    rows.append(str(offline_run.numbers_in({"a": np.zeros((2, 3)), "b": [np.zeros(4)]})))
+    compared("models_of_texts", {**found, "others": "\n".join(rows)}, record)
+
+
+def test_an_experts_steps(tmp_path: Path, record: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = SimpleNamespace(
+        encode=lambda texts, special: [[*map(ord, text)] + [1] * special for text in texts]
+    )
+    monkeypatch.setattr(cloning_data, "Tokenizer", SimpleNamespace(read=lambda folder: tokenizer))
+    monkeypatch.setattr(cloning_data, "fetch", lambda *names: tmp_path)
+    monkeypatch.setattr(cloning_data, "_TOGETHER", 2)
+    (tmp_path / "trajectories.parquet").write_text("here")
+    prompts, found = ["abc", "d", "", "efgh", "ij"], []
+    for actions, change, special in (
+        ([0, 2, 1, 2, 0], {}, False), ([0, 2, 1, 2, 0], {"held_out_share": 0.4}, True), ([0, 2, 1, 2, 0], {"train_pairs": 2}, False),
+        ([0, 2, 1, 2, 0], {"train_pairs": 5}, False), ([0, 2, 1, 3, 0], {}, False), ([0, -1, 1, 2, 0], {}, False), ([1], {}, False),
+        ([], {}, False), ([0, 1], {}, False), ([0, 2, 1, 2, 0], {"network__prompt_tokens": 4}, True),
+    ):  # fmt: skip
+        named = {"trajectories": str(tmp_path), "network__prompt_tokens": 5, "network__model": "m", **change}
+        config = given("clone_behaviour", "", **named)
+        found.append(said(cloning_data.load, config, Pairs(prompts[: len(actions)], actions, {}), 3, special))
+    for change in ({"trajectories": None}, {"published__dir": str(tmp_path)}, {}):
+        config = given("clone_behaviour", "", **{"trajectories": str(tmp_path), **change})
+        found.append(said(cloning_data.files, config))
+    compared("experts_steps", {"found": "\n".join(found).replace(str(tmp_path), "HERE")}, record)
+
+
+def test_what_evaluations_say(record: bool) -> None:
+    """Of numbers that a training might have measured."""
+    position = task.TrainingPosition(
+        6, [{}, {}], {"steps": 4.0, "loss": 6.0, "accuracy": 1.0, "tokens": 8.0, "gradient_norm": 2.0}
+    )
+    config: Any = SimpleNamespace(batch_size=3, length=5)
+
+    def evaluation(row: Mapping[str, Any], text: str, place: Any) -> str:
+        return f"{row} {text} {place.step}"
+
+    training: Any = SimpleNamespace(
+        held_out=lambda *_: HeldOutMeans(0.5, 0.25, 1234.0), units=lambda step: 15 * step, evaluation=evaluation, config=config,
+        _train=SimpleNamespace(steps_per_pass=4), _per_pass=4,
+    )  # fmt: skip
+    kinds = language_task.LanguageTask, cloning_task.CloningTask, upvote_task.UpvoteTask
+    found = {kind.__name__: str(kind.evaluate(training, None, None, position)) for kind in kinds}
+    metrics = {
+        name: np.array(of, np.float32)
+        for name, of in {
+            "tokens": [2, 6],
+            "loss": [3, 5],
+            "accuracy": [0.5, 1],
+            "gradient_norm": [1, 2],
+        }.items()
+    }
+    language = language_task.LanguageTask
+    found["language"] = str(
+        [
+            language.tally(training, metrics),
+            language.units(training, 7),
+            language.shown(training, position.sums),
+            language.shown(training, {}),
+        ]
+    )
+    spread = {**metrics, "q_min": np.array([3, -1]), "q_max": np.array([2, 9])}
+    found["text"] = str(text_task.TextTraining.logged(training, spread, 2.0))
+    rates = [
+        position.learning_rate(lambda step: 10 * step),
+        task.TrainingPosition().learning_rate(lambda step: 1),
+    ]
+    means = [position.mean("loss"), position.mean("loss", "tokens"), task.TrainingPosition().mean("loss")]
+    position.add({"loss": 2, "new": 3})
+    found["position"] = str([position, rates, means, position.epoch, task.TrainingPosition().epoch])
+    optimizer: Any = SimpleNamespace(learning_rate=3e-4, max_gradient_norm=None)
+    found["remedies"] = task.smaller_steps(optimizer) + str(task.diverged("it", "less"))
+    optimizer.max_gradient_norm = 1.0
+    found["remedies"] += task.smaller_steps(optimizer)
+    found["perplexity"] = str([language_task.perplexity(loss) for loss in (0.5, 700, 701)])
+    compared("evaluations", found, record)
