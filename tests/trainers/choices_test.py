@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -27,6 +28,7 @@ from motif_jax.trainers import (
     language_task,
     offline_run,
     task,
+    text_ppo,
     text_run,
     text_task,
     upvote_run,
@@ -34,6 +36,7 @@ from motif_jax.trainers import (
 )
 from motif_jax.trainers.sums_task import HeldOutMeans
 from motif_jax.trainers.text_methods import RULES
+from motif_jax.trainers.text_objective import LossTerms, Weights
 from tests.recorded_outputs import compared
 from tests.reward_fixtures import load_config
 
@@ -148,7 +151,7 @@ def test_models_of_texts(record: bool) -> None:
         for of in (("windows", 9, "masked"), ("items", 9, "masked"), ("items", 9, "causal"))
     ]
     words: Any = SimpleNamespace(
-        token=lambda text: byte_pairs.SENTINELS if text == "<mask>" else int(text.strip("<extra_id_>"))
+        token=lambda text: byte_pairs.SENTINELS if text == "<mask>" else int(text[10:-1])
     )
     rows += [
         str(language_run.special_tokens(GPT, words, objective)) for objective in ("causal", "masked", "spans")
@@ -216,17 +219,29 @@ def test_what_evaluations_say(record: bool) -> None:
             "gradient_norm": [1, 2],
         }.items()
     }
-    language = language_task.LanguageTask
-    found["language"] = str(
-        [
-            language.tally(training, metrics),
-            language.units(training, 7),
-            language.shown(training, position.sums),
-            language.shown(training, {}),
-        ]
-    )
+    language, ppo = language_task.LanguageTask, text_ppo.PpoTraining
+    tallied = {name: float(total) for name, total in language.tally(training, metrics).items()}
+    shown = [language.shown(training, sums) for sums in (position.sums, {})]
+    found["language"] = str([tallied, language.units(training, 7), *shown])
     spread = {**metrics, "q_min": np.array([3, -1]), "q_max": np.array([2, 9])}
     found["text"] = str(text_task.TextTraining.logged(training, spread, 2.0))
+    terms, counts = LossTerms(9.0, 1.0, 2.0, 3.0, 4.0, 5.0), ((2.0, 8.0), (6.0, 24.0))
+    measured = iter([(terms, counts[0]), (LossTerms(9.0, 5.0, 4.0, 3.0, 2.0, 1.0), counts[1])] * 2)
+    training._held_out, training._measure = [1, 2], lambda *_: next(measured)
+    training.parallel = SimpleNamespace(put_whole=lambda batch, axis: batch)
+    training.objective = SimpleNamespace(weights=Weights(1.0, 0.5, 0.25, 0.125, 0.0))
+    training._named = functools.partial(text_task.TextTraining._named, training)
+    position.sums |= {"q": 2.0, "v": 3.0, "policy": 4.0, "conservative": 5.0}
+    state, training.play = SimpleNamespace(params=1, target=2), None
+    found["text evaluation"] = text_task.TextTraining.evaluate(training, state, None, position)
+    played = {"games/return": -1.5, "games/won": 0.5}
+    training.play, training._agent, training.criterion = lambda agent: played, lambda *_: None, ppo.criterion
+    config.games = SimpleNamespace(episodes=4)
+    found["ppo"] = str(ppo.evaluate(training, state, None, position))
+    found["ppo"] += str([ppo.shown(training, {text_ppo._RETURN: 6.0, "steps": 4.0}), ppo.shown(training, {})])
+    found["ppo"] += str(
+        ppo.logged(training, {"batch/tokens": np.array([3, 4]), "value/mean": np.array([1, 2])}, 2.0)
+    )
     rates = [
         position.learning_rate(lambda step: 10 * step),
         task.TrainingPosition().learning_rate(lambda step: 1),
