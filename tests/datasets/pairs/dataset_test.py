@@ -149,14 +149,9 @@ def test_content_hash_follows_the_content_alone(tmp_path):
 
 
 def test_the_arrays_of_a_dataset_and_their_digests(monkeypatch):
-    known = {
-        name: (each.step_bytes(), each.steps[-1], each.itemsize) for name, each in layout.DATA_ARRAYS.items()
-    }
-    screen = 1920, (24, 80), 1
-    assert known == {
-        "message": (256, (256,), 1), "blstats": (108, (26,), None), "tty_chars": screen, "tty_colors": screen,
-        "rewards": (4, (), None), "glyphs": (3318, (21, 79), None),
-    }  # fmt: skip
+    sizes = {name: (each.step_bytes(), each.steps[-1]) for name, each in layout.DATA_ARRAYS.items()}
+    screens = dict.fromkeys(("tty_chars", "tty_colors"), (1920, (24, 80))) | {"glyphs": (3318, (21, 79))}
+    assert sizes == {"message": (256, (256,)), "blstats": (108, (26,)), "rewards": (4, ()), **screens}
     numbers = np.arange(6, dtype=np.int16).reshape(2, 3)
     bad = np.array([[1, 2], [3, 4], [5, np.inf], [np.nan, 8]], np.float32)
     for _ in range(2):
