@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from motif_jax.datasets.trajectories.parquet import Pairs
-from motif_jax.language import byte_pairs, init_model
+from motif_jax.language import init_model
 from motif_jax.language.init_model import Sizes
 from motif_jax.schema import values
-from motif_jax.sections.texts import LossWeights, TextConfig, TextMethod
+from motif_jax.sections.texts import TextConfig
 from motif_jax.sections.trainings import CloningConfig, LanguageModelConfig, UpvoteConfig
 from motif_jax.support.errors import UserError
 from motif_jax.trainers import (
@@ -48,58 +48,40 @@ def said(call: Callable[..., Any], *given: Any, **named: Any) -> str:
         return f"refused: {error}"
 
 
-def given(stage: str, variant: str = "", **changes: Any) -> Any:
-    kinds = {
-        "train_text": TextConfig,
-        "clone_behaviour": CloningConfig,
-        "pretrain_language_model": LanguageModelConfig,
-    }
+def given(stage: str, variant: str | None = None, **changes: Any) -> Any:
+    kinds = {"train_text": TextConfig, "clone_behaviour": CloningConfig, "train_upvote": UpvoteConfig}
     changes = {name.replace("__", "."): value for name, value in changes.items()}
-    return values({**kinds, "train_upvote": UpvoteConfig}[stage], load_config(stage, variant, changes))
+    return values(kinds.get(stage, LanguageModelConfig), load_config(stage, variant or "", changes))
 
 
 GPT = init_model.make("gpt2", Sizes(8, 1, 2, max_length=48), 40, {"start": 1, "pad": 2, "end": 3})
+PRETRAIN = "pretrain_language_model", "smoke"
 
 
 def test_methods_of_text_agents(record: bool) -> None:
-    found = {}
-    for name, other in itertools.product(RULES, (False, True)):
-        numbers = {
-            "discount": 0.8,
-            "expectile": 0.6,
-            "q_min": -3.0,
-            "q_max": 4.0,
-            "cql_temperature": 2.0,
-            "margin": 0.5,
-            "reward_scale": 5.0,
-        }
-        flags = (
-            "double_q",
-            "separate_policy",
-            "separate_target",
-            "advanced_mlp",
-            "detach_v",
-            "detach_policy",
-            "monte_carlo",
-        )
-        method = TextMethod(name=name, **(numbers if other else {}), **dict.fromkeys(flags, other))
-        config = TextConfig(
-            method=method, loss=LossWeights(q=2, v=3, policy=4, cql=5, margin=6), accumulate=3
-        )
-        games = dataclasses.replace(
-            config.games, decode=dataclasses.replace(config.games.decode, max_tokens=7)
-        )
-        config = dataclasses.replace(
-            config, games=games, dropout=0.1 * other, logits_chunk=9, max_len=41 if other else None
-        )
-        endless = dataclasses.replace(GPT, max_length=None)
+    found, weights = {}, {"q": 2.0, "v": 3.0, "policy": 4.0, "cql": 5.0, "margin": 6.0}
+    numbers = {"discount": 0.8, "expectile": 0.6, "q_min": -3.0, "q_max": 4.0, "cql_temperature": 2.0, "margin": 0.5, "reward_scale": 5.0}  # fmt: skip
+    flags = "double_q separate_policy separate_target advanced_mlp detach_v detach_policy monte_carlo".split()
+    plain = {f"method__{flag}": False for flag in flags} | {f"loss__{name}": x for name, x in weights.items()}
+    other = {
+        **dict.fromkeys(plain, True),
+        **{f"method__{name}": x for name, x in numbers.items()},
+        "max_len": 41,
+        "dropout": 0.1,
+    }
+    sizes = [dataclasses.replace(GPT, max_length=most) for most in (48, None, 6)]
+    for name, changes in itertools.product(
+        RULES, ({}, {**other, **{f"loss__{key}": x for key, x in weights.items()}})
+    ):
+        every = {**plain, **changes, "games__decode__max_tokens": 7, "accumulate": 3, "logits_chunk": 9}
+        config = given("train_text", "wordle_ilql", method__name=name, **every)
         objective = text_run.objective_of(config, GPT)
         parts = [f"{key}: {value}" for key, value in vars(objective).items() if key != "agent"]
-        parts += [str(text_run.design_of(method)), str(objective._parts()), str(objective.weights.of_values)]
-        parts += [str(text_run.layout_of(config, 26, each)) for each in (GPT, endless)]
-        short = dataclasses.replace(GPT, max_length=6)
-        parts += [said(text_run.check_shapes, config, each) for each in (GPT, endless, short)]
-        found[f"{name} {other}"] = "\n".join(parts)
+        parts += [str(objective.agent.design), str(objective._parts()), str(objective.weights.of_values)]
+        parts += [str(text_run.layout_of(config, 26, each)) for each in sizes[:2]]
+        found[f"{name} {len(changes)}"] = "\n".join(
+            [*parts, *(said(text_run.check_shapes, config, each) for each in sizes)]
+        )
     compared("text_methods", found, record)
 
 
@@ -111,71 +93,51 @@ def test_what_ppo_and_lengths_ask_for(record: bool) -> None:
         "batch_size": 16,
         "num_devices": 1,
     }
-    changes = (
+    changes: tuple[dict[str, Any], ...] = (
         {}, {"batch_size": 8}, {"dropout": 0.1}, {"chunk_steps": 2}, {"games__episodes": 0}, {"data": "x"}, {"initial__value": "x"},
         {"initial__policy": None}, {"initial__policy": None, "network__checkpoint": "x"},
     )  # fmt: skip
-    found = {
-        str(each): said(text_run.check_ppo, given("train_text", "wordle_ppo", **{**fits, **each}))
-        for each in changes
-    }
-    found["longest"] = "\n".join(said(dialogue_data.longest_action, most, None) for most in (5, 1, 0, None))
-    compared("text_ppo_choices", found, record)
+    configs = [given("train_text", "wordle_ppo", **{**fits, **each}) for each in changes]
+    found = [said(text_run.check_ppo, config) for config in configs]
+    found += [said(dialogue_data.longest_action, most, None) for most in (5, 1, 0, None)]
+    compared("text_ppo_choices", {"found": "\n".join(found)}, record)
 
 
 def test_models_of_texts(record: bool) -> None:
-    found, names = {}, ("gpt2", "llama", "qwen2", "roberta", "t5")
-    for name in names:
+    found = []
+    for name in ("gpt2", "llama", "qwen2", "roberta", "t5"):
         model = {"model__architecture": name, "tokenizer__vocab_size": 300, "length": 64, "dropout": 0.1}
-        config = given("pretrain_language_model", "smoke", **model)
-        objectives = ("causal", "masked", "spans", "prefix", None)
-        parts = [said(language_run.objective_of, wanted, config.model) for wanted in objectives]
-        parts.append(said(language_run.settings_of, config, None))
-        for change in (
+        changes = (
+            {},
             {"model__max_length": 80},
             {"model__attention": "comparing"},
             {"model__attention": "comparing", "model__heads": 4},
-        ):
-            parts.append(
-                said(
-                    language_run.settings_of,
-                    given("pretrain_language_model", "smoke", **{**model, **change}),
-                    None,
-                )
-            )
-        found[name] = "\n".join(parts)
-    lora = given("pretrain_language_model", "smoke").lora
-    rows = [said(language_run.check_shapes, lora, length, GPT) for length in (48, 49)]
-    rows += [
-        str(language_run.longest_item(*of))
-        for of in (("windows", 9, "masked"), ("items", 9, "masked"), ("items", 9, "causal"))
-    ]
-    words: Any = SimpleNamespace(
-        token=lambda text: byte_pairs.SENTINELS if text == "<mask>" else int(text[10:-1])
-    )
-    rows += [
-        str(language_run.special_tokens(GPT, words, objective)) for objective in ("causal", "masked", "spans")
-    ]
-    for change in ({}, {"max_len": 64}, {"max_len": 65}, {"dropout": 0.2}):
-        config = given(
-            "train_upvote", "", network__max_length=64, vocab_size=300, **{"max_len": 32, **change}
         )
-        rows.append(said(upvote_run.settings_of, config, None))
-    rows += [
-        said(upvote_run.settings_of, config, SimpleNamespace(size=280)),
-        str(upvote_run.made_files(config.reddit)),
-    ]
-    rows.append(str(upvote_run.made_files(dataclasses.replace(config.reddit, folder="x"))))
-    rows += [str(offline_run.mesh_sizes(given("train_text", "", num_devices=count))) for count in (1, 4)]
-    rows.append(str(offline_run.numbers_in({"a": np.zeros((2, 3)), "b": [np.zeros(4)]})))
-    compared("models_of_texts", {**found, "others": "\n".join(rows)}, record)
+        configs = [given(*PRETRAIN, **model, **each) for each in changes]
+        for objective in ("causal", "masked", "spans", "prefix", None):
+            found.append(said(language_run.objective_of, objective, configs[0].model))
+        found += [said(language_run.settings_of, config, None) for config in configs]
+    words: Any = SimpleNamespace(token=lambda text: 77 if text == "<mask>" else int(text[10:-1]))
+    for objective in ("causal", "masked", "spans"):
+        found += [str(language_run.longest_item(packing, 9, objective)) for packing in ("windows", "items")]
+        found.append(str(language_run.special_tokens(GPT, words, objective)))
+    found += [said(language_run.check_shapes, given(*PRETRAIN).lora, length, GPT) for length in (48, 49)]
+    for longest, dropout in ((32, 0.0), (64, 0.2), (65, 0.0)):
+        named = {"network__max_length": 64, "vocab_size": 300, "max_len": longest, "dropout": dropout}
+        config = given("train_upvote", **named)
+        found += [said(upvote_run.settings_of, config, words) for words in (None, SimpleNamespace(size=280))]
+    files = dataclasses.replace(config.reddit, folder="x")
+    found += [str(upvote_run.made_files(each)) for each in (config.reddit, files)]
+    found += [str(offline_run.mesh_sizes(given("train_text", num_devices=count))) for count in (1, 4)]
+    found.append(str(offline_run.numbers_in({"a": np.zeros((2, 3)), "b": [np.zeros(4)]})))
+    compared("models_of_texts", {"found": "\n".join(found)}, record)
 
 
 def test_an_experts_steps(tmp_path: Path, record: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    tokenizer = SimpleNamespace(
-        encode=lambda texts, special: [[*map(ord, text)] + [1] * special for text in texts]
+    words = SimpleNamespace(
+        encode=lambda texts, special: [[*map(ord, text), *[1] * special] for text in texts]
     )
-    monkeypatch.setattr(cloning_data, "Tokenizer", SimpleNamespace(read=lambda folder: tokenizer))
+    monkeypatch.setattr(cloning_data, "Tokenizer", SimpleNamespace(read=lambda folder: words))
     monkeypatch.setattr(cloning_data, "fetch", lambda *names: tmp_path)
     monkeypatch.setattr(cloning_data, "_TOGETHER", 2)
     (tmp_path / "trajectories.parquet").write_text("here")
@@ -186,11 +148,11 @@ def test_an_experts_steps(tmp_path: Path, record: bool, monkeypatch: pytest.Monk
         ([], {}, False), ([0, 1], {}, False), ([0, 2, 1, 2, 0], {"network__prompt_tokens": 4}, True),
     ):  # fmt: skip
         named = {"trajectories": str(tmp_path), "network__prompt_tokens": 5, "network__model": "m", **change}
-        config = given("clone_behaviour", "", **named)
-        found.append(said(cloning_data.load, config, Pairs(prompts[: len(actions)], actions, {}), 3, special))
+        pairs = Pairs(prompts[: len(actions)], actions, {})
+        found.append(said(cloning_data.load, given("clone_behaviour", **named), pairs, 3, special))
     for change in ({"trajectories": None}, {"published__dir": str(tmp_path)}, {}):
-        config = given("clone_behaviour", "", **{"trajectories": str(tmp_path), **change})
-        found.append(said(cloning_data.files, config))
+        named = {"trajectories": str(tmp_path), **change}
+        found.append(said(cloning_data.files, given("clone_behaviour", **named)))
     compared("experts_steps", {"found": "\n".join(found).replace(str(tmp_path), "HERE")}, record)
 
 
@@ -210,21 +172,20 @@ def test_what_evaluations_say(record: bool) -> None:
     )  # fmt: skip
     kinds = language_task.LanguageTask, cloning_task.CloningTask, upvote_task.UpvoteTask
     found = {kind.__name__: str(kind.evaluate(training, None, None, position)) for kind in kinds}
-    metrics = {
-        name: np.array(of, np.float32)
-        for name, of in {
-            "tokens": [2, 6],
-            "loss": [3, 5],
-            "accuracy": [0.5, 1],
-            "gradient_norm": [1, 2],
-        }.items()
+    columns = {
+        "tokens": [2, 6],
+        "loss": [3, 5],
+        "accuracy": [0.5, 1],
+        "gradient_norm": [1, 2],
+        "q_min": [3, -1],
+        "q_max": [2, 9],
     }
+    metrics = {name: np.array(numbers, np.float32) for name, numbers in columns.items()}
     language, ppo = language_task.LanguageTask, text_ppo.PpoTraining
     tallied = {name: float(total) for name, total in language.tally(training, metrics).items()}
     shown = [language.shown(training, sums) for sums in (position.sums, {})]
     found["language"] = str([tallied, language.units(training, 7), *shown])
-    spread = {**metrics, "q_min": np.array([3, -1]), "q_max": np.array([2, 9])}
-    found["text"] = str(text_task.TextTraining.logged(training, spread, 2.0))
+    found["text"] = str(text_task.TextTraining.logged(training, metrics, 2.0))
     terms, counts = LossTerms(9.0, 1.0, 2.0, 3.0, 4.0, 5.0), ((2.0, 8.0), (6.0, 24.0))
     measured = iter([(terms, counts[0]), (LossTerms(9.0, 5.0, 4.0, 3.0, 2.0, 1.0), counts[1])] * 2)
     training._held_out, training._measure = [1, 2], lambda *_: next(measured)
@@ -240,12 +201,9 @@ def test_what_evaluations_say(record: bool) -> None:
     found["ppo"] = str(ppo.evaluate(training, state, None, position))
     found["ppo"] += str([ppo.shown(training, {text_ppo._RETURN: 6.0, "steps": 4.0}), ppo.shown(training, {})])
     found["ppo"] += str(
-        ppo.logged(training, {"batch/tokens": np.array([3, 4]), "value/mean": np.array([1, 2])}, 2.0)
+        ppo.logged(training, {"batch/tokens": np.array([3, 4]), "value": np.array([1, 2])}, 2.0)
     )
-    rates = [
-        position.learning_rate(lambda step: 10 * step),
-        task.TrainingPosition().learning_rate(lambda step: 1),
-    ]
+    rates = [each.learning_rate(lambda step: 10 * step) for each in (position, task.TrainingPosition())]
     means = [position.mean("loss"), position.mean("loss", "tokens"), task.TrainingPosition().mean("loss")]
     position.add({"loss": 2, "new": 3})
     found["position"] = str([position, rates, means, position.epoch, task.TrainingPosition().epoch])
