@@ -78,13 +78,6 @@ def test_calibration_of_a_known_case():
     assert np.isnan(evaluation.calibration(rewards[:0], np.zeros(0, int))["error"])
 
 
-def test_mean_over_batches_is_not_the_mean():
-    values = np.array([1.0, 0.0, 0.0, 1.0, 1.0])
-    counted = np.array([True, True, False, False, True])
-    assert evaluation.mean_over_batches(values, counted, 2) == pytest.approx((0.5 + 1.0) / 2)
-    assert np.isnan(evaluation.mean_over_batches(values, np.zeros(5, bool), 2))
-
-
 def test_cross_entropy_is_stable():
     rewards = np.array([[1000.0, 0.0], [0.0, 1000.0], [1.0, 1.0]], np.float32)
     targets = np.array([[1.0, 0.0], [1.0, 0.0], [0.5, 0.5]])

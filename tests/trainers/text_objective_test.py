@@ -14,7 +14,6 @@ import pytest
 from motif_jax.algorithms import implicit_q
 from motif_jax.algorithms.implicit_q import Counts, Estimates, ImplicitQSettings, TextBatch
 from motif_jax.datasets.dialogues.collate import Quirks
-from motif_jax.datasets.dialogues.items import TokenItem
 from motif_jax.envs.wordle.tokens import WordleTokenizer
 from motif_jax.language import init_model, lora
 from motif_jax.language.init_model import Sizes
@@ -269,16 +268,6 @@ def test_losses_and_what_is_measured_beside_them(method: str, chunk: int | None,
         params, {"target": target}, part, None
     )
     compared(f"text_losses_{method}", {"found": str(jax.tree.map(float, measured))}, record)
-
-
-def test_a_row_that_fills_a_batch_up_has_no_weight() -> None:
-    """Unlike a dialogue without actions, as published."""
-    silent = item_of("<s><y></s>", 0.0)
-    nothing = TokenItem(*[part[:0] for part in silent])
-    layout = ItemLayout(WordleTokenizer.delimiters.pad, quirks=Quirks(padded_positions=True))
-    batch = layout.batch([silent, nothing], 12, 8, 2)
-    assert batch.acts.sum(axis=1).tolist() == [1, 0]
-    assert not batch.valid[1].any()
 
 
 @pytest.mark.slow

@@ -36,9 +36,8 @@ class TokenWindows:
         return np.concatenate(parts)
 
     def gather(self, tokens: np.ndarray, step: int) -> np.ndarray:
-        """The windows of a step, int32 [batch_size, length], of the tokens [N] or of a column [N]."""
-        windows = tokens[self.starts(step)[:, None] + np.arange(self._length)]
-        return windows.astype(np.int32) if windows.dtype.kind in "iu" else windows
+        """The windows of a step, int32 [batch_size, length], of the tokens [N]."""
+        return tokens[self.starts(step)[:, None] + np.arange(self._length)].astype(np.int32)
 
 
 class ItemRows(NamedTuple):

@@ -10,7 +10,7 @@ import pytest
 
 from motif_jax.datasets.tokens import layout
 from motif_jax.datasets.tokens.dataset import TokensDataset
-from motif_jax.datasets.tokens.order import Buckets, TokenWindows, gather
+from motif_jax.datasets.tokens.order import Buckets, gather
 from motif_jax.datasets.tokens.writer import TokensWriter
 from motif_jax.support.errors import UserError
 from tests.processes import killed
@@ -152,23 +152,6 @@ def test_what_is_no_item_is_refused(tmp_path):
     progress.write_text(progress.read_text().replace('"items": 1', '"items": -1'))
     with pytest.raises(UserError, match=r"damaged \(items or tokens are no counts\): remove .*d\.part"):
         TokensWriter(tmp_path / "d", 10, "a tokenizer", **COLUMNS)
-
-
-def test_windows_are_all_there_in_every_pass_in_an_order_of_seed_and_step():
-    tokens = np.arange(103, dtype=np.uint16)
-    order = TokenWindows(103, 10, 4, seed=3)
-    assert order.per_pass == 10
-    starts = np.concatenate([order.starts(step) for step in range(5)])
-    for part in (starts[:10], starts[10:]):
-        assert set(np.diff(np.sort(part))) == {10}
-        assert 0 <= part.min() <= 3
-    again = TokenWindows(103, 10, 4, seed=3)
-    np.testing.assert_array_equal(again.starts(3), order.starts(3))
-    assert starts[:10].tolist() != starts[10:].tolist()
-    assert TokenWindows(103, 10, 4, seed=4).starts(0).tolist() != order.starts(0).tolist()
-    rows = order.gather(tokens, 1)
-    assert (rows.shape, rows.dtype) == ((4, 10), np.int32)
-    np.testing.assert_array_equal(rows[:, 0], order.starts(1))
 
 
 @pytest.mark.parametrize(("count", "batch", "group"), [(50, 3, 2), (4, 2, 3), (7, 1, 4), (60, 4, 1)])
