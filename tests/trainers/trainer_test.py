@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import pickle
@@ -32,6 +31,7 @@ from tests import bigrams, resumed
 from tests.bigrams import Bigrams, State
 from tests.processes import killed
 from tests.recorded_outputs import compared
+from tests.trainers.choices_test import said
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -250,28 +250,16 @@ def test_a_stopped_run_goes_on_to_the_same_end(tmp_path, in_memory):
         assert left(folder) == left(tmp_path / "whole")
 
 
-def test_steps_that_are_not_finite_are_left_out_up_to_a_budget(tmp_path, in_memory):
-    for most, step, more in (
-        (0, 1, "--config.nonfinite.policy=skip continues without that step"),
-        (1, 4, "1 steps were left out already (--config.nonfinite.most_skips=1)"),
-    ):
-        with pytest.raises(UserError) as refused:
-            subtracted(tmp_path, Subtractor([1, 4]), most_skips=most)
-        path = tmp_path / "nonfinite" / f"step-{step}.npz"
-        told = f"the training diverged: gradient_norm of step {step} not finite (its batch is in {path}); what was saved before"
-        assert (
-            str(refused.value) == f"{told} stays; start it in another --workdir with smaller numbers; {more}"
+def test_steps_that_are_not_finite_are_left_out_up_to_a_budget(tmp_path, in_memory, record):
+    found = []
+    for most in (0, 1, 2):
+        found.append(
+            said(subtracted, tmp_path, Subtractor([1, 4]), most_skips=most).replace(str(tmp_path), "HERE")
         )
-        position = Store(tmp_path / "resume").kept[step]["position"]
-        assert (position["step"], position["skipped"]) == (step, most)
-    assert subtracted(tmp_path, Subtractor([1, 4]), most_skips=2)
-    last, summary = Store(tmp_path / "checkpoints").kept[3], (tmp_path / "summary.json").read_text()
-    assert (json.loads(summary)["steps_left_out"], last["position"]["skipped"], last["total"]) == (2, 2, 31)
-    assert [row.get("loss") for row in last["curve"]["rows"]] == [None, 99.5, 83.5, 56.0]
-    with np.load(path) as kept:
-        assert str(sorted((name, kept[name].tolist()) for name in kept)) == (
-            "[('gradient_norm', nan), ('loss', 77.0), ('x', [8.0, nan])]"
-        )
+        found += [f"{step} {items['position']}" for step, items in Store(tmp_path / "resume").kept.items()]
+    with np.load(tmp_path / "nonfinite" / "step-4.npz") as kept:
+        found += [f"{name} {kept[name].tolist()}" for name in sorted(kept)]
+    compared("offline_nonfinite", {"found": "\n".join([*found, left(tmp_path)])}, record)
 
 
 @pytest.mark.parametrize(("patience", "steps", "best", "kept"), [(1, 7, 0, [0, 1]), (0, 3, 1, [1])])
@@ -289,41 +277,64 @@ def test_early_stop_uses_the_best(tmp_path, patience, steps, best, kept):
         assert checkpoints.restore(1, {"about": JSON})["about"] == {"seen": [6, 9]}
 
 
-def test_a_folder_of_other_data_devices_steps_or_layout_is_refused(tmp_path, in_memory):
+def test_a_folder_of_other_data_devices_steps_or_layout_is_refused(tmp_path, in_memory, record):
     """Where dropout is drawn, those devices that the machine has may be others in the next start."""
     subtracted(tmp_path, Subtractor(stop_at=3))
-    task = Subtractor()
+    task, store, text, other = Subtractor(), Store(tmp_path / "resume"), {"the text": "a"}, {DEVICES: "2"}
     task.steps_per_epoch = 2
-    with pytest.raises(
-        UserError, match=r"stands at step 4 after 1 evaluations: .* with 2 steps between two evaluations$"
-    ):
-        subtracted(tmp_path, task)
-    items = Store(tmp_path / "resume").kept[4]
-    for before, now, told in (
-        (
-            {"the text": "b"},
-            {"the text": "a", "more": "c"},
-            "was trained on other more, the text than a text has now: use the same",
-        ),
-        ({"the text": "a"}, {}, "was trained on other the text than a text has now"),
-        (
-            {DEVICES: "2"},
-            {DEVICES: "3"},
-            r"was trained on 2 devices, config\.num_devices gives 3 here.*dropout",
-        ),
+    found, items = [said(subtracted, tmp_path, task)], store.kept[4]
+    for before, now in (
+        (text, {"the text": "b", "more": "c"}),
+        (text, {}),
+        (other, {DEVICES: "3"}),
+        (text, other),
+        (text, text),
     ):
         items["position"]["digests"], task.digests = before, now
-        Store(tmp_path / "resume").save(4, items)
-        for refused in (subtracted, tmp_path, task), (records.refuse_other_data, tmp_path, now, "a text"):
-            with pytest.raises(UserError, match=told):
-                functools.partial(*refused)()
-        records.refuse_other_data(tmp_path, before, "a text")
-    records.refuse_other_data(tmp_path / "new", now, "a text")
-    Store(tmp_path / "resume").save(4, {"position": {**items["position"], "phase": 2}})
-    with pytest.raises(
-        UserError, match=r"checkpoint 4 is of a layout that this version does not know \(position: .*phase"
-    ):
-        records.refuse_other_data(tmp_path, now, "a text")
+        store.save(4, items)
+        found += [said(subtracted, tmp_path, task), said(records.refuse_other_data, tmp_path, now, "a file")]
+    found.append(said(records.refuse_other_data, tmp_path / "new", now, "a text"))
+    store.save(4, {"position": {**items["position"], "phase": 2}})
+    found.append(said(records.refuse_other_data, tmp_path, now, "a text"))
+    compared("offline_refused", {"found": "\n".join(found).replace(str(tmp_path), "HERE")}, record)
+
+
+def test_what_a_refused_start_leaves(tmp_path):
+    def started(config, refused):
+        with records.prepared(tmp_path, {"stage": "a", **config}, ("stage",), ("tokens", "mine", "made")):
+            (tmp_path / "tokens").mkdir(exist_ok=True)
+            (tmp_path / "made").touch()
+            if refused:
+                raise UserError("no")
+
+    def there():
+        return sorted(path.name for path in tmp_path.iterdir() if not path.name.startswith("."))
+
+    (tmp_path / "mine").touch()
+    assert (said(started, {"b": 1}, True), there()) == ("refused: no", ["mine"])
+    started({"b": 1}, False)
+    before = (tmp_path / "config.json").read_bytes()
+    assert there() == ["config.json", "made", "mine", "tokens", "versions.json"]
+    (tmp_path / "resume").mkdir()
+    assert said(started, {"b": 2}, True) == "refused: no"
+    assert (tmp_path / "config.json").read_bytes() == before
+    assert there() == ["config.json", "made", "mine", "resume", "tokens", "versions.json"]
+
+
+def test_what_is_exported_is_of_the_used_evaluation_and_once(tmp_path, in_memory):
+    subtracted(tmp_path, Subtractor(aim=85), patience=1)
+    written, path = [], tmp_path / "model" / "about.json"
+
+    def write(items, trained):
+        written.append((items, trained["evaluation"], trained["step"]))
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps({"trained": trained} if len(written) > 1 else trained))
+
+    for times in (1, 1, 2, 2):
+        if times == 2 and len(written) == 1:
+            path.write_text(json.dumps({"evaluation": 0}))
+        assert records.export(tmp_path, path, {"about": JSON}, write) == path.parent
+        assert written == [({"about": {"seen": [6, 9]}}, 1, 3)] * times
 
 
 def test_an_order_is_of_its_seed_and_epoch():
