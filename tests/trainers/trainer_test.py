@@ -206,6 +206,9 @@ class Subtractor(Task):
     def logged(self, metrics: Mapping[str, np.ndarray], seconds: float) -> dict[str, float]:
         return {f"logged/{name}": values.sum() for name, values in metrics.items()}
 
+    def write(self, workdir: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+        (workdir / "rows.txt").write_text(f"{len(rows)}")
+
 
 def subtracted(folder: Path, task: Subtractor, **given: Any) -> bool:
     return OfflineTrainer(task, task.parallel, TrainerSettings(**given)).run(folder)
@@ -217,7 +220,9 @@ def left(folder: Path) -> str:
     rows = re.sub(r', "time": [\d.]+|, "evaluation/seconds": [-e\d.]+', "", rows)
     kept = sorted(Store(folder / "checkpoints").kept.items())
     evaluations = jax.tree.map(lambda leaf: np.asarray(leaf).tolist(), kept)
-    return f"{evaluations}\n{rows}\n{(folder / 'summary.json').read_text()}"
+    return (
+        f"{evaluations}\n{rows}\n{(folder / 'summary.json').read_text()}{(folder / 'rows.txt').read_text()}"
+    )
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from motif_jax.datasets.dialogues import collate, items, parquet, token_columns, token_rewards
-from motif_jax.datasets.dialogues.collate import Quirks
+from motif_jax.datasets.dialogues import items, parquet, token_columns, token_rewards
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.datasets.tokens.dataset import TokensDataset
 from motif_jax.datasets.tokens.writer import TokensWriter
@@ -107,20 +106,20 @@ PLAYED = (
     Dialogue(("a",), (None,), True),
 )
 MADE = [items.tokenise(each, Letters(), PAID) for each in PLAYED]
-TOKENS, STATES, ACTIONS = [28, 3, 2, 30, 1, 29, 0, 1, 3, 30], [0, 1, 2, 5, 6, 7, 8, 9], [0, 1, 2, 5, 6, 7, 8]
-REWARDS = [2.5, 1.0, 3.0, 0.5, 0.5, 2.5, -1.0]
 
 
 def test_tokens_of_dialogues_and_the_same_from_a_disk(tmp_path):
     first, second, silent = map(lists, MADE)
     assert first[:4] == [[27, 0, 1, 29, 2, 30, 30, 3, 29, 31], [3, 4, 5, 9], [3, 4, 5], [1.0, -0.5, 3.5]]
     assert first[4:] == [[0, 0, 0, 1], [3, 5, 9], [5, 6], [0.5, 3.5], [0, 0, 1]]
-    assert second == [TOKENS, STATES, ACTIONS, REWARDS, [0] * 8, [0, 5, 9], [3, 9], [6.5, 2.5], [0, 0, 0]]
+    assert second[:3] == [[28, 3, 2, 30, 1, 29, 0, 1, 3, 30], [0, 1, 2, 5, 6, 7, 8, 9], [0, 1, 2, 5, 6, 7, 8]]
+    assert second[3:5] == [[2.5, 1.0, 3.0, 0.5, 0.5, 2.5, -1.0], [0] * 8]
+    assert second[5:] == [[0, 5, 9], [3, 9], [6.5, 2.5], [0, 0, 0]]
     assert silent == [[27, 0, 29, 31], [3], [], [], [1], [3], [], [], [1]]
     assert dialogue_text(PLAYED[0]) == "<s>ab</s>c</a></a>d</s></eod>"
     # The last action was cut off, the one before it is the tokenizer's and no action.
     cut = lists(items.tokenise(PLAYED[1], Letters(), PAID, [np.array([7, 8])]))
-    assert cut[:4] == [[*TOKENS[:6], 7, 8, 30], [5, 6, 8], [5, 6], [0.5, -1.0]]
+    assert cut[:4] == [[28, 3, 2, 30, 1, 29, 7, 8, 30], [5, 6, 8], [5, 6], [0.5, -1.0]]
     assert cut[4:] == [[0] * 3, [5, 8], [7], [-0.5], [0, 0]]
     for number, (order, longest) in enumerate((([2], 0), ([2, 0], 2), ([1, 2, 0], 4), ([0, 1], 4))):
         columns = token_columns.TOKEN_COLUMNS, token_columns.ITEM_COLUMNS
@@ -134,34 +133,6 @@ def test_tokens_of_dialogues_and_the_same_from_a_disk(tmp_path):
         for index, place in enumerate(order):
             for array, wanted in zip(token_columns.item_of(found, index), MADE[place], strict=True):
                 np.testing.assert_array_equal(array, wanted, strict=True)
-
-
-def test_what_is_cut_and_padded():
-    plain, published = Quirks(), Quirks(True, True, True)
-    for most, quirks, kept, utterances in (
-        (None, plain, 8, [[0, 5, 9], [3, 9], [6.5, 2.5], [0, 0, 0]]),
-        (10, plain, 8, [[0, 5, 9], [3, 9], [6.5, 2.5], [0, 0, 0]]),
-        (9, plain, 7, [[0, 5], [3], [6.5], [0, 0]]),
-        (9, published, 7, [[0, 5, 8], [3], [6.5], [0, 0, 0]]),
-        (4, plain, 3, [[0], [], [], [0]]),
-        (4, published, 3, [[0, 3, 3], [3], [6.5], [0, 0, 0]]),
-        (1, plain, 1, [[0], [], [], [0]]),
-    ):
-        by_token = [TOKENS[:most], STATES[:kept], ACTIONS[: kept - 1], REWARDS[: kept - 1], [0] * kept]
-        assert lists(collate.truncated(MADE[1], most, quirks)) == [*by_token, *utterances]
-    short = collate.truncated(MADE[1], 4, plain)
-    found = lists(collate.steps([short, MADE[0]], False, plain, 4, 1))
-    assert found[:2] == [[[0, 1, 2, 0, 0], [3, 4, 5, 9, 0]], [[0, 1, 0, 0], [3, 4, 5, 0]]]
-    assert found[2:4] == [[[2.5, 1, 0, 0], [1, -0.5, 3.5, 0]], [[0, 0, 0, 1, 1]] * 2]
-    assert found[4] == [[1, 1, 0, 0], [1, 1, 1, 0]]
-    # As published in micro-batches of two; one without a longer row has no more live places.
-    *same, live = lists(collate.steps([short, MADE[0], short, short], False, published, 4, 2))
-    assert [rows[:2] for rows in same] == found[:4]
-    assert live == [[1, 1, 1, 0], [1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 0, 0]]
-    spoken = lists(collate.steps(MADE[:2], True, plain, 2, 1))
-    assert spoken[:2] == [[[3, 5, 9], [0, 5, 9]], [[5, 6], [3, 9]]]
-    assert spoken[2:] == [[[0.5, 3.5], [6.5, 2.5]], [[0, 0, 1], [0, 0, 0]], [[1, 1], [1, 1]]]
-    assert collate.steps(MADE[:2], True, published, 2, 1).rewards.tolist() == [[0, 3], [6, 2]]
 
 
 def test_token_rewards_of_a_file(tmp_path):
