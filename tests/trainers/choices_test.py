@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +28,8 @@ from motif_jax.trainers import (
     language_run,
     language_task,
     offline_run,
+    reward_task,
+    sums_task,
     task,
     text_ppo,
     text_run,
@@ -213,3 +216,63 @@ def test_what_evaluations_say(record: bool) -> None:
     found["remedies"] += task.smaller_steps(optimizer)
     found["perplexity"] = str([language_task.perplexity(loss) for loss in (0.5, 700, 701)])
     compared("evaluations", found, record)
+
+
+def test_what_evaluations_of_rewards_and_sums_say(tmp_path: Path, record: bool) -> None:
+    reward, sums, position = reward_task.RewardTask, sums_task.SumsTask, task.TrainingPosition(5, [{}, {}])
+    columns = {
+        "counted": [3, 0],
+        "pairs": [4, 5],
+        "loss": [0.5, 1.5],
+        "accuracy": [0.75, 0.5],
+        "gradient_norm": [2, 3],
+    }
+    position.add(reward.tally(None, {name: np.array(numbers) for name, numbers in columns.items()}))  # type: ignore[arg-type]
+    levels, names = (
+        reward_task.QUANTILE_LEVELS,
+        ("mean", "variance", "disagreement", "num_pairs", "num_steps", "num_distinct"),
+    )
+    statistics = {name: 0.5 + place for place, name in enumerate(names)}
+    statistics |= {"quantile_levels": levels, "quantiles": [level * 3.14159 for level in levels]}
+    measured = {
+        "validation/loss": 0.25,
+        "validation/accuracy": 0.75,
+        "validation/accuracy_pairs": 1234,
+        "epoch": 1,
+    }
+    measured |= {f"csv_{name}": 0.1234 for name in ("validation_loss", "score_accuracy")} | {
+        "csv_validation_accuracy": math.nan
+    }
+    training: Any = SimpleNamespace(
+        measure=lambda state, shared, step: (statistics, {**measured, "validation_unseen/accuracy": 0.5, **unseen}),
+        _schedule=lambda step: 0.1 * step, steps_per_epoch=3, data=SimpleNamespace(train=np.arange(5)),
+        plan=SimpleNamespace(batch_size=2), config=SimpleNamespace(compat=SimpleNamespace(), accumulate=2, batch_size=2),
+        _held_out=[1, 2], parallel=SimpleNamespace(put_whole=lambda batch, axis: batch), remedy="less", schedule=lambda step: 7 + step,
+    )  # fmt: skip
+    training.shown = functools.partial(reward.shown, training)
+    found = [str([reward.units(training, step) for step in range(8)]), str(position.sums)]
+    for pairs, rounded in ((0, False), (3, True)):
+        unseen = {"validation_unseen/accuracy_pairs": pairs}
+        found.append(str(evaluation := reward.evaluate(training, None, None, position)))  # type: ignore[arg-type]
+        training.config.compat.quantile_two_decimals = rounded
+        reward.write(training, tmp_path, [{**evaluation.row, "epoch": 0}, evaluation.row])
+        found += [path.read_text() for path in sorted(tmp_path.rglob("*.csv"))]
+    for parts in (
+        [(6.0, 4.0, 1.0), (2.0, 1.0, 2.0)],
+        [(6.0, 4.0, 1.0, 3.0), (2.0, 1.0, 2.0, 5.0)],
+        [(math.inf, 1.0, 1.0)] * 2,
+    ):
+        counted = iter(parts)
+        training._measure = lambda state, batch: next(counted)  # noqa: B023
+        found.append(said(sums.held_out, training, SimpleNamespace(params=1), None, position))
+    training._train = SimpleNamespace(batches=lambda first, count: np.arange(24).reshape(count, 4, 2) + first)
+    found += [
+        str(sums.batches(training, 5, 3).tolist()),
+        str(sums.micro_batches(training, np.arange(8).reshape(4, 2)).tolist()),
+    ]
+    found += [
+        str(sums.evaluation(training, {"a": 1}, "said", position)),
+        str(sums.units(training, 7)),
+        str(sums.batch_axes(training, None)),
+    ]
+    compared("evaluations_of_rewards", {"found": "\n".join(found)}, record)
