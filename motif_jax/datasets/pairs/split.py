@@ -15,9 +15,9 @@ def torch_permutation(num: int, seed: int) -> np.ndarray:
     """
     bits = np.random.MT19937()
     bits._legacy_seeding(seed)
-    raw = bits.random_raw(max(num - 1, 0)).astype(np.int64)
-    positions = np.arange(max(num - 1, 0), dtype=np.int64)
-    swaps = (positions + raw % (num - positions)).tolist() if num > 1 else []
+    positions = np.arange(num - 1, dtype=np.int64)
+    raw = bits.random_raw(positions.size).astype(np.int64)
+    swaps = (positions + raw % (num - positions)).tolist()
     order = list(range(num))
     for i, j in enumerate(swaps):
         order[i], order[j] = order[j], order[i]

@@ -27,6 +27,7 @@ def test_there_and_back_without_loss(tmp_path, monkeypatch, length):
     manifest = {"annotator": {"model": "some/model", "prompt": {"question": "Which?"}}}
     (tmp_path / "d/annotations/soft/shard-00000-of-00001.json").write_text(json.dumps(manifest))
     dataset = PairsDataset.open(tmp_path / "d")
+    dataset.meta["origin"] = "here"
     assert list(parquet.write(dataset, tmp_path / "p.parquet")) == [16, 32, 48, 50]
     table = pq.read_table(tmp_path / "p.parquet")
     assert table.num_rows == 50
@@ -36,7 +37,7 @@ def test_there_and_back_without_loss(tmp_path, monkeypatch, length):
     assert table["preference/test"].to_pylist() == dataset.preference("test").tolist()
     import_all(tmp_path / "p.parquet", tmp_path / "back")
     back = PairsDataset.open(tmp_path / "back")
-    assert back.content_hash() == dataset.content_hash()
+    assert {**back.meta, "arrays": ..., "digests": ...} == {**dataset.meta, "arrays": ..., "digests": ...}
     assert parquet.array_names(back) == parquet.array_names(dataset)
     for name in parquet.array_names(dataset):
         np.testing.assert_array_equal(back.array(name), dataset.array(name), strict=True)

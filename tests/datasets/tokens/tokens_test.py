@@ -126,12 +126,23 @@ def test_damaged_and_missing_files_are_named(tmp_path):
     path.write_bytes(whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:])
     with pytest.raises(UserError, match=r"tokens\.npy was changed after it was written"):
         TokensDataset(tmp_path / "d").check_digests()
+    said = tmp_path / "d" / "tokens.json"
+    about = json.loads(said.read_text())
+    for change, told in (
+        ({"items": 5}, r"offsets\.npy is int64 \[5\], tokens\.json says <i8 \[6\]"),
+        (
+            {"dtypes": {**about["dtypes"], "tokens": "<i4"}},
+            r"tokens\.npy is uint16 \[8\], tokens\.json says <i4 \[8\]",
+        ),
+    ):
+        said.write_text(json.dumps(about | change))
+        with pytest.raises(UserError, match=told):
+            TokensDataset(tmp_path / "d")
+    said.write_text(json.dumps(about))
     path.write_bytes(whole[:-2])
     with pytest.raises(UserError, match=r"tokens\.npy cannot be read"):
         TokensDataset(tmp_path / "d")
     path.unlink()
-    said = tmp_path / "d" / "tokens.json"
-    about = json.loads(said.read_text())
     for change in ({"items": -1}, {"tokens": True}, {"vocab_size": 1 << 62}, {"digests": []}, {"dtypes": {}}):
         said.write_text(json.dumps(about | change))
         with pytest.raises(UserError, match=r"tokens\.json is damaged \(counts, dtypes or digests"):
