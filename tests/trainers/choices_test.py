@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from motif_jax.datasets.trajectories.parquet import Pairs
-from motif_jax.language import init_model
+from motif_jax.language import footprint, init_model
 from motif_jax.language.init_model import Sizes
 from motif_jax.schema import values
 from motif_jax.sections.texts import TextConfig
@@ -106,8 +106,18 @@ def test_what_ppo_and_lengths_ask_for(record: bool) -> None:
     compared("text_ppo_choices", {"found": "\n".join(found)}, record)
 
 
-def test_models_of_texts(record: bool) -> None:
+def test_models_of_texts(record: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
+    monkeypatch.setattr(footprint, "device_memory", lambda: 10**8)
+    wide = init_model.make("gpt2", Sizes(1024, 1, 8, max_length=48), 40, {"start": 1, "pad": 2, "end": 3})
+    for change in (
+        {},
+        {"accumulate": 4},
+        {"lora__patterns": "*/attention/query"},
+        {"lora__patterns": "*", "lora__base": "int8"},
+    ):
+        config = given(*PRETRAIN, model__architecture="gpt2", batch_size=64, **change)
+        found.append(said(language_run.check_memory, config, wide))
     for name in ("gpt2", "llama", "qwen2", "roberta", "t5"):
         model = {"model__architecture": name, "tokenizer__vocab_size": 300, "length": 64, "dropout": 0.1}
         changes = (

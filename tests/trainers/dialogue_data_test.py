@@ -240,6 +240,8 @@ def test_a_run_that_starts_from_another_speaks_with_its_tokenizer(tmp_path: Path
         folder.mkdir(parents=True)
         (folder / name).touch()
         (folder / "tokenizer.json").touch()
+    recorded = dialogue_data.source_of(TextConfig(task="dialogues", data=str(data)))
+    assert recorded.options["data"] == str(recorded.path) == str(data / "dialogues.parquet")
     drawn = load_config("collect_text", "reddit").to_dict()
     (data / "dialogues.json").write_text(json.dumps({"config": drawn}))
     config = TextConfig(task="reddit", data=str(data))
