@@ -65,6 +65,9 @@ def test_rows_that_fill_a_models_table_up_are_left_out(tmp_path: Path, name: str
 
 def test_rows_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
     config, tokens = of(folder_of(tmp_path / "model"))
+    assert (
+        agent_start.model_config(config, tokens, text_run.design_of(config.method)).vocab_size == tokens.size
+    )
     path = tmp_path / "model" / "tokenizer.json"
     path.write_text(path.read_text().replace("word7", "other"))
     for change in (path.unlink, path.exists):

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from motif_jax.datasets.trajectories.parquet import Pairs
-from motif_jax.language import footprint, init_model
+from motif_jax.language import footprint, init_model, text_scorer
 from motif_jax.language.init_model import Sizes
 from motif_jax.schema import values
 from motif_jax.sections.texts import TextConfig
@@ -286,3 +286,25 @@ def test_what_evaluations_of_rewards_and_sums_say(tmp_path: Path, record: bool) 
         str(sums.batch_axes(training, None)),
     ]
     compared("evaluations_of_rewards", {"found": "\n".join(found)}, record)
+
+
+def test_comments_are_split_by_their_texts(
+    tmp_path: Path, record: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        text_scorer, "encoded", lambda _, texts, most: [[*map(ord, text[:most])] for text in texts]
+    )
+    config, tokenizer = (
+        given("train_upvote", max_len=3, held_out_share=0.3, cutoff=2),
+        SimpleNamespace(size=128),
+    )
+    comments = [SimpleNamespace(text=chr(97 + n) * (n % 5 + 1), score=n % 4) for n in range(20)]
+    split = functools.partial(upvote_run._data, config, vocabulary="v", stopped=lambda: False)
+    parts = split(target=tmp_path / "d", comments=comments, tokenizer=tokenizer)
+    assert parts is not None
+    found = [
+        f"{part} {each.manifest['source']} {each.tokens.tolist()} {each.item_columns['liked'].tolist()}"
+        for part, each in parts.items()
+    ]
+    found.append(said(split, target=tmp_path / "few", comments=comments[:1], tokenizer=tokenizer))
+    compared("comments", {"found": "\n".join(found)}, record)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from motif_jax.datasets.dialogues import items, parquet, token_columns, token_rewards
+from motif_jax.datasets.dialogues import items, json_lines, parquet, token_columns, token_rewards
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.datasets.tokens.dataset import TokensDataset
 from motif_jax.datasets.tokens.writer import TokensWriter
@@ -54,6 +56,20 @@ def test_parquet_of_others(tmp_path):
     pq.write_table(table, tmp_path / "d.parquet")
     read = parquet.read(tmp_path / "d.parquet")
     assert list(read) == [Dialogue(("a", "b"), (None, 1.0), True), Dialogue(("c",), (2.0,), False)]
+
+
+def test_json_lines_are_read_in_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr(json_lines, "_TOGETHER", 2)
+    rows = [
+        {"messages": [{"role": "assistant", "content": "abcde"[n]}], "reward": n + 1e18 * (n == 0), "n": n}
+        for n in range(5)
+    ]
+    for count, sizes in ((5, [2, 2, 1]), (4, [2, 2])):
+        (tmp_path / "d.jsonl").write_text("\n\n".join(map(json.dumps, rows[:count])))
+        parts = list(json_lines.read(tmp_path / "d.jsonl"))
+        assert [len(part) for part in parts] == sizes
+        wanted = [Dialogue(("abcde"[n],), (float(n or 1e18),), True, {"n": n}) for n in range(count)]
+        assert list(Dialogues.joined(parts)) == wanted
 
 
 @pytest.mark.parametrize(
