@@ -106,18 +106,22 @@ def test_what_ppo_and_lengths_ask_for(record: bool) -> None:
     compared("text_ppo_choices", {"found": "\n".join(found)}, record)
 
 
-def test_models_of_texts(record: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_step_needs_in_memory(record: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     monkeypatch.setattr(footprint, "device_memory", lambda: 10**8)
     wide = init_model.make("gpt2", Sizes(1024, 1, 8, max_length=48), 40, {"start": 1, "pad": 2, "end": 3})
     for change in (
-        {},
         {"accumulate": 4},
         {"lora__patterns": "*/attention/query"},
         {"lora__patterns": "*", "lora__base": "int8"},
     ):
         config = given(*PRETRAIN, model__architecture="gpt2", batch_size=64, **change)
         found.append(said(language_run.check_memory, config, wide))
+    compared("memory_of_steps", {"found": "\n".join(found)}, record)
+
+
+def test_models_of_texts(record: bool) -> None:
+    found = []
     for name in ("gpt2", "llama", "qwen2", "roberta", "t5"):
         model = {"model__architecture": name, "tokenizer__vocab_size": 300, "length": 64, "dropout": 0.1}
         changes = (
