@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+import os
+from dataclasses import asdict, replace
 
 import numpy as np
 import pyarrow.parquet
 import pytest
 
+from motif_jax.envs.spec import TERMINATED, TRUNCATED
 from motif_jax.reports import evaluation_files, messages
 from motif_jax.reports.messages import MessageTally
+from motif_jax.rollouts.episode_worker import PlayedEpisode
 from motif_jax.support.errors import UserError
 from tests.made_up_runs import HOSTILE, evaluation_rows, write_evaluation
 
@@ -45,7 +48,10 @@ def test_a_journal_cut_at_any_byte_loses_at_most_its_last_row(tmp_path):
             assert rows.done == set(range(complete))
             rows.append({"index": complete, "session": rows.session, "session_seconds": 0.5})
         with evaluation_files.Journal(tmp_path) as rows:
-            assert rows.done == set(range(complete + 1))
+            played = [{"index": index, **row, "x": None} for index in range(complete)]
+            later = {"index": complete, "session": int(complete > 0), "session_seconds": 0.5}
+            assert rows.rows == [*played, later]
+            assert (rows.done, rows.session) == (set(range(complete + 1)), later["session"] + 1)
 
 
 def test_speed_adds_up_sessions():
@@ -54,7 +60,7 @@ def test_speed_adds_up_sessions():
         {"length": 100, "session": 0, "session_seconds": 2.0},
         {"length": 300, "session": 1, "session_seconds": 3.0},
     ]
-    assert evaluation_files.speed(rows) == (100.0, 5.0)
+    assert evaluation_files.speed(rows) == evaluation_files.speed(rows[::-1]) == (100.0, 5.0)
     assert evaluation_files.speed([]) == (0.0, 0.0)
 
 
@@ -63,8 +69,10 @@ def test_read_evaluation(tmp_path):
         evaluation_files.read_evaluation(tmp_path)
     summary = write_evaluation(tmp_path, "random", evaluation_rows(6, 0.0, 1))
     read = evaluation_files.read_evaluation(tmp_path)
-    assert read["measures"] == json.loads(json.dumps(summary["measures"]))
-    assert [row["index"] for row in read["rows"]] == list(range(6))
+    rows = read.pop("rows")
+    assert rows == evaluation_rows(6, 0.0, 1)
+    assert read == json.loads(json.dumps(summary)) | {"digest": read["digest"]}
+    read["rows"] = rows
     with open(tmp_path / evaluation_files.JOURNAL, "a") as file:
         file.write('{"index": 6}\n')
     assert evaluation_files.read_evaluation(tmp_path) == read, "not of one with more episodes that was killed"
@@ -98,6 +106,30 @@ def test_damaged_files_are_named_with_the_remedy(tmp_path, file, damage, said):
     assert "\n" not in told
 
 
+def test_a_row_says_how_an_episode_ended():
+    played = PlayedEpisode(4, 77, np.array([3, 0, 2]), np.ones(3), TERMINATED, {"end": 1.0, "score": 5.0})
+    row = {"index": 4, "seed": 77, "length": 3, "actions": evaluation_files.encode_actions(played.actions)}
+    dead = {**row, **played.info, "deaths": 1.0, "end_reason": "death"}
+    assert evaluation_files.episode_row(played) == dead
+    assert evaluation_files.episode_row(replace(played, end=TRUNCATED)) == dead | {
+        "deaths": 0.0,
+        "end_reason": "step limit",
+    }
+    assert evaluation_files.episode_row(replace(played, info={})) == row | {"end_reason": "end"}
+
+
+def test_returns_of_different_rewards_are_not_compared():
+    rewards = ({"dir": "runs/a"}, {"dir": os.path.abspath("runs/a"), "quantile": 0.5}, None)
+    first, second, unrated = ({"plan": {"reward": reward}} for reward in rewards)
+    assert evaluation_files.reward_differences(unrated, second | first) == "dir None and runs/a"
+    evaluation_files.require_comparable({"a": first, "b": second}, "return", "of")
+    for key in ("intrinsic_return", "intrinsic_return_uncounted"):
+        evaluation_files.require_comparable({"a": first, "b": first}, key, "of")
+        told = rf"^config\.of={key}: a and b were rated by different rewards \(quantile None and 0\.5\): evaluate both"
+        with pytest.raises(UserError, match=told):
+            evaluation_files.require_comparable({"a": first, "b": second}, key, "of")
+
+
 def test_tallies_of_messages(tmp_path):
     assert evaluation_files.read_messages(tmp_path) == []
     texts = np.zeros((2, 8), np.uint8)
@@ -107,7 +139,14 @@ def test_tallies_of_messages(tmp_path):
     tallies = messages.tally_episode(texts, shown.astype(int), paid, counted)
     assert tallies == [MessageTally("abc", 3, 1, 2.0, 2.35), MessageTally("\\x01\\xc8", 1, 1, 1.0, 1.0)]
     merged = messages.merge([tallies, messages.unpack(messages.pack(tallies))])
-    assert merged[0] == MessageTally("abc", 6, 2, 2.0, 4.7)
+    assert merged == [MessageTally("abc", 6, 2, 2.0, 4.7), MessageTally("\\x01\\xc8", 2, 2, 1.0, 2.0)]
+    assert tallies[0].count == 3, "what is merged stays as it was"
+    alike = [MessageTally("b", 1, total=1.0), MessageTally("a", 1), MessageTally("c", 2)]
+    assert [one.text for one in messages.merge([alike])] == ["c", "a", "b"]
+    assert messages.merge([alike[:1], [MessageTally("b", 1)]]) == [MessageTally("b", 2, 2, None, 1.0)]
+    for bad in ({"text": 5, "count": 1}, {"text": "", "count": ""}, {"text": "", "count": 1, "total": "x"}):
+        with pytest.raises(ValueError, match=r"a text and numbers are needed, there is \{'text': "):
+            messages.from_rows([bad])
     assert messages.from_rows(json.loads(json.dumps(list(map(asdict, merged))))) == merged
     for damaged in ("#", messages.pack(tallies)[:-9], evaluation_files.encode_actions([1]), 5):
         with pytest.raises(UserError, match=r"messages of an episode are damaged .* evaluate plays it again"):

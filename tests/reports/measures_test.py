@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from motif_jax.reports import text_tables
+from motif_jax.reports import measures, text_tables
 from motif_jax.reports.glance import headline
-from motif_jax.reports.measures import format_alike, progress_keys
 from motif_jax.reports.run_data import RunData
+from tests.recorded_outputs import compared
 from tests.reports.glance_test import evaluation
 
 
 def test_success_kills_and_what_a_task_counts_are_progress_and_else_its_return() -> None:
     names = ["return", "success", "length", "through_door", "kills", "gold"]
-    assert progress_keys(names) == ["success", "kills", "through_door"]
-    assert progress_keys(["return", "length"]) == ["return"]
-    assert progress_keys(["captions_cut", "prob", "return"]) == ["return", "prob"], "the return is first"
+    assert measures.progress_keys(names) == ["success", "kills", "through_door"]
+    assert measures.progress_keys(["return", "length"]) == ["return"]
+    assert measures.progress_keys(["captions_cut", "prob", "return"]) == ["return", "prob"], (
+        "the return is first"
+    )
 
 
 def test_a_baseline_without_an_intrinsic_reward_has_a_headline() -> None:
@@ -48,7 +50,7 @@ def test_a_baseline_without_an_intrinsic_reward_has_a_headline() -> None:
     ],
 )
 def test_numbers_side_by_side_have_as_many_decimals(values: tuple[float, ...], shown: list[str]) -> None:
-    assert format_alike(values) == shown
+    assert measures.format_alike(values) == shown
 
 
 def test_a_table_too_wide_for_80_columns_is_shown_row_by_row(
@@ -62,3 +64,32 @@ def test_a_table_too_wide_for_80_columns_is_shown_row_by_row(
     assert max(map(len, said.splitlines())) <= 80
     for word in " ".join([*header, *rows[0], "[title] note"]).split():
         assert word in said
+
+
+def test_a_table_has_a_row_for_each_number_that_all_episodes_have(record: bool) -> None:
+    rows = [
+        {"index": 1, "return": 2.5, "success": 1.0, "kills": 3, "zeta": 7.0, "alpha": 0.25, "seed": 4, "text": "x"},
+        {"index": 0, "return": 4.0, "success": 0.0, "kills": 1, "zeta": 9.0, "alpha": 1234.5, "seed": 9, "gold": 3.0},
+    ]  # fmt: skip
+    summaries = measures.summarise_rows(rows, 50, 0.9)
+    cells = measures.table_rows(summaries)
+    told = {
+        "wide": f"{summaries} {measures.fit_width(cells, 110)}",
+        "narrow": str(measures.fit_width(cells, 109)),
+    }
+    compared("table_of_measures", told, record)
+    assert measures.summarise_rows([], 50, 0.9) == {}
+    assert measures.in_order(["zeta", "kills", "index", "return", "kills"]) == ["return", "kills", "zeta"]
+    assert (measures.measure("my_own"), measures.with_unit(measures.measure("xlvl"))) == (
+        ("my_own", "my own", "", ""),
+        "experience level",
+    )
+    ends = [measures.end_reason(False, end) for end in (1.0, 2.0, -1.0, None, 7.0)]
+    assert [*ends, measures.end_reason(True, 1.0)] == [
+        "death",
+        "success",
+        "step limit",
+        "end",
+        "end",
+        "step limit",
+    ]

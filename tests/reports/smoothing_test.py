@@ -5,6 +5,7 @@ import pytest
 
 from motif_jax.reports.smoothing import joined_stretches, learning_curve, smooth
 from motif_jax.support.metric_files import Curve
+from tests.recorded_outputs import compared
 
 TEN = Curve(np.arange(10.0), np.arange(10.0) ** 2)
 
@@ -26,14 +27,33 @@ def test_means_of_stretches_keep_all_values():
     said = "mean over each of 3 stretches of steps, 3.2 apart, 3 to 4 games in each; n = 10"
     assert found.caption("games") == said
     assert smooth(TEN, band=False).caption("games") == "every value; n = 10"
-    banded = smooth(TEN, stretches=3)
-    assert banded.mean.tolist() == found.mean.tolist(), "a fifth of few values is enough"
-    assert banded.caption("games") == said.replace("each;", "each; band: 95 % interval of the mean;")
-    hundred = Curve(np.arange(100.0), np.ones(100))
-    assert smooth(hundred).count.tolist() == [10] * 9 + [10], "ten where there are fifty and more"
+    gaps = smooth(GAPS, band=False)
+    assert (gaps.x.tolist(), gaps.mean.tolist(), gaps.caption("games")) == (
+        [0, 2, 4],
+        [1, 3, 6],
+        "every value; n = 3",
+    )
     one = smooth(Curve(np.ones(1), np.ones(1)))
     assert (one.caption("games"), np.isnan(one.low).all()) == ("n = 1: no band", True)
     assert len(smooth(Curve(np.arange(3.0), np.full(3, np.nan))).x) == 0
+
+
+def steps_of(count: int) -> Curve:
+    return Curve(3.0 * np.arange(count), np.arange(count) % 7.0)
+
+
+AT_ONCE = Curve(np.full(4, 7.0), np.arange(4.0))
+GAPS = Curve(np.arange(5.0), np.array([1.0, np.nan, 3.0, np.nan, 6.0]))
+RARE = Curve(steps_of(52).x, (steps_of(52).y > 4).astype(float))
+MANY = Curve(np.arange(600.0), np.arange(600.0) * 7 % 13)
+
+
+def test_a_band_is_of_the_values_of_a_stretch(record):
+    cases = [(TEN, {"stretches": 3}), (RARE, {"stretches": 2, "rate": True}), (MANY, {"stretches": 2})]
+    cases += [(one, {}) for one in (steps_of(49), steps_of(50), GAPS, AT_ONCE)]
+    found = [smooth(curve, **options) for curve, options in cases]
+    told = {f"{at} {one.caption('games')}": f"{one} {one.series('s')}" for at, one in enumerate(found)}
+    compared("smoothing", told, record)
 
 
 def test_learning_curves_average_the_steps_that_all_seeds_have():
@@ -41,26 +61,23 @@ def test_learning_curves_average_the_steps_that_all_seeds_have():
     # The longest ends at the shortest's end.
     seeds.append(Curve(np.append(TEN.x, 99.0), np.append(TEN.y, 1e9)))
     line = learning_curve("m", seeds, points=3)
-    assert (line.name, line.x.tolist()) == ("m (n = 4)", [1.5, 4.5, 7.5])
+    assert (line.name, line.x.tolist(), line.dashed) == ("m (n = 4)", [1.5, 4.5, 7.5], False)
     # Of four seeds the lowest and the highest do not count.
-    np.testing.assert_allclose(line.y, np.array([5 / 3, 50 / 3, 57.5]) + 0.5)
-    np.testing.assert_allclose(line.low, np.array([5 / 3, 50 / 3, 57.5]))
-    np.testing.assert_allclose(line.high, np.array([5 / 3, 50 / 3, 57.5]) + 5, atol=2.1)
-    assert len(learning_curve("m", seeds, points=3, least=9).x) == 3, "a fifth of few"
-    assert learning_curve("m", seeds[:1]).low is None
+    means = np.array([5 / 3, 50 / 3, 57.5])
+    for found, shift in ((line.y, 0.5), (line.low, 0), (line.high, 5)):
+        np.testing.assert_allclose(found, means + shift)
+    fewer = learning_curve("m", seeds, points=3, least=9, dashed=True)
+    assert (fewer.x.tolist(), fewer.dashed) == ([1.5, 4.5, 7.5], True), "a fifth of few"
+    alone = learning_curve("m", seeds[:1], points=2)
+    assert (alone.x.tolist(), alone.y.tolist(), alone.low, alone.high) == ([2.25, 6.75], [6, 51], None, None)
+    long = [Curve(np.arange(15.0), np.arange(15.0) * scale) for scale in (1, 3)]
+    lengths = [
+        len(learning_curve("m", long, points, least=least).x)
+        for points, least in ((5, 3), (99, 1), (5, 1), (99, 3))
+    ]
+    assert lengths == [5, 15, 5, 5]
     apart = [Curve(np.arange(3.0), np.ones(3)), Curve(np.arange(10.0, 13), np.ones(3))]
-    assert len(learning_curve("m", apart).x) == 0, "nothing is known of both"
+    empty = learning_curve("m", apart, dashed=True)
+    assert (empty.name, len(empty.x), len(empty.y), empty.dashed) == ("m (n = 2)", 0, 0, True)
     assert len(learning_curve("m", [Curve(np.arange(3.0), np.full(3, np.nan))]).x) == 0
     assert len(learning_curve("m", [Curve(np.ones(4), np.ones(4))] * 2).x) == 1
-
-
-def test_bands_keep_to_what_is_possible_and_have_a_width():
-    generator = np.random.default_rng(2)
-    gold = smooth(Curve(np.arange(200.0), np.where(generator.random(200) < 0.1, 25.0, 0.0)))
-    assert (gold.low.min(), gold.high.max() <= 25) == (0, True)
-    assert ((gold.high > gold.low) == (gold.mean > 0)).all()
-    many = smooth(Curve(np.arange(6000.0), generator.gamma(1, 5, 6000)), stretches=6)
-    assert many.high - many.low == pytest.approx(2 * 1.96 * 5 / np.sqrt(1000), rel=0.25)
-    success = smooth(Curve(np.arange(200.0), np.zeros(200)), rate=True)
-    assert (success.low == 0).all()
-    assert (success.high > 0.1).all(), "no success in ten games is not certain failure"
