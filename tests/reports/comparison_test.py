@@ -5,9 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from motif_jax.reports import comparison_page, page
+from motif_jax.labels.lexicon import load_lexicon
+from motif_jax.reports import claims, comparison_page, messages, page
+from motif_jax.reports.charts import Series
 from motif_jax.reports.comparison import RunScore, as_json, collect_scores, compare, normalise
 from motif_jax.reports.comparison_page import ComparisonData
+from motif_jax.reports.messages import MessageTally
 from motif_jax.support.errors import UserError
 from tests.recorded_outputs import compared
 
@@ -20,12 +23,6 @@ def entries(methods=("a", "b"), runs=4, tasks=("t1", "t2")):
         for t, task in enumerate(tasks)
         for _ in range(runs)
     ]
-
-
-def shown(result):
-    """Header and rows of each table of the page, by its id."""
-    found = page.file_tables(comparison_page.sections(ComparisonData("t", result, "return")))
-    return {table.name: (list(table.header), table.texts()) for _, table in found}
 
 
 def rendered(result):
@@ -57,68 +54,77 @@ def test_normalisation_sets_two_methods_to_0_and_1():
             normalise(scores, zero, one)
 
 
-def test_aggregates_improvement_and_profiles():
-    scores = collect_scores(entries(tasks=("t1",)), "points")
-    result = compare(scores, resamples=200)
-    values = np.sort(scores.by_method["a"][:, 0])
-    assert result.aggregates["interquartile mean"]["a"].value == pytest.approx(values[1:3].mean())
-    assert all(e.low <= e.value <= e.high for of in result.aggregates.values() for e in of.values())
-    assert result.improvement["a", "b"].value == 0.0
-    profile = {series.name: series for series in result.profiles}["a"]
-    np.testing.assert_allclose(profile.y, [(values > x).mean() for x in profile.x])
-    assert as_json(compare(scores, resamples=200)) == as_json(result), "repeatable"
-    one = compare(collect_scores(entries(("only",), 3), ""), resamples=50)
-    assert one.improvement == {}
-    assert "only one method was given" in rendered(one)
-    assert "nothing was given to compare" in rendered(None)
-
-
-def test_the_median_of_one_task_is_that_of_its_runs():
+def test_no_statistic_is_shown_of_too_few_scores(record):
     runs = [RunScore("m", "t", score, {}) for score in (8.18, 7.19, 4.33)]
-    result = compare(collect_scores(runs, ""), resamples=200)
-    middle = result.aggregates["median"]["m"]
-    assert (middle.value, middle.low, middle.high) == (7.19, 4.33, 8.18)
-    assert result.aggregates["mean"]["m"].value == pytest.approx(6.5667, abs=1e-4)
-    assert "interquartile mean" not in result.aggregates, "of three runs it would leave none out"
-    sections = comparison_page.sections(ComparisonData("t", result, "return"))
-    texts = page.texts("t", [], sections, "comparison")
-    for text in texts.values():
-        assert "7.19 [4.33, 8.18]" in text
-        assert "No interquartile mean of fewer than 4 scores" in text
-        assert "hold the true mean in 75 of 100 cases" in text
-    tasks = [*runs, *(RunScore("m", "u", 10 * run.score, {}) for run in runs)]
-    of_two = compare(collect_scores(tasks, ""), resamples=50)
-    assert "median" not in of_two.aggregates
-    assert of_two.aggregates["median of task means"]["m"].value == pytest.approx(6.5667 * 5.5, abs=1e-3)
-    assert of_two.aggregates["interquartile mean"]["m"].value > 0
-    mixed = compare(collect_scores([*runs, *(RunScore("n", "t", i, {}) for i in range(4))], ""), resamples=50)
-    header, rows = shown(mixed)["aggregate-table"]
-    assert rows[0][header.index("interquartile mean")] == "n/a"
-    json.dumps(as_json(mixed), allow_nan=False)
-    rendered(mixed)
+    every = {
+        "none": None,
+        "single": collect_scores(entries(("only",), 3, tasks=("t1",)), ""),
+        "median of the runs": collect_scores(runs, ""),
+        "tasks": collect_scores([*runs, *(RunScore("m", "u", 10 * run.score, {}) for run in runs)], ""),
+        "mixed": collect_scores([*runs, *(RunScore("n", "t", i, {}) for i in range(4))], ""),
+        "plain": collect_scores(entries(tasks=("t1",)), "points"),
+    }
+    told = {}
+    for name, scores in every.items():
+        data = ComparisonData("t", scores and compare(scores, resamples=50), "return")
+        told[name] = "".join(page.texts("t", [], comparison_page.sections(data), "comparison").values())
+        told[name] += json.dumps(as_json(data.comparison), allow_nan=False) if scores else rendered(None)
+    compared("comparison_texts", told, record)
+    for said in (
+        "7.19 [4.33, 8.18]",
+        "No interquartile mean of fewer than 4 scores",
+        "the true mean in 75 of 100 cases",
+    ):
+        assert said in told["median of the runs"]
 
 
-@pytest.mark.slow
-def test_the_same_games_tell_what_overlapping_intervals_do_not():
-    generator = np.random.default_rng(3)
-    luck = generator.gamma(1, 50, 40)  # a hard game is hard for both
-    games = {"a": dict(enumerate(luck + 3 + generator.normal(0, 1, 40))), "b": dict(enumerate(luck))}
-    runs = [RunScore(method, "t", float(np.mean(list(of.values()))), of) for method, of in games.items()]
-    (contrast,) = compare(collect_scores(runs, ""), resamples=500).contrasts
-    assert (contrast.over_games.pairs, contrast.over_games.sign) == (40, 1)
-    assert contrast.over_games.value == pytest.approx(contrast.over_runs.value)
-    assert np.isnan(contrast.over_runs.low), "one run says nothing of other trainings"
-    elsewhere = {seed + 1000: value for seed, value in games["b"].items()}
-    others = collect_scores([runs[0], runs[1]._replace(games=elsewhere)], "")
-    (apart,) = compare(others, resamples=500).contrasts
-    assert (apart.over_games.pairs, apart.over_games.sign) == (0, 0)
-    scale = normalise(collect_scores(runs, ""), "b", "a")
-    (scaled,) = compare(scale, resamples=500).contrasts
-    assert scaled.over_games.value == pytest.approx(1.0)
+def test_messages_are_counted_for_claims():
+    said = {"You kill the newt!": 2, "You miss the newt.  You hit it!": 3, "$ - 50 gold pieces.": 2}
+    said |= {"$ - a gold piece.": 4, "$ - 51 gold pieces.": 1}
+    packed = messages.pack([MessageTally(text, count) for text, count in said.items()])
+    rows = [{"seed": 5, "messages": packed, "kills": 2.0}, {"seed": 6, "messages": messages.pack([])}]
+    of = {"plan": {"environment": "e", "policy": "p"}, "rows": rows, "measures": ["apples"]}
+    for key, numbers in (("fights", [5, 0]), ("finds", [7, 0]), ("gathered", [104, 0])):
+        assert list(claims.numbers(of, key, load_lexicon()).values()) == numbers
+    claims.require_measure("kills", {"a": of}, "measures")
+    claims.require_measure("apples", {"a": of}, "measures")
+    del rows[1]["messages"]
+    known = "must be one of return, intrinsic_return, .*, hallucination, apples$"
+    one, two = claims.parsed_claims(" a >b: kills;; b > a + 0.5 : x ;", ["a", "b"])
+    assert (one, two) == (("a", "b", "kills", 0.0), ("b", "a", "x", 0.5))
+    assert (str(one), str(two)) == ("a > b: kills", "b > a + 0.5: x")
+    refusals = {
+        "measures=kills: the episodes of p have": lambda: claims.numbers(of, "kills", load_lexicon()),
+        "m=finds: the episodes of p have": lambda: claims.numbers(of, "finds", load_lexicon(), "m"),
+        f"m=fame: {known}": lambda: claims.require_measure("fame", {"a": of}, "m"),
+    }
+    for told, refused in refusals.items():
+        with pytest.raises(UserError, match=rf"^config\.{told}"):
+            refused()
 
 
 def test_one_run_beside_several_has_no_interval(record):
     one = [RunScore("one", "t1", 5.0, {}), RunScore("one", "t2", 7.0, {})]
     result = compare(collect_scores([*one, *entries(("several",), runs=3)], ""), resamples=50)
     parts = {"page": rendered(result), "json": json.dumps(as_json(result), allow_nan=False)}
-    compared("comparison_page", parts, record)
+    games = {"low": {1: 1, 2: 4, 3: 2}, "high": {1: 3, 2: 5, 3: 2.5}, "mid": {1: 1, 2: 6, 9: 3}}
+    tasks = [("t1", 0.5), ("t2", 2.0)] * 2
+    played = [
+        RunScore(name, task, sum(of.values()) * by, of) for name, of in games.items() for task, by in tasks
+    ]
+    scaled = compare(normalise(collect_scores(played, "points"), "low", "high"), resamples=50)
+    rows = {name: [{"seed": seed, "kills": won} for seed, won in of.items()] for name, of in games.items()}
+    plan = {"environment": "e", "policy": "p"}
+    claimed = claims.parsed_claims("high > low + 0.25: kills; low > mid: kills", list(games))
+    evaluations = {name: {"plan": plan, "rows": of, "measures": ["kills"]} for name, of in rows.items()}
+    told = claims.side_by_side(evaluations, ["kills"], claimed, load_lexicon(), 50)
+    line = Series("high (n = 2)", np.arange(3.0), np.arange(3.0) ** 2, np.arange(3.0), np.arange(3.0) + 9)
+    data = ComparisonData(
+        "t", scaled, "kills", {"t1": [line, line._replace(name="theirs", dashed=True)]}, "theirs.pkl",
+        claims=told, provenance=[("low: config.json", '{"seed": 1}')],
+    )  # fmt: skip
+    parts |= {
+        "all": page.render("t", "", comparison_page.sections(data)),
+        "scaled": json.dumps(as_json(scaled), allow_nan=False),
+    }
+    compared("comparison_page", parts | {"claims": json.dumps(told.as_json())}, record)

@@ -29,68 +29,37 @@ def reward(name, values, threshold=0.2, ensemble=False):
 
 
 @pytest.fixture
-def one():
-    return Explanation(MESSAGES, COUNTS, [reward("default", [1.5, 0.2, -1, -0.5, 0.3])], source="games")
-
-
-@pytest.fixture
-def two(one):
+def two():
+    one = reward("default", [1.5, 0.2, -1, -0.5, 0.3])
     other = reward("combat", [-1.0, 0.1, -1, 0.0, 2.5], ensemble=True)
     typed = [reward("default", [0.7]), reward("combat", [0.1], ensemble=True)]
-    return Explanation(MESSAGES, COUNTS, [*one.rewards, other], [HOSTILE], typed, "games", [0])
-
-
-def rows_of(explanation, max_rows=None):
-    data = explain.table_data(explanation, max_rows)
-    return [list(row) for row in zip(*(column["values"] for column in data["columns"]), strict=True)]
-
-
-def test_all_messages_are_there_the_best_liked_first(one):
-    rows = rows_of(one)
-    assert [row[0] for row in rows] == ["You see here a key.", "You kill the newt!", HOSTILE, MESSAGES[3], ""]
-    assert rows[0][1:] == [10, 1.5, 4.5, 1.5, [0.0, 0.75, 1.5]]
-    # The threshold is strict: a reward that equals it pays nothing.
-    assert [row[4] for row in rows] == [1.5, 0.3, 0, 0, 0]
-    said = "threshold 0.200: what stands below pays nothing"
-    assert explain.table_data(one, None)["line"] == {"column": 2, "paid": 4, "text": said}
+    return Explanation(MESSAGES, COUNTS, [one, other], [HOSTILE], typed, "games", [0])
 
 
 def test_hostile_text_stays_text(two, record):
     page = explain.render(two, "now")
     assert HOSTILE not in page
-    compared("explain_page", {"page": page}, record)
-
-
-def test_only_the_most_frequent_rows_are_shown_where_that_is_asked_for(one):
-    assert sorted(row[0] for row in rows_of(one, 2)) == ["", "It's solid stone."]
-    page = explain.render(one, "now", max_rows=2)
-    assert "messages.csv has all" in page
-    assert "You see here a key." not in page
-    assert "messages.csv has all" not in explain.render(one, "now")
-
-
-def test_messages_without_a_reward_are_left_out_of_every_figure():
-    values = [1.5, np.nan, -1.0, np.nan, 0.3]
-    some, full = reward("some", values, ensemble=True), reward("full", [1.0, 9.0, -2.0, -9.0, 0.5])
-    one = Explanation(MESSAGES, COUNTS, [some])
-    rows = rows_of(one)
-    assert [row[0] for row in rows] == [MESSAGES[0], MESSAGES[4], MESSAGES[2], MESSAGES[1], MESSAGES[3]]
-    assert rows[-1][1:] == [80, None, None, None, None, None]
-    page = explain.render(one, "now")
-    assert "2 messages have no reward" in page
-    assert "nan" not in page.lower().replace("tonan", "")
-    kept = [0, 2, 4]
-    known = Explanation(
-        [MESSAGES[i] for i in kept], COUNTS[kept], [reward("some", [values[i] for i in kept], ensemble=True)]
+    values = [np.nan, 1.0, np.nan, -0.75, 0.125]
+    some, none = (reward("some", of, threshold=None, ensemble=True) for of in (values, [np.nan] * 5))
+    shown = explain.render(Explanation(MESSAGES, COUNTS, [some], source="s"), "now", 2)
+    assert MESSAGES[0] not in shown
+    assert "nan" not in shown.lower().replace("tonan", "")
+    plain = reward("plain", [2.0] * 5)._replace(
+        curve=[{"epoch": 0}], history=np.full((1, 5), 2.0), evaluations=[0]
     )
-    weights = COUNTS.astype(float)
-    assert explain.histogram(some, weights, "x") == explain.histogram(known.rewards[0], weights[kept], "x")
-    assert some.pays.tolist() == [True, False, False, False, True]
-    assert explain.rank_correlation(some.normalised, full.normalised) == pytest.approx(1)
-    assert explain.scatter(Explanation(MESSAGES, COUNTS, [some, full])).count("<title>") == 3
-    none = reward("none", [np.nan] * 5)
-    assert "there are no messages<" in explain.histogram(none, weights, "x")
-    assert "no messages that both rate" in explain.scatter(Explanation(MESSAGES, COUNTS, [some, none]))
+    typed = [reward("default", [0.5, -0.5]), reward("plain", [0.25, 0.1])]
+    few = two._replace(
+        rewards=[two.rewards[0], plain], texts=["typed", "new"], text_counts=[1500, 0], typed=typed
+    )
+    pair = [Explanation(MESSAGES, COUNTS, [some, other]) for other in (two.rewards[1], none)]
+    parts = {
+        "unrated": shown,
+        "few": explain.render(few, "now"),
+        "pairs": "".join(map(explain.scatter, pair)),
+    }
+    parts["none"] = explain.histogram(none, COUNTS.astype(float), "x")
+    assert explain.rank_correlation(some.normalised, np.array([9, 1, 9, 0, 0.5])) == pytest.approx(1)
+    compared("explain_page", {"page": page, **parts}, record)
 
 
 @pytest.mark.browser

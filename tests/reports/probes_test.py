@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from motif_jax.reports import generalisation_files, generalisation_section, page, probes
@@ -34,10 +35,23 @@ def test_clauses_are_worth_what_the_policy_changes_without_them(tmp_path, record
     write(tmp_path)
     found = probes.read(tmp_path)
     most, least = found.clauses
-    assert (most.text, most.action, least.text, least.change) == ("a red ball", "left", "a wall", 0)
     # Half of |.9 - .3| + |.05 - .65|.
-    assert (most.change, most.difference) == pytest.approx((0.6, 0.6))
-    compared("probes_page", {"page": page.render("t", "", [probes.section(found)])}, record)
+    assert most == (f"goal {HOSTILE}", "a red ball", pytest.approx(0.6), "left", pytest.approx(0.6))
+    assert least == (f"goal {HOSTILE}", "a wall", 0, "left", 0)
+    assert (found.actions, found.names, found.steps.tolist()) == (
+        ("left", "right", "on"),
+        (most.probe,),
+        [0, 100, 200],
+    )
+    assert found.probabilities.tolist() == [[SPLIT], [SPLIT], [SURE]]
+    # More updates than a chart has columns.
+    many = found._replace(
+        steps=np.arange(75) * 100, probabilities=np.arange(225.0).reshape(75, 1, 3) / 225, clauses=()
+    )
+    shown = {
+        name: page.render("t", "", [probes.section(one)]) for name, one in (("few", found), ("many", many))
+    }
+    compared("probes_page", shown, record)
 
 
 def test_a_run_without_probes_has_no_section_and_a_damaged_file_is_named(tmp_path):
@@ -64,14 +78,22 @@ def test_a_run_without_probes_has_no_section_and_a_damaged_file_is_named(tmp_pat
         (lambda test: test["return_change"].pop("low"), "TypeError: "),
     ],
 )
-def test_a_damaged_file_of_tests_is_named(tmp_path, change, said):
+def test_a_damaged_file_of_tests_is_named(tmp_path, change, said, record):
     with pytest.raises(UserError, match=r"it has no tests\.json; run test_language_agent there"):
         generalisation_files.read(tmp_path)
-    rows = [{"success": float(n % 2), "return": 0.5 * (n % 2), "length": 9, "kind": 0} for n in range(8)]
-    numbers = generalisation_files.summarise(rows, rows, ["goto"], 50, 0.95)
-    summary = {"player": "p", "base": "b", "episodes": 8, "confidence": 0.95, "left_out": []}
-    summary["tests"] = [{"name": "n", "what": "w", "environment": "e", **numbers}]
+    rows = [
+        {"success": float(n % 2), "return": 0.5 * (n % 3), "length": 9 + n, "kind": n % 2} for n in range(6)
+    ]
+    base = [{"success": float(n < 4), "return": 1.0 * (n % 2), "length": 9, "kind": 0} for n in range(6)]
+    numbers = generalisation_files.summarise(rows, base, ["goto", "pickup", "open"], 50, 0.9)
+    summary = {"player": "p", "base": "b", "episodes": 6, "confidence": 0.9, "left_out": []}
+    summary["tests"] = [{"name": name, "what": "w, x", "environment": "e", **numbers} for name in "nm"]
     generalisation_files.write(tmp_path, summary)
+    generalisation_files.write_returns(tmp_path, "n", rows)
+    assert np.load(tmp_path / "return_per_episode" / "n.npy").tolist() == [0, 0.5, 1, 0, 0.5, 1]
+    told = {"csv": (tmp_path / "tests.csv").read_text(), "json": json.dumps(summary)}
+    told["table"] = str(generalisation_files.table(summary))
+    compared("generalisation_files", told, record)
     assert generalisation_files.read(tmp_path) == summary
     change(summary["tests"][0])
     (tmp_path / generalisation_files.SUMMARY).write_text(json.dumps(summary))
@@ -79,7 +101,7 @@ def test_a_damaged_file_of_tests_is_named(tmp_path, change, said):
         generalisation_files.read(tmp_path)
 
 
-def test_players_stand_side_by_side_in_every_test():
+def test_players_stand_side_by_side_in_every_test(record):
     def taken(*names):
         success, change = ({"value": value, "low": value - 0.1, "high": value + 0.1} for value in (0.5, -0.2))
         numbers = {"success": success, "success_change": {**change, "pairs": 9}}
@@ -87,12 +109,8 @@ def test_players_stand_side_by_side_in_every_test():
         return {"tests": tests, "episodes": 9, "confidence": 0.95}
 
     both = {"agent": taken("no_modification_test", "french"), "random": taken("no_modification_test")}
-    [table, *_] = generalisation_section.section(both).parts
-    # The first test has nothing to be compared with.
-    assert [row[2:] for row in table.texts()] == [
-        ("0.5 [0.4, 0.6]", "", "0.5 [0.4, 0.6]", ""),
-        ("0.5 [0.4, 0.6]", "-0.200 [-0.3, -0.1]", "not taken", ""),
-    ]
+    shown = generalisation_section.section(both)
+    compared("generalisation_page", {"page": page.render("t", "", [shown])}, record)
     assert generalisation_section.section({}) is None
 
 
@@ -100,6 +118,9 @@ def test_kinds_of_task_have_rows_of_their_own():
     rows = [{"kind": float(n % 2), "success": float(n % 2), "return": 0.5 * (n % 2)} for n in range(10)]
     evaluation = {"plan": {"environment": "BabyAI-MixedTrainLocal-v0"}, "rows": rows, "confidence": 0.95}
     [table] = generalisation_section.by_kind(RunData("t", evaluations={"agent": evaluation})).parts
-    assert [row[1] for row in table.texts()] == ["goto", "pickup"]
+    assert table.texts() == [
+        ("agent", "goto", "5", "0 [0, 0.434]", "0 [0, 0]"),
+        ("agent", "pickup", "5", "1 [0.566, 1]", "0.5 [0.5, 0.5]"),
+    ]
     evaluation["plan"]["environment"] = "BabyAI-GoToLocal-v0"
     assert generalisation_section.by_kind(RunData("t", evaluations={"agent": evaluation})) is None
