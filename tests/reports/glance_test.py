@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import asdict
 
 import numpy as np
-import pytest
 
-from motif_jax.reports import evaluation_sections, hacking, measures
+from motif_jax.reports import evaluation_sections, hacking, measures, run_report
 from motif_jax.reports.glance import facts, headline
 from motif_jax.reports.run_data import RunData
 from motif_jax.support.metric_files import Curve
 from tests.made_up_runs import run_data
+from tests.recorded_outputs import compared
 
 
 def evaluation(rows):
@@ -32,32 +33,21 @@ def rows(rewards, depths, first_seed=0):
     ]
 
 
-@pytest.mark.parametrize(
-    ("deeper", "kind", "said"),
-    [
-        (0.5, "good", "Progress rises too: dungeon level "),
-        (0.0, "", "No measure of progress rises clearly."),
-        (-0.5, "bad", "But more reward is no progress here, the reward may be hacked: dungeon level falls from random to agent."),
-    ],
-)  # fmt: skip
-def test_more_reward_is_weighed_against_progress(deeper, kind, said):
+def test_more_reward_is_weighed_against_progress(record):
     generator = np.random.default_rng(0)
-    luck, depth = generator.gamma(1, 50, 40), generator.normal(3, 0.1, 40)
-    data = RunData("t")
-    data.evaluations = {
-        "agent": evaluation(rows(luck + 2 + generator.normal(0, 1, 40), depth + deeper)),
-        "random": evaluation(rows(luck, depth)),
-    }
-    text, found = headline(data)
-    assert (found, "agent collects more. " in text, said in text) == (kind, True, True)
-    assert "over 40 games that both played" in text
-    text, found = headline(RunData("t", evaluations=dict(reversed(data.evaluations.items()))))
-    assert (found, "random collects LESS." in text) == ("bad", True)
+    luck, depth, more = generator.gamma(1, 50, 40), generator.normal(3, 0.1, 40), generator.normal(2, 1, 40)
+    told, data = {}, RunData("t")
+    for deeper, kind in ((0.5, "good"), (0.0, ""), (-0.5, "bad")):
+        agent, baseline = evaluation(rows(luck + more, depth + deeper)), evaluation(rows(luck, depth))
+        data.evaluations = {"agent": agent, "random": baseline}
+        reverse = RunData("t", evaluations={"random": baseline, "agent": agent})
+        told |= {f"{deeper}": json.dumps(run_report.as_json(data)), f"{deeper} below": headline(reverse)[0]}
+        assert (headline(data)[1], headline(reverse)[1]) == (kind, "bad")
     # The same numbers, of other games: their intervals overlap far.
     data.evaluations["random"] = evaluation(rows(luck, depth, first_seed=1000))
-    text, found = headline(data)
-    said = ("each over its own games" in text, "no clear difference" in text)
-    assert (found, *said) == ("", True, True)
+    told["others"], kind = headline(data)
+    assert kind == ""
+    compared("verdicts_of_reward", told, record)
 
 
 def test_rewards_that_differ_are_named_and_not_compared():

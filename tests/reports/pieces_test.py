@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from xml.etree import ElementTree
 
@@ -13,20 +14,50 @@ from motif_jax.reports import charts, hacking, learned_reward, measures, page, p
 from motif_jax.reports.charts import Interval, Plot, Series
 from motif_jax.reports.learned_reward import LabelLogReport, LearnedText
 from motif_jax.reports.statistics import Estimate
-from motif_jax.reports.training_sections import METRIC_GROUPS
+from motif_jax.reports.training_sections import METRIC_GROUPS, dialogues_section, language_section
 from motif_jax.support.metric_files import Curve
 from tests.made_up_runs import HOSTILE, run_data, run_page
+from tests.recorded_outputs import compared
 
 
-def test_a_learned_reward_disagrees_only_where_it_decides():
-    texts = [LearnedText(f"{label} {said}", 0, 0, label, decided=said)
-             for label in ("", "no", "yes") for said in (None, False, True)]  # fmt: skip
-    told = LabelLogReport("classification", texts=texts)
-    assert [text.text for text in learned_reward.disagreements(told)] == ["no True", "yes False"]
-    parts = learned_reward.section(told, {}, top=1).parts
-    [table] = [part for part in parts if getattr(part, "name", "") == "learned-against"]
-    assert table.title == "where reward and annotator disagree: 2 of 6 labelled messages"
-    assert [row[0] for row in table.texts()] == ["no True"]
+def test_a_learned_reward_disagrees_only_where_it_decides(record):
+    texts = [LearnedText(f"{label} {said}", 7, 9_000, label, at - 3.5, (0.5, at / 3), said)
+             for at, (label, said) in enumerate(itertools.product(("", "no", "yes"), (None, False, True)))]  # fmt: skip
+    texts += [LearnedText("still", None, None, "no", 0.0, (2.0, 2.0)), LearnedText("never", 5, None, "")]
+    assert [text.text for text in learned_reward.disagreements(LabelLogReport("", texts=texts))] == [
+        "no True",
+        "yes False",
+    ]
+    curves = {
+        name: Curve(np.arange(4.0), np.arange(4.0) * times)
+        for name, times in (("no", 0), ("yes", 3), ("tie", 1))
+    }
+    told = LabelLogReport(
+        "classification", curves, Curve(np.arange(4.0), np.arange(4.0) * 50), texts, (1_000, 20_000)
+    )
+    metrics = {
+        name: Curve(np.arange(3.0), np.arange(3.0) + 5)
+        for name in ("annotator/questions", "reward/texts_met", "x")
+    }
+    shown = {top: page.render("t", "", [learned_reward.section(told, metrics, top=top)]) for top in (25, 1)}
+    bare = LabelLogReport(
+        "retrieval", {}, Curve(np.arange(2.0), np.zeros(2)), [LearnedText("a", 1, 2, "yes")], (5,)
+    )
+    shown["bare"] = page.render("t", "", [learned_reward.section(bare, {})])
+    compared("learned_page", {str(name): text for name, text in shown.items()}, record)
+    assert learned_reward.section(None, metrics) is None
+
+
+def test_trainings_from_text_have_a_chart_for_each_number(record):
+    names = "train/loss validation/loss train/q_mean train/q_max train/q_min train/v_x validation/perplexity optimizer/learning_rate"
+    names += " games/return policy/kl other/x train/gradient_norm"
+    curves = {name: Curve(np.arange(5.0), np.arange(5.0) ** at) for at, name in enumerate(names.split())}
+    told = {}
+    for of in (dialogues_section, language_section):
+        assert of({}) is None
+        lines = [(*plot[:3], [line.name for line in plot.lines], *plot[5:]) for plot in of(curves).parts]
+        told[of(curves).title] = "\n".join(map(str, lines))
+    compared("training_charts", told, record)
 
 
 @pytest.mark.parametrize(

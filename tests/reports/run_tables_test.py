@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 
-from motif_jax.reports import page, run_report
+from motif_jax.reports import evaluation_tables, page, run_report
 from motif_jax.reports.evaluation_sections import rows_of
 from motif_jax.reports.run_data import RunData
 from motif_jax.support.metric_files import Curve
 from tests.made_up_runs import run_page, run_texts
+from tests.recorded_outputs import compared
 from tests.reports.glance_test import evaluation
 
 
@@ -29,3 +32,12 @@ def test_numbers_that_only_the_task_knows_are_shown_behind_the_others():
     assert list(page.plots(run_report.sections(data))) == [
         f"{which}_{key}" for which in ("evaluation", "training") for key in ("return", "apples_eaten")
     ]
+
+
+def test_an_evaluation_is_summarised_and_its_table_written(tmp_path, capsys, record):
+    same = {"session": 0, "session_seconds": 0.5}
+    rows = [{"index": i, "length": 10 + i, "return": 2.0 * i, **same} for i in range(3)]
+    summary, found = evaluation_tables.summarise({"policy": "a|b", "environment": "e"}, rows, 40, 0.9)
+    evaluation_tables.show(tmp_path, summary, found, "tokens", "; a note")
+    told = {"summary": json.dumps(summary), "table": (tmp_path / "table.md").read_text()}
+    compared("table_of_evaluation", told | {"printed": capsys.readouterr().out}, record)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
-from motif_jax.reports import success
+from motif_jax.reports import page, success, text_section
 from motif_jax.reports.glance import headline
 from motif_jax.reports.run_data import RunData
 from tests.made_up_runs import run_page, run_texts
+from tests.recorded_outputs import compared
 from tests.reports.glance_test import evaluation as evaluation_of
 
 COUNT = 400
@@ -22,48 +21,69 @@ def evaluation(share, environment="BabyAI-GoToLocal-v0"):
     return found
 
 
-@pytest.mark.parametrize(
-    ("shares", "kind"),
-    [
-        ((0.6, 0.3, 0.33), "good"),
-        ((0.6, 0.3, 0.6), ""),  # above one, not above the other
-        ((0.5, 0.3, 0.7), ""),  # above one, below the other
-        ((0.3, 0.6, 0.3), "bad"),
-    ],
-)
-@pytest.mark.parametrize("text_task", [False, True])
-def test_the_first_leads_where_it_is_clearly_better_than_all_others(shares, kind, text_task):
-    names = ("agent", "before training", "random", "expert")
-    each = zip(names, (*shares, 1.0), strict=True)
+def played(shares, text_task=False):
+    """Runs of these shares, beside an expert that is a yardstick."""
+    each = zip(("agent", "before training", "random", "expert"), (*shares, 1.0), strict=True)
     data = RunData("t", evaluations={name: evaluation(share) for name, share in each}, yardsticks=["expert"])
-    if text_task:
-        for one in data.evaluations.values():
-            one["plan"] |= {"environment": "wordle", "decode": None}
-    text, found = headline(data)
-    assert found == kind
-    assert f"{shares[0]:.2f}".lstrip("0").rstrip("0") in text
+    for one in data.evaluations.values() if text_task else ():
+        one["plan"] |= {"environment": "wordle", "decode": None}
+    return data
 
 
-@pytest.mark.parametrize(
-    ("shares", "lead", "close"),
-    [
-        ((0.7, 0.5, 0.54, 0.65), 0.15, []),
-        ((0.7, 0.5, 0.6, 0.65), 0.15, ["with another episode's prompts"]),
-        ((0.7, 0.56, 0.5, 0.65), 0.15, ["fixed shares"]),
-        # More than that ahead of both, but intervals overlap.
-        ((0.58, 0.52, 0.4, 0.5), 0.05, ["fixed shares"]),
-    ],
-)
-def test_the_lead_over_what_does_not_read(shares, lead, close):
+def against_blind(shares, lead):
     names = ("agent", "fixed shares", "with another episode's prompts", "before training")
     found = {name: evaluation(share) for name, share in zip(names, shares, strict=True)}
     found["fixed shares"]["plan"]["policy"] = "fixed"
     found["with another episode's prompts"]["plan"]["options"] = {"change": "other_episode"}
-    text, kind = headline(RunData("t", evaluations=found, lead=lead))
-    assert kind == ("" if close else "good")
-    assert ("ahead, with intervals apart, of " in text) == bool(close)
-    for name in close:
-        assert text.rsplit("intervals apart, of ", 1)[1].startswith(name)
+    return RunData("t", evaluations=found, lead=lead)
+
+
+SHARES = {
+    (0.6, 0.3, 0.33): "good",
+    (0.6, 0.3, 0.6): "",  # above one, not above the other
+    (0.5, 0.3, 0.7): "",  # above one, below the other
+    (0.3, 0.6, 0.3): "bad",
+}
+LEADS = {
+    ((0.7, 0.5, 0.54, 0.65), 0.15): "good",
+    ((0.7, 0.5, 0.6, 0.65), 0.15): "with another episode's prompts.",
+    ((0.7, 0.56, 0.5, 0.65), 0.15): "fixed shares.",
+    # More than that ahead of both, but intervals overlap.
+    ((0.58, 0.52, 0.4, 0.5), 0.05): "fixed shares.",
+}
+
+
+def test_the_first_leads_where_it_is_clearly_better_than_all_others(record):
+    told = {}
+    for text_task in (False, True):
+        for shares, kind in SHARES.items():
+            told[f"{shares} {text_task}"], found = headline(played(shares, text_task))
+            assert found == kind, shares
+    for (shares, lead), close in LEADS.items():
+        text, found = headline(against_blind(shares, lead))
+        told[f"{shares} {lead}"] = text
+        assert (found == "good") == (close == "good")
+        assert text.partition("ahead, with intervals apart, of ")[2] == close.removeprefix("good")
+    compared("verdicts_of_success", told, record)
+
+
+def test_return_is_shown_against_divergence(record):
+    found = {}
+    for name, weight, share in (("a", 4.0, 0.5), ("b", 1.0, 0.75), ("c", 2.0, 0.25)):
+        found[name] = evaluation(share, "wordle")
+        decode = {"kind": "sample", "advantage_clip": 0.5 if name == "c" else None, "advantages": True}
+        found[name]["plan"]["decode"] = decode | {"advantage_weight": weight}
+        found[name]["measures"]["divergence"] = {"mean": {"value": weight / 8}}
+    data = RunData("t", evaluations=found)
+    compared(
+        "divergence_page", {"page": page.render("t", "", [text_section.divergence_section(data)])}, record
+    )
+    found["a"]["plan"]["decode"] = None
+    [plot, table] = text_section.divergence_section(data).parts
+    assert [line.name for line in plot.lines] == ["p, sample", "p, sample, clip 0.5"]
+    assert [row[1:3] for row in table.texts()] == [("1", "0.125"), ("2", "0.250")]
+    del found["b"]["measures"]["divergence"], found["c"]["plan"]["decode"]
+    assert text_section.divergence_section(data) is None
 
 
 def test_an_earlier_checkpoint_is_compared_by_return():
@@ -91,9 +111,9 @@ def test_what_a_run_without_another_reward_has_no_part_in_is_left_out():
     games = {name: evaluation(share) for name, share in (("agent", 0.6), ("random", 0.3))}
     data = RunData("t", evaluations=games)
     assert success.task_alone(data)
-    page, tables = run_page(data), run_texts(data)["report.md"]
+    shown = run_page(data) + run_texts(data)["report.md"]
     for absent in ("Reward against progress", "Reward training", "what paid most", "reward hacking"):
-        assert absent not in page + tables
+        assert absent not in shown
     games["agent"]["plan"]["reward"] = {"dir": "runs/reward"}
     assert not success.task_alone(data)
     assert "Reward against progress" in run_page(data)
