@@ -13,7 +13,6 @@ from rich.console import Console
 from motif_jax.reports import charts, hacking, learned_reward, measures, page, plots, run_report, text_tables
 from motif_jax.reports.charts import Interval, Plot, Series
 from motif_jax.reports.learned_reward import LabelLogReport, LearnedText
-from motif_jax.reports.statistics import Estimate
 from motif_jax.reports.training_sections import METRIC_GROUPS, dialogues_section, language_section
 from motif_jax.support.metric_files import Curve
 from tests.made_up_runs import HOSTILE, run_data, run_page
@@ -116,8 +115,10 @@ def test_charts_are_valid_and_say_when_empty():
     [line, *_] = [e.get("d") for e in root.iter() if "stroke: var(--c0)" in e.get("style", "") and e.get("d")]
     assert line.count("M") == 2, "a gap where a value is missing"
     assert "no data" in charts.figure(Plot("d", "x", "y", [Series("", x, x * np.nan)]))
-    intervals = [Interval(HOSTILE, 1, 0.5, 2), Interval("b", 0, 0, 0)]
-    ElementTree.fromstring(charts.inline(charts.picture(Plot("d", "x", "", intervals=intervals)), "d"))
+    intervals = [Interval(HOSTILE, 1, 0.5, 2), Interval("one", 5, np.nan, np.nan), Interval("b", 0, 0, 0)]
+    drawn = charts.inline(charts.picture(Plot("d", "x", "", intervals=intervals)), "d")
+    titles = [e.text for e in ElementTree.fromstring(drawn).iter() if e.tag.endswith("title")]
+    assert titles == [f"{HOSTILE}: 1 [0.5, 2]", "one: 5 [n/a]", "b: 0 [0, 0]"]
 
 
 RISES = "from a (n = 20) to b (n = 20), intrinsic return 1 to 3 rises"
@@ -180,16 +181,6 @@ def test_every_chart_of_a_run_is_a_picture_too(tmp_path):
     assert [line.name for line in found["metric_policy_lag"].lines] == ["mean", "largest"]
     written = plots.write(tmp_path / "plots", {"a": found["reward_by_message"]})
     assert written[0].read_bytes().startswith(b"\x89PNG")
-
-
-def test_an_interval_that_is_not_there_is_said_to_be_so():
-    alone = Estimate(5.0, float("nan"), float("nan"))
-    assert measures.format_estimate(alone) == "5 [n/a]"
-    intervals = [Interval("one", 5, alone.low, alone.high), Interval("b", 1, 0, 2)]
-    drawn = charts.inline(charts.picture(Plot("d", "x", "", intervals=intervals)), "d")
-    assert "nan" not in drawn.lower()
-    titles = [e.text for e in ElementTree.fromstring(drawn).iter() if e.tag.endswith("title")]
-    assert titles == ["one: 5 [n/a]", "b: 1 [0, 2]"]
 
 
 def test_the_page_says_what_is_missing():

@@ -19,25 +19,6 @@ def test_stretches_are_joined_until_each_holds_enough(least, edges):
     assert joined_stretches([longer, TEN], 9.0, 3, least).tolist() == edges, "enough of every curve"
 
 
-def test_means_of_stretches_keep_all_values():
-    found = smooth(TEN, stretches=3, band=False)
-    assert (found.x.tolist(), found.count.tolist()) == ([1, 4, 7.5], [3, 3, 4])
-    assert found.mean.tolist() == [5 / 3, 50 / 3, 57.5]
-    assert (found.low, found.high) == (None, None)
-    said = "mean over each of 3 stretches of steps, 3.2 apart, 3 to 4 games in each; n = 10"
-    assert found.caption("games") == said
-    assert smooth(TEN, band=False).caption("games") == "every value; n = 10"
-    gaps = smooth(GAPS, band=False)
-    assert (gaps.x.tolist(), gaps.mean.tolist(), gaps.caption("games")) == (
-        [0, 2, 4],
-        [1, 3, 6],
-        "every value; n = 3",
-    )
-    one = smooth(Curve(np.ones(1), np.ones(1)))
-    assert (one.caption("games"), np.isnan(one.low).all()) == ("n = 1: no band", True)
-    assert len(smooth(Curve(np.arange(3.0), np.full(3, np.nan))).x) == 0
-
-
 def steps_of(count: int) -> Curve:
     return Curve(3.0 * np.arange(count), np.arange(count) % 7.0)
 
@@ -51,8 +32,15 @@ MANY = Curve(np.arange(600.0), np.arange(600.0) * 7 % 13)
 def test_a_band_is_of_the_values_of_a_stretch(record):
     cases = [(TEN, {"stretches": 3}), (RARE, {"stretches": 2, "rate": True}), (MANY, {"stretches": 2})]
     cases += [(one, {}) for one in (steps_of(49), steps_of(50), GAPS, AT_ONCE)]
+    cases += [
+        (one, {"band": False, "stretches": 3}) for one in (TEN, GAPS, Curve(GAPS.x, np.full(5, np.nan)))
+    ]
+    cases += [(Curve(np.ones(1), np.ones(1)), {}), (TEN, {"band": False})]
     found = [smooth(curve, **options) for curve, options in cases]
-    told = {f"{at} {one.caption('games')}": f"{one} {one.series('s')}" for at, one in enumerate(found)}
+    told = {
+        f"{at} {len(one.x) and one.caption('games')}": f"{one} {one.series('s')}"
+        for at, one in enumerate(found)
+    }
     compared("smoothing", told, record)
 
 

@@ -86,10 +86,9 @@ def test_what_has_a_line_is_not_run_again(
         "none-1", "games", "dataset", "labels", "reward", "motif-1", "games", "none-2", "games", "motif-2", "games",
     ]  # fmt: skip
     told = capsys.readouterr()
-    assert [line.partition(", ")[0] for line in told.err.splitlines()] == [
-        "== run 1 of 4: none-1", "== run 2 of 4: motif-1", "== run 3 of 4: none-2", "== run 4 of 4: motif-2"
-    ]  # fmt: skip
-    assert told.err.count(", about 0.0 h left") == 3
+    assert told.err.startswith(
+        "== run 1 of 4: none-1\n== run 2 of 4: motif-1, about 0.0 h left\n== run 3 of 4: none-2, "
+    )
     rows = lines(workdir)
     assert [f"{row['method']}-{row['seed']}" for row in rows] == ["none-1", "motif-1", "none-2", "motif-2"]
     assert "| motif | 2 |" in told.out
