@@ -30,19 +30,14 @@ def rendered(result):
     return page.render(data.title, "motif_jax, written now", comparison_page.sections(data))
 
 
-def test_scores_are_arranged_by_run_and_task():
-    scores = collect_scores(entries(), "points")
-    assert scores.tasks == ("t1", "t2")
-    assert scores.by_method["a"].shape == (4, 2)
-    assert abs(scores.by_method["b"][:, 1].mean() - 40) < 2
-    with pytest.raises(UserError, match=r"config.methods: a must have the same number of runs of every task"):
-        collect_scores([*entries(), RunScore("a", "t1", 3.0, {})], "")
-
-
 def test_normalisation_sets_two_methods_to_0_and_1():
     scores = normalise(collect_scores(entries(("low", "high", "other")), ""), "low", "high")
     means = [scores.by_method[name].mean(0) for name in ("low", "high")]
     np.testing.assert_allclose(means, [[0, 0], [1, 1]], atol=1e-12)
+    with pytest.raises(
+        UserError, match=r"^config\.methods: a must have the same number of runs of every task, it has"
+    ):
+        collect_scores([*entries(), RunScore("a", "t1", 3.0, {})], "")
     refused = {
         ("x", "high"): "normalise_zero='x': must be a method .*: low, high, other",
         ("low", "x"): "normalise_one='x': must be a method",
@@ -77,31 +72,6 @@ def test_no_statistic_is_shown_of_too_few_scores(record):
         assert said in told["median of the runs"]
 
 
-def test_messages_are_counted_for_claims():
-    said = {"You kill the newt!": 2, "You miss the newt.  You hit it!": 3, "$ - 50 gold pieces.": 2}
-    said |= {"$ - a gold piece.": 4, "$ - 51 gold pieces.": 1}
-    packed = messages.pack([MessageTally(text, count) for text, count in said.items()])
-    rows = [{"seed": 5, "messages": packed, "kills": 2.0}, {"seed": 6, "messages": messages.pack([])}]
-    of = {"plan": {"environment": "e", "policy": "p"}, "rows": rows, "measures": ["apples"]}
-    for key, numbers in (("fights", [5, 0]), ("finds", [7, 0]), ("gathered", [104, 0])):
-        assert list(claims.numbers(of, key, load_lexicon()).values()) == numbers
-    claims.require_measure("kills", {"a": of}, "measures")
-    claims.require_measure("apples", {"a": of}, "measures")
-    del rows[1]["messages"]
-    known = "must be one of return, intrinsic_return, .*, hallucination, apples$"
-    one, two = claims.parsed_claims(" a >b: kills;; b > a + 0.5 : x ;", ["a", "b"])
-    assert (one, two) == (("a", "b", "kills", 0.0), ("b", "a", "x", 0.5))
-    assert (str(one), str(two)) == ("a > b: kills", "b > a + 0.5: x")
-    refusals = {
-        "measures=kills: the episodes of p have": lambda: claims.numbers(of, "kills", load_lexicon()),
-        "m=finds: the episodes of p have": lambda: claims.numbers(of, "finds", load_lexicon(), "m"),
-        f"m=fame: {known}": lambda: claims.require_measure("fame", {"a": of}, "m"),
-    }
-    for told, refused in refusals.items():
-        with pytest.raises(UserError, match=rf"^config\.{told}"):
-            refused()
-
-
 def test_one_run_beside_several_has_no_interval(record):
     one = [RunScore("one", "t1", 5.0, {}), RunScore("one", "t2", 7.0, {})]
     result = compare(collect_scores([*one, *entries(("several",), runs=3)], ""), resamples=50)
@@ -113,10 +83,18 @@ def test_one_run_beside_several_has_no_interval(record):
     ]
     scaled = compare(normalise(collect_scores(played, "points"), "low", "high"), resamples=50)
     rows = {name: [{"seed": seed, "kills": won} for seed, won in of.items()] for name, of in games.items()}
-    plan = {"environment": "e", "policy": "p"}
-    claimed = claims.parsed_claims("high > low + 0.25: kills; low > mid: kills", list(games))
-    evaluations = {name: {"plan": plan, "rows": of, "measures": ["kills"]} for name, of in rows.items()}
-    told = claims.side_by_side(evaluations, ["kills"], claimed, load_lexicon(), 50)
+    said = {"You kill the newt!": 2, "You miss the newt.  You hit it!": 3, "$ - 50 gold pieces.": 2}
+    said |= {"$ - a gold piece.": 4, "$ - 51 gold pieces.": 1}
+    packed = [messages.pack([MessageTally(text, count) for text, count in of]) for of in ((), said.items())]
+    for at, row in enumerate(row for of in rows.values() for row in of):
+        row["messages"] = packed[at % 2]
+    claimed = claims.parsed_claims(" high >low + 0.25:kills;; low > mid : kills", list(games))
+    evaluations = {
+        name: {"plan": {"environment": "e"}, "rows": of, "measures": []} for name, of in rows.items()
+    }
+    told = claims.side_by_side(
+        evaluations, ["kills", "fights", "finds", "gathered"], claimed, load_lexicon(), 50
+    )
     line = Series("high (n = 2)", np.arange(3.0), np.arange(3.0) ** 2, np.arange(3.0), np.arange(3.0) + 9)
     data = ComparisonData(
         "t", scaled, "kills", {"t1": [line, line._replace(name="theirs", dashed=True)]}, "theirs.pkl",

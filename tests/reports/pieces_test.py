@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from motif_jax.labels.label_queue import Label
 from motif_jax.reports import charts, hacking, learned_reward, measures, page, plots, run_report, text_tables
 from motif_jax.reports.charts import Interval, Plot, Series
 from motif_jax.reports.learned_reward import LabelLogReport, LearnedText
 from motif_jax.reports.training_sections import METRIC_GROUPS, dialogues_section, language_section
+from motif_jax.rewards import label_log
+from motif_jax.rewards.label_log import LabelLog
 from motif_jax.support.metric_files import Curve
 from tests.made_up_runs import HOSTILE, run_data, run_page
 from tests.recorded_outputs import compared
@@ -45,6 +48,26 @@ def test_a_learned_reward_disagrees_only_where_it_decides(record):
     shown["bare"] = page.render("t", "", [learned_reward.section(bare, {})])
     compared("learned_page", {str(name): text for name, text in shown.items()}, record)
     assert learned_reward.section(None, metrics) is None
+
+
+def test_a_label_log_is_counted_over_steps(tmp_path):
+    single = [Label(("a",), 1, tokens=7, step=50, met=20), Label(("b",), 0, tokens=2, step=90, met=60)]
+    pair = [Label(("a", "b"), 2, tokens=5, step=30), Label(("a", "c"), 0, step=40)]
+    wanted = {
+        "single": ({"no": [0, 1], "yes": [1, 1]}, [7, 9]),
+        "pair": ({"first": [0, 1], "second": [0, 0], "tie": [1, 1]}, [5, 5]),
+    }
+    for name, labels in (("single", single), ("pair", pair), ("none", [])):
+        (tmp_path / name).mkdir()
+        assert learned_reward.read(tmp_path / name, "ranking") is None
+        with LabelLog(tmp_path / name / label_log.FILE) as log:
+            log.add(labels)
+        found = learned_reward.read(tmp_path / name, "ranking")
+        counts = {of: curve.y.tolist() for of, curve in found.counts.items()}
+        assert (counts, found.tokens and found.tokens.y.tolist()) == wanted.get(name, ({}, None))
+        assert all(curve.x.tolist() == [label.step for label in labels] for curve in found.counts.values())
+        texts = [LearnedText("a", 20, 50, "yes"), LearnedText("b", 60, 90, "no")]
+        assert (found.kind, found.texts) == ("ranking", texts if name == "single" else [])
 
 
 def test_trainings_from_text_have_a_chart_for_each_number(record):

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from motif_jax.reports import page, success, text_section
+from dataclasses import replace
+
+import numpy as np
+
+from motif_jax.reports import hacking, page, success, text_section
 from motif_jax.reports.glance import headline
+from motif_jax.reports.learned_reward import LabelLogReport
 from motif_jax.reports.run_data import RunData
+from motif_jax.support.metric_files import Curve
 from tests.made_up_runs import run_page, run_texts
 from tests.recorded_outputs import compared
 from tests.reports.glance_test import evaluation as evaluation_of
@@ -117,3 +123,19 @@ def test_what_a_run_without_another_reward_has_no_part_in_is_left_out():
     games["agent"]["plan"]["reward"] = {"dir": "runs/reward"}
     assert not success.task_alone(data)
     assert "Reward against progress" in run_page(data)
+    curve = Curve(np.arange(3.0), np.arange(3.0))
+    alone = RunData("t", episodes={"return": curve})
+    assert headline(alone) == ("Nothing can be said yet: no two evaluations were given.", "")
+    learned = {"reward_train": {"a": curve}, "dataset": {"pairs": "1"}, "reward_reads": ("glyphs",)}
+    learned |= {"learned": LabelLogReport(""), "episodes": {"intrinsic_return": curve}}
+    assert not any(success.task_alone(replace(alone, **{name: of})) for name, of in learned.items())
+    known = [
+        RunData("t"),
+        *(RunData("t", **{name: {"a": curve}}) for name in ("metrics", "text", "language")),
+    ]
+    assert [success.task_alone(data) for data in known] == [False, True, True, False]
+    read = replace(alone, reward_reads=("glyphs",))
+    assert [hacking.judge_run(data)[0].line[:60] for data in (read, alone, RunData("t"))] == [
+        "The training is not checked for reward hacking: a reward tha",
+        *["Not checked for reward hacking: no intrinsic return was reco"] * 2,
+    ]

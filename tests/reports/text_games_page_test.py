@@ -41,4 +41,11 @@ def test_guesses_have_their_colours_and_tokens_their_numbers(record: bool) -> No
     page = text_games_page.render([game(0, True), game(1, False)], PLAN)
     assert HOSTILE not in page
     assert page.count("</script>") == page.count("<script")
-    compared("text_games_page", {"page": page}, record)
+    policy_alone = PLAN | {"values": False, "decode": {"kind": "sample", "advantages": False, "logits": True}}
+    lost, other = game(2, True) | {"success": 0.0}, game(3, False) | {"success": None}
+    del lost["divergence"]
+    for one in (lost, other):
+        one["dialogue"]["texts"][3::2] = ["", "plain", "<b><y>"]
+    parts = {"policy": text_games_page.render([lost, other], policy_alone)}
+    parts["none"] = text_games_page.render([], PLAN | {"decode": None})
+    compared("text_games_page", {"page": page, **parts}, record)
