@@ -22,41 +22,34 @@ from tests.made_up_runs import HOSTILE, run_data, run_page
 from tests.recorded_outputs import compared
 
 
+def rising(count, times=1.0):
+    return Curve(np.arange(float(count)), times * np.arange(count))
+
+
 def test_a_learned_reward_disagrees_only_where_it_decides(record):
     texts = [LearnedText(f"{label} {said}", 7, 9_000, label, at - 3.5, (0.5, at / 3), said)
              for at, (label, said) in enumerate(itertools.product(("", "no", "yes"), (None, False, True)))]  # fmt: skip
     texts += [LearnedText("still", None, None, "no", 0.0, (2.0, 2.0)), LearnedText("never", 5, None, "")]
-    assert [text.text for text in learned_reward.disagreements(LabelLogReport("", texts=texts))] == [
-        "no True",
-        "yes False",
-    ]
-    curves = {
-        name: Curve(np.arange(4.0), np.arange(4.0) * times)
-        for name, times in (("no", 0), ("yes", 3), ("tie", 1))
+    decided = learned_reward.disagreements(LabelLogReport("", texts=texts))
+    assert [text.text for text in decided] == ["no True", "yes False"]
+    counts = {"no": rising(4, 0), "yes": rising(4, 3), "tie": rising(4)}
+    told = LabelLogReport("classification", counts, rising(4, 50), texts, (1_000, 20_000))
+    metrics = dict.fromkeys(("annotator/questions", "reward/texts_met", "x"), rising(3, 5))
+    bare = LabelLogReport("retrieval", {}, rising(2, 0), [LearnedText("a", 1, 2, "yes")], (5,))
+    found = [learned_reward.section(told, metrics, top=top) for top in (25, 1)]
+    shown = {
+        str(at): page.render("t", "", [of])
+        for at, of in enumerate([*found, learned_reward.section(bare, {})])
     }
-    told = LabelLogReport(
-        "classification", curves, Curve(np.arange(4.0), np.arange(4.0) * 50), texts, (1_000, 20_000)
-    )
-    metrics = {
-        name: Curve(np.arange(3.0), np.arange(3.0) + 5)
-        for name in ("annotator/questions", "reward/texts_met", "x")
-    }
-    shown = {top: page.render("t", "", [learned_reward.section(told, metrics, top=top)]) for top in (25, 1)}
-    bare = LabelLogReport(
-        "retrieval", {}, Curve(np.arange(2.0), np.zeros(2)), [LearnedText("a", 1, 2, "yes")], (5,)
-    )
-    shown["bare"] = page.render("t", "", [learned_reward.section(bare, {})])
-    compared("learned_page", {str(name): text for name, text in shown.items()}, record)
+    compared("learned_page", shown, record)
     assert learned_reward.section(None, metrics) is None
 
 
 def test_a_label_log_is_counted_over_steps(tmp_path):
     single = [Label(("a",), 1, tokens=7, step=50, met=20), Label(("b",), 0, tokens=2, step=90, met=60)]
     pair = [Label(("a", "b"), 2, tokens=5, step=30), Label(("a", "c"), 0, step=40)]
-    wanted = {
-        "single": ({"no": [0, 1], "yes": [1, 1]}, [7, 9]),
-        "pair": ({"first": [0, 1], "second": [0, 0], "tie": [1, 1]}, [5, 5]),
-    }
+    of_pairs = {"first": [0, 1], "second": [0, 0], "tie": [1, 1]}
+    wanted = {"single": ({"no": [0, 1], "yes": [1, 1]}, [7, 9]), "pair": (of_pairs, [5, 5])}
     for name, labels in (("single", single), ("pair", pair), ("none", [])):
         (tmp_path / name).mkdir()
         assert learned_reward.read(tmp_path / name, "ranking") is None
