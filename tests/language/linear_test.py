@@ -1,0 +1,101 @@
+"""Layers by their paths and patterns, what replaces their computation, and RoBERTa's head for masked tokens."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from scipy.special import erf
+
+from motif_jax.language import config, finetune_params, linear, masked_head, weights
+from motif_jax.language.model import param_shapes
+from motif_jax.sections import Lora, LoraOnBase
+from motif_jax.support.errors import UserError
+from motif_jax.support.files import read_json
+from tests import plain_layers
+from tests.language import models, recipes
+
+TREE: dict[str, Any] = {
+    "b": {"key": {"kernel": 1, "bias": 2}, "up": {"kernel": 3}},
+    "a": {"key": {"kernel": 4}},
+}
+
+
+def test_layers_are_found_and_replaced_by_their_paths() -> None:
+    assert linear.kernels(TREE) == {("b", "key"): 1, ("b", "up"): 3, ("a", "key"): 4}
+    assert linear.matching(TREE, ("a/*", "*/key")) == [("b", "key"), ("a", "key")]
+    changed = linear.replaced(TREE, {("b", "key"): None, ("a", "key"): 5, ("c",): 6})
+    assert changed == {
+        "b": {"key": {"bias": 2}, "up": {"kernel": 3}},
+        "a": {"key": {"kernel": 5}},
+        "c": {"kernel": 6},
+    }
+    said = r"^config.lora.patterns: pattern '\*/KEY' matches no linear layer; there are \*/a/key, \*/b/key, \*/b/up$"
+    with pytest.raises(UserError, match=said):
+        linear.matching(TREE, ("*/key", "*/KEY"))
+
+
+def test_of_several_replacements_the_first_gets_the_result_of_the_next() -> None:
+    def times(factor: float) -> linear.Layer:
+        return lambda module, x, plain: factor * plain() + x.sum()
+
+    layer, x = nn.Dense(2, use_bias=False, name="one"), jnp.array([[2.0, 3.0]])
+    params = {"params": {"kernel": jnp.array([[1.0, 4.0], [2.0, 5.0]])}}
+    with linear.computed_by(times(3.0)), linear.computed_by(times(10.0)):
+        found = layer.apply(params, x)
+        assert nn.LayerNorm().apply({"params": {"scale": jnp.ones(2), "bias": jnp.zeros(2)}}, x)[0, 1] < 2
+    np.testing.assert_allclose(found, [[3 * (80 + 5) + 5, 3 * (230 + 5) + 5]])
+    np.testing.assert_allclose(layer.apply(params, x), [[8, 23]])
+
+
+def test_the_section_lora_names_layers_that_are_there_and_a_base_that_they_fit() -> None:
+    spec = finetune_params.spec_of(Lora(patterns=" */query, ,*/key ", rank=3, alpha=5.0))
+    assert dataclasses.astuple(spec) == (("*/query", "*/key"), 3, 5.0)  # type: ignore[arg-type]
+    assert finetune_params.spec_of(Lora(patterns=" ,")) is None
+    wide = {**recipes.CONFIGS["gpt2"], "n_embd": 64, "n_inner": 128}
+    settings = [param_shapes(config.parse({**wide, **more})) for more in ({}, {"n_inner": 96})]
+    check = finetune_params.check
+    check(LoraOnBase(patterns="*/query", base="nf4"), settings[0])
+    check(LoraOnBase(patterns="*/query", base="int8"), settings[1])
+    said = "^config.lora.base='nf4': needs layers of a multiple of 64 inputs, this model has some of 96$"
+    with pytest.raises(UserError, match=said):
+        check(LoraOnBase(patterns="*/query", base="nf4"), settings[1])
+    with pytest.raises(UserError, match=r"pattern '\*/none' matches no linear layer"):
+        check(LoraOnBase(patterns="*/none"), settings[0])
+
+
+def test_the_masked_head_is_a_layer_a_norm_and_the_table_and_lies_beside_the_model(tmp_path: Path) -> None:
+    folder = models.write(tmp_path, "roberta")
+    settings = weights.read_config(folder)
+    assert masked_head.load(folder) is None
+    fresh = jax.device_get(masked_head.init(jax.random.key(1), settings))
+    assert {name: (leaf.shape, leaf.mean()) for name, leaf in fresh.items() if name != "kernel"} == {
+        "bias": ((16,), 0), "norm_scale": ((16,), 1), "norm_bias": ((16,), 0), "token_bias": ((recipes.VOCAB,), 0)
+    }  # fmt: skip
+    assert fresh["kernel"].std() == pytest.approx(0.02, rel=0.1)
+    draws = np.random.default_rng(0)
+    head = {name: draws.normal(size=leaf.shape).astype(np.float32) for name, leaf in fresh.items()}
+    table, states = draws.normal(size=(5, 16)), draws.normal(size=(2, 3, 16))
+    head["token_bias"] = head["token_bias"][:5]
+    x = plain_layers.linear(states, head)
+    x = plain_layers.normed(
+        x * (1 + erf(x / np.sqrt(2))) / 2, {"scale": head["norm_scale"], "bias": head["norm_bias"]}, 0.1
+    )
+    found = masked_head.logits(head, jnp.asarray(table), jnp.asarray(states), 0.1)
+    np.testing.assert_allclose(found, x @ table.T + head["token_bias"], rtol=1e-4, atol=1e-4)
+    before, values = load_file(folder / weights.SINGLE), read_json(folder / config.FILE, "")
+    masked_head.add(folder, head)
+    jax.tree.map(np.testing.assert_array_equal, masked_head.load(folder), head)
+    after = load_file(folder / weights.SINGLE)
+    np.testing.assert_array_equal(after["lm_head.dense.weight"], head["kernel"].T)
+    assert after.keys() - before.keys() == {
+        f"lm_head.{name}" for name in ("bias", "dense.bias", "dense.weight", "layer_norm.bias", "layer_norm.weight")
+    }  # fmt: skip
+    assert read_json(folder / config.FILE, "") == {**values, "architectures": ["RobertaForMaskedLM"]}
