@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+import chex
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,10 +13,11 @@ import pytest
 
 from motif_jax.language import byte_pairs, corpus, objectives
 from motif_jax.language.objectives import ObjectiveRows, Tokens
+from motif_jax.language.training import TokenBatch
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
 
-TOKENS = Tokens(start=0, end=1, pad=0, mask=4, sentinels=tuple(range(90, 100)), size=100)
+TOKENS = Tokens(start=2, end=1, pad=3, mask=4, sentinels=tuple(range(90, 100)), size=100)
 DRAWS = np.random.default_rng
 
 
@@ -27,10 +29,9 @@ def rows(lengths: list[int], width: int, prompts: list[int] | None = None) -> Ob
 
 def test_the_next_token_behind_a_prompt_alone_is_predicted() -> None:
     given = rows([5, 3], 5, [0, 2])
-    batch = objectives.causal(given)
-    np.testing.assert_array_equal(batch.targets, given.tokens[:, 1:])
-    np.testing.assert_array_equal(batch.tokens, given.tokens[:, :-1])
-    assert batch.weights.tolist() == [[1, 1, 1, 1], [0, 1, 0, 0]]
+    weights = np.array([[1, 1, 1, 1], [0, 1, 0, 0]], np.float32)
+    expected = TokenBatch(given.tokens[:, :-1], given.valid[:, :-1], given.tokens[:, 1:], weights)
+    chex.assert_trees_all_equal(objectives.causal(given), expected)
 
 
 def test_a_share_of_the_tokens_is_masked_changed_or_left() -> None:
@@ -47,6 +48,7 @@ def test_a_share_of_the_tokens_is_masked_changed_or_left() -> None:
     assert batch.weights[40:].sum(axis=1).tolist() == [1, 0]
     assert not chosen[:, 0].any()
     assert not batch.valid[41].any()
+    assert (shown.min(), shown.max()) == (0, TOKENS.size - 1)
     # What is masked stands behind the prompt.
     given = rows([40] * 8, 40)._replace(prompt=np.arange(8) * 4)
     batch = objectives.masked(given, TOKENS, DRAWS(1))
@@ -59,7 +61,7 @@ def test_a_share_of_the_tokens_is_masked_changed_or_left() -> None:
 def test_a_seventh_of_a_text_is_noise_in_spans_of_three() -> None:
     assert [*map(objectives.span_counts, (2, 10, 40, 100))] == [(1, 1), (2, 1), (6, 2), (15, 5)]
     assert [*map(objectives.span_window, (3, 4, 10, 60, 100))] == [2, 3, 10, 66, 110]
-    with pytest.raises(UserError, match=r"config\.length=2: must be at least 3"):
+    with pytest.raises(UserError, match=r"^config\.length=2: must be at least 3, to hold a span$"):
         objectives.span_window(2)
 
 
@@ -82,22 +84,32 @@ def test_inputs_and_targets_of_spans_together_are_the_text(length: int) -> None:
         assert list(spans) == list(TOKENS.sentinels[:count])
         assert all(spans.values())
         assert [x for token in read for x in spans.get(token, [token])] == row.tolist()
-    np.testing.assert_array_equal(batch.tokens[:, 1:], batch.targets[:, :-1])
-    assert (batch.tokens[:, 0] == TOKENS.start).all()
-    with pytest.raises(UserError, match="10 sentinels"):
+    before = np.pad(batch.targets[:, :-1], ((0, 0), (1, 0)), constant_values=TOKENS.start)
+    all_there, weights = batch.targets >= 0, np.ones(batch.targets.shape, np.float32)
+    expected = TokenBatch(before, all_there, batch.targets, weights, batch.prompt, batch.prompt >= 0)
+    chex.assert_trees_all_equal(batch, expected)
+    said = "^rows of 400 tokens have 20 spans, the tokenizer has 10 sentinels: a smaller config.length is needed$"
+    with pytest.raises(UserError, match=said):
         objectives.spans(rows([400], 400).tokens, TOKENS, DRAWS(0))
 
 
 def test_what_follows_a_prompt_is_written_and_texts_without_one_are_cut() -> None:
-    given = rows([8, 6, 8], 8, [3, 5, 0])
-    batch = objectives.prefix(given, (8, 8), TOKENS, DRAWS(0))
-    read, wrote = batch.prompt_valid.sum(axis=1), batch.weights.sum(axis=1).astype(int)
-    assert read.tolist()[:2] == [3, 5]
-    assert (read + wrote).tolist() == [8, 6, 8]
-    assert 2 <= read[2] <= 6
-    for place in range(3):
-        text = [*batch.prompt[place, : read[place]], *batch.targets[place, : wrote[place]]]
-        assert text == given.tokens[place, : len(text)].tolist()
+    given = rows([8, 6, 8, 0], 8, [3, 5, 0, 0])
+    cuts = set()
+    for seed in range(40):
+        batch = objectives.prefix(given, (7, 6), TOKENS, DRAWS(seed))
+        read = batch.prompt_valid.sum(axis=1).tolist()
+        assert [*read[:2], read[3]] == [3, 5, 1]
+        cuts.add(read[2])
+        for row, (length, text) in enumerate(zip((8, 6, 8, 0), given.tokens.tolist(), strict=True)):
+            cut = min(read[row], length)
+            fill = lambda part, width: [*part, *[TOKENS.pad] * (width - len(part))]  # noqa: E731
+            there, wrote = np.arange(6) < length - cut, fill(text[cut:length], 6)
+            expected = ([TOKENS.start, *wrote[:5]], [True, *there[:5].tolist()], wrote, there.tolist())
+            expected += (fill(text[:cut], 7), (np.arange(7) < read[row]).tolist())
+            assert tuple(part[row].tolist() for part in batch) == expected
+    assert cuts == {2, 3, 4, 5}
+    assert [*map(objectives.prefix_widths, (8, 11))] == [(6, 6), (9, 9)]
 
 
 def test_byte_pairs_keep_every_text_and_phrases_need_fewer_tokens() -> None:
