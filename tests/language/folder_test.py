@@ -24,6 +24,7 @@ from tests.language.models import NAMES
 @pytest.mark.parametrize("name", NAMES)
 def test_a_config_is_read_as_it_was_written(tmp_path: Path, name: str) -> None:
     settings = config.parse(models.recipes.CONFIGS[name])
+    assert config_file.to_values(settings).items() >= models.recipes.CONFIGS[name].items()
     rarer = dataclasses.replace(settings, end_ids=(3, 4), start_id=5, pad_id=6, norm_epsilon=1e-3)
     for each in (settings, rarer):
         atomic_write_json(tmp_path / config.FILE, config_file.to_values(each))
@@ -56,34 +57,72 @@ def test_what_a_config_leaves_out_is_as_in_transformers(kind: str) -> None:
     assert config.parse({**values, "model_type": kind}) == ModelConfig(kind, **{**SMALL, **expected})
 
 
+NO_NUMBER, NO_SCALE = (
+    ": an epsilon, a scale or a dropout is not a number",
+    ": attention must be scaled by the width of a head, other scales are not supported",
+)
+MOST, SIZE = 1 << 24, ": {} is {}, which no model has"
+
+
 @pytest.mark.parametrize(
     ("name", "changes", "said"),
     [
-        ("gpt2", {"n_head": 0}, "is damaged"),
-        ("gpt2", {"n_layer": -1}, "layers is -1, which no model has"),
-        ("gpt2", {"n_embd": 1 << 25}, "width is 33554432, which no model has"),
-        ("gpt2", {"layer_norm_epsilon": "1"}, "an epsilon, a scale or a dropout is not a number"),
-        ("gpt2", {"attn_pdrop": 1e7}, "an epsilon, a scale or a dropout is not a number"),
-        ("gpt2", {"scale_attn_weights": False}, "scaled by the width of a head"),
-        ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "scaled by the width of a head"),
-        ("gpt2", {"activation_function": "mish"}, "activation 'mish' is not one of relu, gelu"),
-        ("llama", {"num_attention_heads": None}, "num_attention_heads is missing"),
-        ("qwen2", {"use_sliding_window": True}, "sliding"),
-        ("llama", {"rope_parameters": {"rope_type": "yarn"}}, "yarn"),
-        ("t5", {"feed_forward_proj": "gated-mish"}, "activation 'mish' is not one of relu, gelu"),
+        ("gpt2", {"n_head": 0}, " is damaged (ZeroDivisionError: integer division or modulo by zero)"),
+        ("gpt2", {"n_layer": 0}, SIZE.format("layers", 0)),
+        ("gpt2", {"n_layer": 4097}, SIZE.format("layers", 4097)),
+        ("t5", {"num_layers": 4097}, SIZE.format("encoder_layers", 4097)),
+        ("t5", {"num_layers": -1}, SIZE.format("encoder_layers", -1)),
+        ("gpt2", {"n_embd": MOST + 4, "n_inner": 1}, SIZE.format("width", MOST + 4)),
+        ("gpt2", {"n_positions": (1 << 31) + 1}, SIZE.format("max_length", (1 << 31) + 1)),
+        ("gpt2", {"vocab_size": True}, SIZE.format("vocab_size", True)),
+        ("llama", {"num_key_value_heads": 4.0}, SIZE.format("key_value_heads", 4.0)),
+        ("gpt2", {"layer_norm_epsilon": "1"}, NO_NUMBER),
+        ("gpt2", {"initializer_range": -1e6}, NO_NUMBER),
+        ("gpt2", {"attn_pdrop": 1e6}, NO_NUMBER),
+        ("gpt2", {"scale_attn_weights": False}, NO_SCALE),
+        ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, NO_SCALE),
+        (
+            "gpt2",
+            {"activation_function": "mish"},
+            ": activation 'mish' is not one of relu, gelu, gelu_new, silu",
+        ),
+        ("llama", {"num_attention_heads": None}, ": num_attention_heads is missing"),
+        ("qwen2", {"use_sliding_window": True}, ": attention in sliding windows is not supported"),
+        (
+            "llama",
+            {"rope_parameters": {"rope_type": "yarn"}},
+            ": rotary positions of type 'yarn' are not supported",
+        ),
+        (
+            "t5",
+            {"feed_forward_proj": "gated-mish"},
+            ": activation 'mish' is not one of relu, gelu, gelu_new, silu",
+        ),
+        ("t5", {"model_type": 5}, ": model_type 5 is not one of t5, gpt2, llama, qwen2, roberta"),
     ],
 )
 def test_a_config_of_no_model_is_refused(name: str, changes: dict[str, Any], said: str) -> None:
     changed = {**models.recipes.CONFIGS[name], **changes}
     values = {key: value for key, value in changed.items() if value is not None}
-    with pytest.raises(UserError, match=f"^config.json.*{said}") as raised:
+    with pytest.raises(UserError) as raised:
         config.parse(values, "config.json")
-    assert "\n" not in str(raised.value)
+    assert str(raised.value) == f"config.json{said}"
+
+
+def test_the_largest_and_the_smallest_of_each_size_are_read() -> None:
+    most = {"vocab_size": MOST, "n_embd": MOST, "n_inner": MOST, "n_layer": 4096, "n_positions": 1 << 31}
+    found = config.parse({**models.recipes.CONFIGS["gpt2"], **most, "attn_pdrop": 999999.5})
+    read = found.vocab_size, found.width, found.feed_forward, found.layers, found.max_length
+    assert (*read, found.dropout.attention) == (MOST, MOST, MOST, 4096, 1 << 31, 999999.5)
+    least = {"vocab_size": 1, "d_model": 1, "d_kv": 1, "d_ff": 1, "num_layers": 0, "num_decoder_layers": 1}
+    found = config.parse({**models.recipes.CONFIGS["t5"], **least, "num_heads": 1})
+    assert (found.width, found.encoder_layers, found.layers, found.max_length) == (1, 0, 1, None)
 
 
 def test_what_a_config_cannot_say_is_refused(tmp_path: Path) -> None:
     settings = dataclasses.replace(config.parse(models.recipes.CONFIGS["gpt2"]), head_width=7)
-    with pytest.raises(UserError, match="head_width=7: it would be read as 4"):
+    said = "^config.json of a gpt2 model cannot hold head_width=7: it would be read as 4$"
+    with pytest.raises(UserError, match=said):
         folder.write(tmp_path / "new", settings, {})
     assert not (tmp_path / "new").exists()
 

@@ -29,7 +29,28 @@ def test_greedy_takes_the_most_likely_and_says_its_probability() -> None:
     np.testing.assert_allclose(log_probs, token_log_probs(jnp.asarray(LOGITS), tokens))
 
 
-@pytest.mark.parametrize("values", [{"temperature": 0.0}, {"top_k": -1}, {"top_p": 0.0}, {"top_p": 1.5}])
-def test_values_that_make_no_sense_are_refused(values: dict[str, float]) -> None:
-    with pytest.raises(UserError, match=next(iter(values))):
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"temperature": 0.0}, "temperature=0.0: must be above 0 (greedy takes the most likely token)"),
+        ({"top_k": -1}, "top_k=-1: must be at least 0, which keeps all tokens"),
+        ({"top_p": 0.0}, "top_p=0.0: must be above 0 and at most 1"),
+        ({"top_p": 1.001}, "top_p=1.001: must be above 0 and at most 1"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused(values: dict[str, float], said: str) -> None:
+    with pytest.raises(UserError) as raised:
         Sampling(**values)  # type: ignore[arg-type]
+    assert str(raised.value) == said
+
+
+def test_filters_keep_as_many_as_they_say_and_by_themselves_all() -> None:
+    logits = jnp.log(jnp.array([[0.1, 0.4, 0.2, 0.3]]))
+    np.testing.assert_array_equal(filtered(logits, Sampling()), logits)
+    for how, kept in (
+        ({"top_k": 1}, "0100"), ({"top_k": 3}, "0111"), ({"top_k": 4}, "1111"), ({"top_k": 9}, "1111"),
+        ({"top_p": 0.39}, "0100"), ({"top_p": 0.41}, "0101"), ({"top_p": 0.89}, "0111"), ({"top_p": 0.91}, "1111"),
+    ):  # fmt: skip
+        found = filtered(logits, Sampling(**how))[0]
+        assert "".join("01"[int(x)] for x in jnp.isfinite(found)) == kept
+        np.testing.assert_array_equal(jnp.where(jnp.isfinite(found), found, logits[0]), logits[0])

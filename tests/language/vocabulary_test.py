@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
-from motif_jax.language import vocabulary
+from motif_jax.language import config, vocabulary
 from motif_jax.language.model import LanguageModel
 from motif_jax.support.errors import UserError
 from tests.language import recipes
+
+KEY = jax.random.key(0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_more_tokens_change_nothing_for_those_that_are_there(loaded: Any, name: str) -> None:
     model, params = loaded(name)
-    assert vocabulary.extend(model.config, params, recipes.VOCAB, jax.random.key(0))[1] is params
-    with pytest.raises(UserError, match="60 tokens is smaller"):
-        vocabulary.extend(model.config, params, 60, jax.random.key(0))
     size = recipes.VOCAB + 3
     settings, grown = vocabulary.extend(model.config, params, size, jax.random.key(0))
     larger, tokens = LanguageModel(settings), recipes.tokens()
@@ -37,3 +37,25 @@ def test_more_tokens_change_nothing_for_those_that_are_there(loaded: Any, name: 
     assert np.isfinite(larger.prefill(grown, tokens * 0 + size - 1, valid)[0].after).all()
     shapes = jax.eval_shape(larger.init, jax.random.key(0))
     assert jax.tree.map(lambda leaf: leaf.shape, grown) == jax.tree.map(lambda leaf: leaf.shape, shapes)
+
+
+def test_rows_are_cut_off_and_the_models_own_number_changes_nothing() -> None:
+    params: dict[str, Any] = {"embedding": np.arange(12.0).reshape(4, 3), "norm": 1}
+    for architecture in ("gpt2", "llama"):
+        settings = dataclasses.replace(config.parse(recipes.CONFIGS[architecture]), vocab_size=4)
+        if architecture == "llama":
+            params = {**params, "head": {"kernel": -params["embedding"].T}}
+        for unchanged in (vocabulary.cut(settings, params, 4), vocabulary.extend(settings, params, 4, KEY)):
+            assert unchanged == (settings, params)
+        fewer, found = vocabulary.cut(settings, params, 2)
+        assert fewer == dataclasses.replace(settings, vocab_size=2)
+        rows = jax.tree.map(np.ndarray.tolist, {**found, "norm": np.array(found["norm"])})
+        head = {"head": {"kernel": [[0, -3], [-1, -4], [-2, -5]]}} if architecture == "llama" else {}
+        assert rows == {"embedding": [[0, 1, 2], [3, 4, 5]], "norm": 1, **head}
+        said = "^a vocabulary of 3 tokens is smaller than the model's, which has 4$"
+        with pytest.raises(UserError, match=said):
+            vocabulary.extend(settings, params, 3, KEY)
+        more, found = vocabulary.extend(
+            settings, {**params, "embedding": params["embedding"] * 0 + 7}, 6, KEY
+        )
+        assert (more.vocab_size, found["embedding"].tolist()) == (6, [[7.0] * 3] * 6)
