@@ -25,6 +25,7 @@ from motif_jax.support.errors import UserError
 from tests.language import talkers
 
 LEVEL = "BabyAI-GoToLocal-v0"
+SEVERAL = "compat.{}=True: must be False: the score has one form, and compat.glam_raw_logit_score, compat.glam_scaled_probability_score and network.score name several"
 
 
 @pytest.fixture(scope="module")
@@ -102,9 +103,49 @@ def test_a_fresh_model_may_keep_the_embeddings(folders):
         np.testing.assert_array_equal(leaf, (kept if "embed" in name else fresh)[name])
 
 
-def test_an_environment_without_a_prompt_is_refused(folders):
-    with pytest.raises(UserError, match="shows no tokens"):
-        agent_networks.make(settings(model=str(folders["t5"])), registry.spec("Recall-v0"))
+SHOWS_NOTHING = "config.network.kind=language: the environment shows no tokens; choose a level of BabyAI-Text"
+ROOM = "config.network.prompt_tokens={}: prompt and action must fit the 256 positions of the model"
+
+
+def test_an_environment_that_does_not_fit_the_agent_is_refused(folders):
+    spec = made(folders["t5"]).spec
+    fields = spec.observation
+    for name, changes, given, said in (
+        ("t5", {}, registry.spec("Recall-v0"), SHOWS_NOTHING),
+        ("gpt2", {"prompt_tokens": 255}, spec, ROOM.format(255)),
+        *(
+            ("t5", {}, dataclasses.replace(spec, observation={**fields, "candidates": ArraySpec(shape, "int32")}),
+             f"the environment's candidates are {list(shape)}: they must be [6 actions, tokens]")
+            for shape in ((5, 3), (6,), (7, 3), (6, 3, 1))
+        ),
+    ):  # fmt: skip
+        with pytest.raises(UserError) as raised:
+            agent_networks.make(settings(model=str(folders[name]), **changes), given)
+        assert str(raised.value) == said
+    own = {**fields, "candidates": ArraySpec((6, 17), "int32")}
+    room = [
+        dataclasses.replace(spec, observation=own),
+        settings(model=str(folders["gpt2"]), prompt_tokens=239),
+    ]
+    assert agent_networks.make(*room[::-1]).candidates is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"head_widths": ()}, "network.head_widths=(): must be whole numbers above 0, such as (1024, 1024)"),
+        ({"model": ""}, "network.model='': must be a folder, or a name of the hub"),
+        ({"glam_raw_logit_score": True, "score": "scaled_probability"}, SEVERAL.format("glam_raw_logit_score")),
+        ({"glam_scaled_probability_score": True, "glam_raw_logit_score": True}, SEVERAL.format("glam_raw_logit_score")),
+        ({"base": "int8"}, "lora.base='int8': must be 'float32' without config.lora.patterns: what is learned is not frozen"),
+        ({"patterns": "*/query", "pretrained": False}, "network.pretrained=False: must be True with config.lora.patterns: low-rank additions are learned to a model that is there"),
+    ],
+)  # fmt: skip
+def test_sections_that_do_not_fit_together_are_refused(changes, said):
+    config = settings(**{"model": "m", **changes})
+    with pytest.raises(UserError) as raised:
+        agent.check(config.network, config.lora, config.compat)
+    assert str(raised.value) == f"config.{said}"
 
 
 @pytest.mark.parametrize(
@@ -183,7 +224,7 @@ def test_a_prompt_may_have_its_own_actions(folders, name):
 
 def test_prompts_are_cropped_to_few_lengths(folders):
     one = made(folders["t5"])
-    for longest, wanted in ((3, 16), (16, 16), (17, 24), (100, 128), (150, 160)):
+    for longest, wanted in ((0, 16), (3, 16), (16, 16), (17, 24), (100, 128), (150, 160)):
         tokens = np.full((2, 3, 160), -1, np.int32)
         tokens[1, 2, :longest] = 5
         assert one.cropped({"tokens": tokens})["tokens"].shape == (2, 3, wanted)
@@ -207,6 +248,16 @@ def test_low_rank_additions_are_learned_to_a_frozen_base(folders, base):
     np.testing.assert_allclose(value, values, **tolerance)
     graded = jax.jit(jax.grad(lambda part: one.rows({**part, **frozen}, tokens)[0].var()))(learned)
     assert sum(float(jnp.abs(leaf).sum()) for leaf in jax.tree.leaves(graded["additions"])) > 0
+
+
+def test_the_key_of_dropout_is_that_of_the_prompts_and_the_value():
+    """Runs go on with the masks that they would have had."""
+    params = {"heads": {"value": {"output": {"bias": jnp.array([0.5])}}}}
+    keys = [agent._dropout_key(params, jnp.array(rows)) for rows in ([[3, -1], [7, 2]], [[3, -1], [2, 7]])]
+    assert [jax.random.key_data(key).tolist() for key in keys] == [
+        [2209899741, 1947012083],
+        [174673972, 388513098],
+    ]
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from motif_jax.language import beams, generation
 from motif_jax.language import decoding as decodings
 from motif_jax.language.decoding import Decoding, TokenOutputs
 from motif_jax.language.sampling import Limits, Sampling
+from motif_jax.support.errors import UserError
 from tests.golden_ilql import Case, batch_of, cases, settings_of
 
 VOCAB, PAD, STOP = 7, 6, 5
@@ -68,6 +69,33 @@ def test_steered_logits_are_the_oracles(how: dict[str, Any]) -> None:
     np.testing.assert_allclose(alone, [oracle(row, None, None, how) for row in z], rtol=2e-5)
 
 
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"width": 2}, "kind='sample': must be 'beam' or 'rerank' for width=2 and batches=1"),
+        (
+            {"kind": "greedy", "batches": 3},
+            "kind='greedy': must be 'beam' or 'rerank' for width=1 and batches=3",
+        ),
+        ({"kind": "beam", "batches": 2}, "batches=2: must be 1 for beams; 'rerank' has several"),
+        ({"advantage_form": "sign"}, "advantage_weight=0.0: must be between 0 and 1 in the form 'sign'"),
+        (
+            {"advantage_form": "sign", "advantage_weight": 1},
+            "advantage_weight=1: must be between 0 and 1 in the form 'sign'",
+        ),
+        (
+            {"logits": False, "advantages": False},
+            "logits=False: must be True, or config.decode.advantages must be True",
+        ),
+        ({"top_k": -1}, "top_k=-1: must be at least 0, which keeps all tokens"),
+    ],
+)
+def test_settings_that_do_not_fit_together_are_refused(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError) as raised:
+        Decoding(**values)
+    assert str(raised.value) == f"config.decode.{said}"
+
+
 def test_facts_and_scores_of_candidates() -> None:
     rng, shape = np.random.default_rng(1), (3, 4)
     z, q, v = rng.normal(size=(*shape, VOCAB)), rng.normal(size=(*shape, VOCAB)), rng.normal(size=shape)
@@ -81,6 +109,19 @@ def test_facts_and_scores_of_candidates() -> None:
     facts = decodings.token_facts(outputs, steered, said, PAD)
     bare = decodings.token_facts(TokenOutputs(outputs.logits), steered, said, PAD)
     assert not np.asarray([bare.q, bare.v]).any()
+    np.testing.assert_array_equal(bare.by_values, facts.by_policy)
+    np.testing.assert_allclose(facts.q, np.take_along_axis(q, tokens[..., None], -1)[..., 0], rtol=1e-5)
+    np.testing.assert_allclose(facts.v, v, rtol=1e-5)
+    assert [Decoding(kind, width=2, batches=b).candidates for kind, b in (("rerank", 3), ("beam", 1))] == [
+        6,
+        1,
+    ]
+    assert (how.draws, Decoding("greedy").draws) == (Sampling(), Sampling(greedy=True))
+    Decoding("beam", width=VOCAB).require_vocabulary(VOCAB)
+    Decoding("rerank", width=VOCAB + 1).require_vocabulary(VOCAB)
+    said = r"^config\.decode\.width=8: must be at most 7, the size of the vocabulary$"
+    with pytest.raises(UserError, match=said):
+        Decoding("beam", width=VOCAB + 1).require_vocabulary(VOCAB)
     policy = log_softmax(np.where(np.arange(VOCAB) == PAD, -np.inf, z), -1)
     weighted = {"advantage_weight": 2.0}
     full = log_softmax([[oracle(*x, weighted) for x in zip(*row)] for row in zip(z, q, v)], axis=-1)
@@ -167,7 +208,6 @@ def test_beams_are_those_of_a_plain_search(width: int) -> None:
     logits = jnp.broadcast_to(jnp.asarray(start)[:, None], (2, width, VOCAB))
     reorder = functools.partial(jnp.take_along_axis, axis=1)
     found = beams.search(step, reorder, jnp.zeros((2, width)), logits, Limits(4, (STOP,)), PAD)
-    Decoding("beam", width=VOCAB).require_vocabulary(VOCAB)
     for row, k in np.ndindex(2, width):
         text, score = beams_of(table, start[row], width, 4)[k]
         assert np.asarray(found.tokens[row, k])[np.asarray(found.valid[row, k])].tolist() == text

@@ -56,7 +56,7 @@ def test_sizes_that_do_not_fit_together_are_refused(kind, sizes, said) -> None:
 @pytest.fixture(scope="module")
 def found():
     config = init_model.make("t5", Sizes(64, 2, HEADS), 50, TOKENS)
-    fresh = LanguageModel(config).init(jax.random.key(0))
+    fresh = jax.jit(LanguageModel(config).init)(jax.random.key(0))
     return config, fresh, init_model.with_comparing_heads(fresh, config)
 
 

@@ -17,7 +17,7 @@ from motif_jax.language.sampling import Limits, Sampling
 from tests.language import recipes
 from tests.language.models import DECODERS, NAMES, reference
 
-pytestmark = pytest.mark.slow
+QUICK = ("qwen2", "t5_gated")
 TOKENS = jnp.asarray(recipes.tokens(), jnp.int32)
 
 
@@ -29,6 +29,7 @@ def close(ours: Any, theirs: np.ndarray, limit: float, valid: Any = None) -> Non
     assert np.abs(ours - theirs).max() <= limit * np.abs(theirs).max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_states_and_logits_on_either_side_of_padding_and_with_dropout(loaded: Any, name: str) -> None:
     model, params = loaded(name)
@@ -66,6 +67,7 @@ def _states(model: LanguageModel, params: Any, tokens: jax.Array, valid: jax.Arr
     return found | {"logits": model.logits(params, after)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DECODERS)
 def test_what_is_written_is_the_same_token_by_token(loaded: Any, name: str) -> None:
     model, params = loaded(name)
@@ -91,7 +93,9 @@ def _same_text(tokens: Any, valid: Any, theirs: np.ndarray, stop: int) -> None:
     assert ours == [row[: row.index(stop) + 1] if stop in row else row for row in theirs.tolist()]
 
 
-@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in DECODERS]
+)
 def test_scores_and_their_gradients(loaded: Any, name: str) -> None:
     model, params = loaded(name)
     prompt, candidates = TOKENS[:, :-2], TOKENS[:, None, -2:]
@@ -108,6 +112,7 @@ def test_scores_and_their_gradients(loaded: Any, name: str) -> None:
     np.testing.assert_allclose(found, reference(name, "gradient_norms"), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_gradients_of_an_encoders_states(loaded: Any) -> None:
     model, params = loaded("roberta")
 

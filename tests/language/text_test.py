@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from motif_jax import language
 from motif_jax.language import text_files
 from motif_jax.language.sampling import Sampling
 from motif_jax.language.text_files import AnswerFile, read_questions
-from motif_jax.language.tokens import Tokenizer, bucket, padded
+from motif_jax.language.tokens import Tokenizer, bucket, candidate_rows, padded
 from motif_jax.support.errors import UserError
 from tests.language.models import TEXT
 
@@ -30,9 +31,30 @@ def test_tokens_go_to_text_and_back(worded: Path) -> None:
     rows = tokenizer.encode(TEXT)
     assert [tokenizer.decode(row) for row in rows] == TEXT
     assert "".join(tokenizer.pieces(rows[0])) == TEXT[0]
-    tokens, valid = padded(rows, pad=7)
-    assert [row[good].tolist() for row, good in zip(tokens, valid, strict=True)] == rows
-    assert (tokens[~valid] == 7).all()
+    tokens, valid = padded([[1, 2], [3], []], pad=7)
+    assert (tokens.tolist(), tokens.dtype) == ([[1, 2], [3, 7], [7, 7]], np.int32)
+    assert valid.tolist() == [[True, True], [True, False], [False, False]]
+    assert padded([[1], [2, 3]], 4).tokens.tolist() == [[1, 0, 0, 0], [2, 3, 0, 0]]
+    assert padded([]).tokens.shape == (0, 0)
+    assert (tokenizer.find("</s>"), tokenizer.token("</s>"), tokenizer.find("none")) == (2, 2, None)
+    assert tokenizer.decode([1, *rows[0], 2]) == TEXT[0]
+    assert (Tokenizer.read(worded, 60).size, candidate_rows(tokenizer, TEXT)) == (60, rows)
+
+
+def test_what_a_tokenizer_does_not_have_is_named(worded: Path, tmp_path: Path) -> None:
+    tokenizer, path = Tokenizer.read(worded), worded / "tokenizer.json"
+    calls: list[tuple[Any, str]] = [
+        (lambda: tokenizer.token("none"), f"{path} has no token 'none'"),
+        (lambda: candidate_rows(tokenizer, []), "there are no candidates to choose between"),
+        (lambda: candidate_rows(tokenizer, ["a", ""]), "candidate '' has no tokens"),
+        (lambda: candidate_rows(tokenizer, ["a", "b", "a"]), "candidates 'a' and 'a' have the same tokens"),
+        (lambda: Tokenizer.read(worded, 59), f"{path} has 60 tokens, the model beside it 59: it belongs to another model"),
+        (lambda: Tokenizer.read(tmp_path), f"{tmp_path} has no tokenizer.json: save it with transformers' AutoTokenizer.from_pretrained(...).save_pretrained(...)"),
+    ]  # fmt: skip
+    for call, said in calls:
+        with pytest.raises(UserError) as raised:
+            call()
+        assert str(raised.value) == said
 
 
 def test_buckets_are_few_and_long_enough() -> None:
@@ -101,9 +123,15 @@ def test_answers_of_two_models_are_not_mixed(worded: Path, tmp_path: Path, part:
     run.mkdir()
     for _ in range(2):
         text_files.pin(run, model, "small")
+    assert json.loads((run / "plan.json").read_text())["read"].keys() == {
+        "weights",
+        "config.json",
+        "tokenizer.json",
+    }
     path = next(model.glob("*.safetensors")) if part == "weights" else model / part
     path.write_bytes(path.read_bytes() + b" ")
-    with pytest.raises(UserError, match=f"config.model=small: has another {part} than when .* started"):
+    said = f"config.model=small: has another {part} than when {run} started: restore the previous one, or choose another --workdir"
+    with pytest.raises(UserError, match=f"^{said}$"):
         text_files.pin(run, model, "small")
     (run / "plan.json").write_text("{")
     with pytest.raises(UserError, match=r"plan\.json is damaged"):
@@ -112,16 +140,45 @@ def test_answers_of_two_models_are_not_mixed(worded: Path, tmp_path: Path, part:
     text_files.pin(run, model, "small")
 
 
-@pytest.mark.parametrize("content", ["", '{"prompt": 3}\n', "{\n", '{"prompt": "a", "candidates": []}\n'])
-def test_a_file_without_prompts_is_told_in_one_line(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "config.file={}: holds no prompt"),
+        ('{"prompt": "a"}\n[1]\n', '{} line 2: must be an object with a text under "prompt"'),
+        ('{"prompt": 3}\n', '{} line 1: must be an object with a text under "prompt"'),
+        ("no\n", "{} line 1 cannot be read: no JSON: Expecting value: line 1 column 1 (char 0)"),
+        ('{"prompt": "a", "candidates": []}\n', '{} line 1: "candidates" must be a list of texts'),
+        ('{"prompt": "a", "candidates": ["b", 2]}\n', '{} line 1: "candidates" must be a list of texts'),
+        ('{"prompt": "a", "candidates": "b"}\n', '{} line 1: "candidates" must be a list of texts'),
+        (
+            "\xff",
+            "config.file={} cannot be read: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte",
+        ),
+        (None, "config.file={}: there is no such file"),
+    ],
+)
+def test_a_file_without_prompts_is_told_in_one_line(tmp_path: Path, content: str | None, said: str) -> None:
     path = tmp_path / "prompts.jsonl"
-    path.write_text(content)
-    with pytest.raises(UserError, match=r"prompts\.jsonl"):
+    if content is not None:
+        path.write_text(content, encoding="latin-1")
+    with pytest.raises(UserError) as raised:
         read_questions(path, "file")
-    path.write_text('{"prompt": "one\u2028line"}\n', encoding="utf-8")
-    assert read_questions(path, "file") == [{"prompt": "one\u2028line"}]
-    with pytest.raises(UserError, match="no such file"):
-        read_questions(tmp_path / "none.jsonl", "file")
+    assert str(raised.value) == said.replace("{}", str(path))
+
+
+def test_prompts_are_objects_of_a_line_or_lines_of_a_text(tmp_path: Path) -> None:
+    rows = [{"prompt": "one\u2028line"}, {"prompt": "two", "candidates": ["a"], "more": 1}]
+    lines = tmp_path / "prompts.jsonl"
+    lines.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n", encoding="utf-8")
+    assert read_questions(lines, "file") == rows
+    (tmp_path / "prompts.txt").write_text("one\n\n two\u2028three \n", encoding="utf-8")
+    assert read_questions(tmp_path / "prompts.txt", "file") == [
+        {"prompt": "one"},
+        {"prompt": " two\u2028three "},
+    ]
+    said = "^config.file must name a file of prompts: .jsonl, or a text file with one a line$"
+    with pytest.raises(UserError, match=said):
+        read_questions("", "file")
 
 
 def test_answers_go_on_behind_the_last_whole_batch(tmp_path: Path) -> None:

@@ -55,7 +55,11 @@ def test_rows_are_cut_off_and_the_models_own_number_changes_nothing() -> None:
         said = "^a vocabulary of 3 tokens is smaller than the model's, which has 4$"
         with pytest.raises(UserError, match=said):
             vocabulary.extend(settings, params, 3, KEY)
-        more, found = vocabulary.extend(
-            settings, {**params, "embedding": params["embedding"] * 0 + 7}, 6, KEY
-        )
-        assert (more.vocab_size, found["embedding"].tolist()) == (6, [[7.0] * 3] * 6)
+        more, found = vocabulary.extend(settings, params, 6, KEY)
+        assert more == dataclasses.replace(settings, vocab_size=6)
+        tables = [(found["embedding"], params["embedding"])]
+        if architecture == "llama":
+            tables += [(found["head"]["kernel"].T, -params["embedding"])]
+        for (table, old), key in zip(tables, jax.random.split(KEY), strict=False):
+            fresh = old.mean(axis=0) + 0.1 * old.std(axis=0) * jax.random.normal(key, (2, 3))
+            np.testing.assert_allclose(table, np.concatenate([old, fresh]), rtol=1e-5)
