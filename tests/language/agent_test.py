@@ -21,11 +21,9 @@ from motif_jax.language import agent
 from motif_jax.rl import agent_networks
 from motif_jax.sections.agents import AgentConfig, agent_config
 from motif_jax.support import resources
-from motif_jax.support.errors import UserError
 from tests.language import talkers
 
 LEVEL = "BabyAI-GoToLocal-v0"
-SEVERAL = "compat.{}=True: must be False: the score has one form, and compat.glam_raw_logit_score, compat.glam_scaled_probability_score and network.score name several"
 
 
 @pytest.fixture(scope="module")
@@ -101,51 +99,6 @@ def test_a_fresh_model_may_keep_the_embeddings(folders):
     assert {"embed" in name for name in half} == {True, False}
     for name, leaf in half.items():
         np.testing.assert_array_equal(leaf, (kept if "embed" in name else fresh)[name])
-
-
-SHOWS_NOTHING = "config.network.kind=language: the environment shows no tokens; choose a level of BabyAI-Text"
-ROOM = "config.network.prompt_tokens={}: prompt and action must fit the 256 positions of the model"
-
-
-def test_an_environment_that_does_not_fit_the_agent_is_refused(folders):
-    spec = made(folders["t5"]).spec
-    fields = spec.observation
-    for name, changes, given, said in (
-        ("t5", {}, registry.spec("Recall-v0"), SHOWS_NOTHING),
-        ("gpt2", {"prompt_tokens": 255}, spec, ROOM.format(255)),
-        *(
-            ("t5", {}, dataclasses.replace(spec, observation={**fields, "candidates": ArraySpec(shape, "int32")}),
-             f"the environment's candidates are {list(shape)}: they must be [6 actions, tokens]")
-            for shape in ((5, 3), (6,), (7, 3), (6, 3, 1))
-        ),
-    ):  # fmt: skip
-        with pytest.raises(UserError) as raised:
-            agent_networks.make(settings(model=str(folders[name]), **changes), given)
-        assert str(raised.value) == said
-    own = {**fields, "candidates": ArraySpec((6, 17), "int32")}
-    room = [
-        dataclasses.replace(spec, observation=own),
-        settings(model=str(folders["gpt2"]), prompt_tokens=239),
-    ]
-    assert agent_networks.make(*room[::-1]).candidates is None
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"head_widths": ()}, "network.head_widths=(): must be whole numbers above 0, such as (1024, 1024)"),
-        ({"model": ""}, "network.model='': must be a folder, or a name of the hub"),
-        ({"glam_raw_logit_score": True, "score": "scaled_probability"}, SEVERAL.format("glam_raw_logit_score")),
-        ({"glam_scaled_probability_score": True, "glam_raw_logit_score": True}, SEVERAL.format("glam_raw_logit_score")),
-        ({"base": "int8"}, "lora.base='int8': must be 'float32' without config.lora.patterns: what is learned is not frozen"),
-        ({"patterns": "*/query", "pretrained": False}, "network.pretrained=False: must be True with config.lora.patterns: low-rank additions are learned to a model that is there"),
-    ],
-)  # fmt: skip
-def test_sections_that_do_not_fit_together_are_refused(changes, said):
-    config = settings(**{"model": "m", **changes})
-    with pytest.raises(UserError) as raised:
-        agent.check(config.network, config.lora, config.compat)
-    assert str(raised.value) == f"config.{said}"
 
 
 @pytest.mark.parametrize(

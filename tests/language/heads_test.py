@@ -153,23 +153,3 @@ def test_heads_are_saved_and_read_by_their_names(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be read"):
         heads.load(tmp_path, WIDTH)
     assert not heads.load(tmp_path / "none", WIDTH)[0].configs
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"activation": "swish"}, "activation='swish' is not one of relu, sigmoid, tanh, gelu$"),
-        (
-            {"activation": ("relu", "relu")},
-            r"widths=\(3,\): needs an activation for each \(.*\), and one width if residual$",
-        ),
-        ({"kind": "deep"}, "kind='deep' is not one of mlp, residual$"),
-        ({"state": "last"}, "state='last' is not one of after, before$"),
-        ({"outputs": 0}, r"outputs=.*, widths=\(.*\): all must be at least 1$"),
-        ({"widths": (0,)}, r"outputs=.*, widths=\(.*\): all must be at least 1$"),
-        ({"kind": "residual", "widths": (3, 3)}, r"widths=\(3, 3\): needs .*, and one width if residual$"),
-    ],
-)
-def test_what_no_head_is_made_of_is_refused(wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(UserError, match=f"^head: {said}"):
-        HeadConfig(**{"outputs": 2, "widths": (3,), **wrong})

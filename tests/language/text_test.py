@@ -41,22 +41,6 @@ def test_tokens_go_to_text_and_back(worded: Path) -> None:
     assert (Tokenizer.read(worded, 60).size, candidate_rows(tokenizer, TEXT)) == (60, rows)
 
 
-def test_what_a_tokenizer_does_not_have_is_named(worded: Path, tmp_path: Path) -> None:
-    tokenizer, path = Tokenizer.read(worded), worded / "tokenizer.json"
-    calls: list[tuple[Any, str]] = [
-        (lambda: tokenizer.token("none"), f"{path} has no token 'none'"),
-        (lambda: candidate_rows(tokenizer, []), "there are no candidates to choose between"),
-        (lambda: candidate_rows(tokenizer, ["a", ""]), "candidate '' has no tokens"),
-        (lambda: candidate_rows(tokenizer, ["a", "b", "a"]), "candidates 'a' and 'a' have the same tokens"),
-        (lambda: Tokenizer.read(worded, 59), f"{path} has 60 tokens, the model beside it 59: it belongs to another model"),
-        (lambda: Tokenizer.read(tmp_path), f"{tmp_path} has no tokenizer.json: save it with transformers' AutoTokenizer.from_pretrained(...).save_pretrained(...)"),
-    ]  # fmt: skip
-    for call, said in calls:
-        with pytest.raises(UserError) as raised:
-            call()
-        assert str(raised.value) == said
-
-
 def test_buckets_are_few_and_long_enough() -> None:
     sizes = [16, 24, 32, 48, 64, 96, 128, 192]
     expected = [next(size for size in sizes if size >= length) for length in range(1, 193)]
@@ -140,32 +124,6 @@ def test_answers_of_two_models_are_not_mixed(worded: Path, tmp_path: Path, part:
     text_files.pin(run, model, "small")
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ("", "config.file={}: holds no prompt"),
-        ('{"prompt": "a"}\n[1]\n', '{} line 2: must be an object with a text under "prompt"'),
-        ('{"prompt": 3}\n', '{} line 1: must be an object with a text under "prompt"'),
-        ("no\n", "{} line 1 cannot be read: no JSON: Expecting value: line 1 column 1 (char 0)"),
-        ('{"prompt": "a", "candidates": []}\n', '{} line 1: "candidates" must be a list of texts'),
-        ('{"prompt": "a", "candidates": ["b", 2]}\n', '{} line 1: "candidates" must be a list of texts'),
-        ('{"prompt": "a", "candidates": "b"}\n', '{} line 1: "candidates" must be a list of texts'),
-        (
-            "\xff",
-            "config.file={} cannot be read: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte",
-        ),
-        (None, "config.file={}: there is no such file"),
-    ],
-)
-def test_a_file_without_prompts_is_told_in_one_line(tmp_path: Path, content: str | None, said: str) -> None:
-    path = tmp_path / "prompts.jsonl"
-    if content is not None:
-        path.write_text(content, encoding="latin-1")
-    with pytest.raises(UserError) as raised:
-        read_questions(path, "file")
-    assert str(raised.value) == said.replace("{}", str(path))
-
-
 def test_prompts_are_objects_of_a_line_or_lines_of_a_text(tmp_path: Path) -> None:
     rows = [{"prompt": "one\u2028line"}, {"prompt": "two", "candidates": ["a"], "more": 1}]
     lines = tmp_path / "prompts.jsonl"
@@ -176,9 +134,6 @@ def test_prompts_are_objects_of_a_line_or_lines_of_a_text(tmp_path: Path) -> Non
         {"prompt": "one"},
         {"prompt": " two\u2028three "},
     ]
-    said = "^config.file must name a file of prompts: .jsonl, or a text file with one a line$"
-    with pytest.raises(UserError, match=said):
-        read_questions("", "file")
 
 
 def test_answers_go_on_behind_the_last_whole_batch(tmp_path: Path) -> None:

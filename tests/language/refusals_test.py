@@ -1,0 +1,139 @@
+"""What models, their settings and their inputs cannot be is told in words that stay what they were."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from motif_jax.envs import registry
+from motif_jax.envs.spec import ArraySpec
+from motif_jax.language import (
+    agent,
+    byte_pairs,
+    config,
+    finetune_params,
+    init_model,
+    linear,
+    lora,
+    prompt_length,
+)
+from motif_jax.language.decoding import Decoding
+from motif_jax.language.heads import HeadConfig
+from motif_jax.language.init_model import Sizes
+from motif_jax.language.model import param_shapes
+from motif_jax.language.sampling import Sampling
+from motif_jax.language.text_files import read_questions
+from motif_jax.language.tokens import Tokenizer, candidate_rows
+from motif_jax.rl import agent_networks
+from motif_jax.sections import LoraOnBase
+from motif_jax.support.errors import UserError
+from tests.language import recipes, talkers
+from tests.language.agent_test import LEVEL, settings
+from tests.recorded_outputs import compared, replaced
+
+MOST = 1 << 24
+CONFIGS: list[tuple[str, dict[str, Any]]] = [
+    ("gpt2", {"n_head": 0}), ("gpt2", {"n_layer": 0}), ("gpt2", {"n_layer": 4097}), ("t5", {"num_layers": 4097}),
+    ("t5", {"num_layers": -1}), ("gpt2", {"n_embd": MOST + 4, "n_inner": 1}), ("gpt2", {"vocab_size": True}),
+    ("gpt2", {"n_positions": (1 << 31) + 1}), ("llama", {"num_key_value_heads": 4.0}), ("t5", {"model_type": 5}),
+    ("gpt2", {"layer_norm_epsilon": "1"}), ("gpt2", {"initializer_range": -1e6}), ("gpt2", {"attn_pdrop": 1e6}),
+    ("gpt2", {"scale_attn_weights": False}), ("gpt2", {"scale_attn_by_inverse_layer_idx": True}),
+    ("gpt2", {"activation_function": "mish"}), ("llama", {"num_attention_heads": None}),
+    ("qwen2", {"use_sliding_window": True}), ("llama", {"rope_parameters": {"rope_type": "yarn"}}),
+    ("t5", {"feed_forward_proj": "gated-mish"}), ("llama", {"rope_parameters": None, "rope_scaling": {"type": "dynamic"}}),
+]  # fmt: skip
+HEADS: list[dict[str, Any]] = [
+    {"activation": "swish"}, {"activation": ("relu", "relu")}, {"kind": "deep"}, {"state": "last"}, {"outputs": 0},
+    {"widths": (0,)}, {"kind": "residual", "widths": (3, 3)},
+]  # fmt: skip
+DECODINGS: list[dict[str, Any]] = [
+    {"width": 2}, {"kind": "greedy", "batches": 3}, {"kind": "beam", "batches": 2}, {"advantage_form": "sign"},
+    {"advantage_form": "sign", "advantage_weight": 1}, {"logits": False, "advantages": False}, {"top_k": -1},
+    {"temperature": 0.0}, {"top_p": 0.0}, {"top_p": 1.001},
+]  # fmt: skip
+SIZES = ("gpt2", (14, 1, 4)), ("qwen2", (12, 1, 4, 2)), ("llama", (16, 1, 4, 3)), ("t5", (16, 1, 4, 2))
+AGENTS: list[dict[str, Any]] = [
+    {"head_widths": ()}, {"model": ""}, {"glam_raw_logit_score": True, "score": "scaled_probability"},
+    {"glam_scaled_probability_score": True, "glam_raw_logit_score": True}, {"base": "int8"},
+    {"patterns": "*/query", "pretrained": False},
+]  # fmt: skip
+QUESTIONS = (
+    "", '{"prompt": "a"}\n[1]\n', '{"prompt": 3}\n', "no\n", '{"prompt": "a", "candidates": []}\n', "\xff",
+    '{"prompt": "a", "candidates": ["b", 2]}\n', '{"prompt": "a", "candidates": "b"}\n',
+)  # fmt: skip
+TREE = {"b": {"key": {"kernel": 1, "bias": 2}, "up": {"kernel": 3}}, "a": {"key": {"kernel": 4}}}
+
+
+class Letters:
+    """A tokenizer with a token for each letter."""
+
+    @staticmethod
+    def encode(texts: list[str], special: bool = True) -> list[list[int]]:
+        return [[*map(ord, text)] for text in texts]
+
+
+def parsed(name: str, changes: dict[str, Any]) -> config.ModelConfig:
+    changed = {**recipes.CONFIGS[name], **changes}
+    return config.parse({key: value for key, value in changed.items() if value is not None}, "config.json")
+
+
+FITS: Any = partial(prompt_length.require, Letters(), parsed("gpt2", {"n_positions": 9}))
+
+
+def agents(folder: Path) -> list[Callable[[], Any]]:
+    """What an agent is not made of: its sections, and environments."""
+    talkers.write(folder, "gpt2")
+    spec = registry.spec(LEVEL, **agent_networks.environment_options(settings(model=str(folder))))
+    own = lambda *shape: {**spec.observation, "candidates": ArraySpec(shape, "int32")}  # noqa: E731
+    made = lambda shape, tokens=160: agent_networks.make(  # noqa: E731
+        settings(model=str(folder), prompt_tokens=tokens), dataclasses.replace(spec, observation=own(*shape))
+    )
+    assert made((6, 17), 239).candidates is None
+    calls = [partial(made, shape) for shape in ((5, 3), (6,), (7, 3), (6, 3, 1), (6, 97))]
+    sections = [settings(**{"model": "m", **changes}) for changes in AGENTS]
+    calls += [partial(agent.check, each.network, each.lora, each.compat) for each in sections]
+    return [*calls, lambda: agent_networks.make(settings(model=str(folder)), registry.spec("Recall-v0"))]
+
+
+def test_words_of_refusals_stay_what_they_were(worded: Path, tmp_path: Path, record: bool) -> None:
+    paths, tokenizer = (
+        [tmp_path / f"{place}.jsonl" for place in range(len(QUESTIONS))],
+        Tokenizer.read(worded),
+    )
+    for path, content in zip(paths, QUESTIONS, strict=True):
+        path.write_text(content, encoding="latin-1")
+    wide = [param_shapes(parsed("gpt2", {"n_embd": 64, "n_inner": inner})) for inner in (128, 96)]
+    finetune_params.check(LoraOnBase(patterns="*/query", base="nf4"), wide[0])
+    finetune_params.check(LoraOnBase(patterns="*/query", base="int8"), wide[1])
+    FITS(["abc", "abcde"], [["a", "wxyz"], ["wxy"]])
+    FITS(["abcdefghi"])
+    Decoding("beam", width=7).require_vocabulary(7)
+    Decoding("rerank", width=8).require_vocabulary(7)
+    calls: list[Callable[[], Any]] = [
+        *(partial(parsed, *each) for each in CONFIGS), partial(config.parse, []), *agents(tmp_path / "model"),
+        *(partial(HeadConfig, **{"outputs": 2, "widths": (3,), **each}) for each in HEADS),
+        *(partial(Decoding, **each) for each in DECODINGS), partial(Sampling, temperature=0.0),
+        partial(Decoding("beam", width=8).require_vocabulary, 7),
+        *(partial(init_model.make, kind, Sizes(*given), 50, {"start": 3, "pad": 4, "end": 5}) for kind, given in SIZES),
+        *(partial(read_questions, path, "file") for path in (*paths, "", tmp_path / "none.txt")),
+        partial(config.require_decoder, parsed("roberta", {}), "scores"),
+        partial(tokenizer.token, "none"), partial(Tokenizer.read, worded, 59), partial(Tokenizer.read, tmp_path),
+        *(partial(candidate_rows, tokenizer, texts) for texts in ([], ["a", ""], ["a", "b", "a"])),
+        partial(FITS, ["abc", "abcdef"], [["a"], ["wxyz"]]), partial(FITS, ["0123456789" * 5]), partial(FITS, ["a", ""]),
+        partial(FITS, ["abcdefgh"], None, 2), partial(prompt_length.each_prompts, ["p"], [["a"], ["b"]]),
+        partial(linear.matching, TREE, ("*/key", "*/KEY")), partial(lora.Spec, ("*",), rank=0),
+        partial(finetune_params.check, LoraOnBase(patterns="*/query", base="nf4"), wide[1]),
+        partial(finetune_params.check, LoraOnBase(patterns="*/none"), wide[0]),
+        partial(byte_pairs.check_phrase, "("), partial(byte_pairs.train, ["a"], "t5", 357),
+    ]  # fmt: skip
+    said = []
+    for call in calls:
+        with pytest.raises(UserError) as raised:
+            call()
+        said.append(replaced(str(raised.value), {worded: "WORDED", tmp_path: "FOLDER"}))
+    compared("language_refusals", {"said": "\n".join(said)}, record)
