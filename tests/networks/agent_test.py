@@ -13,10 +13,13 @@ import pytest
 
 from motif_jax.envs.nethack import status
 from motif_jax.networks import agent, layout, tile_embedding, underfoot
+from motif_jax.networks.classifier import MessageClassifier
 from motif_jax.sections.policies import GameNetwork
 from motif_jax.support.errors import UserError
 from tests import agents
 from tests.golden_numbers import GRADIENT, Closeness, assert_golden, recipe_params
+from tests.networks.film_test import network as make_symbolic
+from tests.recorded_outputs import compared, shown_array
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -115,17 +118,45 @@ def test_parameters_start_as_published() -> None:
             np.testing.assert_allclose(small, np.eye(len(small)), atol=1e-5)
 
 
+@pytest.mark.slow
+def test_fresh_parameters_stay_what_they_were(record: bool) -> None:
+    small = {
+        "hidden_size": 5,
+        "image_features": 4,
+        "vector_features": 3,
+        "message_features": 2,
+        "core_layers": 2,
+    }
+    networks = {
+        "underfoot": agents.nethack_network(
+            encoder="tiles_underfoot", core="lstm", separate_critic=True, **small
+        ),
+        "film": make_symbolic(),
+        "classifier": MessageClassifier("lt_cnn_small"),
+    }
+    parts = {}
+    for name, network in networks.items():
+        tensors = layout.to_torch(jax.jit(network.init)(jax.random.key(0)))
+        parts[name] = "\n".join(f"{key} {shown_array(leaf)}" for key, leaf in tensors.items())
+    compared("fresh_networks", parts, record)
+
+
 def test_layout_goes_both_ways_and_names_what_does_not_fit() -> None:
     network = agents.nethack_network(separate_critic=True, hidden_size=8, core_layers=2)
     params = agents.random_params(network, 1)
     tensors = layout.to_torch(params)
     assert {"actor/gru2_input/weight", "critic/image_fc/bias"} <= set(tensors)
     chex.assert_trees_all_equal(layout.from_torch(tensors, params), params)
-    with pytest.raises(ValueError, match="value_head/bias has shape"):
+    with pytest.raises(
+        ValueError, match=r"^tensor value_head/bias has shape \(2,\), which does not fit \(1,\)$"
+    ):
         layout.from_torch({**tensors, "value_head/bias": np.zeros(2)}, params)
     del tensors["value_head/bias"]
-    with pytest.raises(ValueError, match=r"missing \['value_head/bias'\]"):
-        layout.from_torch(tensors, params)
+    with pytest.raises(
+        ValueError,
+        match=r"^tensors do not fit the network: missing \['value_head/bias'\], unexpected \['x'\]$",
+    ):
+        layout.from_torch({**tensors, "x": np.zeros(1)}, params)
 
 
 @pytest.mark.slow
@@ -214,10 +245,11 @@ def test_beginnings_of_messages_have_hashes_of_their_own() -> None:
     texts = b"You kill the newt!|You kill the jackal!|You miss the newt.|oYu kill the newt!|".split(b"|")
     rows = [np.frombuffer(text.ljust(256, b"\0"), np.uint8) for text in texts]
     hashes = tile_embedding.hash_beginnings(jnp.asarray(rows))
-    for i, column in enumerate(np.asarray(hashes).T):
-        assert np.all(column // tile_embedding.BUCKETS == i)
-        # The first eight bytes of the first two are the same.
-        assert len(set(column.tolist())) == (4 if i == 0 else 5)
+    # The first eight bytes of the first two are the same; each beginning has numbers of its own.
+    assert hashes.tolist() == [
+        [346, 1035, 2584, 3867], [346, 1349, 2980, 3238], [348, 1038, 2253, 3535], [483, 1172, 2721, 4004],
+        [884, 1211, 2623, 3905],
+    ]  # fmt: skip
 
 
 def test_an_encoder_names_the_fields_that_an_environment_lacks() -> None:
@@ -227,5 +259,6 @@ def test_an_encoder_names_the_fields_that_an_environment_lacks() -> None:
         ("tiles_underfoot", pictures),
         ("film", "image, instruction"),
     ):
-        with pytest.raises(UserError, match=f"encoder='{encoder}' needs the fields {fields}, which"):
+        lacking = f"config.network.encoder='{encoder}' needs the fields {fields}, which the environment does not show"
+        with pytest.raises(UserError, match=f"^{lacking}: use 'auto' or 'flat'$"):
             agent.make_agent_network(GameNetwork(encoder=encoder), agents.FLAT_SPEC)

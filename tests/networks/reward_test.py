@@ -9,11 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import sliding_window_view
 
-from motif_jax.networks import layout, reward_layout
+from motif_jax.networks import layout, message, reward_layout
 from motif_jax.networks.reward import RewardArchitecture, RewardNetwork, hero_window
 from motif_jax.networks.status import scale_status
 from tests.golden_numbers import GRADIENT, assert_golden, recipe_reward
+from tests.plain_layers import linear
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 VARIANTS = {
@@ -106,6 +108,43 @@ def test_status_and_the_window_that_follows_the_hero_equal_golden(golden):
         architecture = RewardArchitecture(status=True, crop=True, glyph_crop_centre=switch)
         window = jax.jit(functools.partial(hero_window, architecture))(inputs)
         np.testing.assert_array_equal(window, g[name])
+
+
+def test_an_architecture_says_what_it_reads_and_what_is_wrong_with_it():
+    given = {"status": True, "message": "none"}, {"crop": True}, {"glyphs": True}, {}
+    made = [RewardArchitecture(**each) for each in given]
+    assert [each.fields for each in made] == [
+        ("blstats",), ("message", "blstats", "glyphs"), ("message", "glyphs"), ("message",)
+    ]  # fmt: skip
+    assert [each.message_only for each in made] == [False, False, False, True]
+    nothing = "^at least one of message, status, crop, glyphs must be read$"
+    for wrong, said in (
+        (given[1], "^the crop needs the status: set status=True$"),
+        ({"message": "none"}, nothing),
+    ):
+        with pytest.raises(ValueError, match=said):
+            RewardNetwork(RewardArchitecture(**wrong))
+
+
+def test_a_message_is_what_plain_numpy_makes_of_it_whatever_is_known_of_its_length():
+    shape = message.MessageShape(40, 3, ((4, 5, True), (5, 3, False), (3, 2, True)), (6, 2))
+    draws, encoder = np.random.default_rng(0), message.MessageEncoder(shape)
+    texts = draws.integers(0, 256, (3, 256)).astype(np.uint8)
+    texts[1:, 11:], texts[0, 7:9] = 0, 0
+    abstract = jax.eval_shape(encoder.init, jax.random.key(0), texts)["params"]
+    params = jax.tree.map(lambda leaf: draws.normal(size=leaf.shape).astype(np.float32), abstract)
+    x = np.where(texts[:, :40, None] > 0, params["embedding"]["embedding"][texts[:, :40]], 0)
+    for number, (_, width, pooled) in enumerate(shape.convolutions, start=1):
+        layer, windows = params[f"conv{number}"], sliding_window_view(x, width, axis=1)
+        x = np.maximum(np.einsum("ntcw,wco->nto", windows, layer["kernel"]) + layer["bias"], 0)
+        if pooled:
+            x = x[:, : x.shape[1] // 3 * 3].reshape(3, -1, 3, x.shape[2]).max(axis=2)
+    x = x.swapaxes(1, 2).reshape(3, -1)
+    for name in ("message_fc1", "message_fc2"):
+        x = np.maximum(linear(x, params[name]), 0)
+    run = jax.jit(encoder.apply, static_argnums=2)
+    np.testing.assert_allclose(run({"params": params}, texts, None), x, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(run({"params": params}, texts[1:], 11), x[1:], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.slow
