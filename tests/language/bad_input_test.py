@@ -81,11 +81,3 @@ def test_texts_that_do_not_fit(worded: Path, tmp_path: Path, question: dict[str,
 def test_half_a_character_is_told_with_its_line(worded: Path, tmp_path: Path, texts: list[str]) -> None:
     content = '{"prompt": "go"}\n' + json.dumps({"prompt": texts[0], "candidates": texts[1:]})
     assert "line 2: half of a character" in check("score_text", worded, tmp_path, content)
-
-
-def test_lists_of_candidates_are_for_all_or_for_each(worded: Path) -> None:
-    model = language.load(worded)
-    with pytest.raises(UserError, match="2 lists of candidates for 1 prompts"):
-        model.score(["go"], [["left"], ["right"]])
-    with pytest.raises(UserError, match="no candidates"):
-        model.score(["go"], [])

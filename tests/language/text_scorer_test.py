@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -14,10 +15,10 @@ from scipy.special import expit
 from motif_jax.language import folder as folders
 from motif_jax.language import text_scorer
 from motif_jax.language.text_scorer import LIKED, TextScorer
-from motif_jax.language.tokens import Tokenizer
+from motif_jax.language.tokens import Tokenizer, padded
 from motif_jax.support.errors import UserError
+from tests import plain_layers
 from tests.language import models
-from tests.plain_layers import linear
 
 
 @pytest.fixture(scope="module")
@@ -27,14 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def scored(model: Any, params: Any, head: Any, row: list[int]) -> float:
-    """A text's probability, of its state at the first token."""
-    states, _ = model.prefill(params, np.array([row]), np.ones((1, len(row)), bool))
-    x = np.asarray(states.after)[0, 0]
-    x = np.maximum(linear(np.tanh(linear(x, head["hidden_0"])), head["hidden_1"]), 0)
-    return float(expit(linear(x, head["output"])[0]))
-
-
+@pytest.mark.slow
 def test_probabilities_are_of_the_text_up_to_the_longest_of_the_training(folder: Path) -> None:
     model, params = models.load(folder)
     with pytest.raises(
@@ -45,24 +39,29 @@ def test_probabilities_are_of_the_text_up_to_the_longest_of_the_training(folder:
     head = heads.init(jax.random.key(0))
     head[LIKED]["output"]["kernel"] *= 20
     folders.write(folder, model.config, params, heads, head)
-    texts = [models.TEXT[number % 6] for number in range(65)]
-    tokenizer = Tokenizer.read(folder)
-    tokens = tokenizer.encode(texts[:6])
-    assert min(map(len, tokens)) < 5 < max(map(len, tokens))
-    rows = [row if len(row) <= 5 else [*row[:4], row[-1]] for row in tokens]
     (folder / text_scorer.DESCRIPTION).write_text('{"max_len": 5}')
-    wanted = [scored(model, params, head[LIKED], row) for row in rows]
-    np.testing.assert_allclose(
-        TextScorer(folder)(texts), [wanted[number % 6] for number in range(65)], rtol=1e-4
+    tokens = Tokenizer.read(folder).encode(models.TEXT)
+    assert min(map(len, tokens)) < 5 < max(map(len, tokens))
+    states, _ = model.prefill(
+        params, *padded([row[:4] + row[-1:] if len(row) > 5 else row for row in tokens])
     )
-    assert np.ptp(wanted) > 0.1
-    for most in (2, 39, True, "5"):
-        (folder / text_scorer.DESCRIPTION).write_text(json.dumps({"max_len": most}))
+    layers = head[LIKED]
+    x = np.tanh(plain_layers.linear(np.asarray(states.after)[:, 0], layers["hidden_0"]))
+    x = plain_layers.linear(np.maximum(plain_layers.linear(x, layers["hidden_1"]), 0), layers["output"])[:, 0]
+    found = TextScorer(folder)([models.TEXT[number % 6] for number in range(65)])
+    np.testing.assert_allclose(found, [expit(x[number % 6]) for number in range(65)], rtol=1e-4)
+    assert np.ptp(found) > 0.1
+
+
+def test_the_longest_text_is_that_of_the_training_or_the_models(tmp_path: Path) -> None:
+    cut = functools.partial(text_scorer.encoded, SimpleNamespace(encode=lambda texts: [*map(list, texts)]))
+    assert [cut(["abcd", "abc"], most) for most in (3, None)] == [[[*"abd"], [*"abc"]], [[*"abcd"], [*"abc"]]]
+    assert [text_scorer._longest(tmp_path, room) for room in (38, None)] == [38, None]
+    for most, fits in ((3, True), (38, True), (2, False), (39, False), (True, False), ("5", False)):
+        (tmp_path / text_scorer.DESCRIPTION).write_text(json.dumps({"max_len": most}))
+        if fits:
+            assert text_scorer._longest(tmp_path, 38) == text_scorer._longest(tmp_path, None) == most
+            continue
         said = rf"training\.json is damaged \(max_len={most!r}\): restore a copy of it, or train it again$"
         with pytest.raises(UserError, match=said):
-            TextScorer(folder)
-    assert [text_scorer._longest(folder / "none", room) for room in (38, None)] == [38, None]
-    for most in (3, 38):
-        (folder / text_scorer.DESCRIPTION).write_text(json.dumps({"max_len": most}))
-        assert text_scorer._longest(folder, 38) == text_scorer._longest(folder, None) == most
-    assert text_scorer.encoded(tokenizer, texts[:6], None) == tokens
+            text_scorer._longest(tmp_path, 38)

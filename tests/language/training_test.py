@@ -16,7 +16,6 @@ from scipy.special import softmax
 
 from motif_jax.language import config, finetune_params, lora, quantised, training
 from motif_jax.language.model import LanguageModel
-from motif_jax.support.errors import UserError
 from tests.language import recipes
 
 SPEC = lora.Spec(("*/attention/query", "*/feed_forward/*"), rank=3, alpha=6.0)
@@ -153,15 +152,11 @@ def test_an_addition_with_zero_b_is_the_base_exactly_and_merging_changes_nothing
     assert_close(gradient[name]["b"], SPEC.scale * moved[name]["a"].T @ kernel, 1e-4)
 
 
-def test_patterns_choose_layers_and_one_without_a_match_is_named() -> None:
+def test_patterns_choose_layers() -> None:
     _, params = made("llama")
     additions = lora.init(jax.random.key(0), params, SPEC)
     assert len(additions) == 1 + 3
     assert {"decoder/block_0/attention/query", "decoder/block_0/feed_forward/down"} <= set(additions)
-    with pytest.raises(UserError, match=r"'\*/q_proj' matches no linear layer"):
-        lora.init(jax.random.key(0), params, lora.Spec(("*/attention/key", "*/q_proj")))
-    with pytest.raises(UserError, match="rank of 0"):
-        lora.Spec(("*",), rank=0)
 
 
 @pytest.mark.parametrize("kind", quantised.KINDS)

@@ -39,27 +39,27 @@ def test_more_tokens_change_nothing_for_those_that_are_there(loaded: Any, name: 
     assert jax.tree.map(lambda leaf: leaf.shape, grown) == jax.tree.map(lambda leaf: leaf.shape, shapes)
 
 
-def test_rows_are_cut_off_and_the_models_own_number_changes_nothing() -> None:
-    params: dict[str, Any] = {"embedding": np.arange(12.0).reshape(4, 3), "norm": 1}
-    for architecture in ("gpt2", "llama"):
-        settings = dataclasses.replace(config.parse(recipes.CONFIGS[architecture]), vocab_size=4)
-        if architecture == "llama":
-            params = {**params, "head": {"kernel": -params["embedding"].T}}
-        for unchanged in (vocabulary.cut(settings, params, 4), vocabulary.extend(settings, params, 4, KEY)):
-            assert unchanged == (settings, params)
-        fewer, found = vocabulary.cut(settings, params, 2)
-        assert fewer == dataclasses.replace(settings, vocab_size=2)
-        rows = jax.tree.map(np.ndarray.tolist, {**found, "norm": np.array(found["norm"])})
-        head = {"head": {"kernel": [[0, -3], [-1, -4], [-2, -5]]}} if architecture == "llama" else {}
-        assert rows == {"embedding": [[0, 1, 2], [3, 4, 5]], "norm": 1, **head}
-        said = "^a vocabulary of 3 tokens is smaller than the model's, which has 4$"
-        with pytest.raises(UserError, match=said):
-            vocabulary.extend(settings, params, 3, KEY)
-        more, found = vocabulary.extend(settings, params, 6, KEY)
-        assert more == dataclasses.replace(settings, vocab_size=6)
-        tables = [(found["embedding"], params["embedding"])]
-        if architecture == "llama":
-            tables += [(found["head"]["kernel"].T, -params["embedding"])]
-        for (table, old), key in zip(tables, jax.random.split(KEY), strict=False):
-            fresh = old.mean(axis=0) + 0.1 * old.std(axis=0) * jax.random.normal(key, (2, 3))
-            np.testing.assert_allclose(table, np.concatenate([old, fresh]), rtol=1e-5)
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_rows_are_cut_off_and_added_and_the_models_own_number_changes_nothing(name: str) -> None:
+    settings = dataclasses.replace(config.parse(recipes.CONFIGS[name]), vocab_size=4)
+    table, norm = np.arange(12.0).reshape(4, 3), np.ones(1)
+    with_head = lambda rows: {} if name == "gpt2" else {"head": {"kernel": -rows.T}}  # noqa: E731
+    params = {"embedding": table, "norm": norm, **with_head(table)}
+    for unchanged in (vocabulary.cut(settings, params, 4), vocabulary.extend(settings, params, 4, KEY)):
+        assert unchanged == (settings, params)
+    fewer = (
+        dataclasses.replace(settings, vocab_size=2),
+        {"embedding": table[:2], "norm": norm, **with_head(table[:2])},
+    )
+    found = vocabulary.cut(settings, params, 2)
+    assert found[0] == fewer[0]
+    jax.tree.map(np.testing.assert_array_equal, found[1], fewer[1])
+    more, found = vocabulary.extend(settings, params, 6, KEY)
+    assert more == dataclasses.replace(settings, vocab_size=6)
+    tables = [found["embedding"], *([-found["head"]["kernel"].T] if name == "llama" else [])]
+    for rows, sign, key in zip(tables, (1, -1), jax.random.split(KEY), strict=False):
+        fresh = table.mean(axis=0) + sign * 0.1 * table.std(axis=0) * jax.random.normal(key, (2, 3))
+        np.testing.assert_allclose(rows, np.concatenate([table, fresh]), rtol=1e-5)
+    said = "^a vocabulary of 3 tokens is smaller than the model's, which has 4$"
+    with pytest.raises(UserError, match=said):
+        vocabulary.extend(settings, params, 3, KEY)
