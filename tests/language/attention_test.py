@@ -39,7 +39,7 @@ def test_attention_is_one_softmax_over_shared_and_own_keys() -> None:
 
 
 def test_norms_and_activations_are_the_published_functions() -> None:
-    x = np.random.default_rng(2).normal(size=(3, 5)).astype(np.float32)
+    x = np.random.default_rng(2).normal(size=(2, 3, 5)).astype(np.float32)
     scale, bias = np.linspace(0.5, 2, 5), np.linspace(-1, 1, 5)
     rms = RMSNorm(0.1).apply({"params": {"scale": scale}}, x)
     np.testing.assert_allclose(rms, x / np.sqrt((x**2).mean(-1, keepdims=True) + 0.1) * scale, rtol=1e-5)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from scipy.special import erf
 
 from motif_jax.language import finetune_params, linear, lora, masked_head, weights
@@ -51,6 +53,26 @@ def test_the_section_lora_names_patterns_between_commas() -> None:
     spec = finetune_params.spec_of(Lora(patterns=" */query, ,*/key ", rank=3, alpha=5.0))
     assert spec == lora.Spec(("*/query", "*/key"), 3, 5.0)
     assert finetune_params.spec_of(Lora(patterns=" ,")) is None
+
+
+@pytest.mark.parametrize("base", ["float32", "bfloat16", "int8"])
+def test_parameters_are_divided_for_training_and_joined_again(loaded: Any, base: str) -> None:
+    model, params = loaded("gpt2")
+    assert finetune_params.Adaptation(model).arrange(params, None, None) == ({"model": params}, {})  # type: ignore[arg-type]
+    adaptation = finetune_params.Adaptation(model, lora.Spec(("*/query",), 2, 6.0), base)
+    learned, frozen = adaptation.arrange(params, {"bias": 7}, jax.random.key(0))
+    assert (list(learned), list(frozen)) == (
+        ["additions", "masked_head"],
+        ["model", "kernels"][: 1 + (base == "int8")],
+    )
+    layer = learned["additions"]["decoder/block_1/attention/query"]
+    layer["b"] = np.ones_like(layer["b"])
+    whole, head = adaptation.whole(learned, frozen)
+    expected = jax.tree.map(np.copy, params)
+    expected["decoder"]["block_1"]["attention"]["query"]["kernel"] += 3 * layer["a"] @ layer["b"]
+    assert head == {"bias": 7}
+    chex.assert_trees_all_close(whole, expected, atol={"float32": 1e-6}.get(base, 0.02))
+    assert {leaf.dtype for leaf in jax.tree.leaves(whole)} == {np.dtype(np.float32)}
 
 
 def test_the_masked_head_lies_beside_its_model_and_is_two_layers_and_the_table(

@@ -13,10 +13,11 @@ import numpy as np
 import optax
 import pytest
 
-from motif_jax.language import init_model, scoring
+from motif_jax.language import scoring
 from motif_jax.language.config import Dropout
 from motif_jax.language.model import LanguageModel
 from tests.language import recipes
+from tests.recorded_outputs import compared, shown_array
 
 pytestmark = pytest.mark.slow
 TOKENS = jnp.asarray(recipes.tokens(), jnp.int32)
@@ -125,10 +126,15 @@ def test_dropout_follows_its_key_and_every_turn_of_a_step_has_draws_of_its_own(l
     assert (np.asarray(prompt_states.before) != 0).all()
 
 
-def test_fresh_t5_layers_start_by_their_inputs_and_queries_smaller() -> None:
-    values = {"width": 64, "layers": 1, "heads": 4, "feed_forward": 256}
-    settings = init_model.make("t5", init_model.Sizes(**values), 96, {"start": 0, "pad": 0, "end": 1})
-    params = jax.jit(LanguageModel(settings).init)(jax.random.key(0))["decoder"]["block_0"]
-    wanted = {"query": (64 * 16) ** -0.5, "down": 256**-0.5}
-    for name, layer in (params["attention"] | params["feed_forward"]).items():
-        assert np.std(layer["kernel"]) == pytest.approx(wanted.get(name, 64**-0.5), rel=0.05), name
+def test_fresh_models_stay_what_they_were(loaded: Any, record: bool) -> None:
+    """T5's layers start by their inputs, its queries smaller, other models by their `initializer`."""
+    parts = {}
+    for name in ("t5_gated", "gpt2", "roberta"):
+        params = jax.jit(loaded(name)[0].init)(jax.random.key(0))
+        leaves = jax.tree_util.tree_leaves_with_path(params)
+        parts[name] = "\n".join(f"{jax.tree_util.keystr(path)} {shown_array(leaf)}" for path, leaf in leaves)
+        block = params["encoder" if name == "roberta" else "decoder"]["block_1"]
+        layers = block["feed_forward"]["down"], block["attention"]["query"]
+        sizes = [24**-0.5, (16 * 6) ** -0.5] if name == "t5_gated" else [0.02] * 2
+        assert [float(layer["kernel"].std()) for layer in layers] == pytest.approx(sizes, rel=0.12)
+    compared("fresh_models", parts, record)

@@ -16,6 +16,7 @@ from motif_jax.language import (
     agent,
     byte_pairs,
     config,
+    drrn,
     finetune_params,
     init_model,
     linear,
@@ -31,6 +32,7 @@ from motif_jax.language.text_files import read_questions
 from motif_jax.language.tokens import Tokenizer, candidate_rows
 from motif_jax.rl import agent_networks
 from motif_jax.sections import LoraOnBase
+from motif_jax.sections.policies import DrrnPolicy
 from motif_jax.support.errors import UserError
 from tests.language import recipes, talkers
 from tests.language.agent_test import LEVEL, settings
@@ -112,6 +114,7 @@ def test_words_of_refusals_stay_what_they_were(worded: Path, tmp_path: Path, rec
     finetune_params.check(LoraOnBase(patterns="*/query", base="int8"), wide[1])
     FITS(["abc", "abcde"], [["a", "wxyz"], ["wxy"]])
     FITS(["abcdefghi"])
+    drrn.check(DrrnPolicy(tokenizer=f"{worded}/tokenizer.json"), "drrn")
     Decoding("beam", width=7).require_vocabulary(7)
     Decoding("rerank", width=8).require_vocabulary(7)
     calls: list[Callable[[], Any]] = [
@@ -129,6 +132,8 @@ def test_words_of_refusals_stay_what_they_were(worded: Path, tmp_path: Path, rec
         partial(linear.matching, TREE, ("*/key", "*/KEY")), partial(lora.Spec, ("*",), rank=0),
         partial(finetune_params.check, LoraOnBase(patterns="*/query", base="nf4"), wide[1]),
         partial(finetune_params.check, LoraOnBase(patterns="*/none"), wide[0]),
+        *(partial(drrn.tokenizer_file, name) for name in ("", f"{worded}/config.json", f"{tmp_path}")),
+        partial(drrn.check, DrrnPolicy(tokenizer=str(worded)), "ppo"),
         partial(byte_pairs.check_phrase, "("), partial(byte_pairs.train, ["a"], "t5", 357),
     ]  # fmt: skip
     said = []

@@ -17,6 +17,7 @@ from scipy.special import softmax
 from motif_jax.language import config, finetune_params, lora, quantised, training
 from motif_jax.language.model import LanguageModel
 from tests.language import recipes
+from tests.recorded_outputs import compared, shown_array
 
 SPEC = lora.Spec(("*/attention/query", "*/feed_forward/*"), rank=3, alpha=6.0)
 ONE_LAYER = {
@@ -152,11 +153,14 @@ def test_an_addition_with_zero_b_is_the_base_exactly_and_merging_changes_nothing
     assert_close(gradient[name]["b"], SPEC.scale * moved[name]["a"].T @ kernel, 1e-4)
 
 
-def test_patterns_choose_layers() -> None:
+def test_patterns_choose_layers(record: bool) -> None:
     _, params = made("llama")
     additions = lora.init(jax.random.key(0), params, SPEC)
     assert len(additions) == 1 + 3
     assert {"decoder/block_0/attention/query", "decoder/block_0/feed_forward/down"} <= set(additions)
+    leaves = jax.tree_util.tree_leaves_with_path(additions)
+    shown = (f"{jax.tree_util.keystr(path)} {shown_array(leaf)}" for path, leaf in leaves)
+    compared("fresh_additions", {"all": "\n".join(shown)}, record)
 
 
 @pytest.mark.parametrize("kind", quantised.KINDS)

@@ -44,13 +44,28 @@ def test_tensors_and_shards_that_are_missing_or_do_not_fit_are_named(tmp_path: P
     tensors = load_file(folder / weights.SINGLE)
     wider = {**models.recipes.CONFIGS["llama"], "intermediate_size": 40}
     (folder / config.FILE).write_text(json.dumps(wider))
-    with pytest.raises(UserError, match=r"is \[24, 16\], which does not fit .*: \[16, 40\]"):
-        models.load(folder)
+    misfit = "tensor model.layers.0.mlp.gate_proj.weight is [24, 16], which does not fit config.json: [16, 40] expected"
+    for read in (weights.load, weights.check):
+        with pytest.raises(UserError) as raised:
+            read(folder, weights.read_config(folder))
+        assert str(raised.value) == f"{folder}: {misfit}"
     (folder / config.FILE).write_text(json.dumps(models.recipes.CONFIGS["llama"]))
     del tensors["model.layers.1.mlp.down_proj.weight"]
     save_file(tensors, folder / weights.SINGLE)
     with pytest.raises(UserError, match=r"tensor model\.layers\.1\.mlp\.down_proj\.weight is missing"):
         models.load(folder)
     (folder / weights.INDEX).write_text(json.dumps({"weight_map": {"a": "../model.safetensors"}}))
+    before = (
+        weights.digest(tmp_path),
+        weights.digest(tmp_path.parent),
+        weights.digest(tmp_path.parent, below=True),
+    )
+    save_file({}, folder / weights.SINGLE)
+    after = (
+        weights.digest(tmp_path),
+        weights.digest(tmp_path.parent),
+        weights.digest(tmp_path.parent, below=True),
+    )
+    assert [a == b for a, b in zip(before, after, strict=True)] == [False, True, False]
     with pytest.raises(UserError, match=r"names \.\./model\.safetensors, which is not in the folder"):
         models.load(folder)
