@@ -1,4 +1,4 @@
-"""Texts for a scorer: cut with their end kept, and scored in any company."""
+"""Texts for a scorer are cut with their end kept."""
 
 from __future__ import annotations
 
@@ -7,50 +7,10 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
-import jax
-import numpy as np
 import pytest
-from scipy.special import expit
 
-from motif_jax.language import folder as folders
 from motif_jax.language import text_scorer
-from motif_jax.language.text_scorer import LIKED, TextScorer
-from motif_jax.language.tokens import Tokenizer, padded
 from motif_jax.support.errors import UserError
-from tests import plain_layers
-from tests.language import models
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = models.write(tmp_path_factory.mktemp("scorer"), "roberta")
-    (folder / "tokenizer.json").write_text(models.tokenizer())
-    return folder
-
-
-@pytest.mark.slow
-def test_probabilities_are_of_the_text_up_to_the_longest_of_the_training(folder: Path) -> None:
-    model, params = models.load(folder)
-    with pytest.raises(
-        UserError, match=f"^{folder}: must be a folder that train_upvote or import_ilql writes$"
-    ):
-        TextScorer(folder)
-    heads = text_scorer.heads_of(model.config)
-    head = heads.init(jax.random.key(0))
-    head[LIKED]["output"]["kernel"] *= 20
-    folders.write(folder, model.config, params, heads, head)
-    (folder / text_scorer.DESCRIPTION).write_text('{"max_len": 5}')
-    tokens = Tokenizer.read(folder).encode(models.TEXT)
-    assert min(map(len, tokens)) < 5 < max(map(len, tokens))
-    states, _ = model.prefill(
-        params, *padded([row[:4] + row[-1:] if len(row) > 5 else row for row in tokens])
-    )
-    layers = head[LIKED]
-    x = np.tanh(plain_layers.linear(np.asarray(states.after)[:, 0], layers["hidden_0"]))
-    x = plain_layers.linear(np.maximum(plain_layers.linear(x, layers["hidden_1"]), 0), layers["output"])[:, 0]
-    found = TextScorer(folder)([models.TEXT[number % 6] for number in range(65)])
-    np.testing.assert_allclose(found, [expit(x[number % 6]) for number in range(65)], rtol=1e-4)
-    assert np.ptp(found) > 0.1
 
 
 def test_the_longest_text_is_that_of_the_training_or_the_models(tmp_path: Path) -> None:
