@@ -17,7 +17,8 @@ from motif_jax.algorithms.candidate_scores import candidate_scores
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.envs.spec import MASKED, ArraySpec, empty_observation
-from motif_jax.language import agent
+from motif_jax.language import agent, lora
+from motif_jax.language.heads import HeadConfig
 from motif_jax.rl import agent_networks
 from motif_jax.sections.agents import AgentConfig, agent_config
 from motif_jax.support import resources
@@ -99,6 +100,47 @@ def test_a_fresh_model_may_keep_the_embeddings(folders):
     assert {"embed" in name for name in half} == {True, False}
     for name, leaf in half.items():
         np.testing.assert_array_equal(leaf, (kept if "embed" in name else fresh)[name])
+
+
+def test_an_agent_is_made_as_its_sections_say(folders):
+    folder, spec = folders["t5"], lora.Spec(("*/query",), 2, 3.0)
+    switches = dict.fromkeys(
+        ("glam_raw_logit_score", "by_length", "glam_pad_plus_one", "keep_embedding"), True
+    )
+    fresh = {
+        "pretrained": False,
+        "glam_untrained_dropout": True,
+        "policy": "actions",
+        "dtype": "bfloat16",
+        "remat": True,
+    }
+    kept = {
+        "keep_embedding": True,
+        "glam_untrained_dropout": True,
+        "patterns": "*/query",
+        "rank": 2,
+        "alpha": 3.0,
+    }
+    for changes, expected, names, how in (
+        ({}, ("log_probability", False, False, folder, None, False), ["value"], (jnp.float32, False, None)),
+        (kept, ("log_probability", False, False, folder, None, False), ["value"], (jnp.float32, False, spec)),
+        ({**switches, **fresh}, ("raw_logit", True, True, None, folder, True), ["value", "actions"], (jnp.bfloat16, True, None)),
+    ):  # fmt: skip
+        one = made(folder, head_widths=(3, 4), **changes)
+        assert (
+            one.form,
+            one.by_length,
+            one.pad_plus_one,
+            one.source,
+            one.keep_embedding,
+            one.dropout,
+        ) == expected
+        heads = {name: HeadConfig(6 if name == "actions" else 1, (3, 4), "sigmoid") for name in names}
+        assert (one.heads.width, dict(one.heads.configs), one.fields) == (8, heads, ("tokens",))
+        assert (one.model.dtype, one.model.remat, one.adaptation.spec) == how
+        assert (one.adaptation.base, one.initial_state(3).shape) == ("float32", (3, 0))
+        shapes = jax.eval_shape(one.init, jax.random.key(0))
+        assert shapes.keys() == {"heads", "model" if how[2] is None else "additions"}
 
 
 @pytest.mark.parametrize(

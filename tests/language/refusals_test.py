@@ -97,7 +97,8 @@ def agents(folder: Path) -> list[Callable[[], Any]]:
     )
     assert made((6, 17), 239).candidates is None
     calls = [partial(made, shape) for shape in ((5, 3), (6,), (7, 3), (6, 3, 1), (6, 97))]
-    sections = [settings(**{"model": "m", **changes}) for changes in AGENTS]
+    fresh, *sections = [settings(**{"model": "m", **changes}) for changes in ({"pretrained": False}, *AGENTS)]
+    agent.check(fresh.network, fresh.lora, fresh.compat)
     calls += [partial(agent.check, each.network, each.lora, each.compat) for each in sections]
     return [*calls, lambda: agent_networks.make(settings(model=str(folder)), registry.spec("Recall-v0"))]
 
