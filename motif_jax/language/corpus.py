@@ -115,7 +115,7 @@ def _dialogues(batches: Iterable[Any], share: int) -> Iterator[Item]:
         for row in batch.to_pylist():
             texts = row["texts"]
             turns = [place for place, reward in enumerate(row["rewards"]) if reward is not None]
-            for place, after in zip(turns, [*turns[1:], len(texts)], strict=True):
+            for place, after in zip(turns, [*turns[1:], len(texts)]):  # of a dialogue without actions nothing
                 # No token may run over an action's end, since an agent scores and writes actions alone.
                 said = texts[place:after]
                 yield Item("".join(said), "".join(texts[:place]), share // len(turns), said)

@@ -162,8 +162,7 @@ def test_draws_depend_on_a_texts_key_and_place_alone() -> None:
     np.testing.assert_array_equal(whole[:, 2], expected)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("width", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_beams_are_those_of_a_plain_search(width: int) -> None:
     rng = np.random.default_rng(2)
     table, start = rng.normal(size=(VOCAB, VOCAB)) * 2, rng.normal(size=(2, VOCAB))

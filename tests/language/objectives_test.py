@@ -176,8 +176,10 @@ def test_texts_of_all_kinds_are_read_in_order_and_bad_ones_named(tmp_path) -> No
         (tmp_path / name).write_bytes(content)
         with pytest.raises(UserError, match=said):
             list(corpus.read(paths, "line"))
-    with pytest.raises(UserError, match="must be a file or folder"):
-        corpus.find(__file__)
-    paths[1].write_text("")
-    with pytest.raises(UserError, match=r"texts=.*b\.jsonl: holds no text"):
-        corpus.find(str(paths[1]))
+    talk = pa.table({"texts": [["a", "b", "c", "d"], ["e"]], "rewards": [[None, 1.0, None, 2.0], [None]]})
+    pq.write_table(talk, tmp_path / "d.parquet")
+    turn = (tmp_path / "d.parquet").stat().st_size // 2 // 2
+    expected = [corpus.Item("bc", "a", turn, ["b", "c"]), corpus.Item("d", "abc", turn, ["d"])]
+    paths = corpus.find(f"{tmp_path}/d.parquet, ,{tmp_path}/a.txt")
+    assert [path.name for path in paths] == ["d.parquet", "a.txt"]
+    assert list(corpus.read(paths[:1], "line")) == expected

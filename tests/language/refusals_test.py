@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from motif_jax import language
 from motif_jax.envs import registry
 from motif_jax.envs.spec import ArraySpec
 from motif_jax.language import (
     agent,
     byte_pairs,
     config,
+    corpus,
     drrn,
     finetune_params,
     init_model,
@@ -134,6 +136,9 @@ def test_words_of_refusals_stay_what_they_were(worded: Path, tmp_path: Path, rec
         partial(finetune_params.check, LoraOnBase(patterns="*/query", base="nf4"), wide[1]),
         partial(finetune_params.check, LoraOnBase(patterns="*/none"), wide[0]),
         *(partial(drrn.tokenizer_file, name) for name in ("", f"{worded}/config.json", f"{tmp_path}")),
+        *(partial(corpus.find, f"{worded}/{name}") for name in ("none", "config.json")), partial(corpus.find, "none", "words"),
+        partial(corpus.find, str(tmp_path / "0.jsonl")),
+        partial(language.load(worded).generate, ["go"], stops=["a", ""]), partial(language.load(worded).score, ["go"], []),
         partial(drrn.check, DrrnPolicy(tokenizer=str(worded)), "ppo"),
         partial(byte_pairs.check_phrase, "("), partial(byte_pairs.train, ["a"], "t5", 357),
     ]  # fmt: skip
