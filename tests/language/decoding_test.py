@@ -103,13 +103,14 @@ def test_facts_and_scores_of_candidates() -> None:
     advantage, own, drawn = (np.sum(x * valid, axis=1) for x in (chosen - v, own, drawn))
     values, beam = rng.normal(size=3).astype(np.float32), dataclasses.replace(how, kind="beam", batches=1)
     best_of = math.log(6) - 5 / 6
+    facts, there, values = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], (facts, there, values))
     for found, expected in (
         (decodings.candidate_scores(facts, there, how), 0.5 * advantage + 0.3 * drawn),
-        (decodings.utterance_scores(jnp.asarray(values), facts, there, how), values + 0.2 * own),
+        (decodings.utterance_scores(values, facts, there, how), values[0] + 0.2 * own),
         (decodings.divergence(facts, there, how), drawn - own + best_of),
         (decodings.divergence(facts, there, beam), -own),
     ):
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(found, expected[None], rtol=1e-4, atol=1e-5)
 
 
 def beams_of(table: np.ndarray, start: np.ndarray, width: int, most: int) -> list[tuple[list[int], float]]:
