@@ -56,7 +56,7 @@ HEADS: list[dict[str, Any]] = [
     {"widths": (0,)}, {"kind": "residual", "widths": (3, 3)},
 ]  # fmt: skip
 DECODINGS: list[dict[str, Any]] = [
-    {"width": 2}, {"kind": "greedy", "batches": 3}, {"kind": "beam", "batches": 2}, {"advantage_form": "sign"},
+    {"width": 2}, {"width": 2, "batches": 2}, {"kind": "greedy", "batches": 3}, {"kind": "beam", "batches": 2}, {"advantage_form": "sign"},
     {"advantage_form": "sign", "advantage_weight": 1}, {"logits": False, "advantages": False}, {"top_k": -1},
     {"temperature": 0.0}, {"top_p": 0.0}, {"top_p": 1.001},
 ]  # fmt: skip
@@ -117,6 +117,8 @@ def test_words_of_refusals_stay_what_they_were(worded: Path, tmp_path: Path, rec
     finetune_params.check(LoraOnBase(patterns="*/query", base="int8"), wide[1])
     FITS(["abc", "abcde"], [["a", "wxyz"], ["wxy"]])
     FITS(["abcdefghi"])
+    assert prompt_length.each_prompts(["p", "q"], ["a", "b"]) == [("a", "b")] * 2
+    assert prompt_length.each_prompts(["p", "q"], [["a"], ["b", "c"]]) == [("a",), ("b", "c")]
     drrn.check(DrrnPolicy(tokenizer=f"{worded}/tokenizer.json"), "drrn")
     Decoding("beam", width=7).require_vocabulary(7)
     Decoding("rerank", width=8).require_vocabulary(7)
