@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import platform
+import re
+import sys
+from pathlib import Path
 from typing import Any
 
+import jax
 import pytest
 
+from motif_jax import benchmarks
 from motif_jax.benchmarks import train
 from motif_jax.stages import benchmark
 from motif_jax.support.errors import UserError
@@ -33,6 +40,22 @@ def test_options_that_cannot_be_measured_with_are_refused(name: str, key: str, v
 
 def test_a_second_before_the_first_may_be_left_out() -> None:
     benchmark.check(load_config("benchmark", "train", {"options.warmup_seconds": 0.0}), None)
+
+
+def test_a_line_has_medians_and_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = load_config("benchmark", "generate", {"options.seconds": 4.0})
+    line = benchmarks.result(config, "m/s", [3.0, 9.0, 5.0], "a snail", [1.0, 2.0, 4.0], name="Ada")
+    models = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    machine = {"cores": len(os.sched_getaffinity(0)), "devices": ["cpu"] * 4, "jax": jax.__version__}
+    assert line == {
+        "benchmark": "generate", "value": 5.0, "unit": "m/s", "baseline": {"what": "a snail", "value": 2.0}, "ratio": 2.5,
+        "spread": {"min": 1.25, "max": 4.5}, "machine": {**machine, "processor": [*models, platform.processor()][0]},
+        "settings": config.options.to_dict(), "name": "Ada",
+    }  # fmt: skip
+    monkeypatch.setattr(benchmarks, "Path", lambda name: Path("/nowhere"))
+    monkeypatch.setattr(benchmarks.platform, "processor", lambda: "")
+    monkeypatch.delitem(sys.modules, "jax")
+    assert benchmarks._machine() == {"cores": machine["cores"], "processor": platform.machine()}
 
 
 def no_constants(name: str) -> None:
