@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import math
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 
 from motif_jax.algorithms.appo import AppoTrainState
+from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.devices.meters import Meters, system_metrics
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.rl import batch_stream, settings
@@ -23,6 +26,7 @@ from motif_jax.rl.learner import Averages, Learner
 from motif_jax.rl.publishing import Publisher
 from motif_jax.rl.system import System
 from tests.processes import wait_until
+from tests.rl.runs import column
 from tests.rollouts.agent_runs import recall_training
 
 SECONDS = 60.0
@@ -158,6 +162,65 @@ def test_inference_serves_on_behind_a_held_update(monkeypatch: pytest.MonkeyPatc
         updates.launched[1].done.set()
         system.learner.settle()
     assert max(behind) == 1
+
+
+class Memory(NamedTuple):
+    """A training state with all that a skipped update treats in a way of its own."""
+
+    params: Any
+    step: Any
+    env_steps: Any
+    memory: Any
+    frozen: Any = ()
+
+
+def test_an_update_that_is_not_finite_changes_counts_and_memory_alone() -> None:
+    def update(state: Memory, batch: TrajectoryBatch, *, axis_name: str) -> Any:
+        loss, change = (jnp.mean(x) for x in (batch.reward, batch.intrinsic_reward))
+        counts = state._replace(
+            step=state.step + 1, env_steps=state.env_steps + 5, memory=state.memory + change
+        )
+        metrics = {
+            "value/mean": 7.0 + loss,
+            "lag/max": 2 * change,
+            "loss/total": loss,
+            "episode/x": jnp.log(-1.0),
+        }
+        return counts._replace(params={"w": state.params["w"] + change}), metrics
+
+    parallel, meters, device = DataParallel(jax.devices()[:1]), Meters(), jax.devices()[0]
+    state = Memory({"w": jnp.ones(3)}, jnp.int32(4), jnp.int32(10), jnp.zeros(2), {"f": jnp.full(2, 9.0)})
+    publisher = Publisher([device], lambda params: params)
+    learner = Learner(update, state, parallel, publisher, meters, lends=True)
+    batches, found = [], []
+    for loss, change in ((0.5, 1.0), (jnp.nan, 2.0), (0.5, jnp.inf), (0.25, 4.0)):
+        rows = column([0, 0], [0, 0], [0, 0], intrinsic=change)
+        rows = rows._replace(reward=np.full_like(rows.intrinsic_reward, loss))
+        batches.append(batch_stream.put(Batch(rows, 2, []), parallel))
+        learner.step(batches[-1])
+        assert learner.metrics() == {}
+        learner.settle()
+        learner.settle()
+        now = learner.metrics(), jax.device_get(learner.state), jax.device_get(publisher.newest(device))
+        found.append(json.loads(json.dumps(now, default=np.ndarray.tolist)))
+        assert learner.metrics() == {}
+    said = {"value/mean": 7.5, "lag/max": 2.0, "loss/total": 0.5}
+    assert math.isnan(found[0][0].pop("episode/x") + found[3][0].pop("episode/x"))
+    frozen, inf = {"f": [9.0] * 2}, [math.inf] * 2
+    for metrics, w, version, memory, one in (
+        (said, 2.0, 5, [1.0] * 2, found[0]),
+        ({}, 2.0, 6, [3.0] * 2, found[1]),
+        ({}, 2.0, 7, inf, found[2]),
+        ({"value/mean": 7.25, "lag/max": 8.0, "loss/total": 0.25}, 6.0, 8, inf, found[3]),
+    ):
+        params = {"w": [w] * 3}
+        state = [params, version, 5 * version - 10, memory, frozen]
+        assert one == [metrics, state, [version, params | frozen]]
+    whole = "the parameters that it gives"
+    assert learner.failures == [(5, ["loss/total", "value/mean"], batches[1]), (6, [whole], batches[2])]
+    assert [each.num_bytes for each in batches] == [39] * 4
+    sums, counts, _, _ = meters.read()
+    assert (sums["learner/updates"], sums["learner/bytes"], counts["learner/update"]) == (4, 156, 4)
 
 
 def test_the_log_has_means_and_the_extremes_of_extremes() -> None:
