@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import json
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +20,7 @@ from motif_jax.envs.wordle.tokens import WordleTokenizer
 from motif_jax.trainers.dialogue_batches import ItemLayout
 from tests import golden_ilql
 from tests.golden_ilql import Case, batch_of, cases, inputs, settings_of
+from tests.recorded_outputs import compared
 
 NAMES = {
     "v_loss": "v",
@@ -208,3 +212,56 @@ def test_rules_by_hand() -> None:
     np.testing.assert_allclose(by_sign, [0.3, 0.3, 0.7, 0.7], rtol=1e-6)
     huber = implicit_q.huber_errors(jnp.array([-3.0, -1.0, 0.5, 2.0]))
     np.testing.assert_allclose(huber, [2.5, 0.5, 0.125, 1.5], rtol=1e-6)
+
+
+@pytest.mark.usefixtures("compiled_quickly")
+def test_all_terms_and_spreads_of_a_batch_by_all_settings(record: bool) -> None:
+    """Two dialogues of seven tokens with three actions: one token that is none's, one action that does not count, padding."""
+    draws = np.random.default_rng(5)
+    normal = lambda *shape: jnp.asarray(draws.normal(size=shape), jnp.float32)  # noqa: E731
+    places = np.array([[1, 3, 4], [0, 2, 6]], np.int32)
+    batch = implicit_q.TextBatch(
+        tokens=jnp.asarray(draws.integers(0, 4, (2, 7)), jnp.int32), valid=np.arange(7) < np.array([[6], [7]]),
+        action_tokens=places, acts=np.array([[True, True, True], [True, False, True]]), step_of=np.array([[0, 1, 2], [0, 0, 1]], np.int32),
+        states=places, actions=places, rewards=normal(2, 3), terminals=np.array([[0, 0, 0, 1], [0, 0, 1, 1]], np.float32),
+        live=np.array([[True, True, True], [True, True, False]]), returns=normal(2),
+    )  # fmt: skip
+    drawn = normal(2, 2, 3, 4), normal(2, 2, 3, 4), normal(2, 4), -jnp.abs(normal(2, 6))
+
+    @functools.partial(jax.jit, static_argnums=(0, 1, 2))
+    def computed(name: str, settings: Any, huber: bool, qs: Any, targets: Any, values: Any, logs: Any) -> Any:
+        tokens = implicit_q.next_tokens(batch)
+        rows = [
+            implicit_q.action_q(q, tokens, settings, conservative=name != "plain", margin=huber) for q in qs
+        ]
+        target = implicit_q.chosen(implicit_q.target_of(list(targets), settings), tokens)
+        advantages = None if name == "plain" else target - values[:, :-1]
+        said = jnp.take_along_axis(logs, jnp.minimum(places, 5), axis=1)
+        shifts, next_values = 0.1 * said if huber else None, implicit_q.shifted(target, 0.2)
+        estimates = Estimates(values, rows, target, next_values, said, logs, advantages, shifts, -said)
+        sums, counts = (
+            implicit_q.losses(batch, estimates, settings, huber),
+            implicit_q.counts(batch, settings),
+        )
+        return (
+            sums,
+            counts,
+            {name: tuple(each) for name, each in implicit_q.spreads(batch, estimates, settings).items()},
+            rows,
+        )
+
+    found: dict[str, Any] = {}
+    for name, changes, huber in (
+        ("plain", {}, False),
+        ("weighted", {"beta": 0.5, "most_weight": 1.2, "expectile": 0.8, "temperature": 2.0, "margin": 0.3, "q_min": -0.4, "q_max": 0.9}, True),
+        ("signs", {"beta": 0.7, "exponential": False, "monte_carlo": True, "discount": 0.9, "all_tokens": True}, False),
+        ("context", {"context_weight": 0.4, "beta": 0.3, "most_weight": 1.1}, False),
+    ):  # fmt: skip
+        settings = ImplicitQSettings(**changes)  # type: ignore[arg-type]
+        found[name] = json.dumps(
+            computed(name, settings, huber, *drawn), default=lambda x: np.asarray(x).tolist()
+        )
+    nothing = Estimates(None, [], None, None, None)
+    assert implicit_q.losses(batch, nothing, settings) == (0, 0, 0, 0, 0)
+    assert implicit_q.spreads(batch, nothing, settings) == {}
+    compared("implicit_q", found, record)

@@ -1,7 +1,12 @@
+"""Two acting devices and a batcher between two updates: what they give, and that they go on as if nothing had been."""
+
 from __future__ import annotations
 
+import json
+from collections import deque
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,141 +15,158 @@ from motif_jax.actors.inline import InlineActors
 from motif_jax.actors.rollouts import ActorsConfig
 from motif_jax.algorithms import trajectory
 from motif_jax.devices.meters import Meters
+from motif_jax.devices.parallel import DataParallel
 from motif_jax.envs import registry
 from motif_jax.rewards import BatchMessages, IntrinsicReward, Values
-from motif_jax.rl.batcher import ActorSource, Batch, Batcher, Finished
+from motif_jax.rl import play_state
+from motif_jax.rl.batcher import ActorSource, Batcher, Finished, put
+from motif_jax.rl.inference import Inference
+from motif_jax.rl.publishing import Publisher
 from motif_jax.rl.reward_lookup import IntrinsicReturn, ReturnSums, RewardLookup
+from tests.recorded_outputs import compared, shown_array
 from tests.rl.runs import column
 
-ROLLOUT, ENVS = 5, 3
-SPEC = registry.spec("Recall-v0", delay=2)
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+ENVS, ROLLOUT, COLUMNS = 2, 5, 3
+SPEC = registry.spec("Recall-v0", delay=4, cues=3)
 
 
-class Marks:
-    """Stands for inference: the state before row 0 of a slot is its row's number, plus an offset."""
+class Adding:
+    """Stands for a network: its state is a sum over the steps, and the value tells it; one leaf is empty."""
 
-    def __init__(self, offset: float) -> None:
-        self.offset = offset
+    spec, fields = SPEC, ("features", "sign_count")
 
-    def initial_states(self, rows: np.ndarray) -> jnp.ndarray:
-        return jnp.asarray(rows, jnp.float32)[:, None] + self.offset
+    def initial_state(self, rows: int) -> Any:
+        return {"sum": jnp.zeros((rows, 2)), "none": jnp.zeros((rows, 0))}
 
+    def apply(self, params: Any, rows: Any, state: Any, first: jax.Array) -> tuple[Any, Any, Any]:
+        before = jnp.where(first[0][:, None], 0.0, state["sum"])
+        total = before + rows["features"][0, :, :2] + params["w"]
+        logits = jnp.stack([total[:, 0], total[:, 1], 0.1 * rows["sign_count"][0]], axis=-1)
+        return logits[None], (10 * total[:, 0] + total[:, 1])[None], {**state, "sum": total}
 
-def make_sources(count: int) -> list[ActorSource]:
-    sources = []
-    for number in range(count):
-        config = ActorsConfig(
-            "Recall-v0", {"delay": 2}, 1, 1, ENVS, ROLLOUT, slots_per_group=4, first_env=number * 2 * ENVS
-        )
-        actors = InlineActors(config)
-        actors.start()
-        sources.append(ActorSource(actors, Marks(1000.0 * number)))  # type: ignore[arg-type]
-    return sources
-
-
-def run(
-    sources: list[ActorSource], columns: int, batches: int, *given: Any
-) -> tuple[list[Batch], list[Finished]]:
-    batcher = Batcher(SPEC, sources, columns, Meters(), *given)
-    finished: list[Finished] = []
-    for number, source in enumerate(sources):
-        source.actors.on_finished = lambda slot, n=number: finished.append(Finished(n, slot))
-    made: list[Batch] = []
-    order: list[Finished] = []
-    counter = 0
-    while len(made) < batches:
-        for source in sources:
-            ready = source.actors.ready(0)
-            for entry in ready:
-                counter += 1
-                slots = source.actors.slots
-                slots.action[entry.slot, entry.row] = counter % 4
-                slots.behaviour_log_prob[entry.slot, entry.row] = -counter
-                slots.behaviour_value[entry.slot, entry.row] = counter
-                slots.parameter_version[entry.slot, entry.row] = 1
-            source.actors.act(ready)
-        while finished:
-            order.append(finished[0])
-            batcher.add(finished.pop(0))
-            if batcher.is_full():
-                made.append(batcher.next())
-    return made, order
+    def cropped(self, observation: Any) -> Any:
+        return observation
 
 
 class Sums(IntrinsicReward):
-    """Pays the sum of a text's bytes; its version is the number of batches that it has heard of."""
+    """Pays a text by its bytes; keeps what it hears of."""
 
     def __init__(self) -> None:
         self.met: list[BatchMessages] = []
 
     def lookup(self, texts: np.ndarray) -> Values:
-        assert len(np.unique(texts, axis=0)) == len(texts)
-        return Values(texts.sum(axis=1).astype(np.float32), len(self.met))
+        return Values(texts.sum(axis=1).astype(np.float32), 10 + len(self.met))
 
     def observe(self, met: BatchMessages) -> None:
         self.met.append(met)
 
 
-def paid(reward: IntrinsicReward, first: int = 0) -> RewardLookup:
-    return RewardLookup(SPEC, reward, 3.0, Meters(), first)
+class Play:
+    """Sources of 4 groups each on two devices, a batcher, and what has been played."""
+
+    def __init__(self) -> None:
+        self.meters, self.reward, self.finished = Meters(), Sums(), deque[Finished]()
+        devices = jax.devices()[:2]
+        self.parallel = DataParallel(devices[:1])
+        self.publisher = Publisher(
+            devices, lambda params: {**params, "w": params["w"] / 2}, {"fixed": jnp.ones(1)}
+        )
+        self.publisher.publish(7, {"w": jnp.array([0.5, 0.25])})
+        self.sources = []
+        for number, device in enumerate(devices):
+            config = ActorsConfig(
+                "Recall-v0", {"delay": 4, "cues": 3}, 1, 2, ENVS, ROLLOUT, slots_per_group=3, first_env=8 * number, remembered=9
+            )  # fmt: skip
+            actors = InlineActors(config, (), lambda slot, n=number: self.finished.append(Finished(n, slot)))
+            key = jax.random.PRNGKey(number)
+            inference = Inference(Adding(), actors, self.publisher, device, key, self.meters, 5)  # type: ignore[arg-type]
+            self.sources.append(ActorSource(actors, inference))
+        lookup = RewardLookup(SPEC, self.reward, 0.5, self.meters, 3)
+        self.batcher = Batcher(SPEC, self.sources, COLUMNS, self.meters, lookup, crop=self._crop)
+        self.made: list[Any] = []
+
+    def _crop(self, observation: Any) -> Any:
+        return {name: x for name, x in observation.items() if name != "sign"}
+
+    def start(self) -> None:
+        for source in self.sources:
+            source.actors.start()
+
+    def go_on(self, turns: range) -> None:
+        """Some groups are held back, others for a turn only; a batch is taken as soon as there is one."""
+        for turn in turns:
+            for number, source in enumerate(self.sources):
+                hold = lambda each, turn=turn: each.row == 0 and each.group % 3 == turn % 3  # noqa: E731
+                self.made.append(source.inference.serve(0.0, hold if number and turn % 4 != 3 else None))
+            while self.finished and not self.batcher.is_full():
+                self.batcher.add(self.finished.popleft())
+            if self.batcher.is_full():
+                batch = self.batcher.next()
+                trajectory.check(batch.trajectories)
+                leaves = jax.tree.leaves(batch.trajectories._replace(initial_state=None))
+                shared = [array for source in self.sources for array in source.actors.slots.arrays.values()]
+                assert not any(np.may_share_memory(leaf, array) for leaf in leaves for array in shared)
+                batch = put(batch, self.parallel)
+                rows = jax.tree_util.tree_leaves_with_path(batch.trajectories)
+                self.made.append([f"{jax.tree_util.keystr(path)} {shown_array(leaf)}" for path, leaf in rows])
+                self.made.append(batch._replace(trajectories=None)._asdict())  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("columns", "count"), [(8, 1), (2, 1), (4, 2)])
-def test_batches_hold_the_columns_of_the_slots_in_order(columns: int, count: int) -> None:
-    sources = make_sources(count)
+@pytest.fixture
+def whole() -> Play:
+    play = Play()
+    play.start()
+    play.go_on(range(20))
+    return play
+
+
+def test_what_is_played_and_batched(whole: Play, record: bool) -> None:
+    met = [[*map(shown_array, (each.texts, each.counts, each.discounted)), each.steps, each.number] for each in whole.reward.met]  # fmt: skip
+    sums, counts, _, _ = whole.meters.read()
+    numbers = [sums[f"inference/{name}"] for name in ("bytes", "rows", "padding")]
+    parts = {"made": whole.made, "met": met, "numbers": numbers, "counts": counts}
+    shown = {name: json.dumps(part, indent=0, default=str) for name, part in parts.items()}
+    compared("played_batches", shown, record)
+
+
+def test_a_batch_without_a_reward_is_heard_of(whole: Play) -> None:
     heard: list[Any] = []
-    batches, order = run(sources, columns, 6, paid(Sums(), 7), lambda *batch: heard.append(batch))
-    states = np.concatenate([np.asarray(b.trajectories.initial_state)[:, 0] for b in batches])
-    expected = [1000.0 * f.source + f.slot * ENVS + c for f in order for c in range(ENVS)]
-    np.testing.assert_array_equal(states, expected[: len(states)])
-    assert [trajectories for trajectories, _, _ in heard] == [batch.trajectories for batch in batches]
-    for batch in batches:
-        trajectory.check(batch.trajectories)
-        rows = batch.trajectories
-        assert batch.num_steps == (~rows.last[:-1]).sum()
-        np.testing.assert_array_equal(
-            rows.intrinsic_reward, rows.observation["sign"][:-1].sum(axis=-1).astype(np.float32)
-        )
+    batcher = Batcher(SPEC, whole.sources, 1, Meters(), None, lambda *given: heard.append(given))
+    batcher.add(Finished(1, 4))
+    assert batcher.state() == {"parts": [[1, 4, 0, 2]], "returns": []}
+    for column_of in range(2):
+        assert batcher.is_full()
+        batch = batcher.next()
+        assert (batch.intrinsic_returns, batch.reward_version, batch.num_bytes) == ([], 0, 0)
+        assert batch.trajectories.intrinsic_reward.tolist() == [[0.0]] * ROLLOUT
+        assert batch.trajectories.observation.keys() == SPEC.observation.keys()
+        slot = whole.sources[1].actors.slots.arrays["episode"][4, :ROLLOUT, [column_of]]
+        rows, envs, episode = heard[column_of]
+        assert rows is batch.trajectories
+        assert envs.tolist() == [8 + 2 + column_of]
+        np.testing.assert_array_equal(episode, slot.T)
+    assert not batcher.is_full()
 
 
-def test_batches_are_copies_and_slots_come_back() -> None:
-    sources = make_sources(1)
-    slots = sources[0].actors.slots
-    batches, order = run(sources, 4, 12)
-    assert len(order) > slots.layout.num_slots, "more rollouts than slots: they were used again"
-    for leaf in [*batches[0].trajectories.observation.values(), batches[0].trajectories.reward]:
-        assert not any(
-            np.shares_memory(leaf, shared) for shared in (*slots.observation.values(), slots.reward)
-        )
-    assert (batches[0].trajectories.intrinsic_reward == 0).all()
-    assert batches[0].intrinsic_returns == []
-
-
-def test_intrinsic_returns_are_those_of_whole_episodes() -> None:
-    """Recall with two blank steps: signs 'the cue is n', '', '', 'which cue?' are rewarded, the final '' is not."""
-    batches, _ = run(make_sources(1), 4, 30, paid(Sums()))
-    returns = [value for batch in batches for value in batch.intrinsic_returns]
-    assert {(r.env, r.episode) for r in returns} >= {(env, n) for env in range(6) for n in range(4)}
-    asked = sum(b"which cue?")
-    allowed = {float(sum(b"the cue is %d" % cue) + asked) for cue in range(4)}
-    assert {r.value for r in returns} <= allowed
-    assert len({(r.env, r.episode) for r in returns}) == len(returns)
-
-
-def test_a_reward_hears_what_was_met_and_a_batch_knows_its_version() -> None:
-    reward = Sums()
-    batches, _ = run(make_sources(1), 4, 5, paid(reward, 7))
-    assert [batch.reward_version for batch in batches] == list(range(len(batches)))
-    assert [met.number for met in reward.met] == list(range(7, 7 + len(batches)))
-    for batch, met in zip(batches, reward.met, strict=True):
-        rewarded = ~batch.trajectories.last[:-1]
-        texts, counts = np.unique(
-            batch.trajectories.observation["sign"][:-1][rewarded], axis=0, return_counts=True
-        )
-        order = np.lexsort(met.texts.T[::-1])
-        np.testing.assert_array_equal(met.texts[order], texts)
-        np.testing.assert_array_equal(met.counts[order], counts)
-        assert met.steps == batch.num_steps == counts.sum()
+def test_it_goes_on_where_it_was(whole: Play) -> None:
+    first = Play()
+    first.start()
+    first.go_on(range(6))
+    assert first.finished
+    plain, arrays = play_state.of(first.sources, first.batcher, first.finished)
+    assert all(each["inference"]["counter"] > 5 for each in plain["sources"])
+    assert any(each["inference"]["held"] for each in plain["sources"])
+    assert plain["batcher"]["parts"]
+    assert plain["batcher"]["returns"]
+    plain, arrays = json.loads(json.dumps(plain)), jax.tree.map(np.array, arrays)
+    again = Play()
+    again.reward.met, again.batcher._lookup._number = first.reward.met, first.batcher._lookup._number
+    again.finished.extend(play_state.restore(plain, arrays, again.sources, again.batcher))
+    again.start()
+    again.go_on(range(6, 20))
+    made = json.dumps([*first.made, *again.made], default=str)
+    assert made == json.dumps(whole.made, default=str)
 
 
 def test_return_of_an_episode_that_was_lost_is_not_mixed_with_the_next() -> None:

@@ -14,7 +14,7 @@ from motif_jax.rl.batcher import Batch
 from motif_jax.rl.guard import Guard
 from motif_jax.rl.learner import Failure, Learner
 from motif_jax.support.errors import UserError
-from tests.rl.runs import saved, steps_of, train
+from tests.rl.runs import column, saved, steps_of, train
 from tests.rollouts.agent_runs import recall_config, recall_training
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -78,15 +78,27 @@ def test_a_run_that_may_skip_goes_on_and_knows_how_often(
     assert items["progress"]["updates"] == items["learner"]["step"]
 
 
-def test_of_many_names_three_are_shown_and_skips_up_to_the_limit_end_nothing() -> None:
+def test_of_many_names_three_are_shown_and_skips_up_to_the_limit_end_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     skip = recall_training(nonfinite__policy="skip", nonfinite__most_skips=2).nonfinite
-    guard = Guard(skip, None, {"skipped_updates": 1, "ended_by": "before"})
-    failure = Failure(8, list("abcde"), cast("Batch", None))
-    for _ in range(2):
+    guard = Guard(skip, tmp_path, {"skipped_updates": 1, "ended_by": "before"})
+    assert guard.progress() == {"skipped_updates": 1, "ended_by": None}
+    batch = Batch(column([3], [0], [1], intrinsic=np.nan), 1, [])
+    for names in ("abc", "abcde"):
         assert not guard.exceeded
-        guard.check(cast("Learner", SimpleNamespace(failures=[failure])))
-    with pytest.raises(
-        UserError, match=r"^update 8 is not finite: a, b, c and 2 more; .*most_skips above 3$"
-    ):
+        learner = SimpleNamespace(failures=[Failure(8, list(names), batch)])
+        guard.check(cast("Learner", learner))
+        assert learner.failures == []
+    place = tmp_path / "nonfinite" / "step-8.npz"
+    said = f"update 8 is not finite: a, b, c; its batch lies in {place}: left out (2 of at most 2)\n"
+    assert capfd.readouterr().err == said
+    with pytest.raises(UserError) as raised:
         guard.require(100)
+    line = f"update 8 is not finite: a, b, c and 2 more; its batch lies in {place}"
+    assert guard.progress() == {"skipped_updates": 3, "ended_by": line}
+    assert str(raised.value) == (
+        f"{line}; checkpoint 100 has the parameters before it: train again with a smaller --config.optimizer.learning_rate, or "
+        "continue with --config.nonfinite.policy=skip and --config.nonfinite.most_skips above 3"
+    )
     assert not Guard(skip, None, {"skipped_updates": 2, "ended_by": "before"}).exceeded
