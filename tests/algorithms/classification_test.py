@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import chex
@@ -101,6 +102,31 @@ def test_members_learn_as_each_would_alone_and_soft_targets_pull_halfway() -> No
         chex.assert_trees_all_close(found, alone.params, rtol=1e-4, atol=2e-5)
     loss = classification.cross_entropy(jnp.array([[0.0, 0.0], [0.0, 2.0]]), jnp.array([0.5, 0.5]))
     np.testing.assert_allclose(loss, [np.log(2), np.log1p(np.exp(2.0)) - 1], rtol=1e-6)
+
+
+def test_the_loss_and_its_step_by_hand() -> None:
+    """Of a network whose logits are two bytes of a message and its parameters."""
+    network: Any = SimpleNamespace(
+        logits=lambda params, messages, length, key: params + messages[:, :2] * 1.0
+    )
+    messages = np.array([[1, 3], [2, 0], [5, 5]], np.uint8)
+    targets, weights = np.array([1.0, 0.25, 0.75], np.float32), np.array([2.0, 1.0, 0.5], np.float32)
+    batch, members = LabelBatch(messages, targets, weights), jnp.array([[0.0, 0.0], [0.0, 0.5]])
+    apart = np.array([2.0, -2.0, 0.0]) + np.array([[0.0], [0.5]])
+    yes = 1 / (1 + np.exp(-apart))
+    losses = -(targets * np.log(yes) + (1 - targets) * np.log(1 - yes)) @ weights / 3.5
+    slopes = (yes - targets) @ weights / 3.5
+    for number, params in ((1, members[0]), (2, members)):
+        step = classification.make_train_step(network, optax.sgd(0.5), number)
+        state = EnsembleState(params, jax.vmap(optax.sgd(0.5).init)(members))
+        new, metrics = jax.jit(step)(state, batch, None)
+        change = np.stack([0.5 * slopes, -0.5 * slopes], axis=-1)[:number].reshape(params.shape)
+        np.testing.assert_allclose(new.params, params + change, rtol=1e-5)
+        norm = np.sqrt(2 * np.sum(np.square(slopes[:number])))
+        # Without its half the last message's equal logits mean no.
+        right = np.array([3 / 3.5, 1.0])[:number].mean()
+        wanted = {"loss": losses[:number].mean(), "accuracy": right, "gradient_norm": norm}
+        assert {name: float(value) for name, value in metrics.items()} == pytest.approx(wanted, rel=1e-5)
 
 
 @pytest.mark.slow

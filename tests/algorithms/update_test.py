@@ -120,10 +120,18 @@ def start(name: str) -> tuple[Any, Any]:
     state = algorithm.make_state(network, optimizer, jax.random.key(3))._replace(step=jnp.int32(10))
     if name == "drrn":
         state = drrn_update.with_memory(state, network, config)
-    if name == "ppo":
+    if name in ("ppo", "limit"):
         state = ppo_update.with_reference(state, config)
+    if name == "ppo":
         state = state._replace(params=jax.tree.map(lambda x: 1.3 * x, state.params))
-    return state, algorithm.make_update(network, optimizer, config)
+    if name != "running":
+        return state, algorithm.make_update(network, optimizer, config)
+
+    def reward(scale: Any, rows: Any) -> jax.Array:
+        return scale * rows["signal"][..., 0]
+
+    state = state._replace(reward_params=jnp.float32(2))
+    return state, algorithm.make_update(network, optimizer, config, reward_fn=reward)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from concurrent.futures import wait
 from pathlib import Path
@@ -23,11 +24,13 @@ from motif_jax.rl.classification import ClassificationReward, ClassifierModel
 from motif_jax.rl.ranking import RankingModel, RankingReward
 from motif_jax.sections.agents import agent_config
 from motif_jax.support.errors import UserError
+from tests.recorded_outputs import compared, shown_array
 from tests.rl import oni_runs
 from tests.rl.oni_runs import oni_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 SPEC = EnvironmentSpec({"message": ArraySpec((256,), "uint8")}, 2, text_field="message")
+OF_THE_CLOCK = {"reward/training_share", "reward/seconds_to_first_use", "reward/lost_share"}
 SMALL = {"reward__encoder": "lt_cnn_small", "reward__training__batch_size": 8}
 TEXTS = [f"You see here {thing}." for thing in ("a key", "2 newts", "a wand", "40 gold", "an egg")]
 ROWS = np.stack([as_bytes(text) for text in TEXTS])
@@ -238,14 +241,21 @@ def test_nobody_waits_for_a_training_and_its_failure_is_told(
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["classification", "ranking"])
 def test_a_reward_resumes_with_its_labels_and_parameters(
-    tmp_path: Path, annotator: oni_runs.Annotator, kind: str
+    tmp_path: Path, annotator: oni_runs.Annotator, kind: str, record: bool
 ) -> None:
+    said: list[str] = []
+
+    def pay(reward: Any, met: BatchMessages) -> None:
+        values, version = reward.pay(met)
+        row = {name: number for name, number in reward.metrics().items() if name not in OF_THE_CLOCK}
+        said.append(f"{shown_array(values)} {version} {json.dumps(row)}")
+
     reward = made(tmp_path, kind)
     for number in range(4):
-        reward.pay(batch(number))
+        pay(reward, batch(number))
     state, expected = reward.state(), (reward.taken, reward.version, reward._log.length(), len(reward.labels))
     for number in range(4, 8):
-        reward.pay(eggs(number, 3))
+        pay(reward, eggs(number, 3))
     later = {label.items for label in read_log(tmp_path / FILE)}
     assert reward._log.length() > expected[2]
     reward.close()
@@ -254,9 +264,12 @@ def test_a_reward_resumes_with_its_labels_and_parameters(
     assert (again.taken, again.version, again._log.length(), len(again.labels)) == expected
     jax.tree.map(np.testing.assert_array_equal, again.state()["own"], state["own"])
     again.start()
-    again.pay(batch(4))
+    for number in range(4, 7):
+        pay(again, batch(number))
     assert {label.items for label in read_log(tmp_path / FILE)} >= later, "no label is lost"
     again.close()
+    asked = [[source.asked, source.scores] for source in annotator.made]
+    compared(f"learned_{kind}", {"paid": "\n".join(said), "asked": json.dumps(asked)}, record)
 
 
 def test_a_label_set_that_grows_leaves_what_it_gave() -> None:

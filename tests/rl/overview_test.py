@@ -36,8 +36,7 @@ def test_the_line_names_devices_with_their_kind_and_the_reward_that_is_learned_f
     learning: list[Any], acting: list[Any], changes: dict[str, Any], where: str, reward: str
 ) -> None:
     line = overview(recall_training(**changes), 2_818_304, learning, acting, ["node1"])
-    assert line.startswith(f"2 actors x 6 environments of Recall-v0; 2.8 million parameters {where};")
-    assert line.endswith(f"; {reward}")
+    assert line == f"2 actors x 6 environments of Recall-v0; 2.8 million parameters {where}; {reward}"
 
 
 def test_the_line_names_all_hosts_and_small_networks_exactly() -> None:
@@ -45,6 +44,7 @@ def test_the_line_names_all_hosts_and_small_networks_exactly() -> None:
         return overview(recall_training(actors__workers=1), size, [CPU], [CPU], nodes, "by rules")
 
     one = "1 actor x 6 environments of Recall-v0 (by rules)"
-    assert line(999_999, "a").startswith(f"{one}; 999,999 parameters learn")
+    rest = f"parameters {ON_CPU}; {TASK}"
+    assert line(999_999, "a") == f"{one}; 999,999 {rest}"
     several = line(1_000_000, "a", "b", "a")
-    assert several.startswith(f"3 hosts (2 x a, b), each with {one}; 1.0 million parameters learn")
+    assert several == f"3 hosts (2 x a, b), each with {one}; 1.0 million {rest}"

@@ -18,6 +18,7 @@ from motif_jax.rl import probing, settings
 from motif_jax.sections.agents import ProbeQuestions, agent_config
 from tests.force.outcomes import rows_of
 from tests.language import talkers
+from tests.recorded_outputs import compared, of_folder
 from tests.reward_fixtures import load_config
 
 
@@ -52,20 +53,18 @@ def test_probabilities_are_those_of_the_policy_with_and_without_a_clause(asked: 
     np.testing.assert_allclose(chosen["probabilities"], wanted[1], rtol=1e-4)
 
 
-def test_files_have_a_line_an_update_and_lose_what_is_done_again(asked: Any, tmp_path: Path) -> None:
+def test_files_have_a_line_an_update_and_lose_what_is_done_again(
+    asked: Any, tmp_path: Path, record: bool
+) -> None:
     _, _, params, made = asked
     for known, updates in ((-1, range(3)), (2, [2])):
         with closing(probing.ProbeFiles(tmp_path, made, known, clauses_every=2, published=True)) as files:
             for update in updates:
                 files.write(params, update, 64 * update)
-    lines = rows_of(tmp_path / probing.LINES)
-    assert [(line["update"], line["step"]) for line in lines] == [(0, 0), (1, 64), (2, 128)]
-    np.testing.assert_allclose(np.sum(lines[0]["probabilities"], axis=1), 1, rtol=1e-5)
-    assert [line["update"] for line in rows_of(tmp_path / probing.CLAUSES)] == [0, 2]
+    assert [line["update"] for line in rows_of(tmp_path / probing.LINES)] == [0, 1, 2]
     published = np.loadtxt(tmp_path / probing.DISTRIB, delimiter=",")
     np.testing.assert_allclose(published, np.tile(made.scores(params).reshape(1, -1), (3, 1)), rtol=1e-5)
-    described = json.loads((tmp_path / probing.DESCRIPTION).read_text())["probes"]
-    assert described[0]["prompt"] == made.prompt(made.probes[0])
+    compared("probe_files", of_folder(tmp_path, {}), record)
 
 
 def test_probabilities_of_any_logits_sum_to_one() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Mapping
+from concurrent.futures import wait
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from motif_jax import rewards
 from motif_jax.actors.group import episode_seed
 from motif_jax.actors.rerecording import record_actions
 from motif_jax.actors.worker_process import WorkerProcess
+from motif_jax.devices.services import ServiceFailedError
 from motif_jax.envs.replay import Recording
 from motif_jax.rewards import IntrinsicReward, Values
 from motif_jax.rl import recordings
@@ -144,8 +147,36 @@ def test_games_that_come_too_fast_are_counted(
         for episode in range(4):
             play(recorder, 0, episode, 0)
             recorder.report(10, [report(0, episode, 3)])
-    assert capfd.readouterr().err.startswith("2 episodes were not recorded: they came faster than")
+    said = "2 episodes were not recorded: they came faster than they could be replayed; a larger record_every than 2 leaves none out\n"
+    assert capfd.readouterr().err == said
     assert names(tmp_path) == []
+
+
+def test_a_process_that_always_dies_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Dead:
+        def __init__(self, *given: Any) -> None:
+            self.connection = SimpleNamespace(send=lambda order: None)
+
+        def receive(self) -> str:
+            raise EOFError
+
+        def close(self) -> None:
+            closed.append(1)
+
+    closed: list[int] = []
+    monkeypatch.setattr(recordings, "WorkerProcess", Dead)
+
+    def record() -> None:
+        with EpisodeRecorder(tmp_path, "Recall-v0", OPTIONS, 1) as recorder:
+            for episode in range(3):
+                assert len(closed) == episode
+                play(recorder, 0, episode, 0)
+                recorder.report(10, [report(0, episode, 3)])
+                wait(recorder._waiting)
+
+    with pytest.raises(ServiceFailedError, match=r"^the recordings thread failed: .* died 3 times in a row$"):
+        record()
+    assert len(closed) == 3
 
 
 @pytest.mark.slow

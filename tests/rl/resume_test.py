@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from ml_collections import ConfigDict
 from motif_jax.rl import agent_checkpoints
 from motif_jax.support.metrics import read_metrics
 from tests.language import talkers
+from tests.recorded_outputs import compared
 from tests.reward_fixtures import load_config
 from tests.rl import oni_runs, runs
 from tests.rollouts.agent_runs import recall_config
@@ -93,7 +95,7 @@ def train(config: ConfigDict, workdir: Path, steps: int, saves: bool = False) ->
     ],
 )
 def test_it_ends_with_the_same_bits_and_the_same_episodes(
-    tmp_path: Path, make: Any, half: int, whole: int
+    tmp_path: Path, make: Any, half: int, whole: int, record: bool
 ) -> None:
     config = make(tmp_path)
     straight, episodes = train(config, tmp_path / "straight", whole)
@@ -117,6 +119,11 @@ def test_it_ends_with_the_same_bits_and_the_same_episodes(
     learned, again_learned = (learned_rows(tmp_path / name) for name in ("straight", "parts"))
     assert learned == again_learned
     assert len(learned) > 2
+    if make is recall:
+        _, items = runs.saved(tmp_path / "parts", "progress")
+        progress = {**items["progress"], "seconds": 0, "play": sorted(items["progress"]["play"])}
+        texts = {"rows": learned, "episodes": episodes, "progress": progress}
+        compared("resumed_run", {name: json.dumps(part, indent=0) for name, part in texts.items()}, record)
 
 
 @pytest.mark.slow

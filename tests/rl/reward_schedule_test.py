@@ -7,11 +7,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from motif_jax.labels.label_queue import Label
 from motif_jax.rewards.label_set import LabelSet
 from motif_jax.rl.reward_schedule import LARGE, MOST_OWED, Schedule, draws
-from motif_jax.rl.reward_trainer import Trainer, TrainingJob
+from motif_jax.rl.reward_trainer import Trainer, TrainingBatch, TrainingJob, take_steps
+from motif_jax.support import seeds
+from motif_jax.support.errors import UserError
+from motif_jax.support.interruption import StoppedError
 from tests.processes import wait_until
 
 
@@ -84,11 +88,60 @@ def test_a_training_that_is_closed_ends_after_the_step_that_it_is_at() -> None:
     assert len(taken) == 1
 
 
+def test_a_job_is_of_batches_that_are_filled_up() -> None:
+    """Of labels 0 and 1, and of 2, whose text is long."""
+    labels, seen = LabelSet(1, (0.0, 1.0), soft=True), []
+    for number, text in enumerate(("a", "b", "c" * 97)):
+        labels.add(Label((text,), number % 2, 0.25 * number))
+
+    def step(state: int, batch: TrainingBatch, number: int) -> tuple[int, dict[str, Any]]:
+        seen.append(
+            [number, *map(np.ndarray.tolist, batch[1:4]), batch.length, batch.messages[:, 0, 0].tolist()]
+        )
+        return state + number, {
+            "loss": 2.0 * number,
+            "accuracy": 0.5,
+            "gradient_norm": number,
+            "more": np.nan,
+        }
+
+    model: Any = SimpleNamespace(right=lambda params, examples, new: (params, len(new)), step=step)
+    job = TrainingJob(4, [np.array([1, 0]), np.array([2])], labels.first(3), np.array([2, 0]))
+    trainer = Trainer(model, Counted(3), 3, beside=False)  # type: ignore[arg-type]
+    assert trainer.take() is None
+    trainer.begin(job)
+    outcome = trainer.take()
+    assert outcome is not None
+    assert outcome.job is job
+    assert outcome[1:5] == (3 + 4 + 5, {"loss": 9.0, "accuracy": 0.5, "gradient_norm": 4.5}, 7, 2)
+    assert (trainer.state, trainer.take(), trainer.running) == (12, None, None)
+    assert seen == [
+        [4, [1, 0, 0], [0.25, 0.0, 0.0], [1.0, 1.0, 0.0], 96, [98, 97, 97]],
+        [5, [0, 0, 0], [0.5, 0.0, 0.0], [1.0, 0.0, 0.0], None, [99, 97, 97]],
+    ]
+    said = r"^the training of the reward diverged at its step 4 \(loss inf\): a smaller --config\.reward\.training\.learning_rate in "
+    model.step = lambda state, *_: (state, {"loss": np.inf})
+    with pytest.raises(UserError, match=said + r"another --workdir$"):
+        trainer.begin(job)
+    with pytest.raises(StoppedError):
+        take_steps(model, Counted(3), job, 3, stopped=lambda: True)  # type: ignore[arg-type]
+
+
+class Counted(int):
+    """Stands for a state; its parameters are 7."""
+
+    params = 7
+
+    def __add__(self, other: int) -> Counted:
+        return Counted(int(self) + other)
+
+
 def test_draws() -> None:
-    epochs = list(draws(7, 0, 5, 10, 4, epochs=True))
-    assert [len(chosen) for chosen in epochs] == [4, 4, 2, 4, 4]
-    assert sorted(np.concatenate(epochs[:3])) == list(range(10))
-    fresh = list(draws(7, 3, 4, 10, 4, epochs=False))
-    assert all(len(set(chosen)) == 4 for chosen in fresh)
-    np.testing.assert_array_equal(fresh[2], next(draws(7, 5, 1, 10, 4, epochs=False)))
+    epochs = list(draws(7, 3, 5, 10, 4, epochs=True))
+    rng = seeds.rng(7, "reward epochs", 3)
+    one, other = rng.permutation(10), rng.permutation(10)
+    for found, wanted in zip(epochs, (one[:4], one[4:8], one[8:], other[:4], other[4:8]), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    for step, found in enumerate(draws(7, 3, 4, 10, 4, epochs=False), start=3):
+        np.testing.assert_array_equal(found, seeds.rng(7, "reward batch", step).permutation(10)[:4])
     assert [len(chosen) for chosen in draws(7, 0, 2, 3, 4, epochs=False)] == [3, 3]

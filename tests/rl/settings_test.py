@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from motif_jax.actors.rollouts import ActorsConfig
-from motif_jax.rl import settings
+from motif_jax.rl import agent_networks, settings
+from motif_jax.sections import Sharding
 from motif_jax.sections.agents import Devices, agent_config
+from motif_jax.sections.policies import LanguagePolicy
 from motif_jax.stages import train_agent
 from motif_jax.support import capacity
 from motif_jax.support.errors import UserError
@@ -187,3 +189,30 @@ def test_workers_need_memory_for_each_of_their_games(tmp_path: Path, monkeypatch
         train_agent.check(config, tmp_path)
     monkeypatch.setattr(capacity, "available_memory", lambda: needed)
     train_agent.check(config, tmp_path)
+
+
+def test_devices_along_each_axis_of_a_split_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = recall_training()
+    for fsdp, tensor, devices, wanted in (
+        (1, 1, 8, None), (2, 1, 8, {"data": 4, "fsdp": 2, "tensor": 1}), (2, 3, 12, {"data": 2, "fsdp": 2, "tensor": 3}),
+    ):  # fmt: skip
+        split = dataclasses.replace(config, sharding=Sharding(fsdp=fsdp, tensor=tensor))
+        assert agent_networks.mesh_sizes(split, devices) == wanted
+    assert agent_networks.mesh_sizes(config, 8) is None
+    split = dataclasses.replace(config, sharding=Sharding(fsdp=2))
+    with pytest.raises(
+        UserError, match=r"^config\.sharding: only language models can be split over devices: leave"
+    ):
+        agent_networks.make_parallel(split, jax.devices()[:2])
+    assert agent_networks.make_parallel(config, jax.devices()[:2]).device_count == 2
+    assert agent_networks.kind_of(config) == "game"
+    assert agent_networks.prompt_room(config) is None
+    assert agent_networks.read_anew(config) == {}
+    assert not agent_networks.takes_any_actions(config)
+    agent_networks.refuse_changed(config, {}, "here")
+    said = "^here was trained with another tokenizer and another base model than config.network.model=talker has now: restore the"
+    talker = dataclasses.replace(config, network=LanguagePolicy(model="talker"))
+    monkeypatch.setattr(agent_networks, "read_anew", lambda config: {"tokenizer": "b", "base model": "c"})
+    with pytest.raises(UserError, match=said):
+        agent_networks.refuse_changed(talker, {"tokenizer": "a", "base model": "b"}, "here")
+    agent_networks.refuse_changed(talker, {"tokenizer": "b"}, "here")

@@ -17,16 +17,15 @@ from motif_jax.actors.pool import ActorPool
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.devices.services import ServiceFailedError
 from motif_jax.rl import settings
-from motif_jax.rl.inference import bucket_sizes, choose
+from motif_jax.rl.inference import bucket_sizes
 from motif_jax.rl.publishing import Publisher
-from motif_jax.rl.settings import make_network
 from motif_jax.rl.training import AgentTraining, Agreement
 from motif_jax.sections.agents import agent_config
 from motif_jax.support.interruption import Interruption
 from motif_jax.support.metrics import read_metrics
 from tests.processes import wait_until
 from tests.rl.runs import episodes, steps_of, train
-from tests.rollouts.agent_runs import recall_config, recall_training
+from tests.rollouts.agent_runs import recall_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -115,25 +114,6 @@ def test_published_parameters_survive_the_learners_next_update() -> None:
     version, copy = publisher.newest(jax.devices()[1])
     assert version == 3
     np.testing.assert_array_equal(copy["w"], np.arange(4.0))
-
-
-@pytest.mark.slow
-def test_draws_depend_on_key_and_counter_alone() -> None:
-    network = make_network(recall_training())
-    params = network.init(jax.random.PRNGKey(0))
-    table, first, envs = network.initial_state(5), jnp.ones(4, jnp.uint8), jnp.arange(4)
-    observation = {n: jnp.zeros((4, *f.shape), f.dtype) for n, f in network.spec.observation.items()}
-
-    def draw(counter: int, seed: int = 0) -> np.ndarray:
-        key = jax.random.PRNGKey(seed)
-        return np.concatenate(
-            [choose(network, params, table, envs, observation, first, key, jnp.int32(counter + i))[0].action
-             for i in range(8)]
-        )  # fmt: skip
-
-    np.testing.assert_array_equal(draw(0), draw(0))
-    assert not np.array_equal(draw(0), draw(100))
-    assert not np.array_equal(draw(0), draw(0, seed=1))
 
 
 def test_bucket_sizes_end_with_all_groups() -> None:
