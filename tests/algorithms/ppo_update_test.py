@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import chex
 import jax
 import jax.numpy as jnp
@@ -46,41 +44,15 @@ def made_update(settings, network=FLAT):
     return state, ppo_update.make_update(network, optimizer, settings)
 
 
-@functools.cache
-def compiled(changes):
-    state, update = made_update(config(**dict(changes)))
-    return state, jax.jit(update)
-
-
-def run(made=None, times=1, **changes):
-    state, update = compiled(tuple(changes.items()))
-    for _ in range(times):
-        state, metrics = update(state, made or batch())
-    return state, metrics
-
-
-def apart(one, other):
-    return optax.tree.norm(optax.tree.sub(one.params, other.params))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("broadcast", [False, True])
 def test_parts_of_a_minibatch_give_what_the_whole_gives(broadcast):
     switch = {"compat.glam_value_broadcast": broadcast}
-    whole, _ = run(**switch)
-    parts, _ = run(**switch, **{"algorithm.microbatch_size": 3})
-    chex.assert_trees_all_close(whole.params, parts.params, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_a_truncated_episode_goes_on_in_the_value_of_its_last_observation():
-    plain = batch()
-    lower = plain._replace(behaviour_value=plain.behaviour_value.at[2, 1].add(-50.0))
-    assert apart(*(run(made)[0] for made in (plain, lower))) > 1e-2
-    # Its own row is in no loss: only what bootstraps from it moves.
-    ended = [made._replace(truncated=jnp.zeros_like(made.truncated)) for made in (plain, lower)]
-    ended = [made._replace(terminated=made.terminated.at[1, 1].set(True)) for made in ended]
-    chex.assert_trees_all_equal(*(run(made)[0].params for made in ended))
+    found = []
+    for micro in (12, 3):
+        state, update = made_update(config(**switch, **{"algorithm.microbatch_size": micro}))
+        found.append(jax.jit(update)(state, batch())[0].params)
+    chex.assert_trees_all_close(*found, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -100,20 +72,6 @@ def test_devices_agree_and_learn_from_all_rows():
     chex.assert_trees_all_close(first, one.params, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(both["loss/policy"][0], metrics["loss/policy"], rtol=1e-4)
     assert two.env_steps.tolist() == [one.env_steps.tolist()] * 2
-
-
-@pytest.mark.slow
-def test_an_update_ends_where_the_policy_is_too_far_from_the_one_that_played():
-    """The minibatches before the limit are taken as without one, the others are not even looked at."""
-    far, _ = run()
-    never, metrics = run(**{"algorithm.kl_limit": 1e9})
-    assert metrics["policy/minibatches_taken"] == 1
-    chex.assert_trees_all_close(far.params, never.params, rtol=1e-6)
-    stopped, metrics = run(**{"algorithm.kl_limit": 1e-9})
-    begun, _ = compiled((("algorithm.kl_limit", 1e-9),))
-    assert metrics["policy/minibatches_taken"] == 0
-    assert int(stopped.step) == 1
-    chex.assert_trees_all_equal(begun.params, stopped.params)
 
 
 @pytest.mark.slow
