@@ -134,7 +134,12 @@ def start(name: str) -> tuple[Any, Any]:
     return state, algorithm.make_update(network, optimizer, config, reward_fn=reward)
 
 
-@pytest.mark.parametrize("name", CASES)
+SLOW = {"entropy", "running", "ppo"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in CASES]
+)
 def test_an_update_is_what_it_was(name: str, record: bool) -> None:
     state, update = start(name)
     update, parts = jax.jit(update), {}

@@ -269,6 +269,7 @@ def test_lines_of_text(monkeypatch: pytest.MonkeyPatch, record: bool) -> None:
 
 
 def test_a_line_of_annotation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: bool) -> None:
+    monkeypatch.setattr(annotate.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"^benchmark annotate: vLLM is not installed here; start it with"):
         line_of("annotate")
     monkeypatch.setattr(annotate.importlib.util, "find_spec", lambda name: name == "vllm")

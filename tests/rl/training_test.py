@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -24,10 +25,47 @@ from motif_jax.sections.agents import agent_config
 from motif_jax.support.interruption import Interruption
 from motif_jax.support.metrics import read_metrics
 from tests.processes import wait_until
-from tests.rl.runs import episodes, steps_of, train
+from tests.recorded_outputs import compared, of_folder
+from tests.rl.runs import episodes, saved, steps_of, train
 from tests.rollouts.agent_runs import recall_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
+
+@pytest.mark.slow
+def test_a_small_run_leaves_the_files_that_it_left(tmp_path: Path, record: bool) -> None:
+    """By a simple algorithm and a reward that changes, in one thread, and gone on with; what a clock says stands still."""
+    parts = {
+        "algorithm__name": "tests.rl.outside_parts:Reinforce",
+        "reward__kind": "tests.rl.outside_parts:Familiar",
+    }
+    sizes = {
+        "serial": True,
+        "batch_size": 48,
+        "actors__workers": 1,
+        "network__hidden_size": 4,
+        "network__flat_sizes": (4,),
+    }
+    often = {
+        "save_every_steps": 90,
+        "log_every_seconds": 1e-9,
+        "stats_episodes": 7,
+        "reward__intrinsic_coefficient": 0.5,
+    }
+    changes: dict[str, Any] = {**parts, **sizes, **often}
+    shown = {}
+    for steps in (130, 200):
+        run = train(tmp_path, recall_config(train_for_env_steps=steps, **changes))
+        assert (run.clock.finished, run.clock.steps >= steps) == (True, True)
+        _, items = saved(tmp_path, "progress")
+        progress = {**items["progress"], "seconds": 0, "play": sorted(items["progress"]["play"])}
+        files = of_folder(tmp_path, {tmp_path: "RUN"})
+        del files["config.json"]
+        shown |= {f"{steps}/{name}": text for name, text in files.items()} | {
+            f"{steps}/progress": json.dumps(progress)
+        }
+        shown[f"{steps}/steps"] = str(steps_of(tmp_path))
+    compared("small_run", shown, record)
 
 
 @pytest.mark.slow
