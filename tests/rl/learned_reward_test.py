@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from motif_jax.algorithms import classification
+from motif_jax.algorithms.ensembles import EnsembleState
 from motif_jax.algorithms.statistics import RunningMoments
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.labels.label_queue import Label
@@ -22,6 +24,7 @@ from motif_jax.rewards.label_set import LabelSet, as_bytes
 from motif_jax.rewards.online_model import cautious
 from motif_jax.rl.classification import ClassificationReward, ClassifierModel
 from motif_jax.rl.ranking import RankingModel, RankingReward
+from motif_jax.rl.reward_trainer import METRICS
 from motif_jax.sections.agents import agent_config
 from motif_jax.support.errors import UserError
 from tests.recorded_outputs import compared, shown_array
@@ -53,6 +56,19 @@ def eggs(number: int, count: int) -> BatchMessages:
 @pytest.fixture
 def annotator(monkeypatch: pytest.MonkeyPatch) -> oni_runs.Annotator:
     return oni_runs.answer(monkeypatch, delay=1)
+
+
+@pytest.fixture
+def unlearning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models without parameters, whose steps change nothing: no program is compiled."""
+    nothing = dict.fromkeys(METRICS, 0.0)
+    for model in (ClassifierModel, RankingModel):
+        monkeypatch.setattr(model, "init", lambda self, seed: EnsembleState({"w": jnp.zeros(1)}, ()))
+        monkeypatch.setattr(model, "step", lambda self, state, batch, number: (state, nothing))
+        monkeypatch.setattr(model, "right", lambda self, params, examples, chosen: (1, 2))
+    zeros = lambda self, params, texts: np.zeros((self.members, len(texts)), np.float32)  # noqa: E731
+    monkeypatch.setattr(ClassifierModel, "probabilities", zeros)
+    monkeypatch.setattr(RankingModel, "rewards", zeros)
 
 
 @pytest.mark.slow
@@ -114,7 +130,7 @@ def test_labels_that_come_compile_nothing_again(
     assert traced == ["a gradient step"]
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("unlearning")
 def test_ranking_by_hand(
     tmp_path: Path, annotator: oni_runs.Annotator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,7 +161,7 @@ def test_ranking_by_hand(
     assert decayed.moments.mean != pytest.approx(moments.mean)
 
 
-@pytest.mark.extra
+@pytest.mark.usefixtures("unlearning")
 @pytest.mark.parametrize("members", [1, 2])
 def test_what_the_reward_is_least_sure_of_is_wanted_most(
     tmp_path: Path, annotator: oni_runs.Annotator, monkeypatch: pytest.MonkeyPatch, members: int
@@ -172,9 +188,9 @@ def test_what_the_reward_is_least_sure_of_is_wanted_most(
         assert score == pytest.approx(-abs(apart[0]) if members == 1 else apart.std(), abs=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("unlearning")
 def test_pairs_are_drawn_from_every_tenth_step_and_asked_once(
-    tmp_path: Path, annotator: oni_runs.Annotator
+    tmp_path: Path, annotator: oni_runs.Annotator, record: bool
 ) -> None:
     reward: RankingReward = made(tmp_path / "a", "ranking")
     for number in range(12):
@@ -188,6 +204,12 @@ def test_pairs_are_drawn_from_every_tenth_step_and_asked_once(
     for number in range(12):
         published.pay(batch(number, (30, 10, 5, 5, 10)))
     assert any(first == second for first, second in annotator.made[1].asked), "equal texts are asked, too"
+    rows = [{name: row for name, row in each.metrics().items() if name not in OF_THE_CLOCK} for each in (reward, published)]  # fmt: skip
+    compared(
+        "asked_pairs",
+        {"all": json.dumps([source.asked for source in annotator.made] + rows, indent=0)},
+        record,
+    )
 
 
 @pytest.mark.parametrize("serial", [False, True])
