@@ -29,7 +29,8 @@ def test_reports_and_intrinsic_returns_meet_in_either_order(tmp_path: Path) -> N
         add(log, 20, [], [IntrinsicReturn(0, 0, 2.5), IntrinsicReturn(1, 0, 0.5)])
         add(log, 30, [report(1, 0, 3.0)], [])
         assert log.means() == {"episode/return": 2.0, "episode/length": 4.0, "episode/intrinsic_return": 1.5}
-    assert lines(tmp_path, "step", "env") == [(10, 0, 2.5), (30, 1, 0.5)]
+        # A reader sees them at once.
+        assert lines(tmp_path, "step", "env") == [(10, 0, 2.5), (30, 1, 0.5)]
 
 
 def test_an_episode_whose_rollout_was_lost_is_written_without_intrinsic_return(tmp_path: Path) -> None:
@@ -42,7 +43,8 @@ def test_an_episode_whose_rollout_was_lost_is_written_without_intrinsic_return(t
 def test_what_waits_at_the_end_is_given_out(tmp_path: Path) -> None:
     with EpisodeLog(tmp_path, 10, with_intrinsic=True) as log:
         add(log, 10, [report(0, 0), report(1, 0)], [IntrinsicReturn(1, 0, 0.5)])
-        assert len(log.state()) == 1
+        assert log.state() == [{"step": 10, **report(1, 0), "intrinsic_return": 0.5}]
+        assert log.waiting() == {"reports": [{"step": 10, **report(0, 0)}], "returns": []}
         log.write(log.join_rest(30, [report(2, 0), report(2, 1)], [IntrinsicReturn(0, 0, 2.5)]))
         assert log.join_rest(40, [], []) == []
     found = lines(tmp_path, "step", "env", "episode")
