@@ -35,8 +35,8 @@ def test_reports_and_intrinsic_returns_meet_in_either_order(tmp_path: Path) -> N
 
 def test_an_episode_whose_rollout_was_lost_is_written_without_intrinsic_return(tmp_path: Path) -> None:
     with EpisodeLog(tmp_path, 10, with_intrinsic=True) as log:
-        add(log, 10, [report(0, 0)], [])
-        add(log, 20, [report(0, 1)], [IntrinsicReturn(0, 1, 1.0)])
+        add(log, 10, [report(3, 0)], [])
+        add(log, 20, [report(3, 1)], [IntrinsicReturn(3, 1, 1.0)])
     assert lines(tmp_path, "episode") == [(1, 1.0), (0, None)]
 
 
@@ -94,8 +94,8 @@ def test_a_line_written_after_the_checkpoint_is_written_once(tmp_path: Path) -> 
 
 def test_a_resumed_run_knows_which_episodes_were_logged(tmp_path: Path) -> None:
     with EpisodeLog(tmp_path, 10, with_intrinsic=True) as log:
-        add(log, 10, [report(0, 1)], [IntrinsicReturn(0, 1, 0.5)])
+        add(log, 10, [report(3, 1)], [IntrinsicReturn(3, 1, 0.5)])
         state = log.state()
     with EpisodeLog(tmp_path, 10, True, {"env_steps": 10, "episodes": state}) as log:
-        add(log, 20, [report(0, 0)], [])
+        add(log, 20, [report(3, 0)], [])
     assert lines(tmp_path, "episode") == [(1, 0.5), (0, None)]
