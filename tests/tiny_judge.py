@@ -24,46 +24,24 @@ from motif_jax.labels.prompts import load_prompt, prompt_path
 
 KEYWORDS = ("kill", "gold")
 HESITATION = "fountain"
-MONSTERS = "newt,jackal,grid bug,goblin,kobold,gnome lord,hill orc,giant ant,acid blob,lichen,kitten,pony,dwarf".split(
-    ","
+_MONSTERS = (
+    "newt,jackal,grid bug,goblin,kobold,gnome lord,hill orc,giant ant,acid blob,lichen,kitten,pony,dwarf"
 )
-THINGS = "dagger,scroll,potion,wand,food ration,apple,spellbook,ring,large box,chest,boulder,iron key,candle".split(
-    ","
-)
-NEUTRAL = """
-You see here a {o}.
-The {m} bites!
-The {m} misses you.
-You miss the {m}.
-It's a wall.
-It's solid stone.
-The door opens.
-The door is locked.
-You hear a door open.
-There is a staircase up here.
-You find a hidden passage.
-You swap places with the {m}.
-You are beginning to feel hungry.
-What a strange {o}!
-{l} - a {o}.
-The {m} hits!
-You hit the {m}.
-Never mind.
-There is nothing here to pick up.
-The {m} picks up a {o}.
-You are carrying too much.
-There is a fountain here.
-""".split("\n")[1:]  # the last one is the empty message
-GOOD = """
-You kill the {m}!
-You kill it!
-{l} - {n} gold pieces.
-You see here {n} gold pieces.
-You find {n} gold pieces.
-The {m} is killed!
-There are {n} gold pieces here.
-You kill the poor {m}!
-""".strip().split("\n")
+_THINGS = "dagger,scroll,potion,wand,food ration,apple,spellbook,ring,large box,chest,boulder,iron key,candle"
+MONSTERS, THINGS = _MONSTERS.split(","), _THINGS.split(",")
+# The last one is the empty message.
+NEUTRAL = (
+    "You see here a {o}.|The {m} bites!|The {m} misses you.|You miss the {m}.|It's a wall.|"
+    "It's solid stone.|The door opens.|The door is locked.|You hear a door open.|"
+    "There is a staircase up here.|You find a hidden passage.|You swap places with the {m}.|"
+    "You are beginning to feel hungry.|What a strange {o}!|{l} - a {o}.|The {m} hits!|You hit the {m}.|"
+    "Never mind.|There is nothing here to pick up.|The {m} picks up a {o}.|You are carrying too much.|"
+    "There is a fountain here.|"
+).split("|")
+GOOD = (
+    "You kill the {m}!|You kill it!|{l} - {n} gold pieces.|You see here {n} gold pieces.|"
+    "You find {n} gold pieces.|The {m} is killed!|There are {n} gold pieces here.|You kill the poor {m}!"
+).split("|")
 CHAT_TEMPLATE = (
     "{% for m in messages %}{{ '<|' + m['role'] + '|>\n' + m['content'] }}"
     "{% if not (loop.last and continue_final_message) %}{{ '<|end|>\n' }}{% endif %}{% endfor %}"
@@ -94,14 +72,11 @@ def pair(rng: random.Random) -> tuple[str, str]:
 
 
 # What vLLM wants on a CPU, and its options for the judge.
-ENVIRONMENT = {
-    "HF_HUB_OFFLINE": "1",
-    "VLLM_NO_USAGE_STATS": "1",
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    "OMP_NUM_THREADS": "1",
-    "VLLM_LOGGING_LEVEL": "ERROR",
-    "VLLM_HOST_IP": "127.0.0.1",
-}
+_VARIABLES = "HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 "
+_VARIABLES += (
+    "VLLM_ENABLE_V1_MULTIPROCESSING=0 OMP_NUM_THREADS=1 VLLM_LOGGING_LEVEL=ERROR VLLM_HOST_IP=127.0.0.1"
+)
+ENVIRONMENT = dict(each.split("=") for each in _VARIABLES.split())
 OPTIONS = {
     "dtype": "float32",
     "enforce_eager": True,
@@ -185,21 +160,18 @@ class Judge:
         torch.manual_seed(seed)
         self.rng = random.Random(seed)
         self.tokenizer = build_tokenizer(self.rng, vocabulary)
-        config = LlamaConfig(
-            vocab_size=len(self.tokenizer),
-            hidden_size=64,
-            intermediate_size=128,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            num_key_value_heads=2,
-            head_dim=32,
-            max_position_embeddings=1024,
-            tie_word_embeddings=True,
-            initializer_range=0.1,
-            pad_token_id=self.tokenizer.pad_token_id,
-            bos_token_id=self.tokenizer.bos_token_id,
-            eos_token_id=self.tokenizer.eos_token_id,
-        )
+        sizes = {
+            "vocab_size": len(self.tokenizer),
+            "hidden_size": 64,
+            "intermediate_size": 128,
+            "head_dim": 32,
+        }
+        heads = dict.fromkeys(("num_hidden_layers", "num_attention_heads", "num_key_value_heads"), 2)
+        more = {"max_position_embeddings": 1024, "tie_word_embeddings": True, "initializer_range": 0.1}
+        ends = {
+            name: getattr(self.tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")
+        }
+        config = LlamaConfig(**sizes, **heads, **more, **ends)
         self.model = LlamaForCausalLM(config)
 
     def batch(self, size: int, rng: random.Random) -> tuple[Any, Any]:

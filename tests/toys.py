@@ -78,19 +78,6 @@ class CorridorRenderer:
         return Frame(line[None], np.full((1, LENGTH), 7, np.uint8), (0, at), {"cell": at})
 
 
-class LongCorridor(Corridor):
-    """Of the same family, with another observation."""
-
-    @staticmethod
-    def make_spec(name: str, max_episode_steps: int = 30) -> EnvironmentSpec:
-        shown = {"tokens": ArraySpec((9,), "int32"), "possible": ArraySpec((ACTIONS,), "uint8")}
-        return EnvironmentSpec(shown, ACTIONS, mask_field="possible", family="corridor")
-
-
-class TwinCorridor(Corridor):
-    """Where agents of the corridor can play, too."""
-
-
 class HorizonCorridor(Corridor):
     """Shows one cell more for every step that there is at most."""
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from motif_jax.support.checked_lines import read_lines
-from motif_jax.support.interruption import EXIT_CODE
 from tests.end_to_end.annotate_datasets import (
     drawn_pairs,
     flags,
@@ -18,10 +16,8 @@ from tests.end_to_end.annotate_datasets import (
     summary,
     write_dataset,
 )
-from tests.processes import killed_often, launch, wait_until
+from tests.processes import killed_often, launch
 
-# Every answer is written on its own, so that a kill finds a write under way.
-SLOW = "--config.flush_seconds=0"
 # About as many questions, which take 6 seconds on any machine (`on_a_slow_disk`).
 PAIRS = drawn_pairs(800, length=160)
 
@@ -38,7 +34,8 @@ def test_killed_many_times(tmp_path):
     def annotated(index):
         def start(attempt):
             starts.append(index)
-            shard = (SLOW, "--config.num_shards=2", f"--config.shard_index={index}")
+            # Every answer is written on its own, so that a kill finds a write under way.
+            shard = ("--config.flush_seconds=0", "--config.num_shards=2", f"--config.shard_index={index}")
             given, log = (*flags(dataset, tmp_path / "store"), *shard), tmp_path / f"log{index}"
             return launch(run, "annotate.py", *given, log=log, **environment)
 
@@ -54,16 +51,3 @@ def test_killed_many_times(tmp_path):
     lines = sum(1 for path in (tmp_path / "store").glob("*.jsonl") for _ in read_lines(path))
     questions = summary(tmp_path / "run0")["dataset_questions"]
     assert questions <= lines <= questions + len(starts) - 2
-
-
-def test_asked_to_stop_it_writes_and_says_so(tmp_path):
-    dataset, run, store = write_dataset(tmp_path / "dataset", PAIRS), tmp_path / "run", tmp_path / "store"
-    given, environment = (*flags(dataset, store), SLOW), on_a_slow_disk(tmp_path)
-    program = launch(run, "annotate.py", *given, log=tmp_path / "log", **environment)
-    wait_until(lambda: written(dataset), "an answer", interval=0.005)
-    program.send(signal.SIGTERM)
-    assert program.wait() == EXIT_CODE, program.text()
-    stopped = summary(run)
-    assert not stopped["finished"]
-    assert stopped["asked"] > 0
-    assert run_stage(dataset, run, store)["store_hits"] == stopped["asked"]

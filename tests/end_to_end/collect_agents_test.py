@@ -10,7 +10,6 @@ import pytest
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.envs.nethack.random_players import HABITS
 from motif_jax.rollouts import agents
-from motif_jax.support.errors import UserError
 from tests.reward_fixtures import run_stage
 from tests.rollouts import untrained
 
@@ -54,27 +53,3 @@ def test_agents_take_part_and_play_on_after_a_kill(agent, tmp_path, monkeypatch)
     assert not (tmp_path / "killed" / "dataset.json").exists()
     run_stage("collect", tmp_path / "killed", **FEW, agents=f"{agent}@all")
     assert PairsDataset.open(tmp_path / "killed").meta["digests"] == dataset.meta["digests"]
-
-
-def test_which_checkpoints(agent, tmp_path):
-    def steps(named):
-        return [(found.folder, found.step) for found in agents.resolve(named)]
-
-    folder = str(agent)
-    assert steps(folder) == steps(f"{folder}@latest") == [(folder, 200)]
-    assert steps(f"{folder}@all") == [(folder, 100), (folder, 200)]
-    assert steps(f"{folder}@100, {folder}") == [(folder, 100), (folder, 200)]
-    other = tmp_path / "me@home" / "run@x"
-    other.parent.mkdir()
-    other.symlink_to(agent)
-    assert steps(str(other)) == [(str(other), 200)]
-    assert steps(f"{other}@100,{other}@all") == [(str(other), step) for step in (100, 100, 200)]
-    for named, words in (
-        ("", "must be run folders"),
-        (f"{other.parent}/run", "not a run folder"),
-        (f"{folder}@7", "the steps of .* are 100, 200"),
-        (f"{folder}@newest", "must end with @latest, @best, @all or @STEP"),
-        (str(tmp_path), "not a run folder"),
-    ):
-        with pytest.raises(UserError, match=words):
-            agents.resolve(named)

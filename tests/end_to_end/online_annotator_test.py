@@ -1,10 +1,9 @@
-"""A server that is asked while an agent trains: one that behaves, one that is killed and comes back, and ones that misbehave."""
+"""A server that is asked while an agent trains: one that behaves, one that is killed and comes back, and one that is silent."""
 
 from __future__ import annotations
 
 import signal
 import threading
-import time
 
 import pytest
 
@@ -13,7 +12,6 @@ from motif_jax.labels import online
 from motif_jax.labels.label_service import LabelService
 from motif_jax.labels.lexicon import LexiconJudge, load_lexicon
 from motif_jax.sections.agents import agent_config
-from motif_jax.support.errors import UserError
 from tests.end_to_end.served_lexicon import serve_lexicon
 from tests.processes import ended, free_port, wait_until
 from tests.reward_fixtures import load_config
@@ -103,73 +101,6 @@ def test_a_server_that_is_killed_and_comes_back_costs_no_label(make, tmp_path):
     assert figures["annotator/server_up"] == 1
     assert figures["annotator/failures"] > 0
     assert figures["annotator/questions"] == len(told) + 1  # and the one at the start
-
-
-def hang(number, request):
-    time.sleep(1.0)
-    return 200, {}
-
-
-FAULTS = {
-    "never answers": hang,
-    "500": lambda number, request: (500, {"error": "engine dead"}),
-    "HTML": lambda number, request: (200, "<html>It works!</html>"),
-    "cut off": lambda number, request: (200, b'HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n{"choices": ['),
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_after_the_first_answer_is_told_and_what_failed_is_asked_again(make, server, fault):
-    source = make(server.url, annotator__openai__timeout_seconds=0.4)
-    down = threading.Event()
-    down.set()
-    server.behave = lambda number, request: FAULTS[fault](number, request) if down.is_set() else None
-    texts = KILLS[:6] + PLAIN[:2]
-    ask(source, *texts)
-    wait_until(lambda: not source.metrics()["annotator/server_up"], "the fault is told", interval=0.02)
-    assert source.poll() == []
-    down.clear()
-    told = answers(source, len(texts))
-    assert {text: entry.label for (text,), entry in told.items()} == {
-        text: int(text in KILLS) for text in texts
-    }
-    figures = source.metrics()
-    assert figures["annotator/server_up"] == 1
-    assert figures["annotator/failures"] > 0
-    assert figures["annotator/questions"] == len(texts) + 1
-
-
-def test_a_server_that_is_away_is_left_alone_between_batches_as_published(make, server):
-    source = make(server.url, compat__oni_requeue=True, queue__batch=2)
-    server.behave = lambda number, request: (500, {"error": "boom"})
-    before = len(server.requests)
-    ask(source, *KILLS[:2])
-    wait_until(lambda: len(server.requests) > before + 3, "it is asked again")
-    time.sleep(0.3)
-    assert len(server.requests) <= before + 6
-    server.behave = lambda number, request: None
-    assert len(answers(source, 2)) == 2
-
-
-@pytest.mark.parametrize(
-    ("behave", "told"),
-    [
-        (lambda n, r: (404, {"error": "x"}), r"does not know config.annotator.openai.model=judge"),
-        (lambda n, r: (401, {"error": "x"}), r"refuses the key of the environment variable OPENAI_API_KEY"),
-        (lambda n, r: (200, "<html>It works!</html>"), r"returns rubbish"),
-        (hang, r"hangs: no answer within 0.4 s"),
-    ],
-)
-def test_a_fault_before_the_first_answer_ends_the_start_with_one_line(make, server, behave, told):
-    server.behave = behave
-    # Where an answer is to come, a busy machine may take its time.
-    timeout = 0.4 if behave is hang else 60.0
-    source = make(
-        server.url, start=False, annotator__wait_seconds=0.2, annotator__openai__timeout_seconds=timeout
-    )
-    with pytest.raises(UserError, match=told) as error:
-        source.start()
-    assert "\n" not in str(error.value)
 
 
 def test_a_silent_server_holds_up_no_end_and_what_it_owes_is_asked_again(make, server):

@@ -64,12 +64,6 @@ def test_no_statistic_is_shown_of_too_few_scores(record):
         told[name] = "".join(page.texts("t", [], comparison_page.sections(data), "comparison").values())
         told[name] += json.dumps(as_json(data.comparison), allow_nan=False) if scores else rendered(None)
     compared("comparison_texts", told, record)
-    for said in (
-        "7.19 [4.33, 8.18]",
-        "No interquartile mean of fewer than 4 scores",
-        "the true mean in 75 of 100 cases",
-    ):
-        assert said in told["median of the runs"]
 
 
 def test_one_run_beside_several_has_no_interval(record):

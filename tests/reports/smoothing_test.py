@@ -44,7 +44,7 @@ def test_a_band_is_of_the_values_of_a_stretch(record):
     compared("smoothing", told, record)
 
 
-def test_learning_curves_average_the_steps_that_all_seeds_have():
+def test_learning_curves_average_the_steps_that_all_seeds_have(record):
     seeds = [Curve(TEN.x, TEN.y + shift) for shift in (0.0, 1.0, 5.0)]
     # The longest ends at the shortest's end.
     seeds.append(Curve(np.append(TEN.x, 99.0), np.append(TEN.y, 1e9)))
@@ -54,18 +54,16 @@ def test_learning_curves_average_the_steps_that_all_seeds_have():
     means = np.array([5 / 3, 50 / 3, 57.5])
     for found, shift in ((line.y, 0.5), (line.low, 0), (line.high, 5)):
         np.testing.assert_allclose(found, means + shift)
-    fewer = learning_curve("m", seeds, points=3, least=9, dashed=True)
-    assert (fewer.x.tolist(), fewer.dashed) == ([1.5, 4.5, 7.5], True), "a fifth of few"
-    alone = learning_curve("m", seeds[:1], points=2)
-    assert (alone.x.tolist(), alone.y.tolist(), alone.low, alone.high) == ([2.25, 6.75], [6, 51], None, None)
     long = [Curve(np.arange(15.0), np.arange(15.0) * scale) for scale in (1, 3)]
-    lengths = [
-        len(learning_curve("m", long, points, least=least).x)
-        for points, least in ((5, 3), (99, 1), (5, 1), (99, 3))
-    ]
-    assert lengths == [5, 15, 5, 5]
     apart = [Curve(np.arange(3.0), np.ones(3)), Curve(np.arange(10.0, 13), np.ones(3))]
-    empty = learning_curve("m", apart, dashed=True)
-    assert (empty.name, len(empty.x), len(empty.y), empty.dashed) == ("m (n = 2)", 0, 0, True)
-    assert len(learning_curve("m", [Curve(np.arange(3.0), np.full(3, np.nan))]).x) == 0
-    assert len(learning_curve("m", [Curve(np.ones(4), np.ones(4))] * 2).x) == 1
+    cases = [
+        (seeds, {"points": 3, "least": 9, "dashed": True}),
+        (seeds[:1], {"points": 2}),
+        (apart, {"dashed": True}),
+    ]
+    cases += [
+        (long, {"points": points, "least": least}) for points, least in ((5, 3), (99, 1), (5, 1), (99, 3))
+    ]
+    cases += [([Curve(np.arange(3.0), np.full(3, np.nan))], {}), ([Curve(np.ones(4), np.ones(4))] * 2, {})]
+    told = {str(place): f"{learning_curve('m', of, **options)}" for place, (of, options) in enumerate(cases)}
+    compared("learning_curves", told, record)

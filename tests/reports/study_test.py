@@ -13,6 +13,7 @@ from motif_jax.reports.claims import Claim
 from motif_jax.reports.messages import MessageTally
 from motif_jax.support.files import read_json_lines
 from tests.made_up_runs import evaluation_rows, write_evaluation
+from tests.recorded_outputs import compared
 
 
 def played(judged: np.ndarray) -> dict[str, list[float]]:
@@ -45,28 +46,13 @@ def test_a_step_is_judged_by_its_message_and_how_often_the_game_has_shown_it(tmp
     assert list(found) == [key for key in study.MEASURES if key in found]
 
 
-def test_a_table_says_what_lies_above_and_below_its_first_method() -> None:
+def test_a_table_says_what_lies_above_and_below_its_first_method(record: bool) -> None:
     made = {"none": 1.0, "better": 2.0, "worse of two": 0.5, "alone": 1234.4}
     of = {name: {seed: played(np.full(4, value)) for seed in (1, 2)} for name, value in made.items()}
-    told = "▲, ▼: above, below none (95 % interval of the paired difference over {})."
-    text = study.table(of | {"absent": {}}, "some", ["judged", "dlvl", "fame"], 50)
-    assert text.split("\n") == [
-        "| some | runs | judged | dungeon level |",
-        "| --- | --- | --- | --- |",
-        "| none | 2 | 1 [1, 1] | 1 [1, 1] |",
-        "| better | 2 | 2 [2, 2] ▲ | 1 [1, 1] |",
-        "| worse of two | 2 | 0.5 [0.5, 0.5] ▼ | 1 [1, 1] |",
-        "| alone | 2 | 1,234 [1,234, 1,234] ▲ | 1 [1, 1] |",
-        "",
-        told.format("runs and games"),
-    ]
-    one = {"none": of["none"], "alone": {1: of["alone"][1]}}
-    assert study.table(one, "some", ["judged"], 50).split("\n")[3:] == [
-        "| alone | 1 | 1,234 [1,234, 1,234] ▲ |",
-        "",
-        told.format("games (some have one run)"),
-    ]
-    assert study.table({"none": {}}, "some", ["judged"], 50).startswith("| some | runs | judged |\n| --- |")
+    tables = [(of | {"absent": {}}, ["judged", "dlvl", "fame"]), ({"none": {}}, ["judged"])]
+    tables += [({"none": of["none"], "alone": {1: of["alone"][1]}}, ["judged"])]
+    told = {str(place): study.table(runs, "some", keys, 50) for place, (runs, keys) in enumerate(tables)}
+    compared("tables_of_a_study", told, record)
 
 
 def test_a_cell_is_the_interquartile_mean_of_runs_and_games_and_a_rare_events_the_mean() -> None:
@@ -84,26 +70,14 @@ def test_a_cell_is_the_interquartile_mean_of_runs_and_games_and_a_rare_events_th
     assert (below.value, below.low, below.high) == (-1, -3, 0)
 
 
-def test_a_claim_holds_where_the_whole_interval_lies_above_its_margin() -> None:
+def test_a_claim_holds_where_the_whole_interval_lies_above_its_margin(record: bool) -> None:
     claims = [Claim("better", "none", "judged", margin) for margin in (1.0, 2.0, 3.0)]
     of = runs(2.0) | {"nobody": {}}
-    told, carried = study.claims(of, [*claims, Claim("better", "nobody", "judged")], 200)
-    gap = study.excess(of["better"], of["none"], "judged", 200)
-    shown = f"{gap.value:.3g} [{gap.low:.3g}, {gap.high:.3g}]"
-    assert told.split("\n") == [
-        "Claims (95 % intervals of the paired differences):",
-        "",
-        f"* better > none + 1: judged: **holds**, {shown}.",
-        f"* better > none + 2: judged: **does not hold**, {shown}.",
-        f"* better > none + 3: judged: **does not hold**, {shown}.",
-        "* better > nobody: judged: not run yet.",
-    ]
-    assert not carried
-    assert study.claims(of, [claims[0], Claim("none", "nobody", "judged")], 200)[1]
-    assert study.claims(of, [Claim("better", "none", "fame")], 20)[0].endswith("fame: not run yet.")
-    told, carried = study.claims(of, [Claim("none", "none", "judged")], 20)
-    assert told.endswith("**does not hold**, 0 [0, 0].")
-    assert not carried
+    unknown, itself = Claim("better", "nobody", "judged"), Claim("none", "none", "judged")
+    cases = [[*claims, unknown], [claims[0], unknown], [Claim("better", "none", "fame")], [itself]]
+    found = [study.claims(of, case, 200) for case in cases]
+    compared("claims_of_a_study", {"told": "\n".join(text for text, _ in found)}, record)
+    assert [carried for _, carried in found] == [False, True, True, False]
 
 
 def test_runs_are_compared_by_the_seeds_that_both_sides_have() -> None:

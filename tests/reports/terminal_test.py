@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterator
 
 import pytest
@@ -15,6 +14,7 @@ from motif_jax.reports import terminal
 from motif_jax.reports.messages import MessageTally, as_text
 from motif_jax.rollouts import watching
 from tests.made_up_films import MadeUpPolicy, MadeUpRater
+from tests.recorded_outputs import compared
 
 
 @pytest.fixture(scope="module")
@@ -36,18 +36,21 @@ def lines(group: Group) -> list[str]:
     return console.export_text().rstrip("\n").split("\n")
 
 
-@pytest.mark.parametrize("height", [24, 25, 30, 38])
-def test_status_lines_numbers_and_state_fit(sight, height):
-    shown = lines(view(sight, height))
-    assert len(shown) <= height
-    text = "\n".join(shown)
-    for said in ("Dlvl:1", "St:", "@", "step", "return", "value", "paused"):
-        assert said in text
-    assert ("KEYS" in text) == (height > 24)
-    assert ("title" in text) == (height == 38)
-    screen = next(part for part in view(sight, height).renderables if "Dlvl:1" in str(part))
-    hero = [screen.plain[s.start : s.end] for s in screen.spans if s.style == Style(reverse=True)]
-    assert hero == ["@"]
+def test_what_is_shown_fits_and_is_neither_markup_nor_escape_sequences(sight, record):
+    told = {}
+    for height in (24, 25, 30, 38):
+        shown = lines(view(sight, height))
+        assert len(shown) <= height
+        told[f"{height}"] = "\n".join(shown)
+        screen = next(part for part in view(sight, height).renderables if "Dlvl:1" in str(part))
+        hero = [screen.plain[s.start : s.end] for s in screen.spans if s.style == Style(reverse=True)]
+        assert hero == ["@"]
+    told["actions"] = "\n".join(lines(view(sight, 38, "[/a]\x1b[2J")))
+    met = ("b", 2, -0.5), ("a", 2, 2.0), ("c", 9, 0.0), (as_text(b"a wall\na key\x1b"), 1, 0.25)
+    tallies = [MessageTally(text, count, 1, 1.0, paid) for text, count, paid in met]
+    for most in (2, 100):
+        told[f"tables {most}"] = "\n".join(lines(Group(*terminal.message_tables(tallies, "episode 0", most))))
+    compared("terminal_view", told, record)
 
 
 @pytest.mark.parametrize(("paid", "style"), [(0.0, ""), (0.5, "bold green")])
@@ -55,24 +58,6 @@ def test_a_text_that_is_paid_is_green(sight, paid, style):
     group, said = view(dataclasses.replace(sight, intrinsic=paid), 38), as_text(sight.text)
     assert said, "nothing is said"
     assert [part.style for part in group.renderables if str(part) == said] == [style]
-
-
-def test_names_of_actions_are_neither_markup_nor_escape_sequences(sight):
-    text = "".join(lines(view(sight, 38, "[/a]\x1b[2J")))
-    assert "[/a]\\x1b[2J" in text
-
-
-def test_the_lines_of_a_message_stand_side_by_side_in_the_tables() -> None:
-    tally = MessageTally(as_text(b"a wall\na key\x1b"), 2)
-    shown = lines(Group(*terminal.message_tables([tally], "episode 0", 100)))
-    assert "a wall a key\\x1b" in "".join(shown)
-
-
-def test_messages_are_listed_by_how_often_and_by_what_they_paid() -> None:
-    met = ("b", 2, -0.5), ("a", 2, 2.0), ("c", 9, 0.0)
-    tallies = [MessageTally(text, count, 1, 1.0, paid) for text, count, paid in met]
-    shown = lines(Group(*terminal.message_tables(tallies, "episode 0", 2)))
-    assert re.findall(r"(\w) +│ +\d", "\n".join(shown)) == ["c", "a", "a", "b"]
 
 
 def test_a_bar_begins_in_the_middle_and_ends_at_its_range() -> None:
