@@ -76,10 +76,6 @@ def on_a_slow_disk(folder: Path) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join([str(folder / "slow_disk"), os.environ.get("PYTHONPATH", "")])}
 
 
-def flags(dataset: Path, store: Path) -> tuple[str, str]:
-    return f"--config.dataset_dir={dataset}", f"--config.store_dir={store}"
-
-
 def run_stage(dataset: Path, workdir: Path, store: Path, **values: Any) -> dict[str, Any]:
     """The summary of the stage in this process; keys of `values` are dotted with a double underscore."""
     given = {"dataset_dir": str(dataset), "store_dir": str(store), **values}

@@ -9,7 +9,6 @@ import pytest
 from motif_jax.support.checked_lines import read_lines
 from tests.end_to_end.annotate_datasets import (
     drawn_pairs,
-    flags,
     labels,
     on_a_slow_disk,
     run_stage,
@@ -18,36 +17,33 @@ from tests.end_to_end.annotate_datasets import (
 )
 from tests.processes import killed_often, launch
 
-# About as many questions, which take 6 seconds on any machine (`on_a_slow_disk`).
-PAIRS = drawn_pairs(800, length=160)
-
-
-def written(dataset, shard="*"):
-    return sum(path.stat().st_size for path in dataset.rglob(f"shard-{shard}.jsonl"))
-
 
 @pytest.mark.slow
 def test_killed_many_times(tmp_path):
-    """Two shards side by side, with one store."""
-    dataset, environment, starts = write_dataset(tmp_path / "dataset", PAIRS), on_a_slow_disk(tmp_path), []
+    """Two shards side by side, with one store, of about as many questions as pairs, which take 6 seconds on any machine."""
+    pairs, environment, starts = drawn_pairs(800, length=160), on_a_slow_disk(tmp_path), []
+    dataset, store = write_dataset(tmp_path / "dataset", pairs), tmp_path / "store"
 
     def annotated(index):
         def start(attempt):
             starts.append(index)
             # Every answer is written on its own, so that a kill finds a write under way.
-            shard = ("--config.flush_seconds=0", "--config.num_shards=2", f"--config.shard_index={index}")
-            given, log = (*flags(dataset, tmp_path / "store"), *shard), tmp_path / f"log{index}"
+            own = f"dataset_dir={dataset} store_dir={store} flush_seconds=0 num_shards=2 shard_index={index}"
+            given, log = [f"--config.{flag}" for flag in own.split()], tmp_path / f"log{index}"
             return launch(run, "annotate.py", *given, log=log, **environment)
 
+        def written():
+            return sum(path.stat().st_size for path in dataset.rglob(f"shard-{index:05d}-of-00002.jsonl"))
+
         run = tmp_path / f"run{index}"
-        killed_often(start, lambda: written(dataset, f"{index:05d}-of-00002"), 8_000, run, least=2)
+        killed_often(start, written, 8_000, run, least=2)
 
     with ThreadPoolExecutor(2) as both:
         list(both.map(annotated, range(2)))
-    undisturbed = write_dataset(tmp_path / "undisturbed", PAIRS)
+    undisturbed = write_dataset(tmp_path / "undisturbed", pairs)
     run_stage(undisturbed, tmp_path / "undisturbed_run", tmp_path / "undisturbed_store")
     assert (labels(dataset) == labels(undisturbed)).all()
     # A kill loses what was being written and no more.
-    lines = sum(1 for path in (tmp_path / "store").glob("*.jsonl") for _ in read_lines(path))
+    lines = sum(1 for path in store.glob("*.jsonl") for _ in read_lines(path))
     questions = summary(tmp_path / "run0")["dataset_questions"]
     assert questions <= lines <= questions + len(starts) - 2

@@ -139,12 +139,7 @@ def test_two_processes_are_killed_stopped_and_continued_by_two_and_by_one(tmp_pa
         [program] = run.start(stopped + 100, hosts=1)
         assert program.wait() == 0, program.text()
     assert stopped + 100 <= run.newest() <= stopped + 100 + 64
-    check_curves(run)
-    wait_until(lambda: unused_shared_memory() <= memory, "no shared memory is left", 90)
-
-
-def check_curves(run: Run) -> None:
-    """One writer: steps ascend, and every host's episodes are there once."""
+    # One writer: steps ascend, and every host's episodes are there once.
     steps = [row["step"] for row in read_metrics(run.folder)]
     assert steps == sorted(set(steps))
     assert steps[-1] == run.newest()
@@ -153,6 +148,7 @@ def check_curves(run: Run) -> None:
     assert len(set(played)) == len(played)
     assert {env for env, _ in played} == set(range(2 * ENVIRONMENTS))
     assert all(row["step"] <= run.newest() for row in episodes)
+    wait_until(lambda: unused_shared_memory() <= memory, "no shared memory is left", 90)
 
 
 def test_hosts_of_different_configs_say_so_and_end(tmp_path: Path) -> None:

@@ -15,8 +15,7 @@ from tests.tiny_judge import rule
 def test_a_hanging_server_keeps_no_list_from_its_end(server):
     server.met.clear()  # the one request that comes is held
     values = {"annotator": "openai", "openai.base_url": server.url, "openai.model": "judge"}
-    config = annotation_config(values)
-    annotator = make_annotator(config, SINGLE)
+    annotator = make_annotator(annotation_config(values), SINGLE)
     annotator.start()
     stream = annotator.annotate([Question("0" * 32, ("a",), SINGLE)])
     assert next(stream) is None
