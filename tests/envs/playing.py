@@ -39,6 +39,18 @@ def told(call, *given, **options):
     return str(error.value)
 
 
+def shown_frame(frame):
+    """The lines of a frame, their colours as letters, and all that stands beside them."""
+    lines = [bytes(line).decode("latin-1") for line in (*frame.chars, *(frame.colors + ord("a")))]
+    beside = frame.cursor, frame.numbers, frame.spare_rows, frame.pose, frame.notes, shown_array(frame.cells)
+    return "\n".join(map(str, (*lines, *beside)))
+
+
+def without(folder, said):
+    """What was said of a folder, without its name."""
+    return {key.replace(str(folder), ""): str(text).replace(str(folder), "") for key, text in said.items()}
+
+
 def shown(name, steps=6, seeds=(0, 1), **options):
     """All that episodes show, pay and count while actions are drawn: texts as they are, other arrays by their numbers."""
     env, draws, lines = registry.make(name, **options), np.random.default_rng(3), []
@@ -49,11 +61,7 @@ def shown(name, steps=6, seeds=(0, 1), **options):
         for _ in range(steps):
             for field, array in sorted(out.items()):
                 text = array.ndim == 1 and array.dtype == np.uint8
-                lines.append(
-                    f"{field} {array.tobytes().rstrip(bytes(1))!r}"
-                    if text
-                    else f"{field} {shown_array(array)}"
-                )
+                lines.append(f"{field} {array.tobytes().rstrip(bytes(1)) if text else shown_array(array)}")
             lines.append(f"{results[-1]} {env.episode_info()}")
             if ended:
                 break

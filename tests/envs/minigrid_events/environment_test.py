@@ -14,7 +14,9 @@ from motif_jax.envs.minigrid_events.captions import DROP, FORWARD, PICK_UP, TOGG
 from motif_jax.envs.minigrid_events.catalogue import LEVELS
 from motif_jax.envs.minigrid_events.environment import MiniGridEvents
 from motif_jax.envs.minigrid_events.renderer import EventsRenderer
-from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, empty_observation
+from motif_jax.envs.spec import RUNNING, TERMINATED, empty_observation
+from tests.envs.playing import shown_frame
+from tests.recorded_outputs import compared
 
 LEFT, RIGHT = 0, 1
 OBJECTS, COLORS = 11, 6
@@ -71,51 +73,15 @@ def small_world(faced: Any = None, **options: Any) -> tuple[MiniGridEvents, dict
     return ours, out
 
 
-def test_captions_say_what_happened_and_count_themselves() -> None:
-    played = [
-        (FORWARD, "You bump into a red door.", 1),
-        (TOGGLE, "The red door is locked.", 1),
-        (RIGHT, "", 2),
-        (FORWARD, "You bump into a red key.", 1),
-        (PICK_UP, "You pick up a red key.", 1),
-        (PICK_UP, "", 3),
-        (LEFT, "", 4),
-        (TOGGLE, "You unlock the red door.", 1),
-        (TOGGLE, "You close the red door.", 1),
-        (FORWARD, "You bump into a red door.", 2),
-        (TOGGLE, "You open the red door.", 1),
-        (FORWARD, "You step into the red doorway.", 1),
-        (FORWARD, "", 5),
-        (FORWARD, "You bump into a wall.", 1),
-        (DROP, "", 6),
-        (RIGHT, "", 7),
-        (DROP, "You drop a red key.", 1),
-    ]
-    ours, out = small_world(max_episode_steps=len(played))
-    assert (text(out), out["text_count"]) == ("", 1)
-    ends = []
-    for action, caption, count in played:
-        ends.append(ours.step(action, out)[1])
-        assert (text(out), out["text_count"]) == (caption, count)
-    assert ends == [RUNNING] * 16 + [TRUNCATED]
-    assert ours.episode_info() == {"return": 0.0, "length": 17.0, "success": 0.0, "through_door": 1.0}
-
-
-def test_success_is_the_tasks_reward_once() -> None:
+def test_captions_say_what_happened_and_people_see_them_with_the_level(record: bool) -> None:
+    actions = [FORWARD, TOGGLE, RIGHT, FORWARD, PICK_UP, PICK_UP, LEFT, TOGGLE, TOGGLE, FORWARD, TOGGLE]
+    actions += [FORWARD, FORWARD, FORWARD, DROP, RIGHT, DROP]
+    ours, out = small_world(max_episode_steps=len(actions), fields=("grid", "lit", "pose"))
+    seen = {}
+    for number, action in enumerate(actions):
+        frame = shown_frame(EventsRenderer(ours.spec).frame(out))
+        seen[f"{number}"] = f"{frame} {out['text_count']} {ours.step(action, out)} {ours.episode_info()}"
+    assert text(out) == "You drop a red key."
     ours, out = small_world(Goal())
     assert ours.step(FORWARD, out) == (pytest.approx(1 - 0.9 / 250), TERMINATED)
-    assert text(out) == ""
-    assert ours.episode_info()["success"] == 1.0
-
-
-def test_people_see_the_level_and_the_caption() -> None:
-    ours, out = small_world(fields=("grid", "lit", "pose"))
-    ours.step(FORWARD, out)
-    frame = EventsRenderer(ours.spec).frame(out)
-    lines = [bytes(line).decode() for line in frame.chars]
-    assert {len(line) for line in lines} == {40}
-    rows = ["# # # # #", "# > X . #", "# k . . #", "# . . . #", "# # # # #"]
-    assert [line.rstrip() for line in lines] == rows
-    assert (frame.cursor, frame.pose) == ((1, 2), (1, 1, 0))
-    assert frame.notes == {"caption": "You bump into a red door."}
-    assert [frame.colors[place] for place in ((1, 2), (1, 4), (2, 2), (0, 0), (0, 39))] == [15, 9, 9, 7, 0]
+    compared("minigrid_captions", {**seen, "goal": f"{text(out)} {ours.episode_info()}"}, record)
