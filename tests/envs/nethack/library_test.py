@@ -16,6 +16,7 @@ from motif_jax.envs import registry
 from motif_jax.envs.nethack import library
 from motif_jax.envs.nethack.engine import DLPATH, NetHackEngine
 from motif_jax.envs.nethack.game import END_DEATH, END_LIMIT, Game, game_seeds
+from tests.recorded_outputs import compared
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.uname().machine != "x86_64", reason="code is shared on x86-64 Linux only"
@@ -78,45 +79,38 @@ def test_code_pages_come_from_the_installed_file():
 
 
 def arrays_of(engine):
-    return {**engine.buffers.engine_arrays(), **engine.more, "screens": engine.buffers.memory.screens}
+    more = engine.more.values(), [engine.buffers.memory.screens]
+    return list(itertools.chain(engine.buffers.engine_arrays().values(), *more))
 
 
 def test_a_game_finds_nothing_of_what_was_there_before():
     engine = NetHackEngine(more_fields=("internal", "inv_strs"))
-    arrays, shown = (
-        {**engine.buffers.engine_arrays(), **engine.more, "screens": engine.buffers.memory.screens},
-        [],
-    )
+    fresh = NetHackEngine(shared_code=False, more_fields=("internal", "inv_strs"))
+    fresh.start(*game_seeds(5))
     for _ in range(2):
-        for array in arrays.values():
+        for array in arrays_of(engine):
             array.fill(0x55)
         for name in ("record", "logfile", "xlogfile"):
             (engine.folder / name).write_text("best")
         engine.start(*game_seeds(5))
-        shown.append([array.tobytes() for array in arrays.values()])
+        assert [array.tobytes() for array in arrays_of(engine)] == [a.tobytes() for a in arrays_of(fresh)]
         assert [(engine.folder / name).read_text() for name in ("record", "logfile", "xlogfile")] == [""] * 3
-    fresh = NetHackEngine(shared_code=False, more_fields=("internal", "inv_strs"))
-    fresh.start(*game_seeds(5))
-    assert shown == [[array.tobytes() for array in arrays_of(fresh).values()]] * 2
     engine.close()
     fresh.close()
 
 
-def test_where_libraries_cannot_be_kept_they_are_loaded_anew_which_is_said(monkeypatch):
+def test_where_libraries_cannot_be_kept_they_are_loaded_anew_which_is_said(monkeypatch, record):
     assert registry.spec("NetHackScore-v1").remark == ""
-    slower, known = (
-        "engines loaded again for each game, which is slower",
-        "is it known how a library stays loaded",
-    )
     monkeypatch.setattr(library.platform, "libc_ver", lambda: ("", ""))
-    assert registry.spec("NetHackScore-v1").remark == f"{slower} (only of the GNU C library {known})"
+    said = {"libc": registry.spec("NetHackScore-v1").remark}
     monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="aarch64"))
-    assert registry.spec("NetHackScore-v1").remark == f"{slower} (only where Linux runs on x86-64 {known})"
+    said["machine"] = registry.spec("NetHackScore-v1").remark
     engine = NetHackEngine()
     assert engine._library is None
     engine.start(*game_seeds(3))
     assert engine.in_normal_game()
     engine.close()
+    compared("nethack_remarks", said, record)
 
 
 def test_the_clock_of_the_wall_sets_no_prices(monkeypatch):

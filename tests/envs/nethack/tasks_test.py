@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -16,7 +17,7 @@ from tests.envs.nethack.fake_engine import FakeEngine, check_published, on, play
 from tests.recorded_outputs import compared
 
 GOLDEN = load_golden("task_rules.json")
-STAIRS = "You descend the stairs."
+LIMIT_ENDS = {"timeout_as_terminal": True}
 
 
 @pytest.mark.parametrize("case", GOLDEN["cases"], ids=lambda case: f"{case['env']}-{case['scenario']}")
@@ -52,34 +53,29 @@ def test_what_is_the_oracle_and_when_the_stairs_are_kept(record):
     compared("oracles_and_stairs", found, record)
 
 
-@pytest.mark.parametrize("hero", [(0, 10), (10, 0), (0, 0), (78, 20)])
-@pytest.mark.parametrize("offset", [(dx, dy) for dx in (-1, 0, 1) for dy in (-1, 0, 1)])
-def test_oracle_is_seen_from_the_edge_of_the_map(hero, offset):
-    x, y = hero[0] + offset[0], hero[1] + offset[1]
-    if not (0 <= x < 79 and 0 <= y < 21):
-        return
-    frame = {"x": hero[0], "y": hero[1], "time": 2, "glyphs": [[y, x, ORACLE_GLYPH]]}
-    ((reward, end, *_),) = play("NetHackOracle-v1", {}, [(1, [frame])])
-    assert (reward, end) == (50.0, TERMINATED)
-    ((reward, end, *_),) = play("NetHackOracle-v1", {}, [(1, [frame])], compat={"oracle_patch_edge": True})
-    assert (end == RUNNING) == (0 in hero)
+def test_oracle_is_seen_from_the_edge_of_the_map():
+    for x, y in ((0, 10), (10, 0), (0, 0), (78, 20)):
+        for column, row in itertools.product((x - 1, x, x + 1), (y - 1, y, y + 1)):
+            if 0 <= column < 79 and 0 <= row < 21:
+                frame = {"x": x, "y": y, "time": 2, "glyphs": [[row, column, ORACLE_GLYPH]]}
+                for compat, seen in ((None, True), ({"oracle_patch_edge": True}, 0 not in (x, y))):
+                    (found,) = play("NetHackOracle-v1", {}, [(1, [frame])], compat=compat)
+                    assert found[:2] == ((50.0, TERMINATED) if seen else (0.0, RUNNING))
 
 
-@pytest.mark.parametrize(("compat", "end"), [(None, TRUNCATED), ({"timeout_as_terminal": True}, TERMINATED)])
-@pytest.mark.parametrize("task", TASKS)
-def test_step_limit_is_a_truncation(task, compat, end):
-    results = play(task, {}, [(1, [{"time": 2}]), (1, [{"time": 3}])], compat=compat, max_steps=2)
-    assert [result[1] for result in results] == [RUNNING, end]
-    assert results[1][4]["end"] == END_LIMIT == -1
+def test_step_limit_is_a_truncation():
+    for task, (compat, end) in itertools.product(TASKS, ((None, TRUNCATED), (LIMIT_ENDS, TERMINATED))):
+        results = play(task, {}, [(1, [{"time": 2}]), (1, [{"time": 3}])], compat=compat, max_steps=2)
+        assert [result[1] for result in results] == [RUNNING, end]
+        assert results[1][4]["end"] == END_LIMIT == -1
 
 
 def test_continual_pays_again_in_the_next_episode():
-    engine = FakeEngine({})
-    env, out = on(engine, "NetHackStaircaseContinual-v1")
+    env, out = on(engine := FakeEngine({}), "NetHackStaircaseContinual-v1")
     for _ in range(2):
         env.reset(0, out)
         for time, reward in ((2, 50.0), (3, 0.0)):
-            engine.frames = [{"msg": STAIRS, "time": time, "dlevel": 2}]
+            engine.frames = [{"msg": "You descend the stairs.", "time": time, "dlevel": 2}]
             assert env.step(17, out) == (reward, RUNNING)
             assert env.episode_info()["success"] == 1
 
@@ -104,16 +100,9 @@ def test_scout_counts_the_latest_view_of_each_level():
 def test_the_numbers_of_an_episode_are_those_before_or_after_its_newest_step(record):
     """Running, at the step limit, whose quit is confirmed and what it shows dismissed, and at a death."""
     first = {"score": 2, "depth": 3, "gold": 5, "xlvl": 4, "time": 6, "glyphs": [[1, 1, 7]]}
-    after = {
-        **first,
-        "score": 9,
-        "depth": 4,
-        "gold": 8,
-        "xlvl": 5,
-        "time": 7,
-        "glyphs": [[1, 1, 7], [1, 2, 7]],
-    }
-    last = {"time": 8, "score": 12, "depth": 4, "gold": 8, "xlvl": 5, "cond": HALLUCINATION, "glyphs": []}
+    now = {"depth": 4, "gold": 8, "xlvl": 5}
+    after = {**first, **now, "score": 9, "time": 7, "glyphs": [[1, 1, 7], [1, 2, 7]]}
+    last = {**now, "time": 8, "score": 12, "cond": HALLUCINATION, "glyphs": []}
     dead = dict.fromkeys(("score", "depth", "gold", "xlvl", "time"), 0) | {"done": 1}
     quits = [last, {}, {"more": 1}, {"getlin": 1}, {"yn": 1, "msg": "Really attack?"}, {}]
     played = {
@@ -128,23 +117,16 @@ def test_the_numbers_of_an_episode_are_those_before_or_after_its_newest_step(rec
     assert (engine.keys, env.episode_info()["end"]) == ([107, 0xF1, 121], 0)
 
 
-def test_message_count_off():
-    env, out = on(FakeEngine({"msg": "a"}), compat={"message_count_off": True})
-    env.step(1, out)
-    assert out["message_count"] == 1
-
-
-def test_message_counts_are_the_golden_ones():
+@pytest.mark.parametrize("off", [False, True])
+def test_message_counts_are_the_golden_ones(off):
     numbers = load_golden("reward_norm.npz")
     episodes, expected = (json.loads(str(numbers[name])) for name in ("msg_episodes", "msg_counts"))
-    engine = FakeEngine({})
-    env, out = on(engine)
+    env, out = on(engine := FakeEngine({}), compat={"message_count_off": off})
     for messages, counts in zip(episodes, expected, strict=True):
-        engine.first = {"msg": messages[0]}
+        engine.first, seen = {"msg": messages[0]}, []
         env.reset(0, out)
-        seen = [float(out["message_count"])]
-        for message in messages[1:]:
+        for message in (*messages[1:], ""):
+            seen.append(float(out["message_count"]))
             engine.frames = [{"msg": message}]
             env.step(1, out)
-            seen.append(float(out["message_count"]))
-        assert seen == counts
+        assert seen == ([1.0] * len(messages) if off else counts)
