@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 import json
 import subprocess
 import sys
 
 import numpy as np
-import pytest
 
 from motif_jax.actors.rerecording import record_actions
 from motif_jax.envs import registry
 from motif_jax.envs.nethack.game import END_DEATH, END_LIMIT
 from motif_jax.envs.nethack.random_players import HABITS
 from motif_jax.envs.replay import Recording, record
-from motif_jax.rollouts.watching import film_recording
-from motif_jax.support.errors import UserError
 from tests.envs.playing import told
 from tests.recorded_outputs import compared
 
@@ -31,20 +27,17 @@ def actions_of(habit, seed, count):
     return np.fromiter(itertools.islice(HABITS[habit].actions(seed), count), int)
 
 
-@pytest.fixture(scope="module")
-def recording():
+def test_an_episode_is_the_same_again_unless_an_action_is_changed(tmp_path):
     actions = actions_of("uniform", 1, 200)
     made = record_actions("NetHackStaircase-v1", {"max_episode_steps": 200}, 11, actions)
     assert (made.info["end"], made.actions.tolist()) == (END_LIMIT, actions.tolist())
-    return made
-
-
-def test_an_episode_is_the_same_again(recording, tmp_path):
-    recording.save(tmp_path / "episode.json")
+    made.save(tmp_path / "episode.json")
     loaded = Recording.load(tmp_path / "episode.json")
-    parts = [(each.options, each.seed, each.info, each.actions.tolist()) for each in (loaded, recording)]
+    parts = [(each.options, each.seed, each.info, each.actions.tolist()) for each in (loaded, made)]
     assert parts[0] == parts[1]
-    assert again(loaded).digest == loaded.digest == recording.digest
+    assert again(loaded).digest == loaded.digest == made.digest
+    loaded.actions[5] = (actions[5] + 1) % 23
+    assert again(loaded).digest != made.digest
 
 
 def test_the_clock_of_the_wall_has_no_part_in_a_game(repository):
@@ -55,11 +48,10 @@ from motif_jax.envs.nethack.engine import NetHackEngine
 engine = NetHackEngine(shared_code=False)
 engine.start(12, 7)
 library = ctypes.CDLL(engine._game.dlpath)
-said = set()
+said, names = set(), ("night", "midnight", "phase_of_the_moon", "friday_13th")
 for hours in range(-12, 12):
     os.environ["TZ"] = f"ABC{hours:+d}"
     time.tzset()
-    names = ("night", "midnight", "phase_of_the_moon", "friday_13th")
     said.add(tuple(getattr(library, name)() for name in names))
 print(len(said), flush=True)
 os._exit(0)  # two handles of one library: none is left to be closed in order
@@ -83,22 +75,13 @@ def test_a_death_shows_nothing_of_earlier_deaths():
         assert again(recording).digest == recording.digest
 
 
-def test_a_changed_action_is_noticed(recording):
-    actions = recording.actions.copy()
-    actions[5] = (actions[5] + 1) % 23
-    changed = dataclasses.replace(recording, actions=actions)
-    assert again(changed).digest != recording.digest
-    with pytest.raises(UserError, match="not the episode that was recorded"):
-        film_recording(changed, "")
-
-
 def test_switches_are_recorded():
     switches = {"max_episode_steps": 5, "compat": {"crop_row_offset": True, "sober_mask": False}}
     recording = record_actions("NetHackScore-v1", switches, 3, np.ones(9, int))
     assert recording.options == {"max_episode_steps": 5, "compat": {"crop_row_offset": True}}
     assert recording.actions.tolist() == [1] * 5
-    with pytest.raises(UserError, match="seed_noop"):
-        record_actions("NetHackScore-v1", {"compat": {"seed_noop": True}}, 3, np.ones(1, int))
+    unknown = told(record_actions, "NetHackScore-v1", {"compat": {"seed_noop": True}}, 3, np.ones(1, int))
+    assert "seed_noop" in unknown
 
 
 DAMAGES = (

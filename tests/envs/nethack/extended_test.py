@@ -24,11 +24,8 @@ PUBLISHED = {"oni_extended_steps": True}
 def test_published_rules(case):
     waiting: list[bool] = []
     steps = [(step["action_index"], step["frames"]) for step in case["steps"]]
-
-    def note(game):
-        waiting.append(game._skill_waits)
-
-    results = play(case["env"], case["prev"], steps, compat=PUBLISHED, after=note)
+    note = {"compat": PUBLISHED, "after": lambda game: waiting.append(game._skill_waits)}
+    results = play(case["env"], case["prev"], steps, **note)
     if any("error" in result for result in case["result"]):
         # Bytes that are no UTF-8 end the published game; here it continues.
         ((_, end, keys, message, _),) = results
@@ -79,12 +76,9 @@ SCENARIOS = {
 
 def test_games_under_both_rules_are_the_recorded_ones(record):
     """A kill is counted once, a skill improved at the end of its step; under the switch as published."""
-    played = {
-        f"{name} {compat}": "\n".join(map(str, play(task, {}, steps, compat=compat)))
-        for name, (task, steps) in SCENARIOS.items()
-        for compat in (None, PUBLISHED)
-    }
+    played = {}
+    for name, (task, steps) in SCENARIOS.items():
+        for compat in (None, PUBLISHED):
+            played[f"{name} {compat}"] = "\n".join(map(str, play(task, {}, steps, compat=compat)))
     compared("extended_games", played, record)
-    assert [line.split("'kills': ")[1] for line in played["kills None"].splitlines()] == [
-        f"{n}.0}})" for n in (1, 1, 2, 3, 3)
-    ]
+    assert [line[-5] for line in played["kills None"].splitlines()] == list("11233")

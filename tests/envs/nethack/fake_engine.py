@@ -26,24 +26,19 @@ class FakeEngine:
     """Shows `first`, then one frame of `frames` for each key; stays at the last one."""
 
     def __init__(self, first: Mapping[str, Any], frames: Sequence[Mapping[str, Any]] = ()) -> None:
-        self.buffers = Buffers()
-        self.first = first
-        self.frames = list(frames)
-        self.keys: list[int] = []
+        self.buffers, self.keys = Buffers(), list[int]()
+        self.first, self.frames = first, list(frames)
         self._show(first)
 
     def _show(self, frame: Mapping[str, Any]) -> None:
-        frame = FRAME | dict(frame)
-        buffers = self.buffers
+        self._frame, buffers = (frame := FRAME | dict(frame)), self.buffers
         for name, index in _STATUS.items():
             buffers.blstats[index] = frame[name]
         buffers.misc[0], buffers.misc[1], buffers.misc[2] = frame["yn"], frame["getlin"], frame["more"]
-        text = frame["msg"].encode("latin-1")
-        buffers.message[:] = list(text.ljust(256, b"\0"))
+        buffers.message[:] = list(frame["msg"].encode("latin-1").ljust(256, b"\0"))
         buffers.glyphs[:] = BLANK
         for row, column, glyph in frame["glyphs"]:
             buffers.glyphs[row, column] = glyph
-        self._frame = frame
 
     def start(self, core: int, disp: int) -> None:
         self._show(self.first)

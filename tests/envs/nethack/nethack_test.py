@@ -42,12 +42,11 @@ def test_agrees_with_the_gymnasium_class_of_the_engine():
         "NetHackScore-v0", observation_keys=keys, fix_moon_phase=True, max_episode_steps=100_000
     ).unwrapped
     ours, out = started("NetHackScore-v1", fields=FIELDS, max_episode_steps=100_000)
-    steps = 0
     for seed in (5, 6):
         reference.seed(*game_seeds(seed), reseed=False)
         expected, _ = reference.reset()
         ours.reset(seed, out)
-        for action in actions_of(seed, 3000):
+        for step, action in enumerate(actions_of(seed, 3000)):
             if TASK_KEYS[action] == ord("e") or b"eat" in bytes(expected["message"]):
                 action = 0
             for name in keys:
@@ -57,39 +56,26 @@ def test_agrees_with_the_gymnasium_class_of_the_engine():
             our_reward, end = ours.step(int(action), out)
             assert our_reward == pytest.approx(reward)
             assert (end == TERMINATED) == done
-            steps += 1
             if done:
                 break
-    assert steps > 500
+    assert step > 250
     ours.close()
     reference.close()
 
 
-def test_truncation_shows_the_game_as_it_stood():
-    env, out = started("NetHackScore-v1", 1, fields=FIELDS, max_episode_steps=300)
-    ends = [env.step(19, out)[1] for _ in range(300)]  # waiting
-    assert ends == [RUNNING] * 299 + [TRUNCATED]
-    info = env.episode_info()
-    assert (info["end"], info["length"]) == (-1, 300)
-    assert out["blstats"][20] == info["turns"] > 200
-    assert (out["glyphs"] != BLANK_GLYPH).sum() > 5
-
-
-def test_death_is_a_termination():
-    env, out = started("NetHackScore-v1")
-    for seed in range(4):
-        env.reset(seed, out)
-        total, end, actions = 0.0, RUNNING, iter(actions_of(seed, 5001))
-        while end == RUNNING:
-            reward, end = env.step(int(next(actions)), out)
-            total += reward
-        info = env.episode_info()
-        assert info["return"] == pytest.approx(total)
-        if end == TERMINATED:
-            break
-    assert (info["end"], out["blstats"].any()) == (1, False)
-    assert min(info["dlvl"], info["turns"], info["scout"]) > 0
-    env.close()
+def test_how_games_end(record):
+    """At the step limit as the game stood; dead, with nothing to see."""
+    said = []
+    for limit in (300, 5000):
+        env, out = started("NetHackScore-v1", 1, fields=FIELDS, max_episode_steps=limit)
+        steps, actions = [(0.0, RUNNING)], iter(actions_of(1, limit))
+        while steps[-1][1] == RUNNING:
+            steps.append(env.step(int(next(actions)), out))
+        assert env.episode_info()["return"] == pytest.approx(sum(reward for reward, _ in steps))
+        said += [steps[-1][1], env.episode_info(), out["blstats"], (out["glyphs"] != BLANK_GLYPH).sum()]
+        env.close()
+    assert (said[0], said[4]) == (TRUNCATED, TERMINATED)
+    compared("nethack_ends", {"all": "\n".join(map(str, said))}, record)
 
 
 def test_engine_constants_are_ours():

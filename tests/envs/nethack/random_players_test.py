@@ -30,11 +30,8 @@ def test_frequencies_are_the_weights(name, actions):
 
 
 def test_what_was_taken_is_taken_again_and_habits_are_of_the_tasks_with_these_actions(record):
-    compared(
-        "habits",
-        {f"{n} {of}": shown_array(taken(HABITS[n], 5, 5000, of)) for n in HABITS for of in SPECS},
-        record,
-    )
+    said = {f"{name} {of}": shown_array(taken(HABITS[name], 5, 5000, of)) for name in HABITS for of in SPECS}
+    compared("habits", said, record)
     choose = ReplayedActions(np.array([3, 0, 22])).player(0, SPECS[23])
     assert [choose({}) for _ in range(3)] == [3, 0, 22]
     with pytest.raises(StopIteration):
