@@ -12,15 +12,9 @@ from tests.envs import playing
 
 recorded, refused = (functools.partial(part, "reddit") for part in (playing.recorded, playing.refused))
 
-ROWS = [
-    # comment, score, parent; the first two in the file of liked ones
-    ("thanks a lot", 5, "here you are"),
-    ("same words", 3, "one"),
-    ("you idiot", -4, "two"),
-    ("that is boring", 0, "three,\nwith a comma"),
-    ("same words", -2, "four"),
-]
-
+# Comment, score, parent; the first two in the file of liked ones.
+ROWS = [("thanks a lot", 5, "here you are"), ("same words", 3, "one"), ("you idiot", -4, "two")]
+ROWS += [("that is boring", 0, "three,\nwith a comma"), ("same words", -2, "four")]
 SCORES = {"thanks a lot": 0, "same words": 1, "you idiot": 2, "that is boring": 1}
 
 

@@ -12,7 +12,7 @@ from motif_jax.envs.reddit import made_up
 from motif_jax.envs.reddit.task import REWARDS, Reddit
 from motif_jax.envs.text.contract import interact
 from motif_jax.rollouts import text_scores
-from tests.envs.playing import told
+from tests.envs.playing import told, without
 from tests.envs.reddit.conftest import ROWS, SCORES, recorded, refused, write
 from tests.recorded_outputs import compared
 
@@ -20,25 +20,13 @@ from tests.recorded_outputs import compared
 def test_recorded_replies_are_paid_by_each_reward(tmp_path, options, record):
     (tmp_path / "i.json").write_text("[4, 0, 2]")
     (tmp_path / "liked.json").write_text(json.dumps(dict(zip(SCORES, (0.9, 0.5, 0.49, 0.0)))))
-    chosen, liked = (
-        {key: str(tmp_path / name)} for key, name in (("indexes", "i.json"), ("scores", "liked.json"))
-    )
-    cases = [
-        {"reward_scale": -5.0, "reward_shift": 1.0},
-        chosen,
-        {**chosen, "include_parent": False},
-        {"reward": "upvote"},
-    ]
-    cases += [
-        {"reward_scale": -1.0, "cutoff": -1.0},
-        *({"reward": "upvote", "noise_seed": seed} for seed in range(6)),
-    ]
-    cases += [{"reward": "toxicity_noised", "noise_seed": seed} for seed in range(6)]
+    chosen, liked = {"indexes": str(tmp_path / "i.json")}, {"scores": str(tmp_path / "liked.json")}
+    cases = [{"reward_scale": -5.0, "reward_shift": 1.0}, chosen, {**chosen, "include_parent": False}]
+    cases += [{"reward": "upvote"}, {"reward_scale": -1.0, "cutoff": -1.0}]
+    cases += [{"reward": name, "noise_seed": n} for name in ("upvote", "toxicity_noised") for n in range(6)]
     cases += [{**liked, "reward": "upvote_model", "zero_one": zero} for zero in (True, False)]
-    paid = {
-        f"{place}": "\n".join(map(str, recorded({**options, **case}))) for place, case in enumerate(cases)
-    }
-    compared("reddit_rewards", paid, record)
+    paid = [recorded({**options, **case}) for case in cases]
+    compared("reddit_rewards", {f"{n}": "\n".join(map(str, each)) for n, each in enumerate(paid)}, record)
 
 
 def test_what_a_task_counts_and_where_its_comments_lie(tmp_path, options, record):
@@ -59,9 +47,7 @@ def test_what_a_task_counts_and_where_its_comments_lie(tmp_path, options, record
     judges = {}, {"reward": "none"}, {"annotator": "openai"}, run, {"upvote_run": "x"}
     said["patient"] = [Reddit(given).patient for given in judges]
     said["scales"] = [Reddit({"reward": name}).options["reward_scale"] for name in REWARDS]
-    compared(
-        "reddit_facts", {key: str(value).replace(str(tmp_path), "") for key, value in said.items()}, record
-    )
+    compared("reddit_facts", without(tmp_path, said), record)
 
 
 def test_an_episode(options):
@@ -94,17 +80,10 @@ def test_what_is_refused_is_told_in_one_line(tmp_path, options, record):
     Reddit({**options, "reward": "upvote_model"}).check("recorded", "best")
     folder, votes = {"folder": str(tmp_path)}, {**options, "reward": "upvote"}
     said = {f"{more} {kind} {name}": refused({**options, **more}, kind, name) for more, kind, name in CHECKED}
-    for file, key, contents in (
-        ("i.json", "indexes", ("[-1]", "{}")),
-        (
-            "s.json",
-            "scores",
-            ('{"a": "b"}', '{"a": 1e999}', f'{{"a": {10**400}}}', '{"scores": {"a": null}}'),
-        ),
-    ):
-        for content in contents:
-            (tmp_path / file).write_text(content)
-            said[content[:30]] = refused({**options, "reward": "none", key: str(tmp_path / file)})
+    scores = '{"a": "b"}', '{"a": 1e999}', f'{{"a": {10**400}}}', '{"scores": {"a": null}}'
+    for key, content in (("indexes", "[-1]"), ("indexes", "{}"), *(("scores", each) for each in scores)):
+        (tmp_path / "s.json").write_text(content)
+        said[content[:30]] = refused({**options, "reward": "none", key: str(tmp_path / "s.json")})
     said |= {
         "unknown": told(Reddit(votes).rewards, ["thanks a lot", "x" * 41]), "vote": told(Reddit(votes).check_episodes),
         "none": told(Reddit({}).check_episodes), "unscored": told(recorded, {**options, "scores": ""}),
@@ -121,21 +100,17 @@ def test_what_is_refused_is_told_in_one_line(tmp_path, options, record):
     said["no text"] = refused(folder)
     (tmp_path / "comments_negative.csv").unlink()
     said["one file"] = refused(folder)
-    compared(
-        "reddit_refusals", {part: text.replace(str(tmp_path), "") for part, text in said.items()}, record
-    )
+    compared("reddit_refusals", without(tmp_path, said), record)
 
 
 def test_a_made_up_corpus(tmp_path):
     options = {"store": str(tmp_path / "store"), "num_comments": 300}
     prepared = Reddit(options).prepare("recorded", "", tmp_path)
     made_up.write(tmp_path / "again", 300, 1)
+    made_up.write(tmp_path / "again", 9, 2)  # which changes nothing
     for name, sum_of_bytes in (("comments_positive.csv", 0x1700ED18), ("comments_negative.csv", 0x8986897D)):
-        assert zlib.crc32((tmp_path / "again" / name).read_bytes()) == sum_of_bytes
-        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "comments" / name).read_bytes()
-    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "again").iterdir()}
-    made_up.write(tmp_path / "again", 9, 2)
-    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "again").iterdir()} == kept
+        for folder in ("again", "comments"):
+            assert zlib.crc32((tmp_path / folder / name).read_bytes()) == sum_of_bytes
     task, rng = Reddit(prepared), np.random.default_rng(0)
     assert len(task.comments) == 300
     assert [task.policy(" friendly ").act(None, rng) for _ in range(4)] == [

@@ -9,7 +9,7 @@ from configs import collect_text, train_text
 from motif_jax.datasets.dialogues import parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.envs.text import recorded, registry
-from tests.envs.playing import refused, told
+from tests.envs.playing import refused, told, without
 from tests.recorded_outputs import compared
 
 
@@ -17,15 +17,13 @@ from tests.recorded_outputs import compared
 def test_the_task_of_every_variant_takes_its_options_and_its_kind(variant):
     config = collect_text.get_config(variant)
     task = registry.load(config.task)
-    options = registry.options_of(config.to_dict())
-    assert set(options) <= set(task.defaults)
+    assert set(registry.options_of(config.to_dict())) <= set(task.defaults)
     assert config.kind in task.kinds
 
 
 @pytest.mark.parametrize("name", registry.names())
 def test_dialogues_that_a_training_draws_are_of_its_task(name):
-    config = train_text.get_config(f"{name}_bc")
-    task = registry.load(name)
+    config, task = train_text.get_config(f"{name}_bc"), registry.load(name)
     assert config.task == name
     assert config.kind in task.kinds
     if config.kind == "games":
@@ -79,9 +77,6 @@ def test_recorded_dialogues_are_listed_in_their_order(tmp_path, record, monkeypa
     said["policy"] = told(task.policy, "random")
     for named in ("", "tests.toy_text:NoSuchClass", "tests.envs.playing:shown"):
         said[f"environment {named}"] = told(registry.make("dialogues", {"environment": named}).check_episodes)
-    said |= {text: told(registry.json_options, text) for text in ("[1]", "{")} | {
-        "": told(registry.load, "chess")
-    }
-    parts = {key.replace(str(tmp_path), ""): text.replace(str(tmp_path), "") for key, text in said.items()}
-    compared("text_refusals", parts, record)
+    said |= {text: told(registry.json_options, text) for text in ("[1]", "{")}
+    compared("text_refusals", without(tmp_path, said | {"": told(registry.load, "chess")}), record)
     assert (registry.json_options(""), registry.json_options('{"a": 1}')) == ({}, {"a": 1})

@@ -7,6 +7,7 @@ import pytest
 
 from motif_jax.envs.wordle.policies import parse
 from motif_jax.envs.wordle.task import Wordle
+from motif_jax.envs.wordle.tokens import WordleTokenizer
 from tests.envs.playing import refused, told
 from tests.recorded_outputs import compared
 
@@ -14,8 +15,7 @@ from tests.recorded_outputs import compared
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
     """The options of tweets by simulated people, and the folder that holds them."""
-    folder = tmp_path_factory.mktemp("tweets")
-    task = Wordle({"simulated": 40, "write_structure": True})
+    folder, task = tmp_path_factory.mktemp("tweets"), Wordle({"simulated": 40, "write_structure": True})
     return task.prepare("tweets", "fitting", folder), folder
 
 
@@ -66,6 +66,7 @@ def test_what_is_refused_is_told_in_one_line(prepared, tmp_path, monkeypatch, re
     said = {f"{kind} {options}": refused("wordle", options, kind, "optimal") for kind, options in CHECKED}
     said |= {f"{kind} best": refused("wordle", {}, kind, "best") for kind in Wordle.kinds}
     said |= {policy: told(parse, policy) for policy in POLICIES}
+    said |= {f"text {text}": told(WordleTokenizer().encode, text) for text in ("Panic", "panic!", "<g")}
     for options in READ:
         task = Wordle({**prepared[0], **options})
         task.check("tweets", "optimal")

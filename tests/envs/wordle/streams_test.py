@@ -24,11 +24,6 @@ def test_an_episode_says_whether_it_was_won_and_what_was_guessed_again():
     assert outcome == {"success": 0, "repeated_guesses": 4}
 
 
-def drawn(kind, count=60, **options):
-    task = Wordle({"num_words": 60, **options})
-    return task.stream(kind, "optimal")(np.random.default_rng(5), count, 100)
-
-
 def written(dialogues):
     return "\n".join(f"{one.texts} {one.rewards} {one.terminal} {one.meta}" for one in dialogues)
 
@@ -48,11 +43,11 @@ def test_policies_and_streams_say_what_was_recorded(tmp_path, record):
     for kind in ("branch", "adversarial"):
         for restarts in (False, True):
             options = {"num_suboptimal": 2, "num_adversarial": 3, "branch_restarts": restarts}
-            parts[f"{kind} {restarts}"] = written(drawn(kind, 9, **options))
+            stream = Wordle({"num_words": 60, **options}).stream(kind, "optimal")
+            parts[f"{kind} {restarts}"] = written(stream(np.random.default_rng(5), 9, 100))
     told = Wordle({"simulated": 200, "words": "wordle_official"})
     for policy in ("optimal", "random_mixture(0.7, 'tweet_words')"):
         (tmp_path / policy).mkdir()
-        parts[f"tweets of {policy}"] = Path(
-            told.prepare("tweets", policy, tmp_path / policy)["tweets"]
-        ).read_text()
+        tweets = told.prepare("tweets", policy, tmp_path / policy)["tweets"]
+        parts[f"tweets of {policy}"] = Path(tweets).read_text()
     compared("wordle_games", parts, record)

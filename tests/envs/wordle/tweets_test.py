@@ -13,12 +13,12 @@ from motif_jax.envs.wordle import tweets
 from motif_jax.envs.wordle.colours import CODE_TEXTS, CODES, WordTable
 from motif_jax.envs.wordle.tweets import Guesses, Tweet, TweetGames
 from motif_jax.envs.wordle.words import read_words
-from tests.envs.playing import told
+from tests.envs.playing import told, without
 from tests.recorded_outputs import compared
 
 WORDS = ["panic", "solar", "shire", "proxy"]
 GUESSES = [*WORDS, "point", "robot", "sugar", "light", "those"]
-DAYS = read_words("days", "tweet_words")
+DAYS, NEVER = read_words("days", "tweet_words"), CODES["<g><g><g><g><b>"]
 
 
 def code(guess, word):
@@ -41,33 +41,23 @@ def test_the_published_structure_there_and_back(tmp_path):
 
 def every_way(games, guesses, true_word):
     """What the published rejections come to: all pairs of game and word that fit alike, then all guesses of each row."""
-    ways = collections.Counter()
-    rows = [[str(CODE_TEXTS[c]) for c in game.codes] for game in games]
-    pairs = [
-        (row, table)
-        for row, game in zip(rows, games)
-        for word, table in guesses.to_json().items()
-        if set(row) <= table.keys() and (word == game.word or not true_word)
-    ]
-    for row, table in pairs:
-        choices = [table[colours] for colours in row]
-        for said in itertools.product(*choices):
-            texts = tuple(itertools.chain(*zip(said, row)))
-            ways[texts] += 1 / len(pairs) / np.prod([len(choice) for choice in choices])
+    ways, pairs = collections.Counter(), []
+    for game, (word, table) in itertools.product(games, guesses.to_json().items()):
+        row = [str(CODE_TEXTS[code]) for code in game.codes]
+        if set(row) <= table.keys() and (word == game.word or not true_word):
+            pairs.append((row, list(itertools.product(*(table[colours] for colours in row)))))
+    for row, choices in pairs:
+        for said in choices:
+            ways[tuple(itertools.chain(*zip(said, row)))] += 1 / len(pairs) / len(choices)
     return ways
 
 
 @pytest.mark.parametrize("true_word", [False, True])
 def test_games_are_drawn_exactly(true_word):
     guesses = Guesses.of(WORDS, GUESSES)
-    absent = code("light", "panic")
-    games = [
-        Tweet("panic", (absent, 242)),
-        Tweet("solar", (code("proxy", "solar"), code("sugar", "solar"), 242)),
-        Tweet("panic", (code("robot", "panic"), 242)),
-        Tweet("shire", (0, 0, 0)),
-        Tweet("proxy", (CODES["<g><g><g><g><b>"], 242)),
-    ]
+    games = [Tweet("panic", (code(guess, "panic"), 242)) for guess in ("light", "robot")]
+    games += [Tweet("solar", (code("proxy", "solar"), code("sugar", "solar"), 242))]
+    games += [Tweet("shire", (0, 0, 0)), Tweet("proxy", (NEVER, 242))]
     wanted = every_way(games, guesses, true_word)
     drawn = TweetGames(games, guesses, *([True] if true_word else []))
     dialogues = drawn(np.random.default_rng(1), 40_000, 0)
@@ -80,10 +70,8 @@ def test_games_are_drawn_exactly(true_word):
 
 
 def test_impossible_rows_are_counted():
-    guesses = Guesses.of(WORDS, GUESSES)
-    never = CODES["<g><g><g><g><b>"]
-    games = [Tweet("panic", (never, 242)), Tweet("those", (242,)), Tweet("panic", (never, never - 1, 242))]
-    assert TweetGames(games, guesses).facts == {
+    games = [Tweet("panic", (NEVER, 242)), Tweet("those", (242,)), Tweet("panic", (NEVER, NEVER - 1, 242))]
+    assert TweetGames(games, Guesses.of(WORDS, GUESSES)).facts == {
         "games": 3, "games_with_impossible_rows": 2, "games_left_out": 2, "impossible_rows": 2
     }  # fmt: skip
 
@@ -128,6 +116,6 @@ def test_tweets_that_are_refused(tmp_path, record):
     for day in ("209", "250", "²", "x"):
         path.write_text(f"{day},,,,⬛⬛⬛⬛⬛\n")
         said[day] = told(tweets.read_csv, path, DAYS)
-    guesses, games = Guesses.of(WORDS, GUESSES), [Tweet("those", (CODES["<g><g><g><g><b>"],))]
+    guesses, games = Guesses.of(WORDS, GUESSES), [Tweet("those", (NEVER,))]
     said |= {f"true word: {true}": told(TweetGames, games, guesses, true) for true in (False, True)}
-    compared("tweets_refused", {part: text.replace(str(tmp_path), "") for part, text in said.items()}, record)
+    compared("tweets_refused", without(tmp_path, said), record)
