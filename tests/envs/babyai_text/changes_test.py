@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from motif_jax.envs.babyai_text import changes, exchange
 from motif_jax.envs.babyai_text.changes import PromptChange
 from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.support import seeds
-from motif_jax.support.errors import UserError
 from tests.envs.babyai_text.environment_test import LOCAL
-from tests.envs.playing import started
+from tests.envs.playing import started, told
 from tests.recorded_outputs import compared
 
 PROMPT = "Goal of the agent: go to the red ball \n Observation 0: You see a grey key 1 step left, "
@@ -35,9 +33,7 @@ def test_an_environment_changes_the_prompt_alone():
     name = "no_meaning_words"
     plain, changed = (started(LOCAL, 4, fields=("prompt",), change=each)[1] for each in ("", name))
     assert decoded(changed["prompt"]) == PromptChange(name)(decoded(plain["prompt"]))
-    assert decoded(changed["prompt"]) != decoded(plain["prompt"])
-    for field in ("text", "mission", "image"):
-        np.testing.assert_array_equal(changed[field], plain[field])
+    assert [key for key in plain if not np.array_equal(plain[key], changed[key])] == ["prompt"]
 
 
 def test_what_is_exchanged_is_another_episodes_and_follows_the_same_actions(monkeypatch):
@@ -45,11 +41,10 @@ def test_what_is_exchanged_is_another_episodes_and_follows_the_same_actions(monk
         """What is said of the goal, what is seen in the prompt, and what in the text, of each step."""
         env, out = started(LOCAL, seed, fields=("prompt",), observations=1, **options)
         lines = []
-        for action in (None, 0, 2, 1):
-            if action is not None:
-                env.step(action, out)
+        for action in (0, 2, 1, 0):
             _, goal, seen, _ = decoded(out["prompt"]).split("\n")
             lines.append((goal, seen, decoded(out["text"])))
+            env.step(action, out)
         return list(zip(*lines, strict=True))
 
     played = {change: play(4, change=change) for change in ("", *changes.EXCHANGED)}
@@ -63,5 +58,5 @@ def test_what_is_exchanged_is_another_episodes_and_follows_the_same_actions(monk
     assert play(seeds.derive(4, "exchanged", 0))[:2] == played[changes.OTHER_EPISODE][:2]
     assert not set(played[changes.OTHER_EPISODE][1]) & set(seen)
     monkeypatch.setattr(exchange, "_TRIES", 3)
-    with pytest.raises(UserError, match="every mission of the level is 'go to the red ball'"):
-        started("BabyAI-GoToRedBallNoDists-v0", 1, change=changes.OTHER_MISSION)
+    said = told(started, "BabyAI-GoToRedBallNoDists-v0", 1, change=changes.OTHER_MISSION)
+    assert "every mission of the level is 'go to the red ball'" in said

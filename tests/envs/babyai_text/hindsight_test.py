@@ -48,10 +48,8 @@ def test_a_way_ends_before_a_thing_and_has_no_rounds(observations, found, window
 
 
 def test_a_long_way_is_cut_at_its_beginning() -> None:
-    seen = [f"wall {number} steps left" for number in range(2, 12)]
-    [(_, way)] = hindsight.ways(read(*seen, AHEAD))
+    [(_, way)] = hindsight.ways(read(*(f"wall {number} steps left" for number in range(2, 12)), AHEAD))
     assert way == [4, 5, 6, 7, 8, 9]
-    assert len(way) == hindsight.MOST_STEPS
 
 
 class Walk(TextEnvironment):
@@ -62,7 +60,7 @@ class Walk(TextEnvironment):
 
     def reset(self, rng, start=None):
         self._left = iter(self._seen)
-        return next(self._left)
+        return self.step("").observation
 
     def step(self, action):
         now = next(self._left)

@@ -15,12 +15,11 @@ from tests.conftest import load_golden
 MISSIONS = load_golden("glam_missions.json")["groups"]
 EPISODES = load_golden("glam_traces.json")
 WALK = load_golden("glam_obs.json")
+PARTS = ("strict", "instr_a", "instr_b", "desc", "desc_move", "desc_fixed")
 
 
 def level(name: str, kind: str | None) -> Any:
-    found = catalogue.find(name)
-    assert found is not None
-    return build(found, kind)
+    return build(catalogue.find(name), kind)
 
 
 def pose(world: Any) -> list[int]:
@@ -53,14 +52,14 @@ def carried(world: Any) -> list[str] | None:
 def described(instruction: Any, strict: bool = False) -> dict[str, Any]:
     """An instruction as the golden files write it, one of them with the attribute `strict`."""
     found: dict[str, Any] = {"cls": type(instruction).__name__}
-    if strict and hasattr(instruction, "strict"):
-        found["strict"] = instruction.strict
-    for part in ("instr_a", "instr_b"):
-        if hasattr(instruction, part):
-            found[part] = described(getattr(instruction, part), strict)
-    for part in ("desc", "desc_move", "desc_fixed"):
-        if hasattr(instruction, part):
-            found[part] = [getattr(instruction, part).type, getattr(instruction, part).color]
+    parts = {part: getattr(instruction, part) for part in PARTS if hasattr(instruction, part)}
+    for part, value in parts.items():
+        if part.startswith("instr"):
+            found[part] = described(value, strict)
+        elif part.startswith("desc"):
+            found[part] = [value.type, value.color]
+        elif strict:
+            found[part] = value
     return found
 
 
@@ -102,10 +101,8 @@ def test_first_observations_and_what_follows_from_their_seeds(episode):
     assert list(COLORS) == "red green blue purple yellow grey".split() == list(WALK["color_index"])
     world = level(episode["level"], episode["kind"])
     observation, _ = world.reset(seed=episode["seed"])
-    assert [world.width, world.height] == episode["grid_size"]
-    assert world.max_steps == episode["max_steps_limit"]
-    names = WALK["action_names"]
-    assert [action.name for action in world.actions][: len(names)] == names
+    assert [world.width, world.height, world.max_steps] == [*episode["grid_size"], episode["max_steps_limit"]]
+    assert [action.name for action in world.actions][: len(WALK["action_names"])] == WALK["action_names"]
     for before, after in zip([None, *episode["steps"]], episode["steps"], strict=False):
         if before is not None:
             # Episodes of turning keep the first three and the last four steps: all turn left.
@@ -122,6 +119,5 @@ def test_first_observations_and_what_follows_from_their_seeds(episode):
 def test_ours_are_known_by_no_other_name():
     registered = {name for name in gymnasium.registry if name.startswith(catalogue.PREFIX)}
     assert registered == set(catalogue.minigrid_names())
-    assert len(registered) > 90
     assert not registered & set(catalogue.LEVELS)
     assert catalogue.find("BabyAI-NoSuch-v0") is None

@@ -40,9 +40,8 @@ CONTENTS = (
 
 def test_files_that_hold_none_are_told(tmp_path, record):
     path, said = tmp_path / "probes.json", {"nowhere": told(probes.read, "nowhere.json")}
-    path.write_text(
-        json.dumps([GOOD, {**GOOD, "right": "go", "observations": SEEN * 2, "actions": ["left"]}])
-    )
+    other = {**GOOD, "right": "go", "observations": SEEN * 2, "actions": ["left"]}
+    path.write_text(json.dumps([GOOD, other]))
     assert probes.read(path)[0] == probes.Probe("one", "go to the red ball", (tuple(SEEN[0]),), ())
     assert probes.read(path)[1].right == "go"
     for number, content in enumerate(CONTENTS):
