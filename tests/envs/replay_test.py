@@ -19,27 +19,6 @@ from tests.envs.playing import told
 from tests.recorded_outputs import compared
 
 
-def again(recording):
-    return record_actions(recording.task, recording.options, recording.seed, recording.actions)
-
-
-def actions_of(habit, seed, count):
-    return np.fromiter(itertools.islice(HABITS[habit].actions(seed), count), int)
-
-
-def test_an_episode_is_the_same_again_unless_an_action_is_changed(tmp_path):
-    actions = actions_of("uniform", 1, 200)
-    made = record_actions("NetHackStaircase-v1", {"max_episode_steps": 200}, 11, actions)
-    assert (made.info["end"], made.actions.tolist()) == (END_LIMIT, actions.tolist())
-    made.save(tmp_path / "episode.json")
-    loaded = Recording.load(tmp_path / "episode.json")
-    parts = [(each.options, each.seed, each.info, each.actions.tolist()) for each in (loaded, made)]
-    assert parts[0] == parts[1]
-    assert again(loaded).digest == loaded.digest == made.digest
-    loaded.actions[5] = (actions[5] + 1) % 23
-    assert again(loaded).digest != made.digest
-
-
 def test_the_clock_of_the_wall_has_no_part_in_a_game(repository):
     """Moon, Friday 13th, night and midnight come from the seed: in every time zone the engine says the same."""
     code = """
@@ -62,17 +41,20 @@ os._exit(0)  # two handles of one library: none is left to be closed in order
     assert child.stdout.strip() == "1"
 
 
-def test_a_death_shows_nothing_of_earlier_deaths():
+def test_a_death_shows_nothing_of_earlier_deaths(tmp_path):
     """The engine shows a list of the best scores, and keeps it in a file from one game to the next."""
-    limited = {"max_episode_steps": 300}
-    recordings = []
-    with contextlib.closing(registry.make("NetHackScore-v1", **limited)) as environment:
+    task, ends = ("NetHackScore-v1", {"max_episode_steps": 300}), []
+    with contextlib.closing(registry.make(task[0], **task[1])) as environment:
         for seed in (94, 44, 12, 44, 94):
-            actions = actions_of(tuple(HABITS)[seed % len(HABITS)], seed, 300)
-            recordings.append(record(environment, "NetHackScore-v1", limited, seed, actions))
-    assert [each.seed for each in recordings if each.info["end"] == END_DEATH] == [94, 44, 44, 94]
-    for recording in recordings:
-        assert again(recording).digest == recording.digest
+            actions = itertools.islice(HABITS[tuple(HABITS)[seed % len(HABITS)]].actions(seed), 300)
+            record(environment, *task, seed, np.fromiter(actions, int)).save(tmp_path / "game.json")
+            known = Recording.load(tmp_path / "game.json")
+            again = record_actions(*task, seed, known.actions)
+            assert (again.digest, again.info, again.options) == (known.digest, known.info, known.options)
+            ends.append(known.info["end"])
+    assert ends == [END_DEATH, END_DEATH, END_LIMIT, END_DEATH, END_DEATH]
+    known.actions[5] = (known.actions[5] + 1) % 23
+    assert record_actions(*task, seed, known.actions).digest != known.digest
 
 
 def test_switches_are_recorded():

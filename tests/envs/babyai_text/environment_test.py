@@ -35,11 +35,10 @@ def test_the_bot_solves_every_kind_and_the_reward_falls_with_the_steps():
         env, out = started(TRAIN, 7, kind=kind, fields=("bot_action",))
         steps = bot_plays(env, out)
         info = env.episode_info()
-        wanted = 1 - 0.9 * len(steps) / info["limit"]
-        assert steps[-1] == (pytest.approx(wanted), TERMINATED)
-        assert {reward for reward, _ in steps[:-1]} == {0.0}
-        assert info["return"] == pytest.approx(wanted)
-        assert (info["success"], KINDS[int(info["kind"])], info["length"]) == (1.0, kind, len(steps))
+        wanted = pytest.approx(1 - 0.9 * len(steps) / info["limit"])
+        assert steps == [(0.0, RUNNING)] * (len(steps) - 1) + [(wanted, TERMINATED)]
+        assert (info["return"], info["success"], KINDS[int(info["kind"])]) == (wanted, 1.0, kind)
+        assert info["length"] == len(steps)
 
 
 def test_a_bot_that_fails_says_nothing_any_more(monkeypatch):

@@ -20,9 +20,8 @@ def taken(habit, seed, count, actions=23):
 @pytest.mark.parametrize("name", sorted(HABITS))
 @pytest.mark.parametrize("actions", SPECS)
 def test_frequencies_are_the_weights(name, actions):
-    """Repeats leave the long-run frequencies as they are; a seed alone says what is taken."""
+    """Repeats leave the long-run frequencies as they are."""
     drawn = [taken(HABITS[name], seed, 5000, actions) for seed in range(12)]
-    assert taken(HABITS[name], 5, 5000, actions) == drawn[5] != drawn[6]
     counts = np.bincount(np.concatenate(drawn), minlength=actions)
     expected = HABITS[name].probabilities(actions)
     assert expected.sum() == pytest.approx(1.0)

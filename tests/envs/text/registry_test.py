@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from configs import collect_text, train_text
 from motif_jax.datasets.dialogues import parquet
@@ -13,21 +12,13 @@ from tests.envs.playing import refused, told, without
 from tests.recorded_outputs import compared
 
 
-@pytest.mark.parametrize("variant", collect_text.VARIANTS)
-def test_the_task_of_every_variant_takes_its_options_and_its_kind(variant):
-    config = collect_text.get_config(variant)
-    task = registry.load(config.task)
-    assert set(registry.options_of(config.to_dict())) <= set(task.defaults)
-    assert config.kind in task.kinds
-
-
-@pytest.mark.parametrize("name", registry.names())
-def test_dialogues_that_a_training_draws_are_of_its_task(name):
-    config, task = train_text.get_config(f"{name}_bc"), registry.load(name)
-    assert config.task == name
-    assert config.kind in task.kinds
-    if config.kind == "games":
-        task({}).policy(config.policy)
+def test_the_task_of_every_variant_takes_its_options_its_kind_and_its_policy():
+    configs = [collect_text.get_config(variant) for variant in collect_text.VARIANTS]
+    for config in (*configs, *(train_text.get_config(f"{name}_bc") for name in registry.names())):
+        task = registry.load(config.task)
+        assert set(registry.options_of(config.to_dict())) <= set(task.defaults)
+        assert config.kind in task.kinds
+        assert config.kind != "games" or task({}).policy(config.policy)
 
 
 def test_options_have_the_defaults_and_limits_that_were_recorded(record):
