@@ -66,19 +66,14 @@ def test_one_seed_determines_all_following_episodes():
     assert len(set(first)) == 3
 
 
-def _play(env):
-    """Plays one action until the episode ends; returns (steps, terminated, truncated, info)."""
-    env.reset(seed=1)
-    steps = ((step, *env.step(0)[2:]) for step in range(1, 10_000))
-    return next(step for step in steps if step[1] or step[2])
-
-
 def test_the_limit_of_gymnasium_make_is_the_environments_and_an_episode_has_one_end():
     # 300 is above the environment's own 100.
     for steps, end in ((300, (202, True, False)), (202, (202, True, False)), (50, (50, False, True))):
         env = gymnasium.make("motif_jax/Recall-v0", delay=200, max_episode_steps=steps)
         for made in (env, gymnasium.make(env.spec)):
-            *found, info = _play(made)
+            made.reset(seed=1)
+            played = ((step, *made.step(0)[2:]) for step in range(1, 10_000))
+            *found, info = next(step for step in played if step[1] or step[2])
             assert (tuple(found), info["length"], made.spec.max_episode_steps) == (end, end[0], steps)
     envs = gymnasium.make_vec("motif_jax/Recall-v0", 2, vectorization_mode="sync", max_episode_steps=2)
     envs.reset(seed=0)

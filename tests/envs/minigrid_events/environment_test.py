@@ -10,6 +10,7 @@ from minigrid.core.grid import Grid
 from minigrid.core.world_object import Door, Goal, Key
 
 from motif_jax.envs import registry
+from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.envs.minigrid_events.captions import DROP, FORWARD, PICK_UP, TOGGLE
 from motif_jax.envs.minigrid_events.catalogue import LEVELS
 from motif_jax.envs.minigrid_events.environment import MiniGridEvents
@@ -27,10 +28,6 @@ def shown(out: dict[str, np.ndarray]) -> np.ndarray:
     parts = np.split(out["view"].reshape(7, 7, -1), [OBJECTS, OBJECTS + COLORS], axis=-1)
     assert all((part.sum(-1) == 1).all() for part in parts)
     return np.stack([part.argmax(-1) for part in parts], axis=-1)
-
-
-def text(out: dict[str, np.ndarray]) -> str:
-    return out["text"].tobytes().rstrip(b"\0").decode()
 
 
 @pytest.mark.parametrize("name", LEVELS)
@@ -81,7 +78,7 @@ def test_captions_say_what_happened_and_people_see_them_with_the_level(record: b
     for number, action in enumerate(actions):
         frame = shown_frame(EventsRenderer(ours.spec).frame(out))
         seen[f"{number}"] = f"{frame} {out['text_count']} {ours.step(action, out)} {ours.episode_info()}"
-    assert text(out) == "You drop a red key."
+    assert decoded(out["text"]) == "You drop a red key."
     ours, out = small_world(Goal())
     assert ours.step(FORWARD, out) == (pytest.approx(1 - 0.9 / 250), TERMINATED)
-    compared("minigrid_captions", {**seen, "goal": f"{text(out)} {ours.episode_info()}"}, record)
+    compared("minigrid_captions", {**seen, "goal": f"{decoded(out['text'])} {ours.episode_info()}"}, record)

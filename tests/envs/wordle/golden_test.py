@@ -18,16 +18,8 @@ from tests.golden_ilql import dialogue_text
 
 FIELDS = "tokens rewards terminals utterance_rewards utterance_terminals state_idxs action_idxs".split()
 FIELDS += ["utterance_state_idxs", "utterance_action_idxs"]
-
-
-@pytest.fixture(scope="module")
-def played():
-    return load_golden("ilql_wordle.json")
-
-
-@pytest.fixture(scope="module")
-def tables(played):
-    return {name: WordTable(words) for name, words in played["word_lists"].items()}
+PLAYED = load_golden("ilql_wordle.json")
+TABLES = {name: WordTable(words) for name, words in PLAYED["word_lists"].items()}
 
 
 def game(table, guesses, hidden):
@@ -49,10 +41,10 @@ def code_by(text: str, guess: str) -> int:
     return int((knowledge.colours(known, guess) * 3 ** np.arange(5)).sum())
 
 
-def test_games(played, tables):
-    for number, golden in enumerate(played["games"]):
+def test_games():
+    for number, golden in enumerate(PLAYED["games"]):
         assert golden["id"] == number
-        table, turns = tables[golden["word_list"]], golden["turns"]
+        table, turns = TABLES[golden["word_list"]], golden["turns"]
         outcomes = game(table, [t["guess"] for t in turns], [t["hidden"] for t in turns])
         for turn, outcome in zip(turns, outcomes, strict=True):
             now = outcome.observation
@@ -68,11 +60,11 @@ def test_games(played, tables):
                 assert code_by(turn["knowledge"], turn["guess"]) == now.codes[-1]
 
 
-def test_items(played, tables):
-    assert played["vocab"] == NUMBERS
-    for golden in played["games"]:
+def test_items():
+    assert PLAYED["vocab"] == NUMBERS
+    for golden in PLAYED["games"]:
         guesses, hidden = ([turn[key] for turn in golden["turns"]] for key in ("guess", "hidden"))
-        dialogue = game(tables[golden["word_list"]], guesses, hidden)[-1].observation.to_sequence()
+        dialogue = game(TABLES[golden["word_list"]], guesses, hidden)[-1].observation.to_sequence()
         for name, reward in (("datapoint", 0.0), ("datapoint_token_reward_minus_0p1", -0.1)):
             if name in golden:
                 assert_item(dialogue, golden[name], token_rewards.constant(reward))
@@ -80,24 +72,24 @@ def test_items(played, tables):
             values = {int(token): value for token, value in specified["token_data"].items()}
             reward = token_rewards.by_token(values, specified["scale"], specified["shift"])
             assert_item(dialogue, specified, reward)
-    for golden in played["part_games"]:
-        outcomes = game(table := tables[golden["word_list"]], golden["guesses"], golden["hidden"])
+    for golden in PLAYED["part_games"]:
+        outcomes = game(table := TABLES[golden["word_list"]], golden["guesses"], golden["hidden"])
         now = outcomes[-1].observation if outcomes else WordleObservation(table)
         assert_item(now.to_sequence(), golden["datapoint"], token_rewards.constant(0.0))
 
 
-def test_guesses_that_are_no_five_letters(played, tables):
-    for golden in played["non_alphabetic"]:
-        (outcome,) = game(tables["sixty"], [golden["guess"]], [golden["hidden"]])
+def test_guesses_that_are_no_five_letters():
+    for golden in PLAYED["non_alphabetic"]:
+        (outcome,) = game(TABLES["sixty"], [golden["guess"]], [golden["hidden"]])
         assert (outcome.reward, outcome.terminal) == (golden["reward"], golden["done"])
         dialogue = outcome.observation.to_sequence()
         assert [list(pair) for pair in zip(dialogue.texts, dialogue.rewards)] == golden["sequence"]
         assert outcome.observation.fits.all()
 
 
-def test_a_list_of_one_word(played):
+def test_a_list_of_one_word():
     table = WordTable(["abcde"])
-    for turns in played["one_word_list"]:
+    for turns in PLAYED["one_word_list"]:
         environment = WordleEnvironment(table)
         environment.reset(np.random.default_rng(0))
         for turn in turns:

@@ -10,6 +10,7 @@ from motif_jax.envs.wordle.colours import WordTable
 from motif_jax.envs.wordle.environment import WordleEnvironment
 from motif_jax.envs.wordle.policies import parse, picture
 from motif_jax.envs.wordle.words import read_words
+from tests.recorded_outputs import compared
 
 
 def played(policy, count, size=60):
@@ -41,19 +42,14 @@ def test_boards_play_by_the_environments_rules():
         assert outcome.observation.to_sequence().total == returns(boards)[game]
 
 
-def test_a_board_has_the_guesses_that_its_table_knows_and_a_picture_has_them_all():
+def test_a_board_has_the_guesses_that_its_table_knows_and_a_picture_has_them_all(record):
     environment = WordleEnvironment(WordTable(["crane", "slate", "trace", "brick"], ["zzzzz"]))
     environment.reset(np.random.default_rng(0))
     for guess in ("crane", "qqqqq", "none", "zzzzz"):
         now = environment.step(guess, "trace").observation
-    board = now.board()
-    assert (board.guesses.tolist(), board.turns.tolist()) == ([[0, 4, 0, 0, 0, 0]], [2])
-    assert (board.codes.tolist(), board.won.tolist()) == ([[187, 0, 0, 0, 0, 0]], [False])
-    assert board.fits.tolist() == [[False, False, True, False, False]]
-    shown = ("30;43", "C"), ("30;42", "R"), ("30;42", "A"), (";100", "N"), ("30;42", "E")
-    crane = "".join(f"\x1b[{colours}m {letter} \x1b[0m" for colours, letter in shown)
-    assert picture(["crane", "none"], (*now.codes[:1], None)) == f"{crane}\nnone"
-    assert picture([], []) == "(nothing guessed yet)"
+    said = {name: str(getattr(now.board(), name)) for name in ("guesses", "turns", "codes", "won", "fits")}
+    said |= {"crane": picture(["crane", "none"], (*now.codes[:1], None)), "empty": picture([], [])}
+    compared("wordle_board", said, record)
 
 
 def test_a_list_holds_words_of_five_letters(tmp_path):
