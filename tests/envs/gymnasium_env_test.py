@@ -1,5 +1,3 @@
-"""The tasks through gymnasium."""
-
 from __future__ import annotations
 
 import subprocess

@@ -1,5 +1,3 @@
-"""Episodes are played again from their seed and actions, byte for byte."""
-
 from __future__ import annotations
 
 import contextlib

@@ -1,5 +1,3 @@
-"""What prompts are changed to in tests of generalisation, and levels with another number of objects."""
-
 from __future__ import annotations
 
 import numpy as np

@@ -1,8 +1,8 @@
-"""Random play, told as ways to what it met."""
-
 from __future__ import annotations
 
+import itertools
 import types
+from unittest.mock import Mock
 
 import pytest
 
@@ -52,25 +52,17 @@ def test_a_long_way_is_cut_at_its_beginning() -> None:
     assert way == [4, 5, 6, 7, 8, 9]
 
 
-class Walk(TextEnvironment):
+def walk(prompts):
     """Shows given prompts, whatever is done."""
-
-    def __init__(self, prompts):
-        self._seen = [types.SimpleNamespace(prompt=prompt) for prompt in prompts]
-
-    def reset(self, rng, start=None):
-        self._left = iter(self._seen)
-        return self.step("").observation
-
-    def step(self, action):
-        now = next(self._left)
-        return Outcome(now, 0.0, now is self._seen[-1])
+    first, *seen = (types.SimpleNamespace(prompt=prompt) for prompt in prompts)
+    outcomes = itertools.cycle([Outcome(now, 0.0, now is seen[-1]) for now in seen])
+    return Mock(TextEnvironment, reset=lambda *_: first, step=lambda *_: next(outcomes))
 
 
 def test_a_dialogue_has_another_mission_what_was_done_and_where_the_thing_was() -> None:
     """Of a thing that was not yet seen no place is told; the article of the mission is drawn."""
     prompts, articles = read("wall 1 step left", FAR, AHEAD), set()
-    stream = hindsight.hindsight_of(Walk(prompts), FunctionPolicy(lambda seen, rng: "turn left"))
+    stream = hindsight.hindsight_of(walk(prompts), FunctionPolicy(lambda seen, rng: "turn left"))
     for seed in range(9):
         first, second, third, fourth = stream(seeds.rng(seed), 2, 7)
         article = first.texts[0].partition("go to ")[2].split()[0]

@@ -85,8 +85,7 @@ def test_whole_episodes_from_their_seeds(episode):
     assert (world.max_steps, [world.width, world.height]) == (episode["max_steps"], episode["grid_size"])
     assert (pose(world), objects(world)) == (episode["agent"], episode["objects"])
     assert walls(world) == sorted(episode["walls"])
-    fields = EPISODES["step_fields"]
-    assert fields == ["agent_x", "agent_y", "agent_dir", "carrying", "reward", "done"]
+    assert EPISODES["step_fields"] == ["agent_x", "agent_y", "agent_dir", "carrying", "reward", "done"]
     for action, wanted in zip(episode["actions"], episode["steps"], strict=True):
         _, reward, terminated, truncated, _ = world.step(action)
         assert [*pose(world), " ".join(reversed(carried(world) or []))] == [*wanted[:3], wanted[3] or ""]

@@ -1,5 +1,3 @@
-"""Fixed situations for language models: ours, those of a file, and what they are without a clause."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""The window of observations and actions, and the text made of it."""
-
 from __future__ import annotations
 
 import os
@@ -40,22 +38,17 @@ def test_windows_of_the_published_collector():
             for t in range(case["steps"]):
                 wanted = case["window"][env * case["steps"] + t]
                 assert wanted["goal"] == f"m{env}e{episodes[env]}"
-                prompt = window.prompt(wanted["goal"], ["x"])
-                assert said(prompt) == (wanted["observations"], wanted["actions"])
+                prompt = window.prompt(wanted["goal"], ["x"]).replace(" \n ", "\n").replace("\n ", "\n")
+                lines = [line.split(": ", 1) for line in prompt.split("\n")]
+                seen = [text.strip(", ") for name, text in lines if name.startswith("Observation")]
+                done = [text for name, text in lines if name.startswith("Action ") and text]
+                assert (seen, done) == (wanted["observations"], wanted["actions"])
                 action = f"a{int(case['actions'][t][env])}"
                 ended = bool(case["dones"][t][env])
                 episodes[env] += ended
                 steps[env] = 0 if ended else steps[env] + 1
                 clauses = [f"o{env}.{episodes[env]}.{steps[env]}"]
                 window.start(clauses) if ended else window.add(action, clauses)
-
-
-def said(prompt):
-    """Observations and actions in a prompt."""
-    lines = [line.split(": ", 1) for line in prompt.replace(" \n ", "\n").replace("\n ", "\n").split("\n")]
-    seen = [text.strip(", ") for name, text in lines if name.startswith("Observation")]
-    done = [text for name, text in lines if name.startswith("Action ") and text]
-    return seen, done
 
 
 MISSIONS = (

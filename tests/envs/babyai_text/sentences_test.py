@@ -1,5 +1,3 @@
-"""Clauses of golden observations and hand-made scenes, in both languages."""
-
 from __future__ import annotations
 
 import numpy as np

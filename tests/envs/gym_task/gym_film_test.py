@@ -1,5 +1,3 @@
-"""Films of gymnasium environments: the pictures that they draw, and what was said."""
-
 from __future__ import annotations
 
 import base64

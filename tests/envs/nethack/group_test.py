@@ -1,5 +1,3 @@
-"""A group of games shows what as many single games show."""
-
 from __future__ import annotations
 
 import numpy as np

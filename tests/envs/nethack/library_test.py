@@ -1,5 +1,3 @@
-"""Sharing the engine's code between games, and keeping it loaded from game to game."""
-
 from __future__ import annotations
 
 import gc

@@ -91,15 +91,12 @@ def test_engine_constants_are_ours():
     assert nethack.GLYPH_CMAP_OFF == BLANK_GLYPH
     assert nethack.permonst(nethack.glyph_to_mon(tasks.ORACLE_GLYPH)).mname == "Oracle"
     assert nethack.BL_MASK_HALLU == tasks.HALLUCINATION
-    names = "X Y SCORE HP HPMAX DEPTH GOLD EXP TIME HUNGER DNUM DLEVEL CONDITION".split()
-    ours = "X Y SCORE HP MAX_HP DEPTH GOLD POINTS TIME HUNGER DUNGEON DUNGEON_LEVEL CONDITION".split()
+    names = "X Y SCORE HP HPMAX DEPTH GOLD EXP TIME HUNGER DNUM DLEVEL CONDITION XP".split()
+    ours = "X Y SCORE HP MAX_HP DEPTH GOLD POINTS TIME HUNGER DUNGEON DUNGEON_LEVEL CONDITION LEVEL".split()
     for theirs, mine in zip(names, ours, strict=True):
         assert getattr(nethack, f"NLE_BL_{theirs}") == getattr(status, mine)
-    assert nethack.NLE_BL_XP == status.LEVEL
     for name, array in buffers.Buffers().engine_arrays().items():
-        description = nethack.OBSERVATION_DESC[name]
-        assert array.shape == tuple(description["shape"])
-        assert array.dtype == description["dtype"]
+        assert {"shape": array.shape, "dtype": array.dtype} == nethack.OBSERVATION_DESC[name]
 
 
 def test_what_is_refused_is_one_line(monkeypatch, record):

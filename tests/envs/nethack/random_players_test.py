@@ -1,5 +1,3 @@
-"""Random players with habits: repeatable, and true to their weights."""
-
 from __future__ import annotations
 
 import numpy as np

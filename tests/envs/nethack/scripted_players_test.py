@@ -1,5 +1,3 @@
-"""Scripted players do their errands: what they walk to, and what real games then hold."""
-
 from __future__ import annotations
 
 import numpy as np
@@ -15,20 +13,17 @@ from tests.recorded_outputs import compared
 SPEC = registry.spec("NetHackScore-v1", fields=FIELDS)
 
 
-def observation(rows, message=b""):
+def key(choose, rows, message=b""):
+    """The key that is chosen where the map has these rows."""
     chars = np.full((24, 80), ord(" "), np.uint8)
     for y, row in enumerate(rows, start=1):
         chars[y, : len(row)] = np.frombuffer(row.encode(), np.uint8)
-    tints = np.full((24, 80), 7, np.uint8)
-    status = np.zeros(27, np.int32)
+    tints, status = np.full((24, 80), 7, np.uint8), np.zeros(27, np.int32)
     ((y, x),) = np.argwhere(chars == ord("@")).tolist()
     status[[X, Y, DEPTH]] = x, y - 1, 1
     text = np.frombuffer(message.ljust(256, b"\0"), np.uint8)
-    return {"tty_chars": chars, "tty_colors": tints, "blstats": status, "message": text}
-
-
-def key(choose, **seen):
-    return chr(TASK_KEYS[choose(observation(**seen))])
+    seen = {"tty_chars": chars, "tty_colors": tints, "blstats": status, "message": text}
+    return chr(TASK_KEYS[choose(seen)])
 
 
 def test_it_goes_down_where_it_stands_on_stairs_and_leaves_the_peaceful_alone():

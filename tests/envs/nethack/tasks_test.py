@@ -81,18 +81,22 @@ def test_continual_pays_again_in_the_next_episode():
 
 
 def test_scout_counts_the_latest_view_of_each_level():
-    def seen(count, **fields):
-        return {"glyphs": [[1, column, 5] for column in range(count)]} | fields
-
-    steps = [
-        (1, [seen(8, time=2)]),
-        (17, [seen(4, time=3, dlevel=2, depth=2)]),
-        (1, [seen(6, time=4, dlevel=2, depth=2)]),
-        (18, [seen(7, time=5)]),
-        (1, [seen(9, time=6, dnum=2)]),
-        (1, [seen(1, time=7, dnum=2)]),
+    second, other = {"dlevel": 2, "depth": 2}, {"dnum": 2}
+    frames = [
+        (1, 5, {}),
+        (2, 8, {}),
+        (3, 4, second),
+        (4, 6, second),
+        (5, 7, {}),
+        (6, 9, other),
+        (7, 1, other),
     ]
-    scouts = [result[4]["scout"] for result in play("NetHackScore-v1", seen(5), steps)]
+    first, *rest = [
+        {"time": time, "glyphs": [[1, column, 5] for column in range(count)], **place}
+        for time, count, place in frames
+    ]
+    played = play("NetHackScore-v1", first, [(1, [frame]) for frame in rest])
+    scouts = [result[4]["scout"] for result in played]
     # Each is read before its step: first level 5, then 8; second level 4 and 6 on top; back on the first level 7.
     assert scouts == [5, 8, 8 + 4, 8 + 6, 6 + 7, 6 + 7 + 9]
 

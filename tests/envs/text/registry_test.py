@@ -1,5 +1,3 @@
-"""Every variant of a text config gives its task options that it knows."""
-
 from __future__ import annotations
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Policies: what each may guess, and how well it does."""
-
 from __future__ import annotations
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""What policies and streams to learn from say, in whole games and in turns."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Tweets: reading and writing them, and games that have their colours, drawn exactly."""
-
 from __future__ import annotations
 
 import collections
