@@ -78,29 +78,23 @@ def test_the_limit_of_gymnasium_make_is_the_environments_and_an_episode_has_one_
     assert [envs.step([0, 0])[3].tolist() for _ in range(2)] == [[False, False], [True, True]]
 
 
-@pytest.mark.parametrize(
-    ("code", "printed"),
-    [
-        (
-            "import warnings; warnings.simplefilter('error'); import gymnasium, nle;"
-            "print(type(gymnasium.make('NetHackScore-v0').unwrapped).__module__,"
-            "type(gymnasium.make('motif_jax:motif_jax/NetHackScore-v1').unwrapped).__module__)",
-            "nle.env.tasks motif_jax.envs.gymnasium_env",
-        ),
-        (
-            "import sys; from motif_jax.envs import registry; registry.names(); registry.spec('NetHackOracle-v1');"
-            "assert not sys.modules.keys() & {'nle', 'jax', 'gymnasium'};"
-            "import gymnasium; gymnasium.make('motif_jax/Recall-v0').reset(seed=0);"
-            "assert 'minigrid' not in sys.modules;"
-            "gymnasium.make('motif_jax/BabyAI-GoToLocal-v0', max_episode_steps=5).reset(seed=0);"
-            "print(gymnasium.__spec__.loader is gymnasium.__loader__, type(gymnasium.__loader__).__module__[:9])",
-            "True _frozen_i",
-        ),
-    ],
-    ids=["the engine's own names stay", "a spec needs no engine, and it registers when gymnasium comes"],
-)
-def test_what_a_process_imports(repository, code, printed):
-    child = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=repository, check=True
-    )
+# By what they print: the engine's names stay; a spec needs no engine, and ours come with gymnasium.
+PROGRAMS = {
+    "nle.env.tasks motif_jax.envs.gymnasium_env": "import warnings; warnings.simplefilter('error');"
+    "import gymnasium, nle;"
+    "print(type(gymnasium.make('NetHackScore-v0').unwrapped).__module__,"
+    "type(gymnasium.make('motif_jax:motif_jax/NetHackScore-v1').unwrapped).__module__)",
+    "True _frozen_i": "import sys; from motif_jax.envs import registry; registry.names();"
+    "registry.spec('NetHackOracle-v1'); assert not sys.modules.keys() & {'nle', 'jax', 'gymnasium'};"
+    "import gymnasium; gymnasium.make('motif_jax/Recall-v0').reset(seed=0);"
+    "assert 'minigrid' not in sys.modules;"
+    "gymnasium.make('motif_jax/BabyAI-GoToLocal-v0', max_episode_steps=5).reset(seed=0);"
+    "print(gymnasium.__spec__.loader is gymnasium.__loader__, type(gymnasium.__loader__).__module__[:9])",
+}
+
+
+@pytest.mark.parametrize("printed", PROGRAMS)
+def test_what_a_process_imports(repository, printed):
+    line = [sys.executable, "-c", PROGRAMS[printed]]
+    child = subprocess.run(line, capture_output=True, text=True, cwd=repository, check=True)
     assert child.stdout.strip() == printed

@@ -33,9 +33,8 @@ for hours in range(-12, 12):
 print(len(said), flush=True)
 os._exit(0)  # two handles of one library: none is left to be closed in order
 """
-    child = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=repository, check=True
-    )
+    line = [sys.executable, "-c", code]
+    child = subprocess.run(line, capture_output=True, text=True, cwd=repository, check=True)
     assert child.stdout.strip() == "1"
 
 

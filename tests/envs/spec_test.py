@@ -1,5 +1,3 @@
-"""The contract of environments: what a spec refuses, whom it fits, and rows of arrays."""
-
 from __future__ import annotations
 
 import dataclasses

@@ -110,8 +110,7 @@ SHOWN = ("prompt", "bot_action", "instruction", "grid", "lit", "pose")
 
 
 def test_options_show_what_was_recorded(tmp_path, record):
-    words = {word: place for place, word in enumerate(talkers.WORDS)}
-    backend = Tokenizer(models.WordLevel(words, "<unk>"))
+    backend = Tokenizer(models.WordLevel(dict(zip(talkers.WORDS, itertools.count())), "<unk>"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     backend.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
     backend.save(str(tmp_path / "tokenizer.json"))

@@ -1,5 +1,3 @@
-"""BabyAI-Text as dialogues: what an agent reads, does and sees next."""
-
 from __future__ import annotations
 
 import itertools

@@ -1,5 +1,3 @@
-"""Gymnasium's environments as tasks: what is shown, said, counted and refused."""
-
 from __future__ import annotations
 
 import gymnasium

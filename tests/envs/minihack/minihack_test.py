@@ -1,5 +1,3 @@
-"""MiniHack's tasks: against the published classes, seeds, rules, stages' names, and what a level leaves behind."""
-
 from __future__ import annotations
 
 import dataclasses

@@ -1,5 +1,3 @@
-"""The environment on the real engine: seeds, truncation, agreement with nle's own class, memory."""
-
 from __future__ import annotations
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Window, tiles and status features against pictures and numbers of the published system."""
-
 from __future__ import annotations
 
 import itertools

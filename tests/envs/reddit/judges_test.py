@@ -1,5 +1,3 @@
-"""What replies are paid: scores that are known, the annotator and the model that judge, and which of them a run continues with."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""Replies to comments: the published files, what they are paid, and made-up ones."""
-
 from __future__ import annotations
 
 import json

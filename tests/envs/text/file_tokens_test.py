@@ -1,5 +1,3 @@
-"""Tokens of a text task by a tokenizer.json: added ones in the published order, and delimiters that nobody can write."""
-
 from __future__ import annotations
 
 import pytest

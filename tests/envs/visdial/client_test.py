@@ -1,5 +1,3 @@
-"""The client of the published server: what is sent on each route, and every fault retried, counted, then told in one line."""
-
 from __future__ import annotations
 
 import contextlib

@@ -1,5 +1,3 @@
-"""Visual dialogue: the published files, what turns are paid under each rule, and talks with the other side."""
-
 from __future__ import annotations
 
 import functools

@@ -42,8 +42,7 @@ def code_by(text: str, guess: str) -> int:
 
 
 def test_games():
-    for number, golden in enumerate(PLAYED["games"]):
-        assert golden["id"] == number
+    for golden in PLAYED["games"]:
         table, turns = TABLES[golden["word_list"]], golden["turns"]
         outcomes = game(table, [t["guess"] for t in turns], [t["hidden"] for t in turns])
         for turn, outcome in zip(turns, outcomes, strict=True):

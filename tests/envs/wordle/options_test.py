@@ -1,5 +1,3 @@
-"""The task's options: people who tweet, files of their tweets, and what of them is used."""
-
 from __future__ import annotations
 
 import numpy as np
