@@ -31,13 +31,12 @@ def test_nested_spaces_are_fields_by_name(record):
 
 
 def test_boxes_keep_what_they_hold(record):
-    both, ram = spaces.Tuple([spaces.Discrete(2), spaces.Discrete(3, start=-1)]), np.uint8([0, 255, 51])
-    kinds = {
-        "ram": (spaces.Box(0, 255, (3,), np.uint8), ram), "large": (spaces.Box(-(2**40), 2**40, (1,), np.int64), [-(2**33)]),
-        "whole": (spaces.Box(-9, 9, (), np.int64), -9), "on": (spaces.Box(0, 1, (2,), np.bool_), [True, False]), "both": (both, (1, -1)),
-    }  # fmt: skip
-    value, seen = {name: held for name, (_, held) in kinds.items()}, {}
-    for leaf in leaves(spaces.Dict({name: space for name, (space, _) in kinds.items()}), 8):
+    space = {"ram": spaces.Box(0, 255, (3,), np.uint8), "whole": spaces.Box(-9, 9, (), np.int64)}
+    space |= {"large": spaces.Box(-(2**40), 2**40, (1,), np.int64), "on": spaces.Box(0, 1, (2,), np.bool_)}
+    space["both"] = spaces.Tuple([spaces.Discrete(2), spaces.Discrete(3, start=-1)])
+    value = {"ram": np.array([0, 255, 51], np.uint8), "large": [-(2**33)], "whole": -9, "on": [True, False]}
+    value["both"], seen = (1, -1), {}
+    for leaf in leaves(spaces.Dict(space), 8):
         out = np.zeros(leaf.field.shape, leaf.field.dtype)
         leaf.write(value, out)
         seen[leaf.name] = f"{out!r} {leaf.image}"
