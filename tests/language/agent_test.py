@@ -17,14 +17,26 @@ from motif_jax.algorithms.candidate_scores import candidate_scores
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.envs.spec import MASKED, ArraySpec, empty_observation
-from motif_jax.language import agent, lora
-from motif_jax.language.heads import HeadConfig
+from motif_jax.language import agent
 from motif_jax.rl import agent_networks
 from motif_jax.sections.agents import AgentConfig, agent_config
 from motif_jax.support import resources
 from tests.language import talkers
+from tests.recorded_outputs import compared, replaced
 
 LEVEL = "BabyAI-GoToLocal-v0"
+TOLD = (
+    "form",
+    "by_length",
+    "pad_plus_one",
+    "source",
+    "keep_embedding",
+    "dropout",
+    "fields",
+    "heads",
+    "model",
+    "adaptation",
+)
 
 
 @pytest.fixture(scope="module")
@@ -102,51 +114,22 @@ def test_a_fresh_model_may_keep_the_embeddings(folders):
         np.testing.assert_array_equal(leaf, (kept if "embed" in name else fresh)[name])
 
 
-def test_an_agent_is_made_as_its_sections_say(folders):
-    folder, spec = folders["t5"], lora.Spec(("*/query",), 2, 3.0)
-    switches = dict.fromkeys(
-        ("glam_raw_logit_score", "by_length", "glam_pad_plus_one", "keep_embedding"), True
-    )
-    fresh = {
-        "pretrained": False,
-        "glam_untrained_dropout": True,
-        "policy": "actions",
-        "dtype": "bfloat16",
-        "remat": True,
-    }
-    kept = {
-        "keep_embedding": True,
-        "glam_untrained_dropout": True,
-        "patterns": "*/query",
-        "rank": 2,
-        "alpha": 3.0,
-    }
-    for changes, expected, names, how in (
-        ({}, ("log_probability", False, False, folder, None, False), ["value"], (jnp.float32, False, None)),
-        (kept, ("log_probability", False, False, folder, None, False), ["value"], (jnp.float32, False, spec)),
-        ({**switches, **fresh}, ("raw_logit", True, True, None, folder, True), ["value", "actions"], (jnp.bfloat16, True, None)),
-    ):  # fmt: skip
-        one = made(folder, head_widths=(3, 4), **changes)
-        assert (
-            one.form,
-            one.by_length,
-            one.pad_plus_one,
-            one.source,
-            one.keep_embedding,
-            one.dropout,
-        ) == expected
-        heads = {name: HeadConfig(6 if name == "actions" else 1, (3, 4), "sigmoid") for name in names}
-        assert (one.heads.width, dict(one.heads.configs), one.fields) == (8, heads, ("tokens",))
-        assert (one.model.dtype, one.model.remat, one.adaptation.spec) == how
-        assert (one.adaptation.base, one.initial_state(3).shape) == ("float32", (3, 0))
-        shapes = jax.eval_shape(one.init, jax.random.key(0))
-        assert shapes.keys() == {"heads", "model" if how[2] is None else "additions"}
+def test_an_agent_is_made_as_its_sections_say(folders, record):
+    fresh = {"pretrained": False, "policy": "actions", "dtype": "bfloat16"}
+    flags = ("glam_raw_logit_score", "by_length", "glam_pad_plus_one", "glam_untrained_dropout", "remat")
+    kept = {"glam_untrained_dropout": True, "patterns": "*/query", "rank": 2, "alpha": 3.0}
+    parts = {}
+    for place, changes in enumerate(({}, kept, {**fresh, **dict.fromkeys(flags, True)})):
+        one = made(folders["t5"], head_widths=(3, 4), keep_embedding=bool(changes), **changes)
+        told = {name: getattr(one, name) for name in TOLD} | {"shape": one.initial_state(3).shape}
+        told |= {"drawn": list(jax.eval_shape(one.init, jax.random.key(0)))}
+        parts[str(place)] = replaced(str(told), {folders["t5"]: "FOLDER"})
+    compared("language_agents", parts, record)
 
 
 @pytest.mark.parametrize(
     ("changes", "form", "pad"),
     [
-        ({"score": "scaled_probability"}, "scaled_probability", False),
         ({"glam_raw_logit_score": True, "glam_pad_plus_one": True}, "raw_logit", True),
         ({"glam_scaled_probability_score": True}, "scaled_probability", False),
     ],
@@ -199,9 +182,8 @@ def test_a_prompt_may_have_its_own_actions(folders, name):
     plain = made(folder)
     words, there = plain.candidates
     fields = {**plain.spec.observation, "candidates": ArraySpec(words.shape, "int32")}
-    own = agent_networks.make(
-        settings(model=str(folder)), dataclasses.replace(plain.spec, observation=fields)
-    )
+    spec = dataclasses.replace(plain.spec, observation=fields)
+    own = agent_networks.make(settings(model=str(folder)), spec)
     assert own.fields == ("tokens", "candidates")
     tokens, _ = prompts(folder)
     order = np.array([[0, 1, 2, 3, 4, 5], [5, 3, 1, 0, 2, 4]])
@@ -248,11 +230,10 @@ def test_low_rank_additions_are_learned_to_a_frozen_base(folders, base):
 def test_the_key_of_dropout_is_that_of_the_prompts_and_the_value():
     """Runs go on with the masks that they would have had."""
     params = {"heads": {"value": {"output": {"bias": jnp.array([0.5])}}}}
-    keys = [agent._dropout_key(params, jnp.array(rows)) for rows in ([[3, -1], [7, 2]], [[3, -1], [2, 7]])]
-    assert [jax.random.key_data(key).tolist() for key in keys] == [
-        [2209899741, 1947012083],
-        [174673972, 388513098],
-    ]
+    wanted = {(7, 2): [2209899741, 1947012083], (2, 7): [174673972, 388513098]}
+    for last, data in wanted.items():
+        key = agent._dropout_key(params, jnp.array([[3, -1], last]))
+        assert jax.random.key_data(key).tolist() == data
 
 
 @pytest.mark.slow

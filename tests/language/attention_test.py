@@ -2,40 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.special import erf, softmax
+from scipy.special import erf
 
 from motif_jax.language import caches
-from motif_jax.language.attention import Keys, attend, relative_buckets, rotate
+from motif_jax.language.attention import relative_buckets, rotate
 from motif_jax.language.config import Rotary
-from motif_jax.language.layers import ACTIVATIONS, KeyValues, LayerNorm, RMSNorm, own_bias
+from motif_jax.language.layers import ACTIVATIONS, KeyValues, LayerNorm, RMSNorm
 from motif_jax.language.model import Cache
 from tests.plain_layers import normed
 
 KEPT = 10 * 100 ** (-1 / 3) / (2 * np.pi) - 0.2
 ROWS, BRANCHES, LENGTH, HEADS, GROUPS, WIDTH = 2, 3, 2, 4, 2, 3
-
-
-def test_attention_is_one_softmax_over_shared_and_own_keys() -> None:
-    rng = np.random.default_rng(0)
-    query = rng.normal(size=(ROWS, BRANCHES, LENGTH, HEADS, WIDTH))
-    shared, own = ((ROWS, GROUPS, 4, WIDTH), (ROWS, BRANCHES, GROUPS, 2, WIDTH))
-    keys, values = ([rng.normal(size=shape) for shape in (shared, own)] for _ in range(2))
-    biases = rng.normal(size=(ROWS, 1, 1, 1, 4)), rng.normal(size=(ROWS, BRANCHES, HEADS, LENGTH, 2))
-    expected = np.zeros(query.shape)
-    for b, n, s, h in np.ndindex(query.shape[:-1]):
-        group = h // (HEADS // GROUPS)
-        seen = np.concatenate([keys[0][b, group], keys[1][b, n, group]])
-        bias = np.concatenate([biases[0][b, 0, 0, 0], biases[1][b, n, h, s]])
-        scores = 0.5 * seen @ query[b, n, s, h] + bias
-        expected[b, n, s, h] = softmax(scores) @ np.concatenate([values[0][b, group], values[1][b, n, group]])
-    segments = [Keys(*map(jnp.asarray, parts)) for parts in zip(keys, values, biases, strict=True)]
-    found = attend(jnp.asarray(query), segments, 0.5, lambda weights: weights)
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_norms_and_activations_are_the_published_functions() -> None:
@@ -81,18 +61,6 @@ def test_buckets_are_exact_when_near_and_logarithmic_behind() -> None:
     near = [0, 1, 2, 2, 2, 2, *[3] * 15]
     found = relative_buckets(query, key, 8, 16, both_ways=True)[0].tolist()
     assert found == [*near[::-1], *(4 + bucket for bucket in near[1:])]
-
-
-@pytest.mark.parametrize(
-    ("slot", "both_ways", "seen"),
-    [(None, False, ["100", "100", "101"]), (None, True, ["101"] * 3), (1, False, ["10", "11"])],
-)
-def test_tokens_see_themselves_and_those_before_them(slot: Any, both_ways: bool, seen: list[str]) -> None:
-    valid = jnp.array([[[True, False, True]]]) if slot is None else jnp.array([[[True, True, False]]])
-    length, slots = len(seen), len(seen[0])
-    bias = own_bias(valid[..., :slots], None if slot is None else jnp.int32(0), length, both_ways)
-    assert bias.shape == (1, 1, 1, length, slots)
-    assert ["".join("01"[int(x == 0)] for x in row) for row in bias[0, 0, 0]] == seen
 
 
 def cache(valid: list[list[str]], first: int) -> Cache:

@@ -105,18 +105,6 @@ def test_a_tokenizer_of_the_hubs_cache_is_read(folder, tmp_path):
         drrn.make(made.network, registry.spec("Recall-v0"))
 
 
-@pytest.mark.slow
-def test_q_is_what_plain_numpy_makes_of_it(folder):
-    made, rows = agent(folder), prompts(3)
-    params, shown = made.init(jax.random.key(1)), {"tokens": jnp.asarray(rows)[None]}
-    logits, value, _ = made.apply(params, shown, made.initial_state(3), jnp.zeros((1, 3), bool))
-    wanted = by_hand(made, params, rows)
-    np.testing.assert_allclose(logits[0], wanted, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(value[0], wanted.max(axis=1), rtol=1e-4, atol=1e-5)
-    assert np.ptp(wanted, axis=0).min() > 1e-4
-    assert np.ptp(wanted, axis=1).min() > 1e-4
-
-
 def test_what_is_stored_comes_back(folder):
     made, rows = agent(folder), jnp.asarray(prompts(5))
     cut = jnp.where(jnp.arange(LENGTH) < 7, rows, -1)

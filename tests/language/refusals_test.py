@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -32,11 +34,14 @@ from motif_jax.language.model import param_shapes
 from motif_jax.language.sampling import Sampling
 from motif_jax.language.text_files import read_questions
 from motif_jax.language.tokens import Tokenizer, candidate_rows
+from motif_jax.language.weights import INDEX, SINGLE
 from motif_jax.rl import agent_networks
 from motif_jax.sections import LoraOnBase
 from motif_jax.sections.policies import DrrnPolicy
+from motif_jax.stages import prompted_texts
+from motif_jax.support import resources
 from motif_jax.support.errors import UserError
-from tests.language import recipes, talkers
+from tests.language import models, recipes, talkers
 from tests.language.agent_test import LEVEL, settings
 from tests.recorded_outputs import compared, replaced
 
@@ -69,7 +74,21 @@ AGENTS: list[dict[str, Any]] = [
 QUESTIONS = (
     "", '{"prompt": "a"}\n[1]\n', '{"prompt": 3}\n', "no\n", '{"prompt": "a", "candidates": []}\n', "\xff",
     '{"prompt": "a", "candidates": ["b", 2]}\n', '{"prompt": "a", "candidates": "b"}\n',
+    '{"prompt": "a"}\n{"prompt": "\\ud800"}\n', '{"prompt": "a", "candidates": ["\\udc00"]}\n',
 )  # fmt: skip
+ASKED = {"prompt": "go", "candidates": ["left", "right"]}
+UNSCORED: list[dict[str, Any]] = [
+    {"prompt": "go " * 60, "candidates": ["left"]}, {"prompt": "", "candidates": ["left"]},
+    {"prompt": "go", "candidates": ["left", "right", "left"]}, {"prompt": "go", "candidates": ["left", ""]},
+]  # fmt: skip
+# Contents in the place of a model's files, None for one that is not there.
+BROKEN: dict[str, list[str | None]] = {
+    config.FILE: [None, "{", '{"model_type": "mamba"}', json.dumps(recipes.CONFIGS["roberta"])],
+    "tokenizer.json": [None, "{", models.tokenizer(90)],
+    INDEX: ['{"weight_map": ["model.safetensors"]}', '{"weight_map": {"a": 5}}'],
+    SINGLE: [None, "PK" + "0" * 100],
+    "pytorch_model.bin": [""],
+}
 TREE = {"b": {"key": {"kernel": 1, "bias": 2}, "up": {"kernel": 3}}, "a": {"key": {"kernel": 4}}}
 
 
@@ -103,6 +122,35 @@ def agents(folder: Path) -> list[Callable[[], Any]]:
     agent.check(fresh.network, fresh.lora, fresh.compat)
     calls += [partial(agent.check, each.network, each.lora, each.compat) for each in sections]
     return [*calls, lambda: agent_networks.make(settings(model=str(folder)), registry.spec("Recall-v0"))]
+
+
+def asked(name: str, model: Path, at: Path, row: dict[str, Any], **values: Any) -> None:
+    """A stage over texts before its work."""
+    at.with_suffix(".jsonl").write_text(f"{json.dumps(ASKED)}\n{json.dumps(row)}\n")
+    config = resources.config(name)
+    config.update(model=str(model), file=f"{at}.jsonl", **values)
+    prompted_texts.check(config, at / "run")
+
+
+def unread(worded: Path, at: Path) -> list[Callable[[], Any]]:
+    """What is no model, or does not fit one."""
+    calls: list[Callable[[], Any]] = []
+    for name, content in ((name, content) for name, each in BROKEN.items() for content in each):
+        folder = shutil.copytree(worded, at / f"model{len(calls)}")
+        (folder / (SINGLE if name == "pytorch_model.bin" else name)).unlink(missing_ok=True)
+        if content is not None:
+            (folder / name).write_text(content)
+        calls.append(partial(asked, "score_text", folder, at / "good", ASKED))
+        if "roberta" not in (content or ""):
+            calls.append(partial(language.load, folder))
+    score = language.load(worded).score
+    for row in UNSCORED:
+        calls.append(partial(asked, "score_text", worded, at / "rows", row))
+        calls.append(partial(score, [row["prompt"]], row["candidates"]))
+    return [
+        *calls,
+        *(partial(asked, "generate_text", worded, at / "rows", row, most=4) for row in UNSCORED[:2]),
+    ]
 
 
 def test_words_of_refusals_stay_what_they_were(worded: Path, tmp_path: Path, record: bool) -> None:
@@ -143,6 +191,7 @@ def test_words_of_refusals_stay_what_they_were(worded: Path, tmp_path: Path, rec
         partial(language.load(worded).generate, ["go"], stops=["a", ""]), partial(language.load(worded).score, ["go"], []),
         partial(drrn.check, DrrnPolicy(tokenizer=str(worded)), "ppo"),
         partial(byte_pairs.check_phrase, "("), partial(byte_pairs.train, ["a"], "t5", 357),
+        *unread(worded, tmp_path),
     ]  # fmt: skip
     said = []
     for call in calls:

@@ -5,21 +5,10 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from motif_jax.language.sampling import Sampling, draw, filtered, token_log_probs
 
 LOGITS = np.random.default_rng(0).normal(size=(5, 12)).astype(np.float32) * 2
-
-
-@pytest.mark.slow
-def test_draws_have_the_filtered_distribution() -> None:
-    sampling = Sampling(temperature=0.7, top_k=4)
-    row = jnp.broadcast_to(jnp.asarray(LOGITS[0]), (20_000, 12))
-    tokens, log_probs = draw(jax.random.key(1), row, sampling)
-    expected = np.asarray(jax.nn.softmax(filtered(jnp.asarray(LOGITS[0]), sampling)))
-    np.testing.assert_allclose(np.bincount(tokens, minlength=12) / 20_000, expected, atol=0.02)
-    np.testing.assert_allclose(np.exp(log_probs), expected[np.asarray(tokens)], rtol=1e-5)
 
 
 def test_greedy_takes_the_most_likely_and_says_its_probability() -> None:

@@ -35,15 +35,3 @@ def test_segments_write_what_one_loop_writes(loaded: Any, name: str) -> None:
     np.testing.assert_array_equal(found.tokens[valid], np.asarray(written.tokens)[valid])
     np.testing.assert_allclose(found.log_probs, written.log_probs, rtol=1e-4, atol=1e-5)
     assert pick.called, "no prompt was left out"
-
-
-def test_texts_end_by_what_they_say(loaded: Any) -> None:
-    model, params = loaded("gpt2")
-    segments, rows = Segments(model, segment=2), (TOKENS, VALID, KEY, Limits(8, ()), Sampling())
-    free = segments.write(params, *rows)
-    assert free.valid.all()
-    last = free.tokens[1, 0, 2:4].tolist()
-    found = segments.write(params, *rows, ends=lambda tokens: tokens[-2:] == last)
-    assert found.valid[1, 0].sum() == 4
-    assert (found.valid[[0, 2, 3]].sum(axis=-1) > 4).all()
-    np.testing.assert_array_equal(found.tokens[found.valid], free.tokens[found.valid])
