@@ -10,19 +10,6 @@ import numpy as np
 from motif_jax.language import dropout
 
 
-def test_a_share_is_left_out_whatever_the_key_was_made_of() -> None:
-    key = dropout.key(3)
-    keys = [key, dropout.key(4), jax.random.fold_in(key, 0), jax.random.fold_in(key, 1)]
-    keys += [jax.random.fold_in(jax.random.fold_in(key, 0), 1), *jax.random.split(key, 2)]
-    there, *others = masks = [np.asarray(jax.random.bernoulli(each, 0.9, (400, 500))) for each in keys]
-    for each in masks:
-        assert abs(each.mean() - 0.9) < 0.005
-        assert np.abs(each.mean(axis=0) - 0.9).max() < 0.15
-    pairs = [(there[1:], there[:-1]), (there[:, 1:], there[:, :-1])]
-    for a, b in [*pairs, *((there, other) for other in others)]:
-        assert abs(np.corrcoef(a.ravel(), b.ravel())[0, 1]) < 0.015
-
-
 def test_bits_stay_what_they_were() -> None:
     """Runs go on with the masks that they would have had."""
     key = dropout.key(5)

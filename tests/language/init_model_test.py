@@ -10,31 +10,20 @@ from flax.traverse_util import flatten_dict
 
 from motif_jax.language import init_model
 from motif_jax.language.attention import relative_buckets
-from motif_jax.language.config import Dropout
 from motif_jax.language.init_model import Sizes
 from motif_jax.language.model import LanguageModel
+from tests.recorded_outputs import compared
 
 HEADS = 4
 TOKENS = {"start": 3, "pad": 4, "end": 5}
 
 
-@pytest.mark.parametrize(
-    ("kind", "groups", "own"),
-    [
-        ("gpt2", None, {"dropout": Dropout(0.25, 0.25, 0.25)}),
-        ("t5", None, {"max_length": None, "encoder_layers": 2, "gated": True, "start_id": 4, "dropout": Dropout(*[0.25] * 5)}),
-        ("llama", 2, {"key_value_heads": 2, "gated": True, "dropout": Dropout(attention=0.25)}),
-        ("qwen2", 1, {"key_value_heads": 1, "gated": True, "dropout": Dropout(attention=0.25)}),
-        ("roberta", None, {"dropout": Dropout(0.25, 0.25, 0.25)}),
-    ],
-)  # fmt: skip
-def test_a_fresh_model_has_the_sizes_that_are_asked_for(kind, groups, own) -> None:
-    sizes = Sizes(16, 2, 4, groups, max_length=30)
-    made = init_model.with_dropout(init_model.make(kind, sizes, 50, TOKENS), 0.25)
-    expected = {"vocab_size": 50, "width": 16, "layers": 2, "heads": 4, "key_value_heads": 4, "head_width": 4}
-    expected |= {"feed_forward": 64, "tied": True, "max_length": 30, "encoder_layers": 0, "gated": False}
-    expected |= {"start_id": 3, "pad_id": 4, "end_ids": (5,)}
-    assert {name: getattr(made, name) for name in (*expected, "dropout")} == {**expected, **own}
+def test_a_fresh_model_has_the_sizes_that_are_asked_for(record: bool) -> None:
+    parts = {}
+    for kind, groups in {"gpt2": None, "t5": None, "llama": 2, "qwen2": 1, "roberta": None}.items():
+        made = init_model.make(kind, Sizes(16, 2, 4, groups, max_length=30), 50, TOKENS)
+        parts[kind] = str(init_model.with_dropout(made, 0.25))
+    compared("fresh_configs", parts, record)
 
 
 @pytest.fixture(scope="module")

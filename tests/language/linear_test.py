@@ -19,21 +19,16 @@ from tests import plain_layers
 from tests.language import models, recipes
 from tests.recorded_outputs import compared, of_folder, shown_array
 
-TREE: dict[str, Any] = {
-    "b": {"key": {"kernel": 1, "bias": 2}, "up": {"kernel": 3}},
-    "a": {"key": {"kernel": 4}},
-}
+TREE: dict[str, Any] = {"b": {"key": {"kernel": 1, "bias": 2}, "up": {"kernel": 3}}}
+TREE["a"] = {"key": {"kernel": 4}}
 
 
 def test_layers_are_found_and_replaced_by_their_paths() -> None:
     assert linear.kernels(TREE) == {("b", "key"): 1, ("b", "up"): 3, ("a", "key"): 4}
     assert linear.matching(TREE, ("a/*", "*/key")) == [("b", "key"), ("a", "key")]
     changed = linear.replaced(TREE, {("b", "key"): None, ("a", "key"): 5, ("c",): 6})
-    assert changed == {
-        "b": {"key": {"bias": 2}, "up": {"kernel": 3}},
-        "a": {"key": {"kernel": 5}},
-        "c": {"kernel": 6},
-    }
+    left = {"b": {"key": {"bias": 2}, "up": {"kernel": 3}}, "a": {"key": {"kernel": 5}}}
+    assert changed == {**left, "c": {"kernel": 6}}
 
 
 def test_of_several_replacements_the_first_gets_the_result_of_the_next() -> None:
@@ -61,10 +56,8 @@ def test_parameters_are_divided_for_training_and_joined_again(loaded: Any, base:
     assert finetune_params.Adaptation(model).arrange(params, None, None) == ({"model": params}, {})  # type: ignore[arg-type]
     adaptation = finetune_params.Adaptation(model, lora.Spec(("*/query",), 2, 6.0), base)
     learned, frozen = adaptation.arrange(params, {"bias": 7}, jax.random.key(0))
-    assert (list(learned), list(frozen)) == (
-        ["additions", "masked_head"],
-        ["model", "kernels"][: 1 + (base == "int8")],
-    )
+    assert list(learned) == ["additions", "masked_head"]
+    assert list(frozen) == ["model", "kernels"][: 1 + (base == "int8")]
     layer = learned["additions"]["decoder/block_1/attention/query"]
     layer["b"] = np.ones_like(layer["b"])
     whole, head = adaptation.whole(learned, frozen)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from motif_jax.language import byte_pairs, corpus, objectives
+from motif_jax.language import byte_pairs, corpus, exported, objectives
 from motif_jax.language.objectives import ObjectiveRows, Tokens
 from motif_jax.language.training import TokenBatch
 from motif_jax.support import resources
@@ -123,13 +123,23 @@ def test_byte_pairs_keep_every_text_and_phrases_need_fewer_tokens(tmp_path, reco
         assert tokenizer.get_vocab_size() <= size
     assert len(phrases.encode(said[0]).ids) < len(words.encode(said[0]).ids)
     assert words.to_str() == byte_pairs.train(said, "gpt2", size).to_str()
-    for kind, *numbers, smallest in (("gpt2", 0, 0, 0, 257), ("t5", 0, 0, 1, 359), ("roberta", 0, 1, 2, 261)):
-        assert byte_pairs.specials(kind).numbers == dict(zip(("start", "pad", "end"), numbers))
-        assert byte_pairs.smallest(kind) == smallest
+    for kind in ("gpt2", "t5", "roberta"):
+        smallest = byte_pairs.smallest(kind)
+        (tmp_path / f"{kind}.txt").write_text(f"{byte_pairs.specials(kind).numbers} {smallest}")
         byte_pairs.save(tmp_path / kind, byte_pairs.train(said, kind, smallest + 3), kind)
     compared("byte_pairs", of_folder(tmp_path, {}), record)
     t5 = byte_pairs.train(said, "t5", 500)
     assert t5.decode(t5.encode("a door").ids, skip_special_tokens=False) == "a door</s>"
+
+
+def test_in_dialogues_a_text_behind_a_special_token_begins_as_any(tmp_path) -> None:
+    first, other = ({"type": "Metaspace", "prepend_scheme": scheme} for scheme in ("first", "never"))
+    for given in (first, other, {"pretokenizers": [other, first]}, None):
+        path, wanted = tmp_path / "tokenizer.json", json.dumps(given).replace("first", "always")
+        path.write_text(json.dumps({"pre_tokenizer": given, "model": "é", "padding": 1, "truncation": 2}))
+        exported.split_at_special_tokens(path)
+        nothing = dict.fromkeys(("post_processor", "padding", "truncation"))
+        assert json.loads(path.read_text()) == {"pre_tokenizer": json.loads(wanted), "model": "é", **nothing}
 
 
 def test_a_text_with_an_endless_word_or_blank_is_learned_from_in_pieces() -> None:

@@ -43,6 +43,7 @@ from motif_jax.support import resources
 from motif_jax.support.errors import UserError
 from tests.language import models, recipes, talkers
 from tests.language.agent_test import LEVEL, settings
+from tests.language.linear_test import TREE
 from tests.recorded_outputs import compared, replaced
 
 MOST = 1 << 24
@@ -89,7 +90,6 @@ BROKEN: dict[str, list[str | None]] = {
     SINGLE: [None, "PK" + "0" * 100],
     "pytorch_model.bin": [""],
 }
-TREE = {"b": {"key": {"kernel": 1, "bias": 2}, "up": {"kernel": 3}}, "a": {"key": {"kernel": 4}}}
 
 
 class Letters:
@@ -154,10 +154,7 @@ def unread(worded: Path, at: Path) -> list[Callable[[], Any]]:
 
 
 def test_words_of_refusals_stay_what_they_were(worded: Path, tmp_path: Path, record: bool) -> None:
-    paths, tokenizer = (
-        [tmp_path / f"{place}.jsonl" for place in range(len(QUESTIONS))],
-        Tokenizer.read(worded),
-    )
+    tokenizer, paths = Tokenizer.read(worded), [tmp_path / f"{n}.jsonl" for n in range(len(QUESTIONS))]
     for path, content in zip(paths, QUESTIONS, strict=True):
         path.write_text(content, encoding="latin-1")
     wide = [param_shapes(parsed("gpt2", {"n_embd": 64, "n_inner": inner})) for inner in (128, 96)]

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from motif_jax.language.decode_state import DecodeState
-from motif_jax.language.network import States
-from motif_jax.language.stacked_trunks import StackedModels, TrunkRoles
+from motif_jax.language.stacked_trunks import StackedModels
 from tests.language import recipes
 
 TOKENS = jnp.asarray(recipes.tokens(), jnp.int32)
@@ -34,25 +33,15 @@ def run(stacked: StackedModels, embeddings: jax.Array, trees: list[Any]) -> Deco
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("together", [True, False])
-def test_trunks_give_what_each_gives_by_itself(loaded: Any, together: bool) -> None:
+def test_stacked_trunks_give_what_they_give_one_after_the_other(loaded: Any) -> None:
     model, params = loaded("gpt2")
     trees = [jax.tree.map(lambda x, s=scale: x * s, params) for scale in (1.0, 1.2, 0.8)]  # type: ignore[misc]
     embeddings = jax.random.normal(jax.random.key(0), (3, 3, 2, 2, model.config.width))
-    found = jax.jit(functools.partial(run, StackedModels(model, together)))(embeddings, trees)
-    alone = jax.jit(functools.partial(run, StackedModels(model, False)))
-    apart = [alone(embeddings[i : i + 1], [tree]) for i, tree in enumerate(trees)]
-    for leaf, *parts in zip(
-        *(jax.tree.leaves((state.last, state.total)) for state in (found, *apart)), strict=True
-    ):
-        expected = jnp.concatenate(parts)
+    found, apart = (
+        jax.jit(functools.partial(run, StackedModels(model, together)))(embeddings, trees)
+        for together in (True, False)
+    )
+    for leaf, expected in zip(jax.tree.leaves(found[1:]), jax.tree.leaves(apart[1:]), strict=True):
         np.testing.assert_allclose(leaf, expected, atol=1e-5 * float(jnp.abs(expected).max()), rtol=0)
-    np.testing.assert_array_equal(found.cache.valid, apart[0].cache.valid)
+    np.testing.assert_array_equal(found.cache.valid, apart.cache.valid)
     np.testing.assert_array_equal(found.cache.written, [[2 + 0 + 1], [4 + 2 + 1]])
-
-
-def test_a_trunk_of_several_parts_is_run_once() -> None:
-    roles = TrunkRoles({"policy": "policy", "values": "target", "target": "target"})
-    assert roles.trunks == ("policy", "target")
-    assert roles.trees({"target": 2, "policy": 1}) == [1, 2]
-    assert roles.of("values", States(jnp.array([1, 2]), jnp.array([3, 4]))) == States(2, 4)  # type: ignore[arg-type]

@@ -20,23 +20,19 @@ from tests.language import recipes
 from tests.recorded_outputs import compared, shown_array
 
 SPEC = lora.Spec(("*/attention/query", "*/feed_forward/*"), rank=3, alpha=6.0)
-ONE_LAYER = {
-    "gpt2": {**recipes.CONFIGS["gpt2"], "n_layer": 1},
-    "t5": {**recipes.CONFIGS["t5"], "num_layers": 1, "num_decoder_layers": 1},
-    "llama": {**recipes.CONFIGS["llama"], "num_hidden_layers": 1, "hidden_size": 64, "intermediate_size": 64},
-}
+ONE_LAYER = {**recipes.CONFIGS["llama"], "num_hidden_layers": 1, "hidden_size": 64, "intermediate_size": 64}
 
 
 @functools.cache
-def made(name: str) -> tuple[LanguageModel, Any]:
+def made() -> tuple[LanguageModel, Any]:
     """A model of one layer, with weights large enough that all of them matter."""
-    model = LanguageModel(config.parse(ONE_LAYER[name]))
+    model = LanguageModel(config.parse(ONE_LAYER))
     shapes = jax.eval_shape(model.init, jax.random.key(0))
     normal = np.random.default_rng(0).standard_normal
     return model, jax.tree.map(lambda leaf: (0.25 * normal(leaf.shape)).astype(np.float32), shapes)
 
 
-def batch(parts: int, rows: int, length: int = 6, prompt: bool = False) -> training.TokenBatch:
+def batch(parts: int, rows: int, length: int = 6) -> training.TokenBatch:
     """Rows with unequal numbers of tokens that count; those of the last part count nothing."""
     draws = np.random.default_rng(2)
     shape = (parts * rows, length)
@@ -45,8 +41,6 @@ def batch(parts: int, rows: int, length: int = 6, prompt: bool = False) -> train
     weights = (valid * draws.uniform(0.5, 1.5, shape)).astype(np.float32)
     weights[-rows:] = 0
     found = training.TokenBatch(tokens, valid, targets, weights)
-    if prompt:
-        found = found._replace(prompt=tokens[:, ::-1], prompt_valid=valid)
     return jax.tree.map(lambda leaf: jnp.asarray(leaf).reshape(parts, rows, *leaf.shape[1:]), found)
 
 
@@ -62,12 +56,6 @@ def sums_of(model: LanguageModel, chunk: int | None = None) -> training.SumsOf:
 
 def whole(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf.reshape(1, -1, *leaf.shape[2:]), tree)
-
-
-def assert_close(one: Any, other: Any, limit: float) -> None:
-    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
-        # Gradients that are zero but for rounding, as those of keys' biases, say nothing.
-        np.testing.assert_allclose(a, b, atol=limit * float(jnp.abs(b).max() + 1e-2), rtol=0)
 
 
 @pytest.mark.parametrize("chunk", [None, 4])
@@ -97,67 +85,9 @@ def test_sums_and_the_step_are_those_of_plain_numpy(chunk: int | None) -> None:
     assert {name: float(x) for name, x in metrics.items()} == pytest.approx(expected, rel=1e-4)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["gpt2", "t5"])
-def test_micro_batches_and_devices_give_what_the_whole_batch_gives(name: str) -> None:
-    """Numbers of tokens that count differ, and one part has none."""
-    model, params = made(name)
-    parts = batch(4, 2, prompt=name == "t5")
-    run = jax.jit(functools.partial(training.gradient_sums, sums_of(model)))
-    gradient, sums = run(params, None, whole(parts))
-    # In parts, with a few tokens' logits at a time.
-    in_parts = jax.jit(functools.partial(training.gradient_sums, sums_of(model, chunk=5)))
-    assert_close(in_parts(params, None, parts), (gradient, sums), 1e-5)
-    half = functools.partial(training.gradient_sums, sums_of(dataclasses.replace(model, dtype=jnp.bfloat16)))
-    chex.assert_type(jax.tree.leaves(jax.eval_shape(half, params, None, parts)), jnp.float32)
-    update = functools.partial(training.make_update, sums_of(model), optax.sgd(0.1))
-    state = training.LanguageTrainState(params, optax.sgd(0.1).init(params), jnp.int32(0))
-    one, metrics = jax.jit(update(lambda tree: tree))(state, None, whole(parts))
-    # Two devices with two parts each.
-    split = jax.tree.map(lambda leaf: leaf.reshape(2, 2, *leaf.shape[1:]), parts)
-    core = jax.vmap(update(lambda tree: jax.lax.psum(tree, "d")), (None, None, 0), axis_name="d")
-    many, apart = jax.jit(core)(state, None, split)
-    assert_close(jax.tree.map(lambda leaf: leaf[0], many.params), one.params, 1e-6)
-    assert float(apart["loss"][1]) == pytest.approx(float(metrics["loss"]), rel=1e-5)
-    expected = jax.tree.map(lambda p, g: p - 0.1 * g / sums.weight, params, gradient)
-    assert_close(one.params, expected, 1e-5)
-
-
-@pytest.mark.slow
-def test_an_addition_with_zero_b_is_the_base_exactly_and_merging_changes_nothing() -> None:
-    model, params = made("t5")
-    # Layers that are computed again in the backward pass must find the additions there too.
-    model, rows = dataclasses.replace(model, remat=True), whole(batch(2, 2, prompt=True))
-    additions = lora.init(jax.random.key(1), params, SPEC)
-
-    def sums(additions: Any, frozen: Any, batch: training.TokenBatch, key: Any) -> training.TokenSums:
-        with lora.added(additions, SPEC):
-            return sums_of(model)(frozen, None, batch, key)
-
-    run = jax.jit(functools.partial(training.gradient_sums, sums))
-    of_all = jax.jit(functools.partial(training.gradient_sums, sums_of(model)))
-    gradient, found = run(additions, params, rows)
-    base = of_all(params, None, rows)[1].loss
-    np.testing.assert_array_equal(found.loss, base)
-    # A moves only when B has, and every layer's B has a gradient.
-    assert all(not part["a"].any() and part["b"].any() for part in gradient.values())
-    noise = functools.partial(jax.random.normal, jax.random.key(2))
-    moved = jax.tree.map(lambda leaf: leaf + 0.1 * noise(leaf.shape), additions)
-    gradient, found = run(moved, params, rows)
-    whole_gradient, expected = of_all(lora.merged(params, moved, SPEC), None, rows)
-    np.testing.assert_allclose(found.loss, expected.loss, rtol=1e-5)
-    assert abs(float(found.loss - base)) > 1e-3
-    # By the chain rule from the whole kernel's gradient.
-    name = "decoder/block_0/feed_forward/down"
-    kernel = whole_gradient["decoder"]["block_0"]["feed_forward"]["down"]["kernel"]
-    assert_close(gradient[name]["b"], SPEC.scale * moved[name]["a"].T @ kernel, 1e-4)
-
-
 def test_patterns_choose_layers(record: bool) -> None:
-    _, params = made("llama")
+    _, params = made()
     additions = lora.init(jax.random.key(0), params, SPEC)
-    assert len(additions) == 1 + 3
-    assert {"decoder/block_0/attention/query", "decoder/block_0/feed_forward/down"} <= set(additions)
     leaves = jax.tree_util.tree_leaves_with_path(additions)
     shown = (f"{jax.tree_util.keystr(path)} {shown_array(leaf)}" for path, leaf in leaves)
     compared("fresh_additions", {"all": "\n".join(shown)}, record)
@@ -180,7 +110,7 @@ def test_codes_are_the_nearest_and_decode_to_what_the_layers_compute_with(kind: 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["int8", "nf4"])
 def test_a_frozen_base_computes_as_its_decoded_kernels_and_does_not_move(kind: str) -> None:
-    model, params = made("llama")
+    model, params = made()
     model = dataclasses.replace(model, remat=True)
     spec = lora.Spec(("*/block_*",), rank=2)
     kernels, rest = quantised.split(params, kind, spec.patterns)

@@ -23,19 +23,15 @@ def test_rows_are_cut_off_and_added_and_the_models_own_number_changes_nothing(na
     params = {"embedding": table, "norm": norm, **with_head(table)}
     for unchanged in (vocabulary.cut(settings, params, 4), vocabulary.extend(settings, params, 4, KEY)):
         assert unchanged == (settings, params)
-    fewer = (
-        dataclasses.replace(settings, vocab_size=2),
-        {"embedding": table[:2], "norm": norm, **with_head(table[:2])},
-    )
-    found = vocabulary.cut(settings, params, 2)
-    assert found[0] == fewer[0]
-    jax.tree.map(np.testing.assert_array_equal, found[1], fewer[1])
+    fewer, found = vocabulary.cut(settings, params, 2)
+    assert fewer == dataclasses.replace(settings, vocab_size=2)
+    left = {"embedding": table[:2], "norm": norm, **with_head(table[:2])}
+    jax.tree.map(np.testing.assert_array_equal, found, left)
     more, found = vocabulary.extend(settings, params, 6, KEY)
     assert more == dataclasses.replace(settings, vocab_size=6)
     tables = [found["embedding"], *([-found["head"]["kernel"].T] if name == "llama" else [])]
     for rows, sign, key in zip(tables, (1, -1), jax.random.split(KEY), strict=False):
         fresh = table.mean(axis=0) + sign * 0.1 * table.std(axis=0) * jax.random.normal(key, (2, 3))
         np.testing.assert_allclose(rows, np.concatenate([table, fresh]), rtol=1e-5)
-    said = "^a vocabulary of 3 tokens is smaller than the model's, which has 4$"
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=r"^a vocabulary of 3 tokens is smaller than .* has 4$"):
         vocabulary.extend(settings, params, 3, KEY)

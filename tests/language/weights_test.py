@@ -55,17 +55,10 @@ def test_tensors_and_shards_that_are_missing_or_do_not_fit_are_named(tmp_path: P
     with pytest.raises(UserError, match=r"tensor model\.layers\.1\.mlp\.down_proj\.weight is missing"):
         models.load(folder)
     (folder / weights.INDEX).write_text(json.dumps({"weight_map": {"a": "../model.safetensors"}}))
-    before = (
-        weights.digest(tmp_path),
-        weights.digest(tmp_path.parent),
-        weights.digest(tmp_path.parent, below=True),
-    )
+    digested = (tmp_path, False), (tmp_path.parent, False), (tmp_path.parent, True)
+    before = [weights.digest(path, below=below) for path, below in digested]
     save_file({}, folder / weights.SINGLE)
-    after = (
-        weights.digest(tmp_path),
-        weights.digest(tmp_path.parent),
-        weights.digest(tmp_path.parent, below=True),
-    )
+    after = [weights.digest(path, below=below) for path, below in digested]
     assert [a == b for a, b in zip(before, after, strict=True)] == [False, True, False]
     with pytest.raises(UserError, match=r"names \.\./model\.safetensors, which is not in the folder"):
         models.load(folder)
