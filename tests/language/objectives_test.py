@@ -16,7 +16,7 @@ from motif_jax.language.objectives import ObjectiveRows, Tokens
 from motif_jax.language.training import TokenBatch
 from motif_jax.support import resources
 from motif_jax.support.errors import UserError
-from tests.recorded_outputs import compared, of_folder
+from tests.recorded_outputs import compared, of_folder, shown_array
 
 TOKENS = Tokens(start=2, end=1, pad=3, mask=4, sentinels=tuple(range(90, 100)), size=100)
 DRAWS = np.random.default_rng
@@ -50,20 +50,11 @@ def test_a_share_of_the_tokens_is_masked_changed_or_left() -> None:
     assert not chosen[:, 0].any()
     assert not batch.valid[41].any()
     assert (shown.min(), shown.max()) == (0, TOKENS.size - 1)
-    # What is masked stands behind the prompt.
-    given = rows([40] * 8, 40)._replace(prompt=np.arange(8) * 4)
-    batch = objectives.masked(given, TOKENS, DRAWS(1))
-    behind = np.arange(41) > given.prompt[:, None]
-    assert not batch.weights[~behind].any()
-    np.testing.assert_array_equal(batch.tokens[:, 1:][~behind[:, 1:]], given.tokens[~behind[:, 1:]])
-    assert (batch.weights.sum(axis=1) >= 1).all()
 
 
 def test_a_seventh_of_a_text_is_noise_in_spans_of_three() -> None:
     assert [*map(objectives.span_counts, (2, 10, 40, 100))] == [(1, 1), (2, 1), (6, 2), (15, 5)]
     assert [*map(objectives.span_window, (3, 4, 10, 60, 100))] == [2, 3, 10, 66, 110]
-    with pytest.raises(UserError, match=r"^config\.length=2: must be at least 3, to hold a span$"):
-        objectives.span_window(2)
 
 
 @pytest.mark.parametrize("length", [4, 24, 60])
@@ -94,22 +85,15 @@ def test_inputs_and_targets_of_spans_together_are_the_text(length: int) -> None:
         objectives.spans(rows([400], 400).tokens, TOKENS, DRAWS(0))
 
 
-def test_what_follows_a_prompt_is_written_and_texts_without_one_are_cut() -> None:
+def test_what_is_predicted_behind_prompts_stays_what_it_was(record) -> None:
+    given = rows([40] * 8, 40)._replace(prompt=np.arange(8) * 4)
+    batches = [objectives.masked(given, TOKENS, DRAWS(1))]
+    # A text without a prompt is cut at any place.
     given = rows([8, 6, 8, 0], 8, [1, 5, 0, 0])
-    cuts = set()
-    for seed in range(40):
-        batch = objectives.prefix(given, (7, 6), TOKENS, DRAWS(seed))
-        read = batch.prompt_valid.sum(axis=1).tolist()
-        assert [*read[:2], read[3]] == [1, 5, 1]
-        cuts.add(read[2])
-        for row, (length, text) in enumerate(zip((8, 6, 8, 0), given.tokens.tolist(), strict=True)):
-            cut = min(read[row], length)
-            fill = lambda part, width: [*part, *[TOKENS.pad] * width][:width]  # noqa: E731
-            there, wrote = np.arange(6) < length - cut, fill(text[cut:length], 6)
-            expected = ([TOKENS.start, *wrote[:5]], [True, *there[:5].tolist()], wrote, there.tolist())
-            expected += (fill(text[:cut], 7), (np.arange(7) < read[row]).tolist())
-            assert tuple(part[row].tolist() for part in batch) == expected
-    assert cuts == {2, 3, 4, 5}
+    batches += [objectives.prefix(given, (7, 6), TOKENS, DRAWS(seed)) for seed in range(20)]
+    assert {int(batch.prompt_valid[2].sum()) for batch in batches[1:]} == {2, 3, 4, 5}
+    shown = ("\n".join(map(shown_array, batch)) for batch in batches)
+    compared("objectives", dict(zip(map(str, range(21)), shown)), record)
     assert [*map(objectives.prefix_widths, (8, 11))] == [(6, 6), (9, 9)]
 
 

@@ -22,10 +22,13 @@ from motif_jax.language import (
     corpus,
     drrn,
     finetune_params,
+    folder,
     init_model,
     linear,
     lora,
+    objectives,
     prompt_length,
+    vocabulary,
 )
 from motif_jax.language.decoding import Decoding
 from motif_jax.language.heads import HeadConfig
@@ -136,13 +139,13 @@ def unread(worded: Path, at: Path) -> list[Callable[[], Any]]:
     """What is no model, or does not fit one."""
     calls: list[Callable[[], Any]] = []
     for name, content in ((name, content) for name, each in BROKEN.items() for content in each):
-        folder = shutil.copytree(worded, at / f"model{len(calls)}")
-        (folder / (SINGLE if name == "pytorch_model.bin" else name)).unlink(missing_ok=True)
+        model = shutil.copytree(worded, at / f"model{len(calls)}")
+        (model / (SINGLE if name == "pytorch_model.bin" else name)).unlink(missing_ok=True)
         if content is not None:
-            (folder / name).write_text(content)
-        calls.append(partial(asked, "score_text", folder, at / "good", ASKED))
+            (model / name).write_text(content)
+        calls.append(partial(asked, "score_text", model, at / "good", ASKED))
         if "roberta" not in (content or ""):
-            calls.append(partial(language.load, folder))
+            calls.append(partial(language.load, model))
     score = language.load(worded).score
     for row in UNSCORED:
         calls.append(partial(asked, "score_text", worded, at / "rows", row))
@@ -188,6 +191,8 @@ def test_words_of_refusals_stay_what_they_were(worded: Path, tmp_path: Path, rec
         partial(language.load(worded).generate, ["go"], stops=["a", ""]), partial(language.load(worded).score, ["go"], []),
         partial(drrn.check, DrrnPolicy(tokenizer=str(worded)), "ppo"),
         partial(byte_pairs.check_phrase, "("), partial(byte_pairs.train, ["a"], "t5", 357),
+        partial(folder.write, tmp_path / "new", dataclasses.replace(parsed("gpt2", {}), head_width=7), {}),
+        partial(vocabulary.extend, parsed("gpt2", {}), {}, recipes.VOCAB - 1, 0), partial(objectives.span_window, 2),
         *unread(worded, tmp_path),
     ]  # fmt: skip
     said = []
@@ -195,4 +200,5 @@ def test_words_of_refusals_stay_what_they_were(worded: Path, tmp_path: Path, rec
         with pytest.raises(UserError) as raised:
             call()
         said.append(replaced(str(raised.value), {worded: "WORDED", tmp_path: "FOLDER"}))
+    assert not any((tmp_path / name).exists() for name in ("new", "good", "rows"))
     compared("language_refusals", {"said": "\n".join(said)}, record)

@@ -32,32 +32,6 @@ def made() -> tuple[LanguageModel, Any]:
     return model, jax.tree.map(lambda leaf: (0.25 * normal(leaf.shape)).astype(np.float32), shapes)
 
 
-def batch(parts: int, rows: int, length: int = 6) -> training.TokenBatch:
-    """Rows with unequal numbers of tokens that count; those of the last part count nothing."""
-    draws = np.random.default_rng(2)
-    shape = (parts * rows, length)
-    tokens, targets = draws.integers(3, recipes.VOCAB, (2, *shape)).astype(np.int32)
-    valid = np.arange(length) < draws.integers(2, length + 1, shape[0])[:, None]
-    weights = (valid * draws.uniform(0.5, 1.5, shape)).astype(np.float32)
-    weights[-rows:] = 0
-    found = training.TokenBatch(tokens, valid, targets, weights)
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf).reshape(parts, rows, *leaf.shape[1:]), found)
-
-
-def sums_of(model: LanguageModel, chunk: int | None = None) -> training.SumsOf:
-    def sums(params: Any, frozen: Any, batch: training.TokenBatch, key: Any) -> training.TokenSums:
-        used = model if key is None else model.with_dropout(key)
-        states = training.states_of(used, params, batch)
-        logits = functools.partial(used.logits, params)
-        return training.token_sums(logits, states, batch.targets, batch.weights, chunk)
-
-    return sums
-
-
-def whole(tree: Any) -> Any:
-    return jax.tree.map(lambda leaf: leaf.reshape(1, -1, *leaf.shape[2:]), tree)
-
-
 @pytest.mark.parametrize("chunk", [None, 4])
 def test_sums_and_the_step_are_those_of_plain_numpy(chunk: int | None) -> None:
     """Of a model whose states are one-hot tokens: the logits are rows of its parameters."""
@@ -118,21 +92,29 @@ def test_a_frozen_base_computes_as_its_decoded_kernels_and_does_not_move(kind: s
     assert rest["head"]["kernel"] is params["head"]["kernel"]
     additions = lora.init(jax.random.key(1), params, spec)
 
+    def plain(params: Any, rows: training.TokenBatch) -> training.TokenSums:
+        states, logits = training.states_of(model, params, rows), functools.partial(model.logits, params)
+        return training.token_sums(logits, states, rows.targets, rows.weights, None)
+
     def sums(additions: Any, frozen: Any, batch: training.TokenBatch, key: Any) -> training.TokenSums:
         with finetune_params.active({"kernels": frozen[0], "additions": additions}, spec):
-            return sums_of(model)(frozen[1], None, batch, key)
+            return plain(frozen[1], batch)
 
     state = training.LanguageTrainState(additions, optax.adam(0.1).init(additions), jnp.int32(0))
     update = jax.jit(training.make_update(sums, optax.adam(0.1), lambda tree: tree))
-    rows, before = batch(2, 2), jax.tree.map(np.copy, (kernels, rest))
-    decoded, whole_rows = quantised.joined(kernels, rest), jax.tree.map(lambda leaf: leaf[0], whole(rows))
-    plain = jax.jit(lambda params: sums_of(model)(params, None, whole_rows, None))
+    draws, before = np.random.default_rng(2), jax.tree.map(np.copy, (kernels, rest))
+    tokens, targets = draws.integers(3, recipes.VOCAB, (2, 2, 2, 6))
+    valid = np.arange(6) < draws.integers(2, 7, (2, 2, 1))
+    rows = training.TokenBatch(tokens, valid, targets, (valid * draws.random(valid.shape)).astype(np.float32))
+    # Both parts in one, and the decoded kernels as parameters.
+    decoded, joined = quantised.joined(kernels, rest), jax.tree.map(np.concatenate, rows)
+    of_all = jax.jit(plain)
     state, metrics = update(state, (kernels, rest), rows)
-    expected = plain(decoded)
+    expected = of_all(decoded, joined)
     assert float(metrics["loss"]) == pytest.approx(float(expected.loss / expected.weight), rel=1e-5)
     chex.assert_trees_all_equal(before, (kernels, rest))
     # Merged into decoded kernels it is a model like any other.
-    merged = plain(lora.merged(decoded, state.params, spec))
+    merged = of_all(lora.merged(decoded, state.params, spec), joined)
     _, after = update(state, (kernels, rest), rows)
     assert float(after["loss"]) == pytest.approx(float(merged.loss / merged.weight), rel=1e-4)
     assert float(after["loss"]) < float(metrics["loss"])

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from motif_jax.language import config, vocabulary
-from motif_jax.support.errors import UserError
 from tests.language import recipes
 
 KEY = jax.random.key(0)
@@ -33,5 +32,3 @@ def test_rows_are_cut_off_and_added_and_the_models_own_number_changes_nothing(na
     for rows, sign, key in zip(tables, (1, -1), jax.random.split(KEY), strict=False):
         fresh = table.mean(axis=0) + sign * 0.1 * table.std(axis=0) * jax.random.normal(key, (2, 3))
         np.testing.assert_allclose(rows, np.concatenate([table, fresh]), rtol=1e-5)
-    with pytest.raises(UserError, match=r"^a vocabulary of 3 tokens is smaller than .* has 4$"):
-        vocabulary.extend(settings, params, 3, KEY)
