@@ -25,18 +25,7 @@ from tests.language import talkers
 from tests.recorded_outputs import compared, replaced
 
 LEVEL = "BabyAI-GoToLocal-v0"
-TOLD = (
-    "form",
-    "by_length",
-    "pad_plus_one",
-    "source",
-    "keep_embedding",
-    "dropout",
-    "fields",
-    "heads",
-    "model",
-    "adaptation",
-)
+TOLD = "form by_length pad_plus_one source keep_embedding dropout fields heads model adaptation".split()
 
 
 @pytest.fixture(scope="module")
@@ -142,9 +131,8 @@ def test_the_published_scores_are_the_policys_logits(folders):
         states, _ = one.model.extend(read, context, inputs, jnp.ones(inputs.shape, bool))
         each = one.model.logits(read, states.after)
         chosen = jnp.take_along_axis(each, words[..., None], axis=-1)[..., 0]
-        return candidate_scores(
-            chosen, jax.nn.logsumexp(each, axis=-1), there, "raw_logit", pad_plus_one=True
-        )
+        total = jax.nn.logsumexp(each, axis=-1)
+        return candidate_scores(chosen, total, there, "raw_logit", pad_plus_one=True)
 
     wanted = jax.jit(by_hand)(params["model"])
     assert not there.all()

@@ -1,4 +1,4 @@
-"""Attention, norms, masks, positions and caches against plain numpy and tables by hand."""
+"""Positions and caches against plain numpy and tables by hand."""
 
 from __future__ import annotations
 

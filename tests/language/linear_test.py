@@ -68,9 +68,7 @@ def test_parameters_are_divided_for_training_and_joined_again(loaded: Any, base:
     assert {leaf.dtype for leaf in jax.tree.leaves(whole)} == {np.dtype(np.float32)}
 
 
-def test_the_masked_head_lies_beside_its_model_and_is_two_layers_and_the_table(
-    tmp_path: Path, record: bool
-) -> None:
+def test_the_masked_head_is_two_layers_and_the_table(tmp_path: Path, record: bool) -> None:
     folder = models.write(tmp_path, "roberta")
     settings = weights.read_config(folder)
     assert masked_head.load(folder) is None

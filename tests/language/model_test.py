@@ -1,4 +1,4 @@
-"""One result whatever way it is computed: shared or not, cached or not, in one piece or several."""
+"""One result whatever way it is computed; fresh models, and dropout."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from tests.language import recipes
 from tests.language.models import DECODERS, NAMES, reference
 
 QUICK = ("qwen2", "t5_gated")
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in NAMES if name not in QUICK]
 TOKENS = jnp.asarray(recipes.tokens(), jnp.int32)
 
 
@@ -93,9 +94,7 @@ def _same_text(tokens: Any, valid: Any, theirs: np.ndarray, stop: int) -> None:
     assert ours == [row[: row.index(stop) + 1] if stop in row else row for row in theirs.tolist()]
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
-)
+@pytest.mark.parametrize("name", [*QUICK, *SLOW])
 def test_scores_and_their_gradients(loaded: Any, name: str) -> None:
     model, params = loaded(name)
     prompt, candidates = TOKENS[:, :-2], TOKENS[:, None, -2:]

@@ -17,13 +17,12 @@ from tests.language import recipes
 pytestmark = pytest.mark.slow
 TOKENS = np.concatenate([recipes.tokens(), recipes.tokens()[:1, ::-1]]).astype(np.int32)
 VALID = np.concatenate([recipes.mask("right"), recipes.mask("none")[:1]])
-KEY = jax.random.key(2)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "t5"])
 def test_segments_write_what_one_loop_writes(loaded: Any, name: str) -> None:
     model, params = loaded(name)
-    rows = TOKENS, VALID, KEY, Limits(12, tuple(range(3, 20))), Sampling(temperature=1.3)
+    rows = TOKENS, VALID, jax.random.key(2), Limits(12, tuple(range(3, 20))), Sampling(temperature=1.3)
     run = jax.jit(generation.generate, static_argnums=(0, 5, 6), static_argnames="branches")
     written = run(model, params, *rows, branches=2)
     assert np.asarray(written.ended).all(axis=1).sum() >= 2, "too few end early for this to say anything"

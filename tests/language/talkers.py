@@ -25,8 +25,6 @@ T5 |= {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False, "dropout
 GPT2 = {"model_type": "gpt2", "n_positions": 256, "n_embd": 8, "n_layer": 1, "n_head": 2}
 GPT2 |= {"bos_token_id": 1, "eos_token_id": 1}
 CONFIGS: dict[str, dict[str, Any]] = {"t5": T5, "gpt2": GPT2}
-
-
 _initialiser = functools.cache(lambda settings: jax.jit(LanguageModel(settings).init))
 
 

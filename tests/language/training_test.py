@@ -1,4 +1,4 @@
-"""Updates: one result in one piece and in several, on one device and on two; low-rank additions; frozen bases in few bits."""
+"""Updates: one result in one piece and in several; low-rank additions; frozen bases in few bits."""
 
 from __future__ import annotations
 
