@@ -5,14 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
-from motif_jax.algorithms import classification, ensembles
+from motif_jax.algorithms import classification
 from motif_jax.algorithms.classification import LabelBatch
 from motif_jax.algorithms.ensembles import EnsembleState
 from motif_jax.networks import layout
@@ -83,25 +82,6 @@ def test_fresh_parameters_are_pytorchs_own() -> None:
     messages = np.random.default_rng(0).integers(32, 99, (9, 256), np.uint8)
     values = np.asarray(jax.jit(MessageClassifier().probability)(params, messages))
     assert np.all((values > 0.45) & (values < 0.55))
-
-
-@pytest.mark.slow
-def test_members_learn_as_each_would_alone_and_soft_targets_pull_halfway() -> None:
-    network = MessageClassifier("lt_cnn_small", dropout=0.0)
-    optimizer = optax.adam(1e-3)
-    rng = np.random.default_rng(0)
-    messages = rng.integers(32, 127, (8, 256)).astype(np.uint8)
-    batch = LabelBatch(messages, np.linspace(0, 1, 8, dtype=np.float32), np.ones(8, np.float32))
-    together = ensembles.init_state(network, optimizer, jax.random.key(1), 2)
-    after, _ = jax.jit(classification.make_train_step(network, optimizer, 2, 96))(together, batch, None)
-    step = jax.jit(classification.make_train_step(network, optimizer, 1, 96))
-    for member in range(2):
-        one: Any = jax.tree.map(lambda leaf, m=member: leaf[m], together)
-        alone, _ = step(one, batch, None)
-        found: Any = jax.tree.map(lambda leaf, m=member: leaf[m], after.params)
-        chex.assert_trees_all_close(found, alone.params, rtol=1e-4, atol=2e-5)
-    loss = classification.cross_entropy(jnp.array([[0.0, 0.0], [0.0, 2.0]]), jnp.array([0.5, 0.5]))
-    np.testing.assert_allclose(loss, [np.log(2), np.log1p(np.exp(2.0)) - 1], rtol=1e-6)
 
 
 def test_the_loss_and_its_step_by_hand() -> None:

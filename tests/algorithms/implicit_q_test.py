@@ -182,15 +182,6 @@ def test_mended_batches_count_actions_alone() -> None:
         assert counts.policy == wanted.sum()
 
 
-def test_what_is_no_live_action_may_be_anything_finite() -> None:
-    case = cases()[0]
-    batch, settings, arrays = batch_of(case, Quirks()), settings_of(case), inputs(case)
-    estimates = estimates_of(case, arrays, batch, settings)
-    changed = estimates._replace(target_q=jnp.where(batch.live, estimates.target_q, 1e6))
-    before, after = (implicit_q.losses(batch, each, settings) for each in (estimates, changed))
-    np.testing.assert_array_equal(before, after)
-
-
 def test_rules_by_hand() -> None:
     q = jnp.array([[1.0, 3.0], [0.0, -2.0]])
     prior = jnp.log(jnp.array([1.0, 3.0]))

@@ -12,7 +12,6 @@ import pytest
 from motif_jax.algorithms import losses, reductions
 from motif_jax.algorithms.gae import gae
 from motif_jax.algorithms.vtrace import vtrace
-from motif_jax.envs.spec import MASKED
 
 CASES = ("ordinary", "masked", "below_clamp", "over_clamp", "uniform", "not_finite")
 
@@ -145,20 +144,3 @@ def test_means_over_an_axis_weigh_by_rows() -> None:
 
     found = np.transpose(jax.vmap(core, axis_name="d")(x, valid))
     np.testing.assert_allclose(found, [[x[valid].mean(), x[valid].std(ddof=1), 0, 4]] * 3, rtol=1e-6)
-
-
-@pytest.mark.slow
-def test_exploration_counts_only_actions_that_there_are() -> None:
-    logits = jax.random.normal(jax.random.PRNGKey(0), (6, 3))
-    legal = jnp.array([True, False, True, True, False])
-
-    def spread(few: jax.Array) -> jax.Array:
-        return jnp.full((6, 5), MASKED).at[:, legal].set(few)
-
-    valid = jnp.ones(6, bool)
-    told = {"legal": jnp.tile(legal, (6, 1))}
-    for loss, given in ((losses.entropy_loss, {}), (losses.symmetric_kl_loss, told)):
-        expected = jax.value_and_grad(lambda x: loss(x, valid, 0.1))(logits)  # noqa: B023
-        got = jax.value_and_grad(lambda x: loss(spread(x), valid, 0.1, **given))(logits)  # noqa: B023
-        np.testing.assert_allclose(got[0], expected[0], rtol=1e-5)
-        np.testing.assert_allclose(got[1], expected[1], rtol=1e-4, atol=1e-7)

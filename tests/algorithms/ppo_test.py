@@ -115,34 +115,3 @@ def test_loss_gradient_and_step_of_the_published_updater(number, form):
         shape = params[name].shape
         np.testing.assert_allclose(clipped[name], np.reshape(wanted[slope], shape), rtol=1e-3, atol=1e-6)
         np.testing.assert_allclose(after[name], np.reshape(wanted[end], shape), rtol=1e-5, atol=1e-6)
-
-
-def test_an_action_that_is_not_there_has_no_part_in_anything():
-    numbers = np.random.default_rng(0).standard_normal((8, 6)).astype(np.float32)
-    logits, (value, old, advantage, target) = jnp.array(numbers[:4].T), numbers[4:]
-    samples = ppo.Samples(np.arange(6) % 3, -abs(old), old, advantage, target, np.ones(6, bool))
-
-    def loss(logits):
-        return ppo.combine(ppo.loss_rows(logits, value, samples, 0.2, 0.2), 0.5, 0.01).sum()
-
-    graded = jax.jit(jax.value_and_grad(loss))
-    without, gradient = graded(logits[:, :3])
-    masked, masked_gradient = graded(logits.at[:, 3].set(-jnp.inf))
-    np.testing.assert_allclose(masked, without, rtol=1e-6)
-    np.testing.assert_allclose(masked_gradient[:, :3], gradient, rtol=1e-5, atol=1e-7)
-    np.testing.assert_array_equal(masked_gradient[:, 3], 0)
-
-
-def test_minibatches_use_every_sample_once_an_epoch():
-    order = ppo.minibatches(jax.random.key(3), 12, 4, 3)
-    assert order.shape == (3, 3, 4)
-    epochs = np.asarray(order).reshape(3, 12)
-    assert [sorted(epoch) for epoch in epochs.tolist()] == [list(range(12))] * 3
-    assert not np.array_equal(epochs[0], epochs[1])
-
-
-@pytest.mark.slow
-def test_normalised_advantages_leave_out_what_does_not_count():
-    advantage, valid = jnp.array([1.0, 3.0, 100.0]), jnp.array([True, True, False])
-    np.testing.assert_allclose(ppo.normalised(advantage, valid)[:2], [-(0.5**0.5), 0.5**0.5], rtol=1e-6)
-    np.testing.assert_array_equal(ppo.normalised(jnp.ones(3), valid), 0)

@@ -100,14 +100,6 @@ def test_additions_are_learned_and_kept_and_the_base_is_read_again(tmp_path: Pat
     jax.tree.map(np.testing.assert_array_equal, state.params["additions"], policy.params["additions"])
 
 
-@pytest.mark.slow
-def test_an_agent_with_additions_acts_before_its_first_update_with_the_frozen_base(tmp_path: Path) -> None:
-    policy = first_policy(tmp_path / "run", config(tmp_path, **LORA))
-    assert set(policy.params) == {"additions", "heads", "model"}
-    prompts = {"tokens": np.ones((2, 8), np.int32)}
-    assert np.isfinite(policy.act(prompts, np.ones(2, bool), policy.initial_state(2))[0]).all()
-
-
 @pytest.mark.extra
 def test_a_base_and_a_tokenizer_that_have_changed_are_refused(tmp_path: Path) -> None:
     made, run = config(tmp_path, **LORA), tmp_path / "run"

@@ -71,20 +71,6 @@ def unlearning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RankingModel, "rewards", zeros)
 
 
-@pytest.mark.slow
-def test_a_network_that_was_never_trained_pays_nothing(tmp_path: Path, annotator: oni_runs.Annotator) -> None:
-    plain = made(tmp_path / "a", "ranking")
-    published = made(tmp_path / "b", "ranking", compat__oni_untrained_reward=True)
-    assert not plain.pay(batch(0)).values.any()
-    assert plain.metrics()["reward/steps_paid_share"] == 0
-    # The switch lets the fresh network pay: this is what must not be seen without it.
-    assert published.pay(batch(0)).values.any()
-    plain.pay(batch(1))
-    plain.pay(batch(2))
-    assert plain.taken > 0
-    assert plain.pay(batch(3)).values.any()
-
-
 @pytest.mark.parametrize("device", ["auto", pytest.param("1", marks=pytest.mark.slow)])
 def test_the_classifier_pays_above_its_threshold_whatever_is_beside(
     tmp_path: Path, annotator: oni_runs.Annotator, device: str

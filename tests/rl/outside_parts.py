@@ -22,7 +22,7 @@ class Familiar(IntrinsicReward):
     def __init__(self, field: str) -> None:
         self.fields, self.description = (field,), "what is familiar"
         self.counts: dict[bytes, int] = {}
-        self.version = self.restored_at = 0
+        self.version = 0
 
     @classmethod
     def check(cls, config: AgentReward) -> None:
@@ -53,7 +53,7 @@ class Familiar(IntrinsicReward):
     def restore(self, state: dict[str, Any]) -> None:
         counts = state["counts"].tolist()
         self.counts = {row.tobytes(): count for row, count in zip(state["texts"], counts, strict=True)}
-        self.version = self.restored_at = int(state["version"])
+        self.version = int(state["version"])
 
     def metrics(self) -> dict[str, float]:
         return {"familiar/texts": float(len(self.counts))}
