@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,6 @@ import jax
 import numpy as np
 import pytest
 
-from motif_jax.actors.rollouts import ActorsConfig
 from motif_jax.rl import agent_networks, settings
 from motif_jax.sections import Sharding
 from motif_jax.sections.agents import Devices, agent_config
@@ -17,8 +17,9 @@ from motif_jax.sections.policies import LanguagePolicy
 from motif_jax.stages import train_agent
 from motif_jax.support import capacity
 from motif_jax.support.errors import UserError
+from tests.recorded_outputs import compared
 from tests.reward_fixtures import load_config
-from tests.rollouts.agent_runs import recall_config, recall_training
+from tests.rollouts.agent_runs import changed, recall_config, recall_training
 
 
 def test_extrinsic_coefficient_depends_on_the_task_unless_given() -> None:
@@ -31,26 +32,6 @@ def test_extrinsic_coefficient_depends_on_the_task_unless_given() -> None:
         config.environment.name, config.reward.extrinsic_coefficient = task, given
         assert settings.resolved(agent_config(config)).reward.extrinsic_coefficient == expected
         assert config.reward.extrinsic_coefficient == given
-
-
-def test_messages_are_counted_whenever_an_intrinsic_reward_is_trained_on() -> None:
-    config = load_config("train_agent", "faithful")
-    options = settings.environment_options(agent_config(config))
-    shown = {"max_episode_steps": 5000}
-    switches = {
-        "sober_mask",
-        "oracle_patch_edge",
-        "crop_row_offset",
-        "seed_noop",
-        "message_count_off",
-        "timeout_as_terminal",
-    }
-    assert options == {**shown, "compat": {**dict.fromkeys(switches, True), "message_count_off": False}}
-    config.reward.intrinsic_coefficient = 0.0
-    assert settings.environment_options(agent_config(config)) == {
-        **shown,
-        "compat": dict.fromkeys(switches, True),
-    }
 
 
 def test_fields_are_those_that_the_reward_reads_and_nobody_shows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,74 +48,40 @@ def test_fields_are_those_that_the_reward_reads_and_nobody_shows(monkeypatch: py
         more = {"fields": ["tty_chars", *wanted["fields"]]} if wanted else {}
         assert name != "NetHackScore-v1" or settings.fields_option(name, options, reward) == more
     monkeypatch.setattr(kind, "required_fields", lambda reward: ("message", "glyphs", "sign"))
-    with pytest.raises(
-        UserError,
-        match=r"^config\.reward\.dir=None: must be a reward that reads what Recall-v0 shows, not message, glyphs$",
-    ):
+    said = (
+        r"^config\.reward\.dir=None: must be a reward that reads what Recall-v0 shows, not message, glyphs$"
+    )
+    with pytest.raises(UserError, match=said):
         settings.fields_option("Recall-v0", {}, reward)
 
 
-def test_actors_are_divided_over_hosts_and_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_follows_from_other_settings(monkeypatch: pytest.MonkeyPatch, record: bool) -> None:
+    """Columns, slots and the optimiser's steps, and the actors of a host for each of its devices."""
     monkeypatch.setattr(settings.os, "sched_getaffinity", lambda process: set(range(8)))
-    changes: dict[str, Any] = {
-        "actors__workers": 4,
-        "actors__cores": "7, 1,2,3",
-        "hosts__count": 3,
-        "hosts__index": 2,
-        "hosts__coordinator": "a:1",
-    }
-    config = settings.resolved(
-        recall_training(**changes, batch_size=96 * 3, actors__rebuild=True, actors__warmup_steps=5)
-    )
-    found = settings.actors_configs(config, 2)
-    whole = ActorsConfig(
-        "Recall-v0", {"max_episode_steps": 5000, **config.environment.recall}, config.seed, 2, 3, 8, slots_per_group=2, first_env=48,
-        warmup_steps=5, remembered=5000, cores=[7, 1],
-    )  # fmt: skip
-    assert found == [whole, dataclasses.replace(whole, first_env=60, cores=[2, 3])]
-    assert settings.columns(config) == 12
-    for changes, remembered, same in (
-        ({"serial": True}, 5000, False),
-        ({}, 0, False),
-        ({"serial": True, "compat__seed_noop": True, "compat__timeout_as_terminal": True}, 0, True),
+    hosts = {"hosts__count": 3, "hosts__index": 2, "hosts__coordinator": "a:1", "batch_size": 96 * 3}
+    cores = {"actors__workers": 4, "actors__cores": "7, 1,2,3"}
+    unseeded = {"compat__seed_noop": True, "compat__timeout_as_terminal": True}
+    found = {}
+    for name, count, changes in (
+        ("hosts", 2, {**hosts, **cores, "actors__rebuild": True, "actors__warmup_steps": 5}),
+        ("serial", 1, {"serial": True, "actors__cores": ""}),
+        ("unseeded", 1, {"serial": True, **unseeded}),
+        # A round of slots has 12 columns, and the batch before may have left 2.
+        ("two slots", 1, {"batch_size": 176, "algorithm__epochs": 3, "algorithm__minibatches": 4}),
+        ("three slots", 1, {"batch_size": 184}),
+        ("nine slots", 1, {"actors__slots_per_group": 9}),
     ):
-        (one,) = settings.actors_configs(settings.resolved(recall_training(**changes, actors__cores="")), 1)
-        assert (one.remembered, one.same_step_autoreset, one.first_env, one.cores, one.workers) == (
-            remembered,
-            same,
-            0,
-            [],
-            2,
-        )
-    assert settings.actor_cores(recall_training().actors) is None
-
-
-@pytest.mark.parametrize(
-    ("changes", "columns", "slots"),
-    [
-        ({}, 16, 2),
-        ({"batch_size": 176}, 22, 2),
-        ({"batch_size": 184}, 23, 3),
-        ({"actors__slots_per_group": 9}, 16, 9),
-    ],
-)
-def test_slots_hold_a_batch_and_what_a_slot_has_left(
-    changes: dict[str, Any], columns: int, slots: int
-) -> None:
-    """Two workers of six environments in two groups: 12 columns a round of slots, and 2 that the batch before may have left."""
-    config = settings.resolved(recall_training(**changes))
-    assert (settings.columns(config), config.actors.slots_per_group) == (columns, slots)
-
-
-def test_steps_of_the_optimiser() -> None:
-    """Of 2,000 steps in batches of 128."""
-    assert (
-        settings.optimizer_steps(recall_training(algorithm__epochs=3, algorithm__minibatches=4)) == 16 * 3 * 4
-    )
-    ppo = load_config("train_agent", "symbolic")
-    ppo.train_for_env_steps, ppo.batch_size = 2_000, 128
-    ppo.algorithm.epochs, ppo.algorithm.minibatch_size = 3, 32
-    assert settings.optimizer_steps(agent_config(ppo)) == 16 * 3 * 4
+        config = settings.resolved(recall_training(**changes))
+        numbers = settings.columns(config), config.actors.slots_per_group, settings.optimizer_steps(config)
+        actors = map(dataclasses.asdict, settings.actors_configs(config, count))
+        found[name] = json.dumps([*numbers, *actors], indent=0)
+    ppo = {"batch_size": 64, "algorithm__epochs": 3, "algorithm__minibatch_size": 32}
+    for variant, changes in (("faithful", {"reward__intrinsic_coefficient": 0.0}), ("symbolic", ppo)):
+        for given in ({}, changes):
+            made = agent_config(changed(load_config("train_agent", variant), **given))
+            options = settings.environment_options(made)
+            found[f"{variant} {len(given)}"] = json.dumps([settings.optimizer_steps(made), options])
+    compared("run_settings", found, record)
 
 
 def test_rewards_of_texts_are_computed_beside_the_learner(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,9 +147,8 @@ def test_devices_along_each_axis_of_a_split_network(monkeypatch: pytest.MonkeyPa
         assert agent_networks.mesh_sizes(split, devices) == wanted
     assert agent_networks.mesh_sizes(config, 8) is None
     split = dataclasses.replace(config, sharding=Sharding(fsdp=2))
-    with pytest.raises(
-        UserError, match=r"^config\.sharding: only language models can be split over devices: leave"
-    ):
+    said = r"^config\.sharding: only language models can be split over devices: leave"
+    with pytest.raises(UserError, match=said):
         agent_networks.make_parallel(split, jax.devices()[:2])
     assert agent_networks.make_parallel(config, jax.devices()[:2]).device_count == 2
     assert agent_networks.kind_of(config) == "game"
