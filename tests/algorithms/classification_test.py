@@ -67,23 +67,6 @@ def test_one_step_equals_golden(network: MessageClassifier, golden: Any) -> None
     assert_golden(layout.to_torch(change), g, "train/update", UPDATE)
 
 
-@pytest.mark.slow
-def test_fresh_parameters_are_pytorchs_own() -> None:
-    params = jax.jit(MessageClassifier().init)(jax.random.key(3))
-    tensors = layout.to_torch(params)
-    for name, tensor in tensors.items():
-        if name == "embedding/weight":
-            assert np.std(tensor) == pytest.approx(1, abs=0.05)
-            continue
-        fan_in = np.prod(tensors[name.split("/")[0] + "/weight"].shape[1:])
-        assert np.abs(tensor).max() <= 1 / np.sqrt(fan_in)
-        if tensor.size > 50:
-            assert np.abs(tensor).max() > 0.9 / np.sqrt(fan_in)
-    messages = np.random.default_rng(0).integers(32, 99, (9, 256), np.uint8)
-    values = np.asarray(jax.jit(MessageClassifier().probability)(params, messages))
-    assert np.all((values > 0.45) & (values < 0.55))
-
-
 def test_the_loss_and_its_step_by_hand() -> None:
     """Of a network whose logits are two bytes of a message and its parameters."""
     network: Any = SimpleNamespace(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 from typing import Any
@@ -22,13 +21,8 @@ from tests import golden_ilql
 from tests.golden_ilql import Case, batch_of, cases, inputs, settings_of
 from tests.recorded_outputs import compared
 
-NAMES = {
-    "v_loss": "v",
-    "q_loss": "q",
-    "cql_loss": "conservative",
-    "dm_loss": "margin",
-    "token_loss": "policy",
-}
+LOSSES = ("v_loss", "q_loss", "cql_loss", "dm_loss", "token_loss")
+NAMES = dict(zip(LOSSES, ("v", "q", "conservative", "margin", "policy"), strict=True))
 
 
 def estimates_of(case, arrays, batch, settings):
@@ -51,9 +45,8 @@ def estimates_of(case, arrays, batch, settings):
     return Estimates(arrays["v"], found, target, next_values, said, log_probs, advantages)
 
 
-def terms_of(case, arrays, quirks=golden_ilql.PUBLISHED, **changes):
-    batch = batch_of(case, quirks)
-    settings = dataclasses.replace(settings_of(case), **changes)
+def terms_of(case, arrays):
+    batch, settings = batch_of(case), settings_of(case)
     sums = implicit_q.losses(batch, estimates_of(case, arrays, batch, settings), settings)
     actions, policy = (jnp.maximum(count, 1.0) for count in implicit_q.counts(batch, settings))
     return implicit_q.LossSums(*(each / actions for each in sums[:-1]), sums.policy / policy)
@@ -129,18 +122,6 @@ def test_returns_to_go_are_the_published_ones() -> None:
     np.testing.assert_allclose(found, case.arrays["out/downstream_rewards"], rtol=1e-5)
 
 
-def test_each_mended_quirk_changes_the_loss() -> None:
-    for name, quirks, changes, term in (
-        ("00_wordle_config", Quirks(), {}, "q"),
-        ("04_utterance_token_reward", Quirks(padded_positions=True), {}, "q"),
-        ("00_wordle_config", golden_ilql.PUBLISHED, {"all_tokens": False}, "policy"),
-    ):
-        case = next(case for case in cases() if case.name == name)
-        published = getattr(terms_of(case, inputs(case)), term)
-        mended = getattr(terms_of(case, inputs(case), quirks, **changes), term)
-        assert abs(published - mended) > 1e-3 * abs(published)
-
-
 @by_case
 def test_published_positions_are_the_same_in_wider_arrays_and_beside_other_micro_batches(case: Case) -> None:
     """The longest unfinished game of its own micro-batch has no more than its actions, as in the golden arrays."""
@@ -165,21 +146,6 @@ def test_states_of_utterances_are_cut_by_their_own_places() -> None:
         found = collate.truncated(item, 20, quirks)
         assert found.utterance_state_indices.tolist() == states
         assert found.utterance_action_indices.tolist() == actions
-
-
-def test_mended_batches_count_actions_alone() -> None:
-    for case in cases():
-        batch = batch_of(case, Quirks())
-        settings = dataclasses.replace(settings_of(case), all_tokens=False)
-        by_hand = [text.count("</a>") for text in case.texts]
-        if not case.utterance:
-            by_hand = [len(golden_ilql.item_of(text, 0.0).action_indices) for text in case.texts]
-        if case.utterance or "max_len" not in case.options:
-            assert batch.live.sum(axis=1).tolist() == by_hand
-        counts = implicit_q.counts(batch, settings)
-        assert counts.actions == batch.live.sum()
-        wanted = batch.valid[:, 1:] if settings.context_weight else batch.acts
-        assert counts.policy == wanted.sum()
 
 
 def test_rules_by_hand() -> None:
@@ -222,24 +188,15 @@ def test_all_terms_and_spreads_of_a_batch_by_all_settings(record: bool) -> None:
     @functools.partial(jax.jit, static_argnums=(0, 1, 2))
     def computed(name: str, settings: Any, huber: bool, qs: Any, targets: Any, values: Any, logs: Any) -> Any:
         tokens = implicit_q.next_tokens(batch)
-        rows = [
-            implicit_q.action_q(q, tokens, settings, conservative=name != "plain", margin=huber) for q in qs
-        ]
+        rows = [implicit_q.action_q(q, tokens, settings, name != "plain", huber) for q in qs]
         target = implicit_q.chosen(implicit_q.target_of(list(targets), settings), tokens)
         advantages = None if name == "plain" else target - values[:, :-1]
         said = jnp.take_along_axis(logs, jnp.minimum(places, 5), axis=1)
         shifts, next_values = 0.1 * said if huber else None, implicit_q.shifted(target, 0.2)
         estimates = Estimates(values, rows, target, next_values, said, logs, advantages, shifts, -said)
-        sums, counts = (
-            implicit_q.losses(batch, estimates, settings, huber),
-            implicit_q.counts(batch, settings),
-        )
-        return (
-            sums,
-            counts,
-            {name: tuple(each) for name, each in implicit_q.spreads(batch, estimates, settings).items()},
-            rows,
-        )
+        sums = implicit_q.losses(batch, estimates, settings, huber)
+        spreads = {key: tuple(x) for key, x in implicit_q.spreads(batch, estimates, settings).items()}
+        return sums, implicit_q.counts(batch, settings), spreads, rows
 
     found: dict[str, Any] = {}
     for name, changes, huber in (
@@ -249,9 +206,8 @@ def test_all_terms_and_spreads_of_a_batch_by_all_settings(record: bool) -> None:
         ("context", {"context_weight": 0.4, "beta": 0.3, "most_weight": 1.1}, False),
     ):  # fmt: skip
         settings = ImplicitQSettings(**changes)  # type: ignore[arg-type]
-        found[name] = json.dumps(
-            computed(name, settings, huber, *drawn), default=lambda x: np.asarray(x).tolist()
-        )
+        numbers = jax.device_get(computed(name, settings, huber, *drawn))
+        found[name] = json.dumps(numbers, default=np.ndarray.tolist)
     nothing = Estimates(None, [], None, None, None)
     assert implicit_q.losses(batch, nothing, settings) == (0, 0, 0, 0, 0)
     assert implicit_q.spreads(batch, nothing, settings) == {}

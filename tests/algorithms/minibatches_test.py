@@ -14,29 +14,17 @@ from motif_jax.algorithms import minibatches
 ROLLOUTS, EPOCHS, MINIBATCHES = 24, 5, 3
 
 
-def drawn(devices: int | None = None, seed: int = 0) -> np.ndarray:
+def drawn(devices: int | None = None) -> np.ndarray:
     """The numbers in the whole batch of every minibatch's rollouts, [epochs, minibatches, N], sorted."""
     share = ROLLOUTS // (devices or 1)
 
     def core(first: Any, axis: str | None = "device") -> Any:
-        return first + minibatches.order(jax.random.key(seed), EPOCHS, MINIBATCHES, share, axis)
+        return first + minibatches.order(jax.random.key(0), EPOCHS, MINIBATCHES, share, axis)
 
     order = (
         jax.vmap(core, axis_name="device")(jnp.arange(devices) * share) if devices else core(0, None)[None]
     )
     return np.sort(np.moveaxis(order, 0, 1).reshape(EPOCHS, MINIBATCHES, -1))
-
-
-@pytest.mark.slow
-def test_every_rollout_is_in_one_minibatch_of_an_epoch_and_blocks_are_shared_out() -> None:
-    order = drawn()
-    assert (np.sort(order.reshape(EPOCHS, -1)) == np.arange(ROLLOUTS)).all()
-    assert (order // MINIBATCHES == np.arange(ROLLOUTS // MINIBATCHES)).all()
-    # Each block is dealt in an order of its own, and again in each epoch.
-    dealt = order % MINIBATCHES
-    assert len(np.unique(dealt[0, 0])) > 1
-    assert len(np.unique(dealt.reshape(EPOCHS, -1), axis=0)) == EPOCHS
-    assert not np.array_equal(order, drawn(seed=1))
 
 
 @pytest.mark.parametrize("devices", [1, 2, 4, 8])

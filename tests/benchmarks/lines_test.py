@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import json
 from pathlib import Path
@@ -15,21 +16,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from motif_jax import benchmarks
-from motif_jax.benchmarks import (
-    _agents,
-    _language,
-    _text_agents,
-    actors,
-    annotate,
-    inference,
-    learner,
-    learning,
-    reward,
-    text_generation,
-    text_play,
-    text_train,
-    train,
-)
+from motif_jax.benchmarks import _agents, _language, _text_agents, actors, annotate, learning, text_play
 from motif_jax.benchmarks._bare_engine import Bare, write_script
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.support.errors import UserError
@@ -37,45 +24,35 @@ from tests import stage_inputs
 from tests.recorded_outputs import compared, shown_array
 from tests.reward_fixtures import load_config, make_dataset
 
-MODULES = (_agents, actors, annotate, learning, reward, text_play, text_train, train)
+HERE = "motif_jax.benchmarks"
 
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its readings are further and further apart, so that no two measurements take the same time."""
     readings = itertools.accumulate(itertools.count(0.25, 0.25))
-    time = SimpleNamespace(
-        **dict.fromkeys(("perf_counter", "process_time", "monotonic"), lambda: next(readings))
-    )
-    for module in MODULES:
-        monkeypatch.setattr(module, "time", time)
+    names = ("perf_counter", "process_time", "monotonic")
+    time = SimpleNamespace(**dict.fromkeys(names, lambda: next(readings)))
+    for name in "_agents actors annotate learning reward text_play text_train train".split():
+        monkeypatch.setattr(f"{HERE}.{name}.time", time)
     peaks = itertools.count(1000.0, 100.0)
     monkeypatch.setattr(_agents, "matrix_product_rate", lambda dtype: next(peaks))
     monkeypatch.setattr(_agents, "network_flops", lambda training: (10.0, 35.0))
     monkeypatch.setattr(benchmarks, "_machine", dict)
-    for module in (train, actors):
-        monkeypatch.setattr(module, "psutil", SimpleNamespace(Process=Process))
-    monkeypatch.setattr(Process, "sizes", itertools.count(3_000_000, 300_000), raising=False)
+    of_memory = process()
+    for name in ("train", "actors"):
+        monkeypatch.setattr(f"{HERE}.{name}.psutil", SimpleNamespace(Process=lambda *given: of_memory))
 
 
-class Process:
+def process() -> Any:
     """Of 3 MB and more; it has a child."""
-
-    sizes: Any
-
-    def memory_full_info(self) -> Any:
-        return SimpleNamespace(pss=next(self.sizes))
-
-    def children(self, recursive: bool) -> list[Process]:
-        return [Process()] * recursive
+    sizes = itertools.count(3_000_000, 300_000)
+    made = SimpleNamespace(memory_full_info=lambda: SimpleNamespace(pss=next(sizes)))
+    made.children = lambda recursive: [made] * recursive
+    return made
 
 
-@dataclasses.dataclass(frozen=True)
-class Training:
-    options: dict[str, Any]
-    seed: int
-    variant: str
-    serial: bool = True
+Training = dataclasses.make_dataclass("Training", ["options", "seed", "variant", ("serial", bool, True)])
 
 
 class Parts:
@@ -83,13 +60,15 @@ class Parts:
 
     made: list[Parts]
 
-    def __init__(self, config: Training) -> None:
-        self.config, self.read_before = config, 0
-        self.asked: list[Any] = []
+    def __init__(self, config: Any) -> None:
+        self.config, self.read_before, self.asked = config, 0, list[Any]()
         self.meters = self.learner = self.actors = self.inference = self
         self.sources, self.inference_threads, self.state = [self], 2, SimpleNamespace(step=0)
         made = [SimpleNamespace(num_steps=n, num_bytes=3 * n, intrinsic_returns=[]) for n in (60, 61, 62)]
-        self._batches: Any = itertools.cycle([None, *made])
+        batches: Any = itertools.cycle([None, *made])
+        self.get, self.params = lambda: next(batches), dict
+        self.step = lambda batch: self.asked.append(batch.num_steps)
+        self.settle, self.close = (functools.partial(self.asked.append, it) for it in ("settled", "closed"))
         self.made.append(self)
 
     def __enter__(self) -> Parts:
@@ -98,12 +77,6 @@ class Parts:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def get(self) -> Any:
-        return next(self._batches)
-
-    def step(self, batch: Any) -> None:
-        self.asked.append(batch.num_steps)
-
     def metrics(self) -> dict[str, float]:
         return dict.fromkeys(("loss/total", "lag/max", "ratio_min"), len(self.asked))
 
@@ -111,21 +84,9 @@ class Parts:
         self.read_before, before = len(self.asked), self.read_before
         return len(self.asked) - before
 
-    def settle(self) -> None:
-        self.asked.append("settled")
-
-    def close(self) -> None:
-        self.asked.append("closed")
-
-    def params(self) -> dict[str, Any]:
-        return {}
-
     def episodes(self) -> list[dict[str, Any]]:
-        played = len(self.asked)
-        return [
-            {"env": env, "episode": played, "return": played / 50, "success": 0.75, "length": 4}
-            for env in range(60)
-        ]
+        played = {"episode": len(self.asked), "return": len(self.asked) / 50, "success": 0.75, "length": 4}
+        return [{"env": env, **played} for env in range(60)]
 
 
 @pytest.fixture
@@ -138,13 +99,13 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> list[Parts]:
 
     monkeypatch.setattr(Parts, "made", [], raising=False)
     monkeypatch.setattr(_agents, "training_config", training)
-    for module in (train, learner, learning, inference):
-        monkeypatch.setattr(module, "System", Parts)
-        monkeypatch.setattr(module, "BatchStream", lambda system: system, raising=False)
+    for name in ("train", "learner", "learning", "inference"):
+        monkeypatch.setattr(f"{HERE}.{name}.System", Parts)
+        monkeypatch.setattr(f"{HERE}.{name}.BatchStream", lambda system: system, raising=False)
     groups = SimpleNamespace(envs_per_group=5, groups=6)
-    monkeypatch.setattr(inference.settings, "actors_configs", lambda config, count: [groups] * count)
-    monkeypatch.setattr(inference, "call_of", lambda system, rows: lambda: system.asked.append(rows))
-    monkeypatch.setattr(train, "system_metrics", metrics)
+    monkeypatch.setattr("motif_jax.rl.settings.actors_configs", lambda config, count: [groups] * count)
+    monkeypatch.setattr(f"{HERE}.inference.call_of", lambda system, rows: lambda: system.asked.append(rows))
+    monkeypatch.setattr(f"{HERE}.train.system_metrics", metrics)
     return Parts.made
 
 
@@ -184,6 +145,7 @@ class Pool:
     """Workers that play one group after the other, two at a time."""
 
     asked: list[Any]
+    pids = staticmethod(lambda: [5, 6])
 
     def __init__(self, config: Any, on_finished: Any) -> None:
         self.slots = SimpleNamespace(action=np.full((8, 4, config.envs_per_group), -1))
@@ -198,9 +160,6 @@ class Pool:
 
     def start(self) -> None:
         self.asked.append("started")
-
-    def pids(self) -> list[int]:
-        return [5, 6]
 
     def act(self, ready: list[actors.Ready]) -> None:
         self.asked.append([(each.group, self.slots.action[each.slot, each.row].tolist()) for each in ready])
@@ -247,34 +206,32 @@ def test_lines_of_text(monkeypatch: pytest.MonkeyPatch, record: bool) -> None:
         asked.append([str(each).partition(" object")[0] for each in given])
         return answer
 
-    def play(task: Any, *given: Any) -> Any:
-        return ask(given[2], *given)
-
     monkeypatch.setattr(_language, "threads", lambda: 6)
     monkeypatch.setattr(_text_agents, "make", lambda *given: ask(_text_agents.Made(None, {}), *given[1:]))  # type: ignore[arg-type]
-    monkeypatch.setattr(text_play, "play", play)
+    monkeypatch.setattr(text_play, "play", lambda task, *given: ask(given[2], *given))
     for name in ("AgentTextActor", "_Anew"):
-        monkeypatch.setattr(
-            text_play, name, lambda *given, name=name: (name, given[3].max_tokens, *given[4:])
-        )
+        said = lambda *given, name=name: (name, given[3].max_tokens, *given[4:])  # noqa: E731
+        monkeypatch.setattr(text_play, name, said)
     games = line_of("text_play", games=9, plain_games=4, num_words=5)
     same = np.arange(12).reshape(3, 4)
-    monkeypatch.setattr(
-        text_generation, "_ours", lambda made, how, prompts: ask(same, how.max_tokens, prompts)
-    )
+    ours = lambda made, how, prompts: ask(same, how.max_tokens, prompts)  # noqa: E731
     plain = lambda made, how: lambda params, prompts: ask(np.maximum(same, 2), prompts)  # noqa: E731
-    monkeypatch.setattr(text_generation, "_plain", plain)
+    monkeypatch.setattr(f"{HERE}.text_generation._ours", ours)
+    monkeypatch.setattr(f"{HERE}.text_generation._plain", plain)
     sizes = {"vocabulary": 9, "prompt_tokens": 5, "new_tokens": 4, "batch_size": 3}
     compare("text", record, games, line_of("text_generation", **sizes), asked)
 
 
 def test_a_line_of_annotation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: bool) -> None:
-    monkeypatch.setattr(annotate.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"^benchmark annotate: vLLM is not installed here; start it with"):
-        line_of("annotate")
-    monkeypatch.setattr(annotate.importlib.util, "find_spec", lambda name: name == "vllm")
-    with pytest.raises(UserError, match=r"config\.options\.model='': must be a chat model, its name or its"):
-        line_of("annotate")
+    for installed, said in (
+        ("", "^benchmark annotate: vLLM is not installed here; start it with"),
+        ("vllm", r"config\.options\.model='': must be a chat model, its name or its"),
+    ):
+        monkeypatch.setattr(
+            annotate.importlib.util, "find_spec", lambda name, it=installed: name == it or None
+        )
+        with pytest.raises(UserError, match=said):
+            line_of("annotate")
     make_dataset(tmp_path, pairs=200, messages=9)
     asked: list[Any] = []
     engine = SimpleNamespace(reset_prefix_cache=lambda: asked.append("reset"))
@@ -300,17 +257,22 @@ def test_a_line_of_annotation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, r
     compare("annotate", record, line, asked)
 
 
-REWARD = {"num_pairs": 24, "batch_size": 4, "steps": 3, "baseline_steps": 2, "message": "lt_cnn_small"}
 WORDS = {"prompt_tokens": 12, "batch_size": 2}
-TRAIN = {"width": 16, "layers": 1, "vocabulary": 32, "batch_size": 2, "length": 40, "micro_batches": 3}
 REAL: dict[str, dict[str, Any]] = {
-    "reward": REWARD,
+    "reward": {"num_pairs": 24, "batch_size": 4, "steps": 3, "baseline_steps": 2, "message": "lt_cnn_small"},
     "score": {**WORDS, "model": "tiny_t5", "candidates": 3},
     "score_gpu": {**WORDS, "model": "tiny_t5", "candidates": 3},
     "language_update": {**WORDS, "model": "tiny_t5", "candidates": 3, "minibatch": 2, "microbatch": 1},
     "generate": {**WORDS, "model": "tiny_t5", "new_tokens": 4},
     "generate_gpu": {**WORDS, "model": "tiny_gpt2", "new_tokens": 4},
-    "text_train": TRAIN,
+    "text_train": {
+        "width": 16,
+        "layers": 1,
+        "vocabulary": 32,
+        "batch_size": 2,
+        "length": 40,
+        "micro_batches": 3,
+    },
 }
 
 
@@ -327,10 +289,8 @@ class Uncompiled(DataParallel):
 @pytest.mark.slow
 @pytest.mark.usefixtures("compiled_quickly")
 @pytest.mark.parametrize("name", REAL)
-def test_lines_of_both_sides_of_the_same_work(
-    monkeypatch: pytest.MonkeyPatch, name: str, record: bool
-) -> None:
-    monkeypatch.setattr(text_train, "DataParallel", Uncompiled)
+def test_lines_of_the_same_work(monkeypatch: pytest.MonkeyPatch, name: str, record: bool) -> None:
+    monkeypatch.setattr(f"{HERE}.text_train.DataParallel", Uncompiled)
     monkeypatch.setattr(_language, "threads", lambda: 6)
     line = line_of(name, **REAL[name])
     # Of bfloat16 another machine rounds otherwise.
