@@ -56,9 +56,8 @@ class Parts:
 
 def test_batches_in_turns() -> None:
     serial = Parts([0, 1, 3, 0], serial=True)
-    stream, found = BatchStream(serial), []  # type: ignore[arg-type]
-    for _ in range(2):
-        found.append(stream.get())
+    stream = BatchStream(serial)  # type: ignore[arg-type]
+    found = [stream.get() for _ in range(2)]
     assert [batch and batch.num_steps for batch in found] == [1, 2]
     # What is full already needs nobody to act: of four slots two batches are made.
     assert serial.said == ["settled", [0.1, None], [0.1, None], [0.1, None], [0.1, None], "settled"]

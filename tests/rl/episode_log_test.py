@@ -33,13 +33,6 @@ def test_reports_and_intrinsic_returns_meet_in_either_order(tmp_path: Path) -> N
         assert lines(tmp_path, "step", "env") == [(10, 0, 2.5), (30, 1, 0.5)]
 
 
-def test_an_episode_whose_rollout_was_lost_is_written_without_intrinsic_return(tmp_path: Path) -> None:
-    with EpisodeLog(tmp_path, 10, with_intrinsic=True) as log:
-        add(log, 10, [report(3, 0)], [])
-        add(log, 20, [report(3, 1)], [IntrinsicReturn(3, 1, 1.0)])
-    assert lines(tmp_path, "episode") == [(1, 1.0), (0, None)]
-
-
 def test_what_waits_at_the_end_is_given_out(tmp_path: Path) -> None:
     with EpisodeLog(tmp_path, 10, with_intrinsic=True) as log:
         add(log, 10, [report(0, 0), report(1, 0)], [IntrinsicReturn(1, 0, 0.5)])
@@ -57,9 +50,8 @@ def test_means_are_over_the_newest(tmp_path: Path) -> None:
         assert log.means()["episode/return"] == 3.5
         assert log.settled()
     with EpisodeLog(None, 1_000, with_intrinsic=True, fields=["success", "end"]) as log:
-        assert list(log.row()) == [
-            f"episode/{n}" for n in ("intrinsic_return", "length", "return", "success")
-        ]
+        names = ("intrinsic_return", "length", "return", "success")
+        assert list(log.row()) == [f"episode/{name}" for name in names]
         assert all(map(math.isnan, log.row().values()))
         log.write([report(0, n, 3.0) for n in range(99)])
         assert not log.settled()
@@ -92,10 +84,13 @@ def test_a_line_written_after_the_checkpoint_is_written_once(tmp_path: Path) -> 
     assert lines(tmp_path, "step", "env") == [(10, 0, 0.5), (10, 1, 2.5)]
 
 
-def test_a_resumed_run_knows_which_episodes_were_logged(tmp_path: Path) -> None:
+def test_an_episode_whose_rollout_was_lost_is_written_without_intrinsic_return(tmp_path: Path) -> None:
+    """Also where the run was resumed between."""
     with EpisodeLog(tmp_path, 10, with_intrinsic=True) as log:
-        add(log, 10, [report(3, 1)], [IntrinsicReturn(3, 1, 0.5)])
+        add(log, 5, [report(4, 0)], [])
+        add(log, 10, [report(4, 1), report(3, 1)], [IntrinsicReturn(4, 1, 1.0), IntrinsicReturn(3, 1, 0.5)])
         state = log.state()
     with EpisodeLog(tmp_path, 10, True, {"env_steps": 10, "episodes": state}) as log:
         add(log, 20, [report(3, 0)], [])
-    assert lines(tmp_path, "episode") == [(1, 0.5), (0, None)]
+    found = lines(tmp_path, "env", "episode")
+    assert found == [(4, 1, 1.0), (3, 1, 0.5), (4, 0, None), (3, 0, None)]

@@ -33,7 +33,6 @@ OPTIONS = {"cues": 4, "delay": 4, "max_episode_steps": 100}
 
 @pytest.fixture(autouse=True)
 def no_haste(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the end of a training games are waited for, however busy the machine is."""
     monkeypatch.setattr(recordings, "_CLOSE_SECONDS", 240.0)
 
 
@@ -62,8 +61,7 @@ def test_actions_are_collected_over_batches(every: int, env: int, given: Any) ->
 
 
 def report(env: int, episode: int, seed: int, length: float = LENGTH, value: float = 0.0) -> dict[str, float]:
-    numbers = {"return": value, "length": length, "success": value}
-    return {"env": env, "episode": episode, "seed": seed, **numbers}
+    return {"env": env, "episode": episode, "seed": seed, "return": value, "length": length, "success": value}
 
 
 def play(recorder: EpisodeRecorder, env: int, episode: int, answer: int) -> None:
@@ -195,14 +193,12 @@ def test_a_training_with_a_reward_leaves_recordings_of_its_games_and_a_line_of_e
     expected = {name(row["step"], row["env"], row["episode"]): row for row in chosen}
     made = {file: Recording.load(tmp_path / "recordings" / file) for file in names(tmp_path)}
     assert len(made) > 25
-    assert set(made) <= set(expected)
     for file, recording in made.items():
         row = expected[file]
         assert recording.seed == row["seed"] == episode_seed(config.seed, row["env"], row["episode"])
         again = record_actions(recording.task, recording.options, recording.seed, recording.actions)
         assert again.digest == recording.digest
         assert again.info == {key: row[key] for key in again.info}
-    assert len({tuple(recording.actions.tolist()) for recording in made.values()}) > 3
     # Games are counted on: none is played twice.
     train(tmp_path, recall_config(train_for_env_steps=900, **changes))
     played = [(row["env"], row["episode"]) for row in episodes(tmp_path)]

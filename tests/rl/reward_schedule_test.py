@@ -95,15 +95,10 @@ def test_a_job_is_of_batches_that_are_filled_up() -> None:
         labels.add(Label((text,), number % 2, 0.25 * number))
 
     def step(state: int, batch: TrainingBatch, number: int) -> tuple[int, dict[str, Any]]:
-        seen.append(
-            [number, *map(np.ndarray.tolist, batch[1:4]), batch.length, batch.messages[:, 0, 0].tolist()]
-        )
-        return state + number, {
-            "loss": 2.0 * number,
-            "accuracy": 0.5,
-            "gradient_norm": number,
-            "more": np.nan,
-        }
+        columns = [each.tolist() for each in (*batch[1:4], batch.messages[:, 0, 0])]
+        seen.append([number, batch.length, *columns])
+        metrics = {"loss": 2.0 * number, "accuracy": 0.5, "gradient_norm": number, "more": np.nan}
+        return state + number, metrics
 
     model: Any = SimpleNamespace(right=lambda params, examples, new: (params, len(new)), step=step)
     job = TrainingJob(4, [np.array([1, 0]), np.array([2])], labels.first(3), np.array([2, 0]))
@@ -116,8 +111,8 @@ def test_a_job_is_of_batches_that_are_filled_up() -> None:
     assert outcome[1:5] == (3 + 4 + 5, {"loss": 9.0, "accuracy": 0.5, "gradient_norm": 4.5}, 7, 2)
     assert (trainer.state, trainer.take(), trainer.running) == (12, None, None)
     assert seen == [
-        [4, [1, 0, 0], [0.25, 0.0, 0.0], [1.0, 1.0, 0.0], 96, [98, 97, 97]],
-        [5, [0, 0, 0], [0.5, 0.0, 0.0], [1.0, 0.0, 0.0], None, [99, 97, 97]],
+        [4, 96, [1, 0, 0], [0.25, 0.0, 0.0], [1.0, 1.0, 0.0], [98, 97, 97]],
+        [5, None, [0, 0, 0], [0.5, 0.0, 0.0], [1.0, 0.0, 0.0], [99, 97, 97]],
     ]
     said = r"^the training of the reward diverged at its step 4 \(loss inf\): a smaller --config\.reward\.training\.learning_rate in "
     model.step = lambda state, *_: (state, {"loss": np.inf})

@@ -115,27 +115,19 @@ def test_products_are_as_exact_as_the_config_says() -> None:
     assert precision() is None
 
 
-def test_slots_without_memory_are_told_before_any_work(
+def test_memory_for_slots_and_games_is_looked_for_before_any_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = recall_config(devices__actor="0,1", serial=True)
-    parts = settings.actors_configs(settings.resolved(agent_config(config)), 2)
-    needed = sum(part.layout().size for part in parts)
-    monkeypatch.setattr(capacity, "available_memory", lambda: needed)
-    train_agent.check(config, tmp_path)
-    monkeypatch.setattr(capacity, "available_memory", lambda: needed - 1)
-    with pytest.raises(UserError, match=r"trajectory slots need .* lower config\.actors\.workers"):
+    slots, games = recall_config(devices__actor="0,1", serial=True), recall_config(actors__envs_per_worker=20)
+    parts = settings.actors_configs(settings.resolved(agent_config(slots)), 2)
+    of_slots = sum(part.layout().size for part in parts), "trajectory slots need .* lower config.actors.work"
+    of_games = 2 * (capacity.WORKER_BYTES + 19 * capacity.GAME_BYTES), "config.actors.workers=2: .* of memory"
+    for config, (needed, said) in ((slots, of_slots), (games, of_games)):
+        monkeypatch.setattr(capacity, "available_memory", lambda it=needed: it)
         train_agent.check(config, tmp_path)
-
-
-def test_workers_need_memory_for_each_of_their_games(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = recall_config(actors__workers=4, actors__envs_per_worker=20)
-    one_game, needed = (4 * (capacity.WORKER_BYTES + more * capacity.GAME_BYTES) for more in (0, 19))
-    monkeypatch.setattr(capacity, "available_memory", lambda: (one_game + needed) // 2)
-    with pytest.raises(UserError, match=r"config\.actors\.workers=4: .* of memory"):
-        train_agent.check(config, tmp_path)
-    monkeypatch.setattr(capacity, "available_memory", lambda: needed)
-    train_agent.check(config, tmp_path)
+        monkeypatch.setattr(capacity, "available_memory", lambda it=needed: it - 1)
+        with pytest.raises(UserError, match=said):
+            train_agent.check(config, tmp_path)
 
 
 def test_devices_along_each_axis_of_a_split_network(monkeypatch: pytest.MonkeyPatch) -> None:

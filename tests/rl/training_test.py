@@ -35,24 +35,11 @@ pytestmark = pytest.mark.usefixtures("compiled_quickly")
 @pytest.mark.slow
 def test_a_small_run_leaves_the_files_that_it_left(tmp_path: Path, record: bool) -> None:
     """By a simple algorithm and a reward that changes, in one thread, and gone on with; what a clock says stands still."""
-    parts = {
-        "algorithm__name": "tests.rl.outside_parts:Reinforce",
-        "reward__kind": "tests.rl.outside_parts:Familiar",
-    }
-    sizes = {
-        "serial": True,
-        "batch_size": 48,
-        "actors__workers": 1,
-        "network__hidden_size": 4,
-        "network__flat_sizes": (4,),
-    }
-    often = {
-        "save_every_steps": 90,
-        "log_every_seconds": 1e-9,
-        "stats_episodes": 7,
-        "reward__intrinsic_coefficient": 0.5,
-    }
-    changes: dict[str, Any] = {**parts, **sizes, **often}
+    outside = "tests.rl.outside_parts"
+    parts = {"algorithm__name": f"{outside}:Reinforce", "reward__kind": f"{outside}:Familiar"}
+    sizes = {"batch_size": 48, "actors__workers": 1, "network__hidden_size": 4, "network__flat_sizes": (4,)}
+    often = {"save_every_steps": 90, "log_every_seconds": 1e-9, "stats_episodes": 7, "serial": True}
+    changes: dict[str, Any] = {**parts, **sizes, **often, "reward__intrinsic_coefficient": 0.5}
     shown = {}
     for steps in (130, 200):
         run = train(tmp_path, recall_config(train_for_env_steps=steps, **changes))
@@ -61,10 +48,8 @@ def test_a_small_run_leaves_the_files_that_it_left(tmp_path: Path, record: bool)
         progress = {**items["progress"], "seconds": 0, "play": sorted(items["progress"]["play"])}
         files = of_folder(tmp_path, {tmp_path: "RUN"})
         del files["config.json"]
-        shown |= {f"{steps}/{name}": text for name, text in files.items()} | {
-            f"{steps}/progress": json.dumps(progress)
-        }
-        shown[f"{steps}/steps"] = str(steps_of(tmp_path))
+        files |= {"progress": json.dumps(progress), "steps": str(steps_of(tmp_path))}
+        shown |= {f"{steps}/{name}": text for name, text in files.items()}
     compared("small_run", shown, record)
 
 
