@@ -16,14 +16,7 @@ from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.networks import layout
 from motif_jax.networks.image import TABLE_ROWS
 from motif_jax.sections import Compat
-from tests.agents import (
-    FLAT_SPEC,
-    appo_config,
-    nethack_network,
-    observation_of,
-    time_major,
-    train_state,
-)
+from tests.agents import FLAT_SPEC, appo_config, nethack_network, observation_of, time_major, train_state
 from tests.golden_numbers import GRADIENT, UPDATE, VTRACE_FILES, assert_golden, recipe_params
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")

@@ -10,14 +10,7 @@ import optax
 import pytest
 
 from motif_jax.algorithms import appo, losses, total_reward
-from tests.agents import (
-    NETHACK_SPEC,
-    appo_config,
-    nethack_network,
-    random_batch,
-    random_params,
-    train_state,
-)
+from tests.agents import NETHACK_SPEC, appo_config, nethack_network, random_batch, random_params, train_state
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 LENGTH, ROLLOUTS = 8, 4
