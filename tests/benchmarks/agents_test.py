@@ -46,11 +46,8 @@ def test_benchmark_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert line["value"] > 0
     assert line["baseline"]["value"] > 0
     if name == "train":
-        metrics = line["metrics"]
-        assert metrics["inference/rows_per_call"] > 0
-        assert metrics["throughput/inference_megabytes_per_second"] > 0
-        assert 0 <= metrics["lag/mean"] < 20
-        assert 0 < metrics["inference/act_share"] < 1
+        assert 0 <= line["metrics"]["lag/mean"] < 20
+        assert 0 < line["metrics"]["inference/act_share"] < 1
 
 
 def test_rates_by_a_clock_of_the_test(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,12 +34,9 @@ from tests.reward_fixtures import REPOSITORY, load_config
     ],
 )
 def test_options_that_cannot_be_measured_with_are_refused(name: str, key: str, value: Any) -> None:
+    benchmark.check(load_config("benchmark", "train", {"options.warmup_seconds": 0.0}), None)
     with pytest.raises(UserError, match=rf"options\.{key}="):
         benchmark.check(load_config("benchmark", name, {f"options.{key}": value}), None)
-
-
-def test_a_second_before_the_first_may_be_left_out() -> None:
-    benchmark.check(load_config("benchmark", "train", {"options.warmup_seconds": 0.0}), None)
 
 
 def test_a_line_has_medians_and_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,10 +155,8 @@ def test_it_goes_on_where_it_was(whole: Play) -> None:
     first.go_on(range(6))
     assert first.finished
     plain, arrays = play_state.of(first.sources, first.batcher, first.finished)
-    assert all(each["inference"]["counter"] > 5 for each in plain["sources"])
     assert any(each["inference"]["held"] for each in plain["sources"])
-    assert plain["batcher"]["parts"]
-    assert plain["batcher"]["returns"]
+    assert all(plain["batcher"].values())
     plain, arrays = json.loads(json.dumps(plain)), jax.tree.map(np.array, arrays)
     again = Play()
     again.reward.met, again.batcher._lookup._number = first.reward.met, first.batcher._lookup._number

@@ -87,7 +87,7 @@ def test_additions_are_learned_and_kept_and_the_base_is_read_again(tmp_path: Pat
 
 
 @pytest.mark.extra
-def test_a_base_and_a_tokenizer_that_have_changed_are_refused(tmp_path: Path) -> None:
+def test_a_base_that_has_changed_is_refused(tmp_path: Path) -> None:
     made, run = config(tmp_path, **LORA), tmp_path / "run"
     train(run, made)
     talkers.write(tmp_path / "model", seed=1)
@@ -98,12 +98,6 @@ def test_a_base_and_a_tokenizer_that_have_changed_are_refused(tmp_path: Path) ->
     longer.train_for_env_steps = 2 * STEPS
     with pytest.raises(UserError, match=f"--workdir=.*{said}"):
         train(run, longer)
-    talkers.write(tmp_path / "model", seed=0)
-    agent_policy.load(run)
-    file = tmp_path / "model" / "tokenizer.json"
-    file.write_text(file.read_text() + " ")
-    with pytest.raises(UserError, match=r"another tokenizer than config\.network\.model"):
-        agent_policy.load(run)
 
 
 @pytest.mark.slow

@@ -186,19 +186,6 @@ def test_pairs_are_drawn_from_every_tenth_step_and_asked_once(
     compared("asked_pairs", {"all": json.dumps(asked + rows, indent=0)}, record)
 
 
-@pytest.mark.parametrize("serial", [False, True])
-def test_nobody_waits_for_labels_that_do_not_come(
-    tmp_path: Path, annotator: oni_runs.Annotator, serial: bool
-) -> None:
-    annotator.delay = 10**9
-    reward: ClassificationReward = made(tmp_path, "classification", serial=serial)
-    for number in range(20):
-        assert not reward.pay(batch(number)).values.any()
-    assert annotator.made[0].asked
-    assert reward.taken == 0
-    reward.close()
-
-
 def test_nobody_waits_for_a_training_and_its_failure_is_told(
     tmp_path: Path, annotator: oni_runs.Annotator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
