@@ -21,9 +21,8 @@ def drawn(devices: int | None = None) -> np.ndarray:
     def core(first: Any, axis: str | None = "device") -> Any:
         return first + minibatches.order(jax.random.key(0), EPOCHS, MINIBATCHES, share, axis)
 
-    order = (
-        jax.vmap(core, axis_name="device")(jnp.arange(devices) * share) if devices else core(0, None)[None]
-    )
+    starts = jnp.arange(devices or 1) * share
+    order = jax.vmap(core, axis_name="device")(starts) if devices else core(0, None)[None]
     return np.sort(np.moveaxis(order, 0, 1).reshape(EPOCHS, MINIBATCHES, -1))
 
 

@@ -39,15 +39,10 @@ class Linear:
         return jnp.zeros((rows, 2))
 
     def init(self, key: jax.Array) -> Any:
-        policy, value, words = (
-            jax.random.normal(each, shape) / 2
-            for each, shape in zip(jax.random.split(key, 3), [(5, 4), (5, 1), (LONGEST, 4)], strict=True)
-        )
-        return {
-            "policy": policy,
-            "value_head": {"kernel": value, "bias": jnp.full(1, 0.3)},
-            "words": words / 60,
-        }
+        keys, shapes = jax.random.split(key, 3), [(5, 4), (5, 1), (LONGEST, 4)]
+        policy, value, words = (jax.random.normal(*each) / 2 for each in zip(keys, shapes, strict=True))
+        head = {"kernel": value, "bias": jnp.full(1, 0.3)}
+        return {"policy": policy, "value_head": head, "words": words / 60}
 
     def apply(self, params: Any, rows: Any, state: Any, first: jax.Array) -> tuple[Any, Any, Any]:
         def step(state: Any, row: Any) -> tuple[Any, Any]:

@@ -257,6 +257,7 @@ def test_a_line_of_annotation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, r
     compare("annotate", record, line, asked)
 
 
+SIZES = {"width": 16, "layers": 1, "vocabulary": 32}
 WORDS = {"prompt_tokens": 12, "batch_size": 2}
 REAL: dict[str, dict[str, Any]] = {
     "reward": {"num_pairs": 24, "batch_size": 4, "steps": 3, "baseline_steps": 2, "message": "lt_cnn_small"},
@@ -265,14 +266,7 @@ REAL: dict[str, dict[str, Any]] = {
     "language_update": {**WORDS, "model": "tiny_t5", "candidates": 3, "minibatch": 2, "microbatch": 1},
     "generate": {**WORDS, "model": "tiny_t5", "new_tokens": 4},
     "generate_gpu": {**WORDS, "model": "tiny_gpt2", "new_tokens": 4},
-    "text_train": {
-        "width": 16,
-        "layers": 1,
-        "vocabulary": 32,
-        "batch_size": 2,
-        "length": 40,
-        "micro_batches": 3,
-    },
+    "text_train": {**SIZES, "batch_size": 2, "length": 40, "micro_batches": 3},
 }
 
 

@@ -59,9 +59,7 @@ def no_constants(name: str) -> None:
     raise AssertionError(f"{name} is not JSON")
 
 
-def test_a_line_has_null_where_there_is_no_number(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_null_is_for_no_number(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     same, parts = {"value": 1.5, "name": "Infinity"}, {"link": math.inf, "rates": [2, math.nan]}
     monkeypatch.setattr(train, "run", lambda config: same | {"parts": parts, "sweep": (1.0, -math.inf)})
     benchmark.run(load_config("benchmark", "train"), None)

@@ -53,9 +53,7 @@ def test_what_was_allowed_at_its_time_ends_no_run() -> None:
     Guard(skip, None, guard.progress()).require(100)
 
 
-def test_of_many_names_three_are_shown_and_skips_up_to_the_limit_end_nothing(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_three_of_many_names_are_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     skip = recall_training(nonfinite__policy="skip", nonfinite__most_skips=2).nonfinite
     guard = Guard(skip, tmp_path, {"skipped_updates": 1, "ended_by": "before"})
     assert guard.progress() == {"skipped_updates": 1, "ended_by": None}

@@ -72,9 +72,7 @@ def unlearning(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("device", ["auto", pytest.param("1", marks=pytest.mark.slow)])
-def test_the_classifier_pays_above_its_threshold_whatever_is_beside(
-    tmp_path: Path, annotator: oni_runs.Annotator, device: str
-) -> None:
+def test_the_classifier_pays_by_threshold(tmp_path: Path, annotator: oni_runs.Annotator, device: str) -> None:
     reward: ClassificationReward = made(
         tmp_path, "classification", reward__training__learning_rate=1e-2, reward__training__steps_per_update=40,
         reward__training__steps_per_arrival=40, reward__training__device=device,
@@ -92,9 +90,7 @@ def test_the_classifier_pays_above_its_threshold_whatever_is_beside(
     np.testing.assert_array_equal(reward.lookup(ROWS[::-1]).values, expected[::-1])
 
 
-def test_labels_that_come_compile_nothing_again(
-    tmp_path: Path, annotator: oni_runs.Annotator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_retracing(tmp_path: Path, annotator: oni_runs.Annotator, monkeypatch: pytest.MonkeyPatch) -> None:
     traced: list[str] = []
     make = classification.make_train_step
 
@@ -170,9 +166,7 @@ def test_what_the_reward_is_least_sure_of_is_wanted_most(
 
 
 @pytest.mark.usefixtures("unlearning")
-def test_pairs_are_drawn_from_every_tenth_step_and_asked_once(
-    tmp_path: Path, annotator: oni_runs.Annotator, record: bool
-) -> None:
+def test_pairs_are_drawn_and_asked_once(tmp_path: Path, annotator: oni_runs.Annotator, record: bool) -> None:
     reward: RankingReward = made(tmp_path / "a", "ranking")
     for number in range(12):
         reward.pay(batch(number, (30, 10, 5, 5, 10)))
@@ -223,9 +217,7 @@ def test_nobody_waits_for_a_training_and_its_failure_is_told(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["classification", "ranking"])
-def test_a_reward_resumes_with_its_labels_and_parameters(
-    tmp_path: Path, annotator: oni_runs.Annotator, kind: str, record: bool
-) -> None:
+def test_it_resumes(tmp_path: Path, annotator: oni_runs.Annotator, kind: str, record: bool) -> None:
     said: list[str] = []
 
     def pay(reward: Any, met: BatchMessages) -> None:

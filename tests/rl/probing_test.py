@@ -25,11 +25,8 @@ from tests.reward_fixtures import load_config
 @pytest.fixture(scope="module")
 def asked(compiled_quickly: None, tmp_path_factory: pytest.TempPathFactory) -> Any:
     model = talkers.write(tmp_path_factory.mktemp("models") / "t5")
-    values = {
-        "network.model": str(model),
-        "network.prompt_tokens": 160,
-        "environment.babyai_text.observations": 2,
-    }
+    values = {"network.model": str(model), "network.prompt_tokens": 160}
+    values["environment.babyai_text.observations"] = 2
     config = agent_config(load_config("train_language_agent", "smoke", values))
     network = settings.make_network(config)
     return config, network, network.init(jax.random.key(0)), probing.make(config, network)
@@ -53,9 +50,7 @@ def test_probabilities_are_those_of_the_policy_with_and_without_a_clause(asked: 
     np.testing.assert_allclose(chosen["probabilities"], wanted[1], rtol=1e-4)
 
 
-def test_files_have_a_line_an_update_and_lose_what_is_done_again(
-    asked: Any, tmp_path: Path, record: bool
-) -> None:
+def test_files_have_a_line_an_update(asked: Any, tmp_path: Path, record: bool) -> None:
     _, _, params, made = asked
     for known, updates in ((-1, range(3)), (2, [2])):
         with closing(probing.ProbeFiles(tmp_path, made, known, clauses_every=2, published=True)) as files:

@@ -178,9 +178,7 @@ def test_a_process_that_always_dies_ends_the_run(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.slow
-def test_a_training_with_a_reward_leaves_recordings_of_its_games_and_a_line_of_each(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_training_leaves_recordings_of_its_games(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of games whose batches still waited when the training ended, too."""
     reward = IntrinsicReward()
     monkeypatch.setattr(reward, "lookup", lambda texts: Values(np.ones(len(texts), np.float32), 0))

@@ -94,9 +94,7 @@ def train(config: ConfigDict, workdir: Path, steps: int, saves: bool = False) ->
         pytest.param(drrn, 150, 220, marks=pytest.mark.extra),
     ],
 )
-def test_it_ends_with_the_same_bits_and_the_same_episodes(
-    tmp_path: Path, make: Any, half: int, whole: int, record: bool
-) -> None:
+def test_it_ends_with_the_same_bits(tmp_path: Path, make: Any, half: int, whole: int, record: bool) -> None:
     config = make(tmp_path)
     straight, episodes = train(config, tmp_path / "straight", whole)
     train(config, tmp_path / "parts", half, saves=True)
@@ -127,9 +125,7 @@ def test_it_ends_with_the_same_bits_and_the_same_episodes(
 
 
 @pytest.mark.slow
-def test_an_episode_that_waited_for_its_intrinsic_return_is_logged_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_episode_that_waited_is_logged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was reported before the checkpoint, and its line was written before the kill."""
     oni_runs.answer(monkeypatch)
     config = oni_runs.oni_config("retrieval", save_every_steps=100, keep_checkpoints=20)

@@ -115,9 +115,7 @@ def test_products_are_as_exact_as_the_config_says() -> None:
     assert precision() is None
 
 
-def test_memory_for_slots_and_games_is_looked_for_before_any_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_is_looked_for_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slots, games = recall_config(devices__actor="0,1", serial=True), recall_config(actors__envs_per_worker=20)
     parts = settings.actors_configs(settings.resolved(agent_config(slots)), 2)
     of_slots = sum(part.layout().size for part in parts), "trajectory slots need .* lower config.actors.work"

@@ -78,9 +78,7 @@ def test_behaviour_is_what_the_learner_recomputes(mean: int, deviation: int) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("remembered", [True, False])
-def test_a_serial_run_that_stops_writes_or_keeps_every_episode(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remembered: bool
-) -> None:
+def test_a_serial_run_that_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remembered: bool) -> None:
     """Some are known by halves then: their intrinsic return comes with a batch that the run does not learn from any more."""
     config = recall_config(serial=True, batch_size=32, rollout=16, train_for_env_steps=10**6).unlock()
     config.environment.name, config.environment.max_episode_steps = "NetHackScore-v1", 7
