@@ -18,11 +18,13 @@ import math
 import re
 import socket
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from motif_jax.support.errors import UserError
 
 FOLDER = Path(__file__).parent / "recorded"
 _NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\w])")
@@ -47,6 +49,15 @@ _MOST_CHARACTERS = 1_000_000
 _LEFT_OUT = re.compile(
     r"(^|/)(checkpoints|resume|versions\.json|command\S*|tensorboard|profile|\.lock|_?[A-Z_]+|manifest\.ocdbt|d|ocdbt\S*)(/|$)"
 )
+
+
+def said(call: Callable[..., Any], *given: Any, folder: Path | None = None, **named: Any) -> str:
+    """What a call gives, or how it is refused; `folder` is called HERE."""
+    try:
+        found = str(call(*given, **named))
+    except UserError as error:
+        found = f"refused: {error}"
+    return found.replace(str(folder), "HERE") if folder else found
 
 
 def near(one: str, other: str) -> bool:

@@ -19,9 +19,8 @@ from motif_jax.support.errors import UserError
 from motif_jax.trainers import agent_folder, agent_start, text_run
 from tests import text_agents
 from tests.language import models, recipes
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import compared, said
 from tests.trainers.agent_folder_test import drawn
-from tests.trainers.choices_test import said
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -29,15 +28,11 @@ pytestmark = pytest.mark.usefixtures("compiled_quickly")
 WORDS = recipes.VOCAB - 10
 
 
-def folder_of(folder: Path, name: str = "llama") -> Path:
+def of(folder: Path, name: str = "llama") -> tuple[Any, Vocabulary]:
     """A model with rows behind its tokenizer's last token."""
     words = {f"word{number}": number for number in range(WORDS)}
     models.write(folder, name)
     Tokenizer(WordLevel(words, "word0")).save(str(folder / "tokenizer.json"))
-    return folder
-
-
-def of(folder: Path) -> tuple[Any, Vocabulary]:
     method, network = TextMethod(name="bc"), TextTrunks(checkpoint=str(folder))
     config = TextConfig(task="reddit", method=method, network=network)
     return config, agent_folder.vocabulary_of(registry.make("reddit", {"tokenizer": str(folder)}))
@@ -46,8 +41,8 @@ def of(folder: Path) -> tuple[Any, Vocabulary]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["llama", "qwen2"])
 def test_rows_that_fill_a_models_table_up_are_left_out(tmp_path: Path, name: str) -> None:
-    """With a head of its own, and without one; delimiters have fresh rows, as where there are none to spare."""
-    config, tokens = of(folder_of(tmp_path / "model", name))
+    """With a head of its own, and without one; delimiters have fresh rows."""
+    config, tokens = of(tmp_path / "model", name)
     settings = agent_start.model_config(config, tokens, text_run.design_of(config.method))
     assert settings.vocab_size == tokens.size == WORDS + 6
     objective = text_run.objective_of(config, settings)
@@ -64,17 +59,14 @@ def test_rows_that_fill_a_models_table_up_are_left_out(tmp_path: Path, name: str
 
 
 def test_rows_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
-    config, tokens = of(folder_of(tmp_path / "model"))
-    assert (
-        agent_start.model_config(config, tokens, text_run.design_of(config.method)).vocab_size == tokens.size
-    )
+    config, tokens = of(tmp_path / "model")
+    design = text_run.design_of(config.method)
+    assert agent_start.model_config(config, tokens, design).vocab_size == tokens.size
     path = tmp_path / "model" / "tokenizer.json"
     path.write_text(path.read_text().replace("word7", "other"))
     for change in (path.unlink, path.exists):
-        with pytest.raises(
-            UserError, match=r"checkpoint=.* rows of tokens, .* must be a model with the same"
-        ):
-            agent_start.model_config(config, tokens, text_run.design_of(config.method))
+        with pytest.raises(UserError, match=r"checkpoint=.* rows of tokens, .* a model with the same"):
+            agent_start.model_config(config, tokens, design)
         change()
 
 
@@ -100,9 +92,8 @@ def test_an_agent_begins_with_the_parts_of_other_runs(
         found = agent_start.start(None, initial, objective, tokens, jax.random.key(0))
         whole = agent_start.whole(objective, *found[:3])
         groups = {name: whole[name] for name in whole if name != "trunks"} | whole["trunks"]
-        sums = {
-            name: float(sum(leaf.sum() for leaf in jax.tree.leaves(each))) for name, each in groups.items()
-        }
+        leaves = {name: jax.tree.leaves(each) for name, each in groups.items()}
+        sums = {name: float(sum(leaf.sum() for leaf in each)) for name, each in leaves.items()}
         return f"{[sorted(part.get('trunks', ())) for part in found[:3]]} {sorted(found.digests)} {sums}"
 
     alone, shared = {"separate_target": False}, {"separate_policy": False}
@@ -112,5 +103,5 @@ def test_an_agent_begins_with_the_parts_of_other_runs(
         ("chai", {"policy": "bc"}), ("ilql", {"value": "dt"}), ("ilql", {"policy": "dt"}), ("dt", {"policy": "bc"}),
         ("ilql", {"value": "ilql", "double_q": False}), ("ilql", {"value": "ilql", "advanced_mlp": True}), ("chai", {"value": "dt"}),
     ]  # fmt: skip
-    found = {f"{case}": said(begun, case[0], **case[1]).replace(str(tmp_path), "HERE") for case in cases}
+    found = {f"{case}": said(begun, case[0], **case[1], folder=tmp_path) for case in cases}
     compared("agent_starts", found, record)

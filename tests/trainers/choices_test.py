@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +20,6 @@ from motif_jax.language.init_model import Sizes
 from motif_jax.schema import values
 from motif_jax.sections.texts import TextConfig
 from motif_jax.sections.trainings import CloningConfig, LanguageModelConfig, UpvoteConfig
-from motif_jax.support.errors import UserError
 from motif_jax.trainers import (
     cloning_data,
     cloning_task,
@@ -40,15 +39,8 @@ from motif_jax.trainers import (
 from motif_jax.trainers.sums_task import HeldOutMeans
 from motif_jax.trainers.text_methods import RULES
 from motif_jax.trainers.text_objective import LossTerms, Weights
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import compared, said
 from tests.reward_fixtures import load_config
-
-
-def said(call: Callable[..., Any], *given: Any, **named: Any) -> str:
-    try:
-        return str(call(*given, **named))
-    except UserError as error:
-        return f"refused: {error}"
 
 
 def given(stage: str, variant: str | None = None, **changes: Any) -> Any:
@@ -66,41 +58,31 @@ def test_methods_of_text_agents(record: bool) -> None:
     numbers = {"discount": 0.8, "expectile": 0.6, "q_min": -3.0, "q_max": 4.0, "cql_temperature": 2.0, "margin": 0.5, "reward_scale": 5.0}  # fmt: skip
     flags = "double_q separate_policy separate_target advanced_mlp detach_v detach_policy monte_carlo".split()
     plain = {f"method__{flag}": False for flag in flags} | {f"loss__{name}": x for name, x in weights.items()}
-    other = {
-        **dict.fromkeys(plain, True),
-        **{f"method__{name}": x for name, x in numbers.items()},
-        "max_len": 41,
-        "dropout": 0.1,
-    }
+    other = dict.fromkeys((key for key in plain if key.startswith("method")), True)
+    other |= {f"method__{name}": x for name, x in numbers.items()} | {"max_len": 41, "dropout": 0.1}
+    plain |= {"games__decode__max_tokens": 7, "accumulate": 3, "logits_chunk": 9}
     sizes = [dataclasses.replace(GPT, max_length=most) for most in (48, None, 6)]
-    for name, changes in itertools.product(
-        RULES, ({}, {**other, **{f"loss__{key}": x for key, x in weights.items()}})
-    ):
-        every = {**plain, **changes, "games__decode__max_tokens": 7, "accumulate": 3, "logits_chunk": 9}
+    for name, changes in itertools.product(RULES, ({}, other)):
+        every = {**plain, **changes}
         config = given("train_text", "wordle_ilql", method__name=name, **every)
         objective = text_run.objective_of(config, GPT)
         parts = [f"{key}: {value}" for key, value in vars(objective).items() if key != "agent"]
         parts += [str(objective.agent.design), str(objective._parts()), str(objective.weights.of_values)]
         parts += [str(text_run.layout_of(config, 26, each)) for each in sizes[:2]]
-        found[f"{name} {len(changes)}"] = "\n".join(
-            [*parts, *(said(text_run.check_shapes, config, each) for each in sizes)]
-        )
+        parts += [said(text_run.check_shapes, config, each) for each in sizes]
+        found[f"{name} {bool(changes)}"] = "\n".join(parts)
     compared("text_methods", found, record)
 
 
 def test_what_ppo_and_lengths_ask_for(record: bool) -> None:
-    fits = {
-        "initial__policy": "run",
-        "chunk_steps": 1,
-        "games__episodes": 1,
-        "batch_size": 16,
-        "num_devices": 1,
-    }
+    fits = {"chunk_steps": 1, "games__episodes": 1, "batch_size": 16, "num_devices": 1}
     changes: tuple[dict[str, Any], ...] = (
         {}, {"batch_size": 8}, {"dropout": 0.1}, {"chunk_steps": 2}, {"games__episodes": 0}, {"data": "x"}, {"initial__value": "x"},
         {"initial__policy": None}, {"initial__policy": None, "network__checkpoint": "x"},
     )  # fmt: skip
-    configs = [given("train_text", "wordle_ppo", **{**fits, **each}) for each in changes]
+    configs = [
+        given("train_text", "wordle_ppo", **{"initial__policy": "run", **fits, **each}) for each in changes
+    ]
     found = [said(text_run.check_ppo, config) for config in configs]
     found += [said(dialogue_data.longest_action, most, None) for most in (5, 1, 0, None)]
     compared("text_ppo_choices", {"found": "\n".join(found)}, record)
@@ -110,11 +92,8 @@ def test_what_a_step_needs_in_memory(record: bool, monkeypatch: pytest.MonkeyPat
     found = []
     monkeypatch.setattr(footprint, "device_memory", lambda: 10**8)
     wide = init_model.make("gpt2", Sizes(1024, 1, 8, max_length=48), 40, {"start": 1, "pad": 2, "end": 3})
-    for change in (
-        {"accumulate": 4},
-        {"lora__patterns": "*/attention/query"},
-        {"lora__patterns": "*", "lora__base": "int8"},
-    ):
+    small = {"lora__patterns": "*", "lora__base": "int8"}
+    for change in ({"accumulate": 4}, {"lora__patterns": "*/attention/query"}, small):
         config = given(*PRETRAIN, model__architecture="gpt2", batch_size=64, **change)
         found.append(said(language_run.check_memory, config, wide))
     compared("memory_of_steps", {"found": "\n".join(found)}, record)
@@ -124,13 +103,9 @@ def test_models_of_texts(record: bool) -> None:
     found = []
     for name in ("gpt2", "llama", "qwen2", "roberta", "t5"):
         model = {"model__architecture": name, "tokenizer__vocab_size": 300, "length": 64, "dropout": 0.1}
-        changes = (
-            {},
-            {"model__max_length": 80},
-            {"model__attention": "comparing"},
-            {"model__attention": "comparing", "model__heads": 4},
-        )
-        configs = [given(*PRETRAIN, **model, **each) for each in changes]
+        changes = {}, {"max_length": 80}, {"attention": "comparing"}, {"attention": "comparing", "heads": 4}
+        named = [{f"model__{key}": value for key, value in each.items()} for each in changes]
+        configs = [given(*PRETRAIN, **model, **each) for each in named]
         for objective in ("causal", "masked", "spans", "prefix", None):
             found.append(said(language_run.objective_of, objective, configs[0].model))
         found += [said(language_run.settings_of, config, None) for config in configs]
@@ -175,9 +150,8 @@ def test_an_experts_steps(tmp_path: Path, record: bool, monkeypatch: pytest.Monk
 
 def test_what_evaluations_say(record: bool) -> None:
     """Of numbers that a training might have measured."""
-    position = task.TrainingPosition(
-        6, [{}, {}], {"steps": 4.0, "loss": 6.0, "accuracy": 1.0, "tokens": 8.0, "gradient_norm": 2.0}
-    )
+    sums = {"steps": 4.0, "loss": 6.0, "accuracy": 1.0, "tokens": 8.0, "gradient_norm": 2.0}
+    position = task.TrainingPosition(6, [{}, {}], sums)
     config: Any = SimpleNamespace(batch_size=3, length=5)
 
     def evaluation(row: Mapping[str, Any], text: str, place: Any) -> str:
@@ -189,14 +163,8 @@ def test_what_evaluations_say(record: bool) -> None:
     )  # fmt: skip
     kinds = language_task.LanguageTask, cloning_task.CloningTask, upvote_task.UpvoteTask
     found = {kind.__name__: str(kind.evaluate(training, None, None, position)) for kind in kinds}
-    columns = {
-        "tokens": [2, 6],
-        "loss": [3, 5],
-        "accuracy": [0.5, 1],
-        "gradient_norm": [1, 2],
-        "q_min": [3, -1],
-        "q_max": [2, 9],
-    }
+    columns = {"tokens": [2, 6], "loss": [3, 5], "accuracy": [0.5, 1], "gradient_norm": [1, 2]}
+    columns |= {"q_min": [3, -1], "q_max": [2, 9]}
     metrics = {name: np.array(numbers, np.float32) for name, numbers in columns.items()}
     language, ppo = language_task.LanguageTask, text_ppo.PpoTraining
     tallied = {name: float(total) for name, total in language.tally(training, metrics).items()}
@@ -217,9 +185,8 @@ def test_what_evaluations_say(record: bool) -> None:
     config.games = SimpleNamespace(episodes=4)
     found["ppo"] = str(ppo.evaluate(training, state, None, position))
     found["ppo"] += str([ppo.shown(training, {text_ppo._RETURN: 6.0, "steps": 4.0}), ppo.shown(training, {})])
-    found["ppo"] += str(
-        ppo.logged(training, {"batch/tokens": np.array([3, 4]), "value": np.array([1, 2])}, 2.0)
-    )
+    metrics = {"batch/tokens": np.array([3, 4]), "value": np.array([1, 2])}
+    found["ppo"] += str(ppo.logged(training, metrics, 2.0))
     rates = [each.learning_rate(lambda step: 10 * step) for each in (position, task.TrainingPosition())]
     means = [position.mean("loss"), position.mean("loss", "tokens"), task.TrainingPosition().mean("loss")]
     position.add({"loss": 2, "new": 3})
@@ -234,29 +201,15 @@ def test_what_evaluations_say(record: bool) -> None:
 
 def test_what_evaluations_of_rewards_and_sums_say(tmp_path: Path, record: bool) -> None:
     reward, sums, position = reward_task.RewardTask, sums_task.SumsTask, task.TrainingPosition(5, [{}, {}])
-    columns = {
-        "counted": [3, 0],
-        "pairs": [4, 5],
-        "loss": [0.5, 1.5],
-        "accuracy": [0.75, 0.5],
-        "gradient_norm": [2, 3],
-    }
+    columns = {"counted": [3, 0], "pairs": [4, 5], "loss": [0.5, 1.5], "accuracy": [0.75, 0.5]}
+    columns["gradient_norm"] = [2, 3]
     position.add(reward.tally(None, {name: np.array(numbers) for name, numbers in columns.items()}))  # type: ignore[arg-type]
-    levels, names = (
-        reward_task.QUANTILE_LEVELS,
-        ("mean", "variance", "disagreement", "num_pairs", "num_steps", "num_distinct"),
-    )
-    statistics = {name: 0.5 + place for place, name in enumerate(names)}
+    levels, names = reward_task.QUANTILE_LEVELS, "mean variance disagreement num_pairs num_steps num_distinct"
+    statistics = {name: 0.5 + place for place, name in enumerate(names.split())}
     statistics |= {"quantile_levels": levels, "quantiles": [level * 3.14159 for level in levels]}
-    measured = {
-        "validation/loss": 0.25,
-        "validation/accuracy": 0.75,
-        "validation/accuracy_pairs": 1234,
-        "epoch": 1,
-    }
-    measured |= {f"csv_{name}": 0.1234 for name in ("validation_loss", "score_accuracy")} | {
-        "csv_validation_accuracy": math.nan
-    }
+    measured = {"validation/loss": 0.25, "validation/accuracy": 0.75, "validation/accuracy_pairs": 1234}
+    measured |= {"epoch": 1, "csv_validation_loss": 0.1234, "csv_score_accuracy": 0.1234}
+    measured["csv_validation_accuracy"] = math.nan
     training: Any = SimpleNamespace(
         measure=lambda state, shared, step: (statistics, {**measured, "validation_unseen/accuracy": 0.5, **unseen}),
         _schedule=lambda step: 0.1 * step, steps_per_epoch=3, data=SimpleNamespace(train=np.arange(5)),
@@ -271,44 +224,33 @@ def test_what_evaluations_of_rewards_and_sums_say(tmp_path: Path, record: bool) 
         training.config.compat.quantile_two_decimals = rounded
         reward.write(training, tmp_path, [{**evaluation.row, "epoch": 0}, evaluation.row])
         found += [path.read_text() for path in sorted(tmp_path.rglob("*.csv"))]
-    for parts in (
-        [(6.0, 4.0, 1.0), (2.0, 1.0, 2.0)],
-        [(6.0, 4.0, 1.0, 3.0), (2.0, 1.0, 2.0, 5.0)],
-        [(math.inf, 1.0, 1.0)] * 2,
-    ):
+    more = [(6.0, 4.0, 1.0, 3.0), (2.0, 1.0, 2.0, 5.0)]
+    for parts in ([each[:3] for each in more], more, [(math.inf, 1.0, 1.0)] * 2):
         counted = iter(parts)
         training._measure = lambda state, batch: next(counted)  # noqa: B023
         found.append(said(sums.held_out, training, SimpleNamespace(params=1), None, position))
     training._train = SimpleNamespace(batches=lambda first, count: np.arange(24).reshape(count, 4, 2) + first)
-    found += [
-        str(sums.batches(training, 5, 3).tolist()),
-        str(sums.micro_batches(training, np.arange(8).reshape(4, 2)).tolist()),
-    ]
-    found += [
-        str(sums.evaluation(training, {"a": 1}, "said", position)),
-        str(sums.units(training, 7)),
-        str(sums.batch_axes(training, None)),
-    ]
+    made = sums.batches(training, 5, 3), sums.micro_batches(training, np.arange(8).reshape(4, 2))
+    found += [str(each.tolist()) for each in made]
+    found.append(str(sums.evaluation(training, {"a": 1}, "said", position)))
+    found += [str(sums.units(training, 7)), str(sums.batch_axes(training, None))]
     compared("evaluations_of_rewards", {"found": "\n".join(found)}, record)
 
 
-def test_comments_are_split_by_their_texts(
-    tmp_path: Path, record: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        text_scorer, "encoded", lambda _, texts, most: [[*map(ord, text[:most])] for text in texts]
-    )
-    config, tokenizer = (
-        given("train_upvote", max_len=3, held_out_share=0.3, cutoff=2),
-        SimpleNamespace(size=128),
-    )
+def test_comments_are_split(tmp_path: Path, record: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def encoded(_: Any, texts: list[str], most: int) -> list[list[int]]:
+        return [[*map(ord, text[:most])] for text in texts]
+
+    monkeypatch.setattr(text_scorer, "encoded", encoded)
+    config = given("train_upvote", max_len=3, held_out_share=0.3, cutoff=2)
+    tokenizer = SimpleNamespace(size=128)
     comments = [SimpleNamespace(text=chr(97 + n) * (n % 5 + 1), score=n % 4) for n in range(20)]
     split = functools.partial(upvote_run._data, config, vocabulary="v", stopped=lambda: False)
     parts = split(target=tmp_path / "d", comments=comments, tokenizer=tokenizer)
     assert parts is not None
-    found = [
-        f"{part} {each.manifest['source']} {each.tokens.tolist()} {each.item_columns['liked'].tolist()}"
-        for part, each in parts.items()
-    ]
+    found = []
+    for part, each in parts.items():
+        liked = each.item_columns["liked"]
+        found.append(f"{part} {each.manifest['source']} {each.tokens.tolist()} {liked.tolist()}")
     found.append(said(split, target=tmp_path / "few", comments=comments[:1], tokenizer=tokenizer))
     compared("comments", {"found": "\n".join(found)}, record)
