@@ -65,14 +65,14 @@ def test_rows_end_up_in_their_pairs(tmp_path):
     assert sorted(dataset.info) == ["row"]
 
 
-@pytest.mark.parametrize("damage", ["flip", "cut off", "empty"])
-def test_a_damaged_chunk_is_named_with_the_remedy(tmp_path, damage):
+@pytest.mark.parametrize("size", [None, 300, 0])
+def test_a_damaged_chunk_is_named_with_the_remedy(tmp_path, size):
     path = chunks.save(tmp_path, 3, 2, {"data/x": np.arange(200)})
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 4
-    path.write_bytes({"flip": bytes(data), "cut off": bytes(data[:300]), "empty": b""}[damage])
+    path.write_bytes(data[:size])
     with pytest.raises(
-        UserError, match=r"00000003-000002\.npz is damaged \(.*\): remove it and give the same command, which"
+        UserError, match=r"00000003-000002\.npz is damaged \(.*\): remove it and give the same"
     ):
         chunks.load(tmp_path, 3, 2)
 

@@ -13,6 +13,7 @@ from motif_jax.datasets.pairs import parquet
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.stages import imports
 from motif_jax.support.errors import UserError
+from tests.recorded_outputs import compared, said
 from tests.reward_fixtures import load_config, make_dataset, write_labels
 
 
@@ -32,8 +33,9 @@ def test_there_and_back_without_loss(tmp_path, monkeypatch, length):
     table = pq.read_table(tmp_path / "p.parquet")
     assert table.num_rows == 50
     message = table["data/message/second"][7].as_py()
-    message = message if length == 1 else message[0]
-    assert message == dataset.data["message"][7, 1, 0].tobytes().rstrip(b"\0")
+    assert (message if length == 1 else message[0]) == dataset.data["message"][7, 1, 0].tobytes().rstrip(
+        b"\0"
+    )
     assert table["preference/test"].to_pylist() == dataset.preference("test").tolist()
     import_all(tmp_path / "p.parquet", tmp_path / "back")
     back = PairsDataset.open(tmp_path / "back")
@@ -75,9 +77,8 @@ def import_all(path, folder):
         pass
 
 
-def change(path, how):
+def change(path, table, how):
     """Writes the file again with `how` done to its table, which keeps its description unless that is changed."""
-    table = pq.read_table(path)
     changed = how(table)
     pq.write_table(changed.replace_schema_metadata(changed.schema.metadata or table.schema.metadata), path)
 
@@ -91,42 +92,37 @@ def column(table, name, values):
     return table.set_column(table.schema.get_field_index(name), name, values)
 
 
-@pytest.mark.parametrize(
-    ("how", "words"),
-    [
-        (lambda t: t.slice(0, 20), "has 20 rows, but its description says 50 pairs"),
-        (lambda t: t.drop_columns(["data/message/second"]), "columns data/message/second are missing"),
-        (lambda t: column(t, "data/message/first", pa.array([b"x"] * 50)), "data/message is not what was exported"),
-        (lambda t: column(t, "preference/test", pa.array([0] * 50, pa.int8())), "preference/test is not what"),
-        (lambda t: column(t, "info/score/first", pa.array(["a"] * 50)), "column info/score/first"),
-        (lambda t: column(t, "info/score/first", pa.array([None, *[1] * 49])), "1 values are missing"),
-        (lambda t: column(t, "data/blstats/first", pa.array([[1]] * 50)), "data/blstats .* does not fit its columns"),
-        (lambda t: t.append_column("preference/../x", pa.array([0] * 50)), "cannot be an annotation's name"),
-        (lambda t: described(t, num_pairs="many"), "description cannot be read"),
-        (lambda t: described(t, manifests={"x": {"../m.json": {}}}), "x/../m.json cannot be a manifest's name"),
-        (lambda t: described(t, arrays={"data/x": {"shape": [-1], "dtype": "int8"}}), "data/x .* is not an array"),
-        (lambda t: described(t, arrays={"data/x": {"shape": [1], "dtype": "O"}}), "data/x .* is not an array"),
-        (lambda t: described(t, arrays={"../message": {"shape": [1], "dtype": "uint8"}}), "not an array of a dataset"),
-    ],
-)  # fmt: skip
-def test_a_file_that_is_not_what_was_exported_is_refused(tmp_path, exported, how, words):
-    change(exported, how)
-    with pytest.raises(UserError, match=words):
-        import_all(exported, tmp_path / "back")
-    with pytest.raises(UserError):
-        PairsDataset.open(tmp_path / "back")
-
-
-def test_a_file_that_is_damaged_or_of_another_kind_is_refused(tmp_path, exported):
+def test_a_file_that_is_not_what_was_exported_is_refused(tmp_path, exported, record):
+    found = []
     content = bytearray(exported.read_bytes())
     content[100:2000] = bytes(1900)
-    for data, words in ((content, "is damaged"), (b"nothing", "not a parquet file")):
-        exported.write_bytes(data)
-        with pytest.raises(UserError, match=words):
-            import_all(exported, tmp_path / "back")
-    pq.write_table(pa.table({"a": [1]}), exported)
-    with pytest.raises(UserError, match="not a pairs dataset"):
-        import_all(exported, tmp_path / "back")
+    changes = [
+        lambda t: t.slice(0, 20),
+        lambda t: t.drop_columns(["data/message/second"]),
+        lambda t: column(t, "data/message/first", pa.array([b"x"] * 50)),
+        lambda t: column(t, "preference/test", pa.array([0] * 50, pa.int8())),
+        lambda t: column(t, "info/score/first", pa.array(["a"] * 50)),
+        lambda t: column(t, "info/score/first", pa.array([None, *[1] * 49])),
+        lambda t: column(t, "data/blstats/first", pa.array([[1]] * 50)),
+        lambda t: t.append_column("preference/../x", pa.array([0] * 50)),
+        lambda t: described(t, num_pairs="many"),
+        lambda t: described(t, manifests={"x": {"../m.json": {}}}),
+        lambda t: described(t, arrays={"data/x": {"shape": [-1], "dtype": "int8"}}),
+        lambda t: described(t, arrays={"data/x": {"shape": [1], "dtype": "O"}}),
+        lambda t: described(t, arrays={"../message": {"shape": [1], "dtype": "uint8"}}),
+        lambda t: pa.table({"a": [1]}).replace_schema_metadata({"a": "b"}),
+    ]
+    table = pq.read_table(exported)
+    for number, how in enumerate([*changes, content, b"nothing"]):
+        back = tmp_path / f"back{number}"
+        if callable(how):
+            change(exported, table, how)
+        else:
+            exported.write_bytes(how)
+        found.append(said(import_all, exported, back, folder=tmp_path))
+        with pytest.raises(UserError):
+            PairsDataset.open(back)
+    compared("parquet_refused", {"found": "\n".join(found)}, record)
 
 
 def test_a_dataset_that_was_changed_is_not_exported(tmp_path, exported):
@@ -156,6 +152,7 @@ def test_an_import_that_was_killed_is_made_again_and_once(tmp_path, exported, mo
     assert "holds this import" in capsys.readouterr().out
     assert PairsDataset.open(workdir).content_hash() == PairsDataset.open(tmp_path / "d").content_hash()
     assert {"config.json", "versions.json", "import.json"} <= {path.name for path in workdir.iterdir()}
-    change(exported, lambda table: table.select(sorted(table.schema.names)))
+    table = pq.read_table(exported)
+    change(exported, table, lambda table: table.select(sorted(table.schema.names)))
     with pytest.raises(UserError, match=r"holds another import \(file: "):
         imports.check(config, workdir)
