@@ -34,8 +34,8 @@ def model(tmp_path_factory):
 
 
 def made(stage, model, **overrides):
-    named = {"environment.name": "BabyAI-GoToLocal-v0", "network.model": str(model)}
-    config = load_config(stage, "smoke", {**named, "network.prompt_tokens": 12, **overrides})
+    overrides |= {"environment.name": "BabyAI-GoToLocal-v0", "network.model": str(model)}
+    config = load_config(stage, "smoke", {"network.prompt_tokens": 12, **overrides})
     agent = agent_config(config)
     spec = registry.spec(agent.environment.name, **settings.environment_options(agent))
     return config, agent_networks.make(agent, spec)
@@ -67,11 +67,8 @@ def test_losses_are_those_of_the_experts_tokens(network):
             target = [*words[action][there[action]].tolist(), 1]
             target += [0] * (length - len(target)) if length else []
             assert bool(pads) == (0 in target)
-            valid = prompts[row : row + 1] >= 0
-            by_itself = score(
-                params["model"], jnp.maximum(prompts[row : row + 1], 0), valid,
-                jnp.array([target]), jnp.ones((1, len(target)), bool),
-            )  # fmt: skip
+            prompt, said = prompts[row : row + 1], jnp.array([target])
+            by_itself = score(params["model"], jnp.maximum(prompt, 0), prompt >= 0, said, said >= 0)
             expected, tokens = expected - float(by_itself.total[0, 0]), tokens + len(target)
         np.testing.assert_allclose(found.loss, expected, rtol=1e-4)
         assert found.weight == tokens
