@@ -70,18 +70,14 @@ def test_rows_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
         change()
 
 
-def test_an_agent_begins_with_the_parts_of_other_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: bool
-) -> None:
+def test_an_agent_begins_with_parts_of_others(tmp_path: Path, monkeypatch: Any, record: bool) -> None:
     """Known by their sums: fresh ones, and those of the three runs, are drawn and not alike."""
-    monkeypatch.setattr(
-        text_agents, "_initialiser", lambda model, design: drawn(model, design, seed=len(f"{design}"))
-    )
-    monkeypatch.setattr(
-        TextAgentNetwork, "init", lambda self, key: drawn(self.model.config, self.design, 1)(key)
-    )
+    made = lambda model, design: drawn(model, design, seed=len(f"{design}"))  # noqa: E731
+    monkeypatch.setattr(text_agents, "_initialiser", made)
+    init = lambda self, key: drawn(self.model.config, self.design, 1)(key)  # noqa: E731
+    monkeypatch.setattr(TextAgentNetwork, "init", init)
     designs = {"bc": Design("none"), "ilql": Design(), "dt": Design("none", prefix=True)}
-    runs = {name: str(text_agents.write(tmp_path / name, made, name)) for name, made in designs.items()}
+    runs = {name: str(text_agents.write(tmp_path / name, each, name)) for name, each in designs.items()}
     tokens = agent_folder.vocabulary_of(registry.make("wordle", {"num_words": 20}))
 
     def begun(method: str, policy: str = "", value: str = "", **changes: Any) -> str:

@@ -70,8 +70,7 @@ def test_the_loss_is_the_published_one(objective: Objective, batch: Any, publish
     of_states, logs, _ = (np.asarray(leaf, np.float64) for leaf in batch.candidates)
     density = -math.log(2 * WIDTH) if published else -WIDTH * math.log(2)
     targets, heads = ([tree["heads"][name] for name in ("q1", "q2")] for tree in (frozen["target"], learned))
-    q_loss = cql = 0.0
-    said = 0
+    q_loss = cql = said = 0
     for row, text in enumerate(TEXTS):
         ends = list(item_of(text, 0.0).utterance_action_indices)
         for k, end in enumerate(ends):
@@ -80,14 +79,10 @@ def test_the_loss_is_the_published_one(objective: Objective, batch: Any, publish
             for layers in heads:
                 q = head(layers, states[row, : end + 1].mean(axis=0))
                 q_loss += (-1.0 + (0.0 if over else GAMMA * following) - q) ** 2
-                inner = [
-                    head(layers, of_states[row, k]) - logs[row, k],
-                    head(layers, noise[row, k]) - density,
-                ]
-                if published:
-                    cql += np.logaddexp.reduce(np.ravel(inner) / (2 * COUNT)) - q
-                else:
-                    cql += np.logaddexp.reduce(np.ravel(inner)) - math.log(2 * COUNT) - q
+                drawn = head(layers, noise[row, k]) - density
+                inner = np.ravel([head(layers, of_states[row, k]) - logs[row, k], drawn])
+                plain = np.logaddexp.reduce(inner) - math.log(2 * COUNT)
+                cql += (np.logaddexp.reduce(inner / (2 * COUNT)) if published else plain) - q
             said += 1
     wanted = [q_loss / said, cql / said, (q_loss + 0.1 * cql) / said]
     np.testing.assert_allclose([terms.q, terms.conservative, terms.loss], wanted, rtol=1e-4)
@@ -97,7 +92,6 @@ def test_the_loss_is_the_published_one(objective: Objective, batch: Any, publish
 def proposer(objective: Objective, tmp_path: Path) -> Any:
     config = CandidateTexts(count=COUNT, max_tokens=5, together=2)
     trunk = objective.agent.init(jax.random.key(1))["trunks"]["values"]
-
     given = objective.agent.model, trunk, PAD, WordleTokenizer.delimiters.action_end, config, 7
     return lambda name: Proposer(*given, CandidateCache(tmp_path / name, {}, COUNT, WIDTH, 1))
 
@@ -121,12 +115,8 @@ def test_what_is_proposed_follows_from_the_text_alone(proposer: Any, monkeypatch
 def test_batches_have_candidates_of_every_state_that_goes_on(batch: Any) -> None:
     """As published, in the first pass over the data, they count by sums."""
     bare = batch._replace(candidates=None)
-    plain: Any = SimpleNamespace(
-        batch_size=3,
-        steps_per_pass=2,
-        batches=lambda first, count: jax.tree.map(lambda leaf: np.stack([leaf] * count), bare),
-        whole=lambda most: [bare] * most,
-    )
+    plain: Any = SimpleNamespace(batch_size=3, steps_per_pass=2, whole=lambda most: [bare] * most)
+    plain.batches = lambda first, count: jax.tree.map(lambda leaf: np.stack([leaf] * count), bare)
 
     def proposed(text: np.ndarray) -> CachedCandidates:
         means, logs = np.full((COUNT, WIDTH), text.sum(), np.float32), np.full(COUNT, -len(text), np.float32)
@@ -146,9 +136,8 @@ def test_batches_have_candidates_of_every_state_that_goes_on(batch: Any) -> None
     np.testing.assert_array_equal(sums.states[0], found.states[0] * np.arange(2, 2 + COUNT)[:, None])
     # A stage that is asked to stop does not propose to the end.
     stops = iter([False, True])
-    stopped = CandidateBatches(plain, proposer, WIDTH, 0, True, lambda: next(stops)).whole(5)
-    assert len(stopped) == 1
-    np.testing.assert_array_equal(stopped[0].candidates.states, found.states[0])
+    [stopped] = CandidateBatches(plain, proposer, WIDTH, 0, True, lambda: next(stops)).whole(5)
+    np.testing.assert_array_equal(stopped.candidates.states, found.states[0])
 
 
 def entry(number: int) -> CachedCandidates:
@@ -158,13 +147,12 @@ def entry(number: int) -> CachedCandidates:
 
 def test_the_cache_is_bounded_and_a_torn_record_is_none(tmp_path: Path) -> None:
     def opened(policy: str = "a") -> CandidateCache:
-        return CandidateCache(tmp_path / "cache", {"policy": policy}, 2, 4, 1)
+        return CandidateCache(tmp_path, {"policy": policy}, 2, 4, 1)
 
-    cache = opened()
+    cache, path = opened(), tmp_path / "candidates.bin"
     keys = [number.to_bytes(16, "little") for number in range(1, cache.capacity + 4)]
     for number, key in enumerate(keys):
         cache.add(key, entry(number))
-    path = tmp_path / "cache" / "candidates.bin"
     size = path.stat().st_size
     assert 2**20 - size // cache.capacity < size <= 2**20
     for cached in (cache, opened()):
@@ -177,8 +165,7 @@ def test_the_cache_is_bounded_and_a_torn_record_is_none(tmp_path: Path) -> None:
         file.seek(place * (size // cache.capacity) + 40)
         file.write(b"\x01\x02\x03")
     torn = opened()
-    assert torn.find(keys[-4]) is None
-    assert torn.find(keys[-3]) is not None
+    assert [torn.find(keys[place]) is None for place in (-4, -3)] == [True, False]
     torn.add(keys[-4], entry(9))
     np.testing.assert_array_equal(torn.find(keys[-4]).means, entry(9).means)
     assert opened("b").find(keys[-1]) is None
@@ -186,9 +173,9 @@ def test_the_cache_is_bounded_and_a_torn_record_is_none(tmp_path: Path) -> None:
         CandidateCache(tmp_path / "none", {}, 2, 4, 0)
 
 
-def test_a_full_disk_costs_the_entry_alone_and_a_cache_that_was_cut_off_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_costs_the_entry_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a cache that was cut off is made again."""
+
     def no_room(*_: Any) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 

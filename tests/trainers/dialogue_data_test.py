@@ -24,7 +24,7 @@ from motif_jax.trainers import dialogue_data, tokenised
 from motif_jax.trainers.dialogue_batches import ItemLayout, StreamBatches
 from tests import resumed
 from tests.reward_fixtures import load_config
-from tests.toy_text import Task
+from tests.toy_text import Letters, Task
 
 
 def test_the_best_the_worst_and_those_that_are_good_enough() -> None:
@@ -36,9 +36,8 @@ def test_the_best_the_worst_and_those_that_are_good_enough() -> None:
 
 
 def drawn_from(stream: Any, size: int, seed: int = 1, *wanted: Any) -> StreamBatches:
-    tokenizer = Task({}).tokenizer()
-    plan = ItemLayout(tokenizer.delimiters.pad)
-    return StreamBatches(stream, tokenizer, constant(0.0), plan, size, seed, *wanted)
+    plan = ItemLayout(Letters.delimiters.pad)
+    return StreamBatches(stream, Letters(), constant(0.0), plan, size, seed, *wanted)
 
 
 def test_a_stream_is_drawn_until_dialogues_are_good_enough_and_a_step_is_its_numbers() -> None:
@@ -139,21 +138,20 @@ def test_what_the_dialogues_of_a_stream_follow_from_is_recorded(tmp_path: Path) 
 @pytest.mark.parametrize("most", [None, 9])
 def test_dialogues_without_a_live_action_are_refused(most: int | None) -> None:
     """By tokens an action that is cut off counts, as a whole one does by utterances."""
-    config, letters = TextConfig(max_len=most), Task({}).tokenizer()
 
-    def told(texts: tuple[str, ...], rewards: tuple[float | None, ...], by_utterance: bool = False) -> None:
-        plan = ItemLayout(letters.delimiters.pad, by_utterance, most or 9)
-        silent, other = Dialogue(("abc",), (None,), True), Dialogue(texts, rewards, True)
-        dialogues = Dialogues.of([*[silent] * 70, other])
-        dialogue_data.require_actions(config, letters, dialogues, plan, "held_out.data")
+    def told(by_utterance: bool, *texts: str) -> None:
+        plan, config = ItemLayout(Letters.delimiters.pad, by_utterance, most or 9), TextConfig(max_len=most)
+        other = Dialogue(("abc", *texts), (None, *[1.0 for _ in texts]), True)
+        dialogues = Dialogues.of([*[Dialogue(("abc",), (None,), True)] * 70, other])
+        dialogue_data.require_actions(config, Letters(), dialogues, plan, "held_out.data")
 
     with pytest.raises(UserError, match=r"^config\.held_out\.data=None: must have actions"):
-        told(("abc",), (None,))
-    told(("abc", "ab"), (None, 1.0), by_utterance=True)
-    told(("abc", "abcdefgh"), (None, 1.0))
+        told(False)
+    told(True, "ab")
+    told(False, "abcdefgh")
     room = "network.max_length: the model has room for 9 tokens .* 15"
     with pytest.raises(UserError, match=rf"^config\.{'max_len=9: must be at least 15' if most else room}"):
-        told(("abc", "abcdefgh"), (None, 1.0), by_utterance=True)
+        told(True, "abcdefgh")
 
 
 def splitter(tmp_path: Path, share: float, groups: list[Any]) -> Callable[..., Any]:
@@ -175,9 +173,7 @@ def split(tmp_path: Path, share: float, groups: list[Any]) -> tuple[list[int], l
 
 
 @pytest.mark.parametrize(("safe", "more"), [(16, 0), (16, 2), (32, 2)])
-def test_what_a_start_before_has_tokenised_is_not_tokenised_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, safe: int, more: int
-) -> None:
+def test_nothing_is_tokenised_again(tmp_path: Path, monkeypatch: Any, safe: int, more: int) -> None:
     """Of 40, of which the last 10 are held out, it was asked to stop behind the last that are safe, or killed some behind those."""
     monkeypatch.setattr(tokenised, "_TOGETHER", 2)
     monkeypatch.setattr(tokenised, "_SAVED_EVERY", 2)
@@ -234,13 +230,12 @@ def test_a_run_that_starts_from_another_speaks_with_its_tokenizer(tmp_path: Path
 
 def test_a_description_of_data_that_says_nothing_of_the_task_is_told(tmp_path: Path) -> None:
     (tmp_path / "dialogues.parquet").touch()
+    told = r"dialogues\.json is damaged \(config has no options of the task"
     for task, more in (
         ("wordle", {}),
         ("wordle", {"wordle": "x", "compat": {}}),
-        ("a:Task", {"options": "[1]"}),
+        ("a:b", {"options": "[1]"}),
     ):
         (tmp_path / "dialogues.json").write_text(json.dumps({"config": {"task": task, **more}}))
-        with pytest.raises(
-            UserError, match=r"dialogues\.json is damaged \(config has no options of the task"
-        ):
+        with pytest.raises(UserError, match=told):
             dialogue_data.source_of(TextConfig(data=str(tmp_path), task=task))

@@ -21,16 +21,12 @@ from tests.stages.pretraining import config_of
 def test_actions_of_dialogues_are_the_tokens_by_which_an_agent_chooses(tmp_path: Path, phrases: bool) -> None:
     """A model that learned a token across the end of an action would never have learned to say the action alone."""
     seen = " \n Observation 1: You see a wall 2 steps forward, "
-    played = [
-        Dialogue(
-            ("Goal: go to the red ball \n Action 0: ", action, seen, action), (None, 0.0, None, 1.0), True
-        )
-        for action in np.random.default_rng(0).choice(ACTIONS, 200).tolist()
-    ]
+    goal, rewards = "Goal: go to the red ball \n Action 0: ", (None, 0.0, None, 1.0)
+    actions = np.random.default_rng(0).choice(ACTIONS, 200).tolist()
+    played = [Dialogue((goal, action, seen, action), rewards, True) for action in actions]
     parquet.write(tmp_path / "dialogues.parquet", [Dialogues.of(played)], {})
-    changes = {
-        "model.architecture": "t5", "tokenizer.phrases": phrases, "tokenizer.vocab_size": 600, "packing": "items"
-    }  # fmt: skip
+    changes = {"model.architecture": "t5", "tokenizer.vocab_size": 600, "packing": "items"}
+    changes |= {"tokenizer.phrases": phrases}
     config = values(LanguageModelConfig, config_of(tmp_path / "dialogues.parquet", **changes))
     made = text_data.make_tokenizer(config, "t5", tmp_path / "tokenizer")
     data = text_data.prepare(config, tmp_path / "run", made, 1, None, lambda: False, whole_prompts=True)
@@ -39,10 +35,8 @@ def test_actions_of_dialogues_are_the_tokens_by_which_an_agent_chooses(tmp_path:
     candidates = {tuple(row) for row in candidate_rows(tokenizer, ACTIONS)}
     [after] = tokenizer.encode([seen], special=False)
     found = set()
-    for start, stop, prompt in zip(
-        train.offsets[:-1], train.offsets[1:], train.item_columns["prompt"], strict=True
-    ):
-        target = train.tokens[start + prompt : stop].tolist()
+    for item, prompt in enumerate(train.item_columns["prompt"]):
+        target = train.item(item)[prompt:].tolist()
         assert target.pop() == 1
         behind = target[len(target) - len(after) :] == after
         found.add(tuple(target[: len(target) - len(after)] if behind else target))

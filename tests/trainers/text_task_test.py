@@ -27,12 +27,12 @@ pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
 def task_of(
-    objective: Objective, parameters: tuple[Any, Any, Any] = ({}, {}, {}), devices: int = 1, **changes: Any
+    objective: Objective, given: Any = ({}, {}, {}), devices: int = 1, **changes: Any
 ) -> TextTraining:
     config = values(TextConfig, load_config("train_text", "wordle_ilql", {"batch_size": 3, **changes}))
     batches: Any = SimpleNamespace(whole=lambda most: [])
     data = TrainingData(None, batches, {"train": "some"}, "")
-    return TextTraining(config, objective, parameters, data, DataParallel(jax.local_devices()[:devices]))
+    return TextTraining(config, objective, given, data, DataParallel(jax.local_devices()[:devices]))
 
 
 def test_the_number_of_devices_is_kept_where_dropout_follows_from_it() -> None:

@@ -250,13 +250,8 @@ def test_a_folder_of_other_data_devices_steps_or_layout_is_refused(tmp_path, in_
     )
     task.steps_per_epoch = 2
     found, items = [said(subtracted, tmp_path, task)], store.kept[4]
-    for before, now in (
-        (text, {"the text": "b", "more": "c"}),
-        (text, {}),
-        (other, {records.DEVICES: "3"}),
-        (text, other),
-        (text, text),
-    ):
+    changed, more = {"the text": "b", "more": "c"}, {records.DEVICES: "3"}
+    for before, now in ((text, changed), (text, {}), (other, more), (text, other), (text, text)):
         items["position"]["digests"], task.digests = before, now
         store.save(4, items)
         found += [said(subtracted, tmp_path, task), said(records.refuse_other_data, tmp_path, now, "a file")]
