@@ -43,7 +43,6 @@ class Bigrams(Task):
         self.text = np.frombuffer(TEXT, np.uint8).astype(np.int32)
         self.digests = {"the text": hashlib.sha256(TEXT).hexdigest()}
         self.optimizer = optax.adam(rate)
-        self.poisoned: set[int] = set()
         self._loss = parallel.wrap(lambda logits, batch: jax.lax.pmean(_loss(logits, batch), AXIS))
 
     def init_state(self) -> State:
@@ -61,18 +60,14 @@ class Bigrams(Task):
             os.kill(os.getpid(), signal.SIGKILL)
         steps = range(first, first + count)
         places = [seeds.rng(self.seed, "step", n).integers(0, len(self.text) - 1, BATCH) for n in steps]
-        weights = np.ones((count, BATCH), np.float32)
-        weights[[step in self.poisoned for step in steps]] = np.nan
-        return {"letter": self.text[places], "next": self.text[np.add(places, 1)], "weight": weights}
+        return {"letter": self.text[places], "next": self.text[np.add(places, 1)]}
 
     def evaluate(self, state: State, shared: Any, position: TrainingPosition) -> Evaluation:
         size = (len(self.text) - 1) // BATCH * BATCH
         whole = {"letter": self.text[:size], "next": self.text[1 : size + 1]}
-        whole["weight"] = np.ones(size, np.float32)
         loss = float(self._loss(state.logits, self.parallel.put_batch(whole, 0)))
-        row = {
-            "validation/loss": loss,
-            **{f"train/{name}": n for name, n in self.shown(position.sums).items()},
+        row = {f"train/{name}": n for name, n in self.shown(position.sums).items()} | {
+            "validation/loss": loss
         }
         return Evaluation(row, {"alphabet": {"letters": LETTERS}}, f"step {position.step}: loss {loss:.3f}")
 
@@ -81,8 +76,7 @@ class Bigrams(Task):
 
 
 def _loss(logits: jax.Array, batch: Any) -> jax.Array:
-    right = jax.nn.log_softmax(logits)[batch["letter"], batch["next"]]
-    return -jnp.mean(right * batch["weight"])
+    return -jnp.mean(jax.nn.log_softmax(logits)[batch["letter"], batch["next"]])
 
 
 def main(folder: str, die_at: str | None = None) -> None:

@@ -1,5 +1,3 @@
-"""Where trunks begin that are a language model's: whose tokens they have."""
-
 from __future__ import annotations
 
 from pathlib import Path

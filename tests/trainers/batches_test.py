@@ -1,5 +1,3 @@
-"""The batches of all trainings, to the number: what a step shows, in which order, how wide."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -9,14 +7,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from motif_jax.datasets.dialogues import items, token_columns, token_rewards
-from motif_jax.datasets.dialogues.collate import Quirks
+from motif_jax.datasets.dialogues import collate, items, token_columns, token_rewards
 from motif_jax.datasets.dialogues.dialogue import Dialogue
 from motif_jax.datasets.tokens.dataset import TokensDataset
 from motif_jax.datasets.tokens.writer import TokensWriter
 from motif_jax.language.objectives import Tokens
-from motif_jax.trainers import cloning_task, text_batches, upvote_task
-from motif_jax.trainers.cloning_data import CloningData
+from motif_jax.trainers import cloning_data, cloning_task, text_batches, upvote_task
 from motif_jax.trainers.dialogue_batches import ItemLayout, ListBatches
 from motif_jax.trainers.text_batches import ItemBatches, TextRows, WindowBatches
 from tests.recorded_outputs import compared, said
@@ -72,7 +68,7 @@ def test_batches_of_dialogues_and_of_an_experts_steps(tmp_path: Path, record: bo
             token_columns.add(writer, items.tokenise(dialogue, Letters(), token_rewards.constant(0.25)), n)
         writer.commit()
     dataset, chosen = TokensDataset(tmp_path / "d"), np.array([0, 2, 3, 5, 6, 7, 8])
-    published = Quirks(padded_positions=True, whole_rewards=True, utterances_by_tokens=True)
+    published = collate.Quirks(padded_positions=True, whole_rewards=True, utterances_by_tokens=True)
     for name, layout, by_length in (
         ("tokens", ItemLayout(26), True),
         ("tokens padded alike", ItemLayout(26), False),
@@ -83,7 +79,7 @@ def test_batches_of_dialogues_and_of_an_experts_steps(tmp_path: Path, record: bo
         ("utterances published", ItemLayout(26, True, max_len=7, quirks=published), True),
     ):
         found[name] = of_batches(ListBatches(dataset, chosen, layout, 2, 7, 2, by_length))
-    steps = CloningData(np.arange(9), np.array([0, 2, 5, 6, 9]), np.arange(4) + 5, np.arange(3), np.array([3]), "")  # fmt: skip
+    steps = cloning_data.CloningData(np.arange(9), np.array([0, 2, 5, 6, 9]), np.arange(4) + 5, np.arange(3), np.array([3]), "")  # fmt: skip
     for unshuffled in (False, True):
         compat, network = SimpleNamespace(bc_unshuffled=unshuffled), SimpleNamespace(prompt_tokens=4)
         given: Any = SimpleNamespace(batch_size=2, seed=3, compat=compat, network=network)

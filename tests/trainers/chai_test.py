@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 from motif_jax.algorithms import chai
-from motif_jax.algorithms.chai import Candidates
 from motif_jax.envs.wordle.tokens import WordleTokenizer
 from motif_jax.language.text_agent import Design
 from motif_jax.sections.texts import CandidateTexts
@@ -46,7 +45,7 @@ def batch() -> Any:
     draws = np.random.default_rng(0)
     means = draws.normal(size=(3, 3, COUNT, WIDTH)).astype(np.float32)
     logs = -draws.random((3, 3, COUNT)).astype(np.float32) * 5
-    return batch_of(True)._replace(candidates=Candidates(means, logs, np.arange(3, dtype=np.uint32)))
+    return batch_of(True)._replace(candidates=chai.Candidates(means, logs, np.arange(3, dtype=np.uint32)))
 
 
 def head(layers: Any, x: np.ndarray) -> np.ndarray:

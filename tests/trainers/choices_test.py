@@ -1,5 +1,3 @@
-"""What trainings make of their configs, and which configs they refuse, to the letter."""
-
 from __future__ import annotations
 
 import dataclasses
@@ -36,7 +34,6 @@ from motif_jax.trainers import (
     upvote_run,
     upvote_task,
 )
-from motif_jax.trainers.sums_task import HeldOutMeans
 from motif_jax.trainers.text_methods import RULES
 from motif_jax.trainers.text_objective import LossTerms, Weights
 from tests.recorded_outputs import compared, said
@@ -158,7 +155,7 @@ def test_what_evaluations_say(record: bool) -> None:
         return f"{row} {text} {place.step}"
 
     training: Any = SimpleNamespace(
-        held_out=lambda *_: HeldOutMeans(0.5, 0.25, 1234.0), units=lambda step: 15 * step, evaluation=evaluation, config=config,
+        held_out=lambda *_: sums_task.HeldOutMeans(0.5, 0.25, 1234.0), units=lambda step: 15 * step, evaluation=evaluation, config=config,
         _train=SimpleNamespace(steps_per_pass=4), _per_pass=4,
     )  # fmt: skip
     kinds = language_task.LanguageTask, cloning_task.CloningTask, upvote_task.UpvoteTask

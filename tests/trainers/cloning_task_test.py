@@ -1,7 +1,3 @@
-"""The losses of cloning, against what they are by the tokens' log-probabilities one by one."""
-
-from __future__ import annotations
-
 import dataclasses
 import functools
 
@@ -19,7 +15,6 @@ from motif_jax.sections.agents import agent_config
 from motif_jax.sections.trainings import CloningConfig
 from motif_jax.trainers import cloning_task
 from motif_jax.trainers.cloning_data import CloningData
-from motif_jax.trainers.cloning_task import CloningBatch
 from motif_jax.trainers.task import TrainingPosition
 from motif_jax.trainers.trainer import OfflineTrainer
 from tests.language import talkers
@@ -49,7 +44,7 @@ def network(model):
 def test_losses_are_those_of_the_experts_tokens(network):
     params = network.init(jax.random.key(3))
     prompts = jnp.array([[5, 6, 7, 8, -1, -1], [9, 10, 11, 12, 13, 14], [5, 5, 5, -1, -1, -1]])
-    batch = CloningBatch(prompts, jnp.array([0, 3, 5]), jnp.array([True, True, False]))
+    batch = cloning_task.CloningBatch(prompts, jnp.array([0, 3, 5]), jnp.array([True, True, False]))
     logits, _ = jax.jit(network.rows)(params, prompts)
     among = jax.jit(functools.partial(cloning_task.sums, network, None))(params, {}, batch)
     expected = -jax.nn.log_softmax(logits)[jnp.arange(3), batch.actions][:2].sum()

@@ -1,5 +1,3 @@
-"""Which dialogues are learned from, of a dataset and of a stream."""
-
 from __future__ import annotations
 
 import dataclasses
@@ -13,17 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from motif_jax.datasets.dialogues import parquet
-from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
-from motif_jax.datasets.dialogues.token_rewards import constant
+from motif_jax.datasets.dialogues import dialogue, parquet, token_rewards
 from motif_jax.envs.text import registry
 from motif_jax.sections import TokenReward
 from motif_jax.sections.texts import DialogueFilter, HeldOutDialogues, InitialParameters, TextConfig
 from motif_jax.support.errors import UserError
 from motif_jax.trainers import dialogue_data, tokenised
 from motif_jax.trainers.dialogue_batches import ItemLayout, StreamBatches
-from tests import resumed
-from tests.reward_fixtures import load_config
+from tests import resumed, reward_fixtures
 from tests.toy_text import Letters, Task
 
 
@@ -37,7 +32,7 @@ def test_the_best_the_worst_and_those_that_are_good_enough() -> None:
 
 def drawn_from(stream: Any, size: int, seed: int = 1, *wanted: Any) -> StreamBatches:
     plan = ItemLayout(Letters.delimiters.pad)
-    return StreamBatches(stream, Letters(), constant(0.0), plan, size, seed, *wanted)
+    return StreamBatches(stream, Letters(), token_rewards.constant(0.0), plan, size, seed, *wanted)
 
 
 def test_a_stream_is_drawn_until_dialogues_are_good_enough_and_a_step_is_its_numbers() -> None:
@@ -104,9 +99,9 @@ def test_a_batch_of_a_stream_of_groups_is_drawn_from_all_of_them() -> None:
     """Steps of episodes, games with their branches: the first ones alone are far more than a batch."""
     chosen = set[float]()
 
-    def groups(rng: np.random.Generator, count: int, first: int) -> Dialogues:
+    def groups(rng: np.random.Generator, count: int, first: int) -> dialogue.Dialogues:
         numbers = np.repeat(rng.integers(0, 1000) * 100 + np.arange(first, first + count), 20)
-        return Dialogues.of(Dialogue(("ab", "ba"), (None, float(n)), True) for n in numbers)
+        return dialogue.Dialogues.of(dialogue.Dialogue(("ab", "ba"), (None, float(n)), True) for n in numbers)
 
     for step in range(6):
         found, again = (drawn_from(groups, 8).batches(step, 1).returns[0] % 100 for _ in range(2))
@@ -141,8 +136,8 @@ def test_dialogues_without_a_live_action_are_refused(most: int | None) -> None:
 
     def told(by_utterance: bool, *texts: str) -> None:
         plan, config = ItemLayout(Letters.delimiters.pad, by_utterance, most or 9), TextConfig(max_len=most)
-        other = Dialogue(("abc", *texts), (None, *[1.0 for _ in texts]), True)
-        dialogues = Dialogues.of([*[Dialogue(("abc",), (None,), True)] * 70, other])
+        other = dialogue.Dialogue(("abc", *texts), (None, *[1.0 for _ in texts]), True)
+        dialogues = dialogue.Dialogues.of([*[dialogue.Dialogue(("abc",), (None,), True)] * 70, other])
         dialogue_data.require_actions(config, Letters(), dialogues, plan, "held_out.data")
 
     with pytest.raises(UserError, match=r"^config\.held_out\.data=None: must have actions"):
@@ -157,8 +152,8 @@ def test_dialogues_without_a_live_action_are_refused(most: int | None) -> None:
 def splitter(tmp_path: Path, share: float, groups: list[Any]) -> Callable[..., Any]:
     """(folder, stopped) -> the two parts of dialogues with these groups, which are paid their numbers."""
     metas = [{} if group is None else {"group": group} for group in groups]
-    said = [Dialogue(("a",), (float(number),), True, meta) for number, meta in enumerate(metas)]
-    parquet.write(tmp_path / "d.parquet", [Dialogues.of(said)], {})
+    said = [dialogue.Dialogue(("a",), (float(number),), True, meta) for number, meta in enumerate(metas)]
+    parquet.write(tmp_path / "d.parquet", [dialogue.Dialogues.of(said)], {})
     config = TextConfig(data=str(tmp_path / "d.parquet"), held_out=HeldOutDialogues(share=share))
     given, split = (config, dialogue_data.source_of(config), Task({}).tokenizer()), dialogue_data.split_tokens
     return lambda folder, stopped=lambda: False: split(*given, tmp_path / folder, stopped)
@@ -218,7 +213,7 @@ def test_a_run_that_starts_from_another_speaks_with_its_tokenizer(tmp_path: Path
         (folder / "tokenizer.json").touch()
     recorded = dialogue_data.source_of(TextConfig(task="dialogues", data=str(data)))
     assert recorded.options["data"] == str(recorded.path) == str(data / "dialogues.parquet")
-    drawn = load_config("collect_text", "reddit").to_dict()
+    drawn = reward_fixtures.load_config("collect_text", "reddit").to_dict()
     (data / "dialogues.json").write_text(json.dumps({"config": drawn}))
     config = TextConfig(task="reddit", data=str(data))
     assert dialogue_data.source_of(config).options["tokenizer"] == str(data)

@@ -1,5 +1,3 @@
-"""Which items are held out: as many as are asked for, evenly spread, and 1 of n where the share is 1 / n."""
-
 from __future__ import annotations
 
 from fractions import Fraction

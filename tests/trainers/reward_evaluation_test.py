@@ -1,5 +1,3 @@
-"""Metrics of pairs against plain computations."""
-
 from __future__ import annotations
 
 import json

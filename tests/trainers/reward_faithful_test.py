@@ -1,7 +1,5 @@
 """`train_reward.py:faithful` at a small size against the published loop, written out plainly: files and parameters."""
 
-from __future__ import annotations
-
 import csv
 import functools
 
@@ -16,8 +14,7 @@ from motif_jax.devices.parallel import DataParallel
 from motif_jax.rewards.reward_model import read_run
 from motif_jax.schema import values
 from motif_jax.sections.trainings import RewardConfig
-from motif_jax.trainers import reward_data
-from motif_jax.trainers.reward_task import RewardTask
+from motif_jax.trainers import reward_data, reward_task
 from tests.reward_fixtures import load_config, make_dataset, train
 from tests.trainers.reward_task_test import plain_loop
 
@@ -66,21 +63,19 @@ def right(rewards, labels):
 def test_a_faithful_run_equals_the_published_loop_in_files_and_parameters(tmp_path):
     make_dataset(tmp_path / "dataset", pairs=250, messages=60)
     changes = {"batch_size": BATCH, "epochs": EPOCHS, "num_devices": 1, "annotator": "test"}
-    changes["dataset_dir"] = str(tmp_path / "dataset")
-    given = load_config("train_reward", "faithful", changes)
+    given = load_config("train_reward", "faithful", {**changes, "dataset_dir": str(tmp_path / "dataset")})
     config = values(RewardConfig, given)
     assert (config.seed, config.train_fraction) == (SEED, 0.8)
     data = reward_data.load(config)
-    task = RewardTask(config, data, DataParallel(jax.local_devices()[:1]))
+    task = reward_task.RewardTask(config, data, DataParallel(jax.local_devices()[:1]))
     evaluate = functools.partial(published_evaluation, tmp_path / "dataset", task.network)
     start = task.init_state().params
     trained_rows, evaluated = [], [evaluate(start)]
     for epoch, (learned, losses, rewards) in zip(range(EPOCHS), plain_loop(task, ADAM)):
-        order = task.plan.order(epoch)
-        accuracies = [
-            right(some[pairs >= 0], data.targets.labels[pairs[pairs >= 0]])
-            for some, pairs in zip(rewards, order, strict=True)
+        batches = [
+            (some[pairs >= 0], pairs[pairs >= 0]) for some, pairs in zip(rewards, task.plan.order(epoch))
         ]
+        accuracies = [right(some, data.targets.labels[pairs]) for some, pairs in batches]
         trained_rows.append((epoch + 1, np.mean(losses), np.nanmean(accuracies)))
         evaluated.append(evaluate(learned))
     validated, of_rewards, wanted = (np.array(part) for part in zip(*evaluated, strict=True))

@@ -1,7 +1,3 @@
-"""The reward training against a plain loop that encodes every message of every pair."""
-
-from __future__ import annotations
-
 import itertools
 
 import jax
@@ -13,8 +9,7 @@ import pytest
 from motif_jax.devices.parallel import DataParallel
 from motif_jax.schema import values
 from motif_jax.sections.trainings import RewardConfig
-from motif_jax.trainers import reward_data
-from motif_jax.trainers.reward_task import RewardTask
+from motif_jax.trainers import reward_data, reward_task
 from motif_jax.trainers.trainer import OfflineTrainer
 from tests.reward_fixtures import make_dataset, reward_config, write_labels
 
@@ -36,7 +31,7 @@ def make_task(folder, devices=1, **overrides):
     overrides = {"epochs": 2, "chunk_steps": 2, "network.hidden_dim": 32, **overrides}
     config = values(RewardConfig, reward_config(folder, **overrides))
     data = reward_data.load(config)
-    return RewardTask(config, data, DataParallel(jax.local_devices()[:devices]))
+    return reward_task.RewardTask(config, data, DataParallel(jax.local_devices()[:devices]))
 
 
 def train_epoch(task):

@@ -1,5 +1,3 @@
-"""Texts as the tokens that a language model is trained on."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -7,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from motif_jax.datasets.dialogues import parquet
-from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
+from motif_jax.datasets.dialogues import dialogue, parquet
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.language.tokens import Tokenizer, candidate_rows
 from motif_jax.schema import values
@@ -23,8 +20,8 @@ def test_actions_of_dialogues_are_the_tokens_by_which_an_agent_chooses(tmp_path:
     seen = " \n Observation 1: You see a wall 2 steps forward, "
     goal, rewards = "Goal: go to the red ball \n Action 0: ", (None, 0.0, None, 1.0)
     actions = np.random.default_rng(0).choice(ACTIONS, 200).tolist()
-    played = [Dialogue((goal, action, seen, action), rewards, True) for action in actions]
-    parquet.write(tmp_path / "dialogues.parquet", [Dialogues.of(played)], {})
+    played = [dialogue.Dialogue((goal, action, seen, action), rewards, True) for action in actions]
+    parquet.write(tmp_path / "dialogues.parquet", [dialogue.Dialogues.of(played)], {})
     changes = {"model.architecture": "t5", "tokenizer.vocab_size": 600, "packing": "items"}
     changes |= {"tokenizer.phrases": phrases}
     config = values(LanguageModelConfig, config_of(tmp_path / "dialogues.parquet", **changes))

@@ -12,13 +12,9 @@ import numpy as np
 import pytest
 
 from motif_jax.algorithms import implicit_q
-from motif_jax.algorithms.implicit_q import Counts, Estimates, ImplicitQSettings, TextBatch
 from motif_jax.envs.wordle.tokens import WordleTokenizer
-from motif_jax.language import init_model, lora
-from motif_jax.language.init_model import Sizes
+from motif_jax.language import init_model, lora, network, text_agent
 from motif_jax.language.model import LanguageModel
-from motif_jax.language.network import States
-from motif_jax.language.text_agent import Design, TextAgentNetwork
 from motif_jax.trainers.dialogue_batches import ItemLayout
 from motif_jax.trainers.text_methods import RULES
 from motif_jax.trainers.text_objective import Objective, Part, Weights
@@ -34,20 +30,20 @@ GAMMA, TAU, VOCABULARY = 0.9, 0.7, WordleTokenizer.size
 def objective_of(method: str, dropout: float = 0.0, **changes: Any) -> Objective:
     rule, marks = RULES[method], WordleTokenizer.delimiters
     tokens = {"start": marks.state_start, "pad": marks.pad, "end": marks.action_end}
-    config = init_model.make("gpt2", Sizes(8, 1, 2, max_length=48), VOCABULARY, tokens)
-    design = changes.pop("design", Design(rule.q, prefix=rule.prefix))
-    agent = TextAgentNetwork(LanguageModel(init_model.with_dropout(config, dropout)), design)
-    settings = ImplicitQSettings(GAMMA, TAU, **changes.pop("settings", {}))
+    config = init_model.make("gpt2", init_model.Sizes(8, 1, 2, max_length=48), VOCABULARY, tokens)
+    design = changes.pop("design", text_agent.Design(rule.q, prefix=rule.prefix))
+    agent = text_agent.TextAgentNetwork(LanguageModel(init_model.with_dropout(config, dropout)), design)
+    settings = implicit_q.ImplicitQSettings(GAMMA, TAU, **changes.pop("settings", {}))
     weights = Weights(**changes.pop("weights", {"conservative": 0.1}))
     return Objective(agent, rule, settings, weights, dropout=dropout > 0, **changes)
 
 
-def batch_of(by_utterance: bool = False) -> TextBatch:
+def batch_of(by_utterance: bool = False) -> implicit_q.TextBatch:
     items = [item_of(text, 0.0) for text in TEXTS]
     return ItemLayout(WordleTokenizer.delimiters.pad, by_utterance).batch(items, 12, 8, 2)
 
 
-def parameters(objective: Objective, batch: TextBatch) -> tuple[Any, Any, Part]:
+def parameters(objective: Objective, batch: implicit_q.TextBatch) -> tuple[Any, Any, Part]:
     """Online and target parts that are not alike, and the whole batch as one part."""
     params = objective.agent.init(jax.random.key(1))
     other = objective.agent.init(jax.random.key(2))
@@ -56,7 +52,7 @@ def parameters(objective: Objective, batch: TextBatch) -> tuple[Any, Any, Part]:
     target = {}
     if objective.agent.design.qs:
         target = {"trunks": {"target": other["trunks"]["values"]}, "heads": other["target_heads"]}
-    counted = Counts(*implicit_q.counts(batch, objective.settings))
+    counted = implicit_q.Counts(*implicit_q.counts(batch, objective.settings))
     return learned, {"target": target}, Part(batch, counted)
 
 
@@ -149,7 +145,7 @@ def test_dropout_stays_out_of_targets_and_weights(residual: bool) -> None:
         frozen["target"]["trunks"] = {"target": silent["values"]}
     alive = np.asarray(part.batch.live, bool)
 
-    def differs(one: Estimates, other: Estimates) -> list[bool]:
+    def differs(one: implicit_q.Estimates, other: implicit_q.Estimates) -> list[bool]:
         pairs = [(one.values[:, :-1], other.values[:, :-1]), (one.target_q, other.target_q)]
         pairs += [(a.chosen, b.chosen) for a, b in zip(one.qs, other.qs, strict=True)]
         return [bool(np.abs(np.asarray(a - b))[alive].max() > 1e-4) for a, b in pairs]
@@ -195,7 +191,7 @@ def test_additions_to_a_head_of_its_own_count() -> None:
     draw = lambda leaf: jax.random.normal(jax.random.key(3), leaf.shape)  # noqa: E731
     additions = jax.tree.map(draw, lora.init(jax.random.key(2), trunk, spec))
     assert "head" in additions
-    part = Part(batch, Counts(*implicit_q.counts(batch, plain.settings)))
+    part = Part(batch, implicit_q.Counts(*implicit_q.counts(batch, plain.settings)))
     objective, frozen = dataclasses.replace(plain, spec=spec), {"trunks": {"policy": trunk}}
     added = objective.terms({"additions": {"policy": additions}}, frozen, part, None)
     merged = {"trunks": {"policy": lora.merged(trunk, additions, spec)}}
@@ -204,12 +200,12 @@ def test_additions_to_a_head_of_its_own_count() -> None:
     assert abs(added.policy - base.policy) > 1e-2
 
 
-class Still(TextAgentNetwork):
+class Still(text_agent.TextAgentNetwork):
     """Without layers: a state is its token's embedding."""
 
     def run(self, params: Any, tokens: Any, valid: Any, parts: Any = (), *given: Any, **more: Any) -> Any:
         tables = {part: params["trunks"][self.design.roles.trunk_of[part]]["embedding"] for part in parts}
-        return {part: States(table[tokens], table[tokens] / 2) for part, table in tables.items()}
+        return {part: network.States(table[tokens], table[tokens] / 2) for part, table in tables.items()}
 
 
 @pytest.mark.parametrize(("method", "chunk"), [("g", 5), ("ilql_utterance", None)])
@@ -222,7 +218,7 @@ def test_losses_and_what_is_measured_beside_them(method: str, chunk: int | None,
     params, other = (jax.tree.map(draw, shapes) for _ in range(2))
     target = {"trunks": {"target": other["trunks"]["values"]}, "heads": other["target_heads"]}
     params["trunks"].pop("target"), params.pop("target_heads")
-    part = Part(batch, Counts(*implicit_q.counts(batch, objective.settings)))
+    part = Part(batch, implicit_q.Counts(*implicit_q.counts(batch, objective.settings)))
     measure = jax.jit(dataclasses.replace(objective, agent=agent).measured)
     measured = measure(params, {"target": target}, part, None)
     compared(f"text_losses_{method}", {"found": str(jax.tree.map(float, measured))}, record)

@@ -1,5 +1,3 @@
-"""The task of a text agent's training: what a step of several micro-batches is the mean of."""
-
 from __future__ import annotations
 
 import dataclasses
@@ -12,7 +10,6 @@ import numpy as np
 import pytest
 
 from motif_jax.algorithms import implicit_q
-from motif_jax.algorithms.implicit_q import Counts
 from motif_jax.devices.parallel import AXIS, DataParallel
 from motif_jax.schema import values
 from motif_jax.sections.texts import TextConfig
@@ -47,7 +44,7 @@ def test_a_step_is_the_mean_of_its_actions_and_published_of_its_micro_batches_me
     objective, batch = objective_of("bc"), batch_of()
     learned, _, _ = parameters(objective, batch)
     rows = [jax.tree.map(lambda leaf, row=row: leaf[row : row + 1], batch) for row in range(3)]
-    counts = [Counts(*implicit_q.counts(row, objective.settings)) for row in rows]
+    counts = [implicit_q.Counts(*implicit_q.counts(row, objective.settings)) for row in rows]
     terms = jax.jit(lambda part: objective.terms(learned, {}, part, None).loss)
     losses = [float(terms(Part(*each))) for each in zip(rows, counts, strict=True)]
     by_actions = np.average(losses, weights=[float(count.policy) for count in counts])

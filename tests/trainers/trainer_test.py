@@ -24,22 +24,20 @@ from motif_jax.support.checkpoint_items import JSON
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 from motif_jax.trainers import records
-from motif_jax.trainers.task import Evaluation, Task, TrainingPosition, epoch_order
+from motif_jax.trainers.task import Evaluation, Task, TrainingPosition
 from motif_jax.trainers.trainer import FINITE, Carry, OfflineTrainer, TrainerSettings, make_train_steps
-from tests import bigrams, resumed
-from tests.bigrams import Bigrams, State
-from tests.processes import killed
+from tests import bigrams, processes, resumed
 from tests.recorded_outputs import compared, said
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
-def saved(folder: Path, which: str = "checkpoints") -> tuple[State, dict, list]:
+def saved(folder: Path, which: str = "checkpoints") -> tuple[bigrams.State, dict, list]:
     """State, position and rows of the newest checkpoint."""
-    state = Bigrams(DataParallel(jax.local_devices()[:2])).init_state()
+    state = bigrams.Bigrams(DataParallel(jax.local_devices()[:2])).init_state()
     with Checkpoints(folder / which, keep=None, read_only=True) as checkpoints:
         items = checkpoints.restore(None, {**state._asdict(), "position": JSON, "curve": JSON})
-    return State(items["logits"], items["opt_state"]), items["position"], items["curve"]["rows"]
+    return bigrams.State(items["logits"], items["opt_state"]), items["position"], items["curve"]["rows"]
 
 
 KILLED = "import sys; from tests import bigrams; bigrams.main(*sys.argv[1:])"
@@ -47,12 +45,12 @@ KILLED = "import sys; from tests import bigrams; bigrams.main(*sys.argv[1:])"
 
 @pytest.mark.slow
 def test_a_task_from_outside_is_killed_and_ends_with_the_same_bits(tmp_path):
-    killed(KILLED, str(tmp_path / "killed"), "14")
+    processes.killed(KILLED, str(tmp_path / "killed"), "14")
     _, position, _ = saved(tmp_path / "killed", "resume")
     # The step that it died behind was being saved.
     assert position["step"] in (11, 14)
     assert (position["epoch"], position["step_in_epoch"]) == (1, position["step"] - 8)
-    killed(KILLED, str(tmp_path / "killed"), "19")
+    processes.killed(KILLED, str(tmp_path / "killed"), "19")
     done = resumed.saved_step(tmp_path / "killed")
     assert done >= 14
     with resumed.takes(20 - done):
@@ -73,7 +71,7 @@ def test_a_task_from_outside_is_killed_and_ends_with_the_same_bits(tmp_path):
 @pytest.mark.slow
 def test_asked_to_stop_it_waits_for_two_steps_and_not_for_a_chunk(tmp_path):
     parallel, done, begun = DataParallel(jax.local_devices()[:1]), [], []
-    task = Bigrams(parallel)
+    task = bigrams.Bigrams(parallel)
     task.chunk_steps, step = 8, task.guarded_step
 
     def told(*arguments):
@@ -269,9 +267,7 @@ def test_what_a_refused_start_leaves(tmp_path):
             if refused:
                 raise UserError("no")
 
-    def there():
-        return sorted(path.name for path in tmp_path.iterdir() if not path.name.startswith("."))
-
+    there = lambda: sorted(path.name for path in tmp_path.iterdir() if path.name[0] != ".")  # noqa: E731
     (tmp_path / "mine").touch()
     assert (said(started, {"b": 1}, True), there()) == ("refused: no", ["mine"])
     started({"b": 1}, False)
@@ -297,11 +293,3 @@ def test_what_is_exported_is_of_the_used_evaluation_and_once(tmp_path, in_memory
             path.write_text(json.dumps({"evaluation": 0}))
         assert records.export(tmp_path, path, {"about": JSON}, write) == path.parent
         assert written == [({"about": {"seen": [6, 9]}}, 1, 3)] * times
-
-
-def test_an_order_is_of_its_seed_and_epoch():
-    rows = np.arange(100, 110)
-    order, *others = (epoch_order(*which, rows, 4) for which in ((3, 1), (3, 1), (3, 2), (4, 1)))
-    assert order.shape == (3, 4)
-    assert (sorted(order.flat[:10]), order[2, 2:].tolist()) == (rows.tolist(), [-1, -1])
-    assert [np.array_equal(other, order) for other in others] == [True, False, False]

@@ -1,7 +1,3 @@
-"""Dialogues as columns, as parquet, as tokens."""
-
-from __future__ import annotations
-
 import json
 
 import numpy as np

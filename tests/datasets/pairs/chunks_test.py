@@ -1,7 +1,3 @@
-"""Chunk files, the draw of start points, and the pairing of sub-sequences."""
-
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -50,9 +46,8 @@ def test_pairs_use_each_row_once_and_equal_captions_can_be_left_out():
 
 
 def test_rows_end_up_in_their_pairs(tmp_path):
-    counts = [3, 0, 5, 4]
     pairs, _ = assemble.draw_pairs(12, 5, np.random.default_rng(1))
-    stored = []
+    counts, stored = [3, 0, 5, 4], []
     for rows in np.split(np.arange(12), np.cumsum(counts)[:-1]):
         messages = np.tile(rows[:, None, None], (1, 1, 256)).astype(np.uint8)
         stored.append({"data/message": messages, "info/row": rows, "not_kept": np.zeros(1)})

@@ -1,7 +1,5 @@
 """The reader takes what fits the layout, and says in one line what does not."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -143,17 +141,12 @@ def test_the_arrays_of_a_dataset_and_their_digests(monkeypatch):
     assert combined == "757e536a3b84deea45ca61133836c529"
 
 
-@pytest.mark.parametrize("number", [np.nan, -np.inf])
-def test_numbers_that_are_not_finite_are_not_written(tmp_path, number):
-    bad = arrays()
-    bad["rewards"][7, 1, 0] = number
-    with pytest.raises(UserError, match="data/rewards of pair 7 is not finite"):
-        write_pairs(tmp_path / "set", bad)
-    assert not (tmp_path / "set" / "dataset.json").exists()
-    write_pairs(tmp_path / "set", arrays())
-
-
 def test_killed_writer_leaves_no_dataset(tmp_path):
+    """As does one of numbers that are not finite."""
+    bad = arrays()
+    for bad["rewards"][7, 1, 0] in (np.nan, -np.inf):
+        with pytest.raises(UserError, match="data/rewards of pair 7 is not finite"):
+            write_pairs(tmp_path, bad)
     with PairsWriter(tmp_path, PAIRS) as writer:
         writer.create("data/message", (LENGTH, 256), np.uint8)[:] = 1
     with pytest.raises(UserError, match="is incomplete"):

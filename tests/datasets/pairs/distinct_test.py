@@ -1,7 +1,3 @@
-"""Distinct rows: exact, in the order of their first occurrence, also when hashes collide."""
-
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings

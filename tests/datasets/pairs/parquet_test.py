@@ -1,7 +1,3 @@
-"""Datasets as parquet and back."""
-
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -56,25 +52,15 @@ def test_there_and_back_without_loss(tmp_path, monkeypatch, length):
         next(parquet.read(tmp_path / "p.parquet", tmp_path / "back"))
 
 
-def test_a_writer_that_was_stopped_leaves_no_file(tmp_path):
-    make_dataset(tmp_path / "d", pairs=5)
-    writing = parquet.write(PairsDataset.open(tmp_path / "d"), tmp_path / "p.parquet", ["data/message"])
-    next(writing)
-    writing.close()
-    assert not (tmp_path / "p.parquet").exists()
-
-
 @pytest.fixture
 def exported(tmp_path):
     make_dataset(tmp_path / "d", pairs=50)
-    for _ in parquet.write(PairsDataset.open(tmp_path / "d"), tmp_path / "p.parquet"):
-        pass
+    list(parquet.write(PairsDataset.open(tmp_path / "d"), tmp_path / "p.parquet"))
     return tmp_path / "p.parquet"
 
 
 def import_all(path, folder):
-    for _ in parquet.read(path, folder):
-        pass
+    list(parquet.read(path, folder))
 
 
 def change(path, table, how):
@@ -126,6 +112,11 @@ def test_a_file_that_is_not_what_was_exported_is_refused(tmp_path, exported, rec
 
 
 def test_a_dataset_that_was_changed_is_not_exported(tmp_path, exported):
+    """Nor is there a file of a writer that was stopped."""
+    writing = parquet.write(PairsDataset.open(tmp_path / "d"), tmp_path / "s.parquet", ["data/message"])
+    next(writing)
+    writing.close()
+    assert not (tmp_path / "s.parquet").exists()
     np.load(tmp_path / "d" / "data" / "message.npy", mmap_mode="r+")[-1, -1, -1, -1] ^= 1
     with pytest.raises(UserError, match="was changed after the dataset was written"):
         next(parquet.write(PairsDataset.open(tmp_path / "d"), tmp_path / "q.parquet"))

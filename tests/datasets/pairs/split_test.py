@@ -1,7 +1,3 @@
-"""The split is the published one, entry by entry."""
-
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

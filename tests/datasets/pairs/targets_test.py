@@ -1,7 +1,3 @@
-"""Targets from one or several annotations."""
-
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,5 +1,3 @@
-"""What labels say about messages, and the threshold that follows from it."""
-
 from __future__ import annotations
 
 import numpy as np

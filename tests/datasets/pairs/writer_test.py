@@ -1,5 +1,3 @@
-"""A dataset on a disk that is full."""
-
 from __future__ import annotations
 
 import errno

@@ -10,7 +10,7 @@ import pytest
 
 from motif_jax.datasets.tokens import layout
 from motif_jax.datasets.tokens.dataset import TokensDataset
-from motif_jax.datasets.tokens.order import Buckets, gather
+from motif_jax.datasets.tokens.order import gather
 from motif_jax.datasets.tokens.writer import TokensWriter
 from motif_jax.support.errors import UserError
 from tests.processes import killed
@@ -49,9 +49,9 @@ def test_the_same_items_have_the_same_content_and_small_vocabularies_two_bytes(t
     write(tmp_path / "one")
     write(tmp_path / "other")
     write(tmp_path / "third", ITEMS[:3])
-    digests = [TokensDataset(tmp_path / name).manifest["content"] for name in ("one", "other", "third")]
-    assert digests[0] == digests[1] != digests[2]
-    assert TokensDataset(tmp_path / "one").tokens.dtype == np.uint16
+    one, other, third = (TokensDataset(tmp_path / name) for name in ("one", "other", "third"))
+    assert one.manifest["content"] == other.manifest["content"] != third.manifest["content"]
+    assert one.tokens.dtype == np.uint16
     assert [layout.token_dtype(size) for size in (1 << 16, (1 << 16) + 1)] == [np.uint16, np.int32]
 
 
@@ -101,7 +101,8 @@ def test_a_writer_of_another_source_begins_anew(tmp_path):
 @pytest.mark.parametrize("harm", ["cut off", "another"])
 def test_what_a_killed_writer_left_is_not_taken_up_where_it_is_damaged(tmp_path, name, harm):
     """A file that is shorter than its safe rows would be filled up with zeros, and these be sealed with digests."""
-    with TokensWriter(tmp_path / "d", 1000, "a tokenizer", **COLUMNS) as writer:
+    given = tmp_path / "d", 1000, "a tokenizer", *COLUMNS.values()
+    with TokensWriter(*given) as writer:
         for item in ITEMS:
             writer.add(item, {"reward": [1.0] * len(item)}, {"prompt": 0})
         writer.save()
@@ -112,10 +113,10 @@ def test_what_a_killed_writer_left_is_not_taken_up_where_it_is_damaged(tmp_path,
         np.save(path, np.zeros(99, np.float64))
     others = {each: each.read_bytes() for each in (tmp_path / "d.part").rglob("*.npy")}
     with pytest.raises(UserError, match=rf"{name}\.npy .*: remove .*d\.part, it is made again$"):
-        TokensWriter(tmp_path / "d", 1000, "a tokenizer", **COLUMNS)
+        TokensWriter(*given)
     assert {each: each.read_bytes() for each in (tmp_path / "d.part").rglob("*.npy")} == others
     path.write_bytes(whole)
-    with TokensWriter(tmp_path / "d", 1000, "a tokenizer", **COLUMNS) as writer:
+    with TokensWriter(*given) as writer:
         assert writer.items == 4
 
 
@@ -149,23 +150,3 @@ def test_what_is_no_item_is_refused(tmp_path):
     progress.write_text(progress.read_text().replace('"items": 1', '"items": -1'))
     with pytest.raises(UserError, match=r"damaged \(items or tokens are no counts\): remove .*d\.part"):
         TokensWriter(tmp_path / "d", 10, "a tokenizer", **COLUMNS)
-
-
-@pytest.mark.parametrize(("count", "batch", "group"), [(50, 3, 2), (4, 2, 3), (7, 1, 4), (60, 4, 1)])
-def test_buckets_show_every_item_once_a_pass_at_the_width_of_its_group(count, batch, group):
-    lengths = np.random.default_rng(0).integers(1, 30, count)
-    order = Buckets(lengths, (8, 16, 32), batch, seed=1, group=group)
-    assert order.steps_per_pass % group == 0
-    for first in (0, order.steps_per_pass):
-        rows = [order.rows(first + place) for place in range(order.steps_per_pass)]
-        seen = np.concatenate([row.items[row.items >= 0] for row in rows])
-        assert set(seen) == set(range(count))
-        assert len(seen) == max(count, order.steps_per_pass)
-        for place, row in enumerate(rows):
-            assert row.items.shape == (batch,)
-            assert (row.items >= 0).any()
-            assert lengths[row.items[row.items >= 0]].max() <= row.width == rows[place // group * group].width
-    again = Buckets(lengths, (8, 16, 32), batch, seed=1, group=group)
-    np.testing.assert_array_equal(again.rows(first).items, rows[0].items)
-    if count == 60:
-        assert {row.width for row in map(order.rows, range(order.steps_per_pass))} == {8, 16, 32}
