@@ -47,10 +47,8 @@ def test_rows_that_fill_a_models_table_up_are_left_out(tmp_path: Path, name: str
     given = config.network.checkpoint, config.initial, objective, tokens, jax.random.key(0)
     trunk = agent_start.start(*given).learned["trunks"]["policy"]
     _, params = models.load(tmp_path / "model")
-    tables = [(trunk["embedding"], params["embedding"])]
-    if name == "llama":
-        tables.append((trunk["head"]["kernel"].T, params["head"]["kernel"].T))
-    for found, there in tables:
+    heads = [[each["head"]["kernel"].T for each in (trunk, params)]] if name == "llama" else []
+    for found, there in ([trunk["embedding"], params["embedding"]], *heads):
         assert found.shape[0] == tokens.size
         np.testing.assert_array_equal(found[:WORDS], there[:WORDS])
         assert (found[WORDS:] != np.asarray(there[WORDS : tokens.size])).any(axis=1).all()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 from collections.abc import Callable
@@ -159,14 +158,6 @@ def splitter(tmp_path: Path, share: float, groups: list[Any]) -> Callable[..., A
     return lambda folder, stopped=lambda: False: split(*given, tmp_path / folder, stopped)
 
 
-def split(tmp_path: Path, share: float, groups: list[Any]) -> tuple[list[int], list[int]]:
-    """The numbers of dialogues with these groups that are learned from, and of those held out."""
-    parts = splitter(tmp_path, share, groups)("tokens").values()
-    train, held_out = ([int(paid) for paid in part.item_columns["return"]] for part in parts)
-    assert sorted([*train, *held_out]) == list(range(len(groups)))
-    return train, held_out
-
-
 @pytest.mark.parametrize(("safe", "more"), [(16, 0), (16, 2), (32, 2)])
 def test_nothing_is_tokenised_again(tmp_path: Path, monkeypatch: Any, safe: int, more: int) -> None:
     """Of 40, of which the last 10 are held out, it was asked to stop behind the last that are safe, or killed some behind those."""
@@ -185,23 +176,26 @@ def test_nothing_is_tokenised_again(tmp_path: Path, monkeypatch: Any, safe: int,
 
 def test_dialogues_of_a_group_are_held_out_together(tmp_path: Path) -> None:
     groups = [None, None, *[place // 3 for place in range(60)], "last", 0, "last", None]
-    train, held_out = split(tmp_path, 0.25, groups)
+    parts = splitter(tmp_path, 0.25, groups)("tokens").values()
+    train, held_out = ([int(paid) for paid in part.item_columns["return"]] for part in parts)
+    assert sorted([*train, *held_out]) == list(range(len(groups)))
     assert not {groups[n] for n in train} & {groups[n] for n in held_out} - {None}
     assert abs(len(held_out) / len(groups) - 0.25) < 0.05
 
 
 def test_a_part_of_another_split_is_made_anew(tmp_path: Path) -> None:
     """Of an older version that was killed between the two."""
-    whole = split(tmp_path, 0.4, [None] * 20)
+    split_into = splitter(tmp_path, 0.4, [None] * 20)
+    split_into("tokens")
     manifest = tmp_path / "tokens" / "train" / "tokens.json"
     shutil.rmtree(tmp_path / "tokens" / "held_out")
     told = json.loads(manifest.read_text())
     manifest.write_text(json.dumps({**told, "source": {**told["source"], "split": None}}))
-    assert split(tmp_path, 0.4, [None] * 20) == whole
+    assert [part.num_items for part in split_into("tokens").values()] == [12, 8]
     assert json.loads(manifest.read_text()) == told
     manifest.write_text(json.dumps({**told, "tokenizer": "another"}))
     with pytest.raises(UserError, match="train was tokenised by another tokenizer"):
-        split(tmp_path, 0.4, [None] * 20)
+        split_into("tokens")
 
 
 def test_a_run_that_starts_from_another_speaks_with_its_tokenizer(tmp_path: Path) -> None:
@@ -215,22 +209,17 @@ def test_a_run_that_starts_from_another_speaks_with_its_tokenizer(tmp_path: Path
     assert recorded.options["data"] == str(recorded.path) == str(data / "dialogues.parquet")
     drawn = reward_fixtures.load_config("collect_text", "reddit").to_dict()
     (data / "dialogues.json").write_text(json.dumps({"config": drawn}))
-    config = TextConfig(task="reddit", data=str(data))
-    assert dialogue_data.source_of(config).options["tokenizer"] == str(data)
-    config = dataclasses.replace(config, initial=InitialParameters(value=str(run.parent)))
-    assert dialogue_data.source_of(config).options["tokenizer"] == str(run)
-    config = dataclasses.replace(config, options='{"tokenizer": "gpt2"}')
-    assert dialogue_data.source_of(config).options["tokenizer"] == "gpt2"
+    begun = {"initial": InitialParameters(value=str(run.parent))}
+    for given, wanted in (({}, data), (begun, run), ({**begun, "options": '{"tokenizer": "gpt2"}'}, "gpt2")):
+        source = dialogue_data.source_of(TextConfig(task="reddit", data=str(data), **given))
+        assert source.options["tokenizer"] == str(wanted)
 
 
 def test_a_description_of_data_that_says_nothing_of_the_task_is_told(tmp_path: Path) -> None:
     (tmp_path / "dialogues.parquet").touch()
     told = r"dialogues\.json is damaged \(config has no options of the task"
-    for task, more in (
-        ("wordle", {}),
-        ("wordle", {"wordle": "x", "compat": {}}),
-        ("a:b", {"options": "[1]"}),
-    ):
+    odd = {"wordle": "x", "compat": {}}
+    for task, more in (("wordle", {}), ("wordle", odd), ("a:b", {"options": "[1]"})):
         (tmp_path / "dialogues.json").write_text(json.dumps({"config": {"task": task, **more}}))
         with pytest.raises(UserError, match=told):
             dialogue_data.source_of(TextConfig(data=str(tmp_path), task=task))
