@@ -40,5 +40,5 @@ def test_hashes_differ_also_in_the_highest_bits_and_stay_as_they_are_stored():
 
 
 def test_used_length():
-    for rows, length in (([[0, 0, 0]], 0), ([[1, 0, 0], [0, 0, 5]], 3), ([[0, 7, 0]], 2)):
-        assert distinct.used_length(np.array(rows, np.uint8)) == length
+    rows = [[0, 0, 0]], [[1, 0, 0], [0, 0, 5]], [[0, 7, 0]]
+    assert [distinct.used_length(np.array(each, np.uint8)) for each in rows] == [0, 3, 2]
