@@ -69,15 +69,12 @@ def test_batches_of_dialogues_and_of_an_experts_steps(tmp_path: Path, record: bo
         writer.commit()
     dataset, chosen = TokensDataset(tmp_path / "d"), np.array([0, 2, 3, 5, 6, 7, 8])
     published = collate.Quirks(padded_positions=True, whole_rewards=True, utterances_by_tokens=True)
-    for name, layout, by_length in (
-        ("tokens", ItemLayout(26), True),
-        ("tokens padded alike", ItemLayout(26), False),
-        ("tokens cut", ItemLayout(26, max_len=9), True),
-        ("tokens published", ItemLayout(26, max_len=9, quirks=published, micro_batches=2), True),
-        ("utterances", ItemLayout(26, True), True),
-        ("utterances cut", ItemLayout(26, True, max_len=7), True),
-        ("utterances published", ItemLayout(26, True, max_len=7, quirks=published), True),
-    ):
+    layouts: dict[str, Any] = {"tokens": {}, "tokens padded alike": {}, "tokens cut": {"max_len": 9}}
+    layouts |= {"tokens published": {"max_len": 9, "quirks": published, "micro_batches": 2}, "utterances": {}}
+    layouts["utterances cut"] = {"max_len": 7}
+    layouts["utterances published"] = {"max_len": 7, "quirks": published}
+    for name, changes in layouts.items():
+        layout, by_length = ItemLayout(26, name.startswith("u"), **changes), name != "tokens padded alike"
         found[name] = of_batches(ListBatches(dataset, chosen, layout, 2, 7, 2, by_length))
     steps = cloning_data.CloningData(np.arange(9), np.array([0, 2, 5, 6, 9]), np.arange(4) + 5, np.arange(3), np.array([3]), "")  # fmt: skip
     for unshuffled in (False, True):
