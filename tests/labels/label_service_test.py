@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import random
-import time
 from concurrent.futures import Future
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -17,7 +15,7 @@ from ml_collections import ConfigDict
 from motif_jax import schema
 from motif_jax.datasets.verdicts import FIRST, NO, PAIR, SECOND, SINGLE, TIE, UNKNOWN, YES
 from motif_jax.labels import label_queue, label_service, online
-from motif_jax.labels.annotator import Annotator, Answer, Prices, Question
+from motif_jax.labels.annotator import Annotator, Answer, Prices
 from motif_jax.labels.label_queue import Label, LabelBookkeeper
 from motif_jax.labels.label_service import LabelService
 from motif_jax.labels.replies import ServerError
@@ -26,7 +24,6 @@ from motif_jax.schema import keys
 from motif_jax.sections.agents import agent_config
 from motif_jax.sections.annotators import Budget, OnlineAnnotator, Queue
 from motif_jax.support.errors import UserError
-from motif_jax.support.interruption import StoppedError
 from tests.end_to_end.annotate_datasets import conversations
 from tests.processes import wait_until
 from tests.recorded_outputs import compared
@@ -160,17 +157,6 @@ def test_a_key_is_named_as_the_config_has_it_and_a_file_as_it_is_called():
     assert str(caught.value) == named
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    """Seconds that a test counts, of the bookkeeper and the service."""
-    now = [50.0]
-    told = SimpleNamespace(monotonic=lambda: now[0], time=lambda: 2 * now[0])
-    told.sleep = lambda seconds: now.append(now.pop() + seconds)
-    for module in (label_queue, label_service):
-        monkeypatch.setattr(module, "time", told)
-    return now
-
-
 @pytest.mark.parametrize(
     ("form", "order", "published", "budget"),
     [
@@ -181,13 +167,17 @@ def clock(monkeypatch):
         (PAIR, "newest", True, {"questions": 70, "tokens": 900}),
     ],
 )
-def test_the_books_of_a_drawn_training_that_is_resumed(form, order, published, budget, clock, record):
+def test_the_books_of_a_drawn_training_that_is_resumed(form, order, published, budget, monkeypatch, record):
+    now = [50.0]
+    monkeypatch.setattr(
+        label_queue, "time", SimpleNamespace(monotonic=lambda: now[0], time=lambda: 2 * now[0])
+    )
     draw, lines, flying = random.Random(3), [], []
     queue = Queue(size=5, order=order, batch=3, budget=Budget(**budget))
     made = functools.partial(LabelBookkeeper, queue, 2, published, form, {"a": 1}, Prices(2.0, 1.0, 8.0))
     book = made()
     for step in range(90):
-        clock[0] += 0.75
+        now[0] += 0.75
         items = list(dict.fromkeys(tuple(draw.choices("abcdefg", k=len(form.items))) for _ in range(3)))
         scores = None if step < 9 else [draw.random() for _ in items]
         book.enqueue(items, [draw.randint(1, 3) for _ in items], scores, 2 * step)
@@ -212,95 +202,27 @@ def test_the_books_of_a_drawn_training_that_is_resumed(form, order, published, b
     compared(f"books_{form.name}_{order}_{published}", {"lines": "\n".join(lines)}, record)
 
 
-GREETED, GONE = Answer(YES, tokens=(1, 1, 0)), ServerError("is gone", "no connection")
+def test_a_server_is_asked_again_beside_the_training_which_hears_of_a_full_disk(make, monkeypatch, capsys):
+    gone = ServerError("is gone", "no connection")
+    first, second = Answer(YES, tokens=(1, 1, 0)), Answer(YES, (0.25, 0.75), (9, 2, 0))
+    outcomes = [gone, first, gone, second, OSError("full")]
 
+    def submit(question):
+        future, outcome = Future(), outcomes.pop(0)
+        (future.set_exception if isinstance(outcome, Exception) else future.set_result)(outcome)
+        return future
 
-@pytest.fixture
-def serve(tmp_path, clock, monkeypatch):
-    """A service that waits 2.5 s for a server, and that server, with such outcomes of its first requests."""
+    server = Mock(identity={}, prices=None, concurrency=1, submit=submit)
+    server.quiet_seconds.return_value = 0
+    monkeypatch.setattr(label_service, "make_annotator", lambda *_: server)
     monkeypatch.setattr(label_service, "_LOOK_SECONDS", 0.005)
-    config, made = make_config(tmp_path, annotator__kind="openai", annotator__wait_seconds=2.5), []
-
-    def serve(*first, quiet=0.0):
-        server = Mock(identity={}, prices=None, concurrency=2, futures=[], asked=[], first=list(first))
-        server.quiet_seconds.return_value = quiet
-
-        def submit(question=Question("", ("ping",))):  # noqa: B008
-            server.asked.append(question.items[0])
-            server.futures.append(Future())
-            if server.first:
-                ends(server.futures[-1], server.first.pop(0))
-            return server.futures[-1]
-
-        server.submit = server.ping = submit
-        monkeypatch.setattr(label_service, "make_annotator", lambda *_: server)
-        made.append(LabelService(config, SINGLE))
-        return server, made[-1]
-
-    yield serve
-    for service in made * 2:
-        service.close()
-
-
-def ends(future, outcome):
-    (future.set_exception if isinstance(outcome, Exception) else future.set_result)(outcome)
-
-
-# At which second which question has what outcome, and then: what was asked, whether the server is up, questions in flight,
-# queued, failed. One that failed is asked again after 1, 2, 4 s; a server after 0.5, 1 s, a quarter more or less, by one question.
-COURSE = [
-    (50.0, None, None, "ab", 1, 2, 2, 0),
-    (52.5, 1, Answer(YES, (0.25, 0.75), (9, 2, 0)), "abc", 1, 2, 1, 0),
-    (52.5, 2, GONE, "abcd", 1, 2, 1, 1),  # sent before the last answer: nobody is away
-    (52.5, 3, GONE, "abcd", 1, 1, 2, 2),
-    (53.5, None, None, "abcdb", 1, 2, 1, 2),
-    (53.75, 5, GONE, "abcdb", 0, 1, 2, 3),
-    (53.75, 4, GONE, "abcdb", 0, 0, 3, 4),
-    (54.0, None, None, "abcdb", 0, 0, 3, 4),
-    (54.75, None, None, "abcdbc", 0, 1, 2, 4),
-    (54.75, 6, GONE, "abcdbc", 0, 0, 3, 5),
-    (55.25, None, None, "abcdbc", 0, 0, 3, 5),
-    (56.25, None, None, "abcdbcb", 0, 1, 2, 5),
-    (56.25, 7, Answer(NO), "abcdbcbd", 1, 1, 1, 5),
-]
-
-
-def test_a_server_is_asked_while_a_training_goes_on(serve, clock, capsys):
-    server, service = serve(GREETED)
-    service.start()
-    service.enqueue([(text,) for text in "abcd"], [4, 3, 2, 1], None, 0)
-    for at, place, outcome, *expected in COURSE:
-        clock[0] = at
-        if place is not None:
-            ends(server.futures[place], outcome)
-
-        def found():
-            figures = service.metrics()
-            names = ("server_up", "in_flight", "queued", "failures")
-            return ["".join(server.asked), *(figures[f"annotator/{name}"] for name in names)]
-
-        with contextlib.suppress(AssertionError):
-            wait_until(lambda found=found, expected=expected: found() == expected, "", 30, 0.002)
-        time.sleep(0.015)  # in which nothing else may happen
-        assert found() == expected
-    assert service.poll() == [Label(("a",), YES, 0.75, 2.5, 11), Label(("b",), NO)]
-    told = ["has no answers: is gone; training continues", "answers again, after 5 s"]
-    assert capsys.readouterr().err.splitlines() == [f"the annotator {text}" for text in told]
-    ends(server.futures[8], OSError("full"))
-    for act in (service.poll, lambda: service.enqueue([], [], None, 0)):
-        with pytest.raises(OSError, match="full"):
-            wait_until(lambda act=act: act() and False, "it is told", 30, 0.002)
-
-
-def test_a_start_waits_so_long_for_its_server(serve, clock, capsys):
-    for first, quiet, requests in (
-        ([GONE] * 4, 0, 4), ([GONE], 2.5, 1), ([ServerError("refuses", "")], 0, 1),
-    ):  # fmt: skip
-        server, service = serve(*first, quiet=quiet)
-        with pytest.raises(UserError, match=first[0].cause):
-            service.start()
-        assert (len(server.asked), server.close.call_count) == (requests, 1)
-    assert (clock[0], capsys.readouterr().err) == (52.5, f"the annotator waits: {GONE}\n")
-    server, service = serve()
-    with pytest.raises(StoppedError):
-        service.start(lambda: server.asked == [""])
+    service, told = make(kind="openai", annotator__openai__model="m"), []
+    service.enqueue([("a",)], [4], None, 0)
+    wait_until(lambda: told.extend(service.poll()) or told, "a label", 60, 0.01)
+    assert [(one.items, one.label, one.probability, one.tokens) for one in told] == [(("a",), YES, 0.75, 11)]
+    counts = {"server_up": 1, "failures": 1, "questions": 2, "in_flight": 0}
+    assert {name: service.metrics()[f"annotator/{name}"] for name in counts} == counts
+    lines = f"waits: {gone}", "has no answers: is gone; training continues", "answers again, after"
+    assert capsys.readouterr().err.startswith("\n".join(f"the annotator {line}" for line in lines))
+    with pytest.raises(OSError, match="full"):
+        wait_until(lambda: service.enqueue([("b",)], [1], None, 0), "it is told", 60, 0.01)

@@ -52,12 +52,6 @@ def read(path, content):
     )
 
 
-def test_the_table_of_labels_is_read(tmp_path):
-    content = {"llm_message_rewards": {**LABELS, "x": np.float32(1.0), "y": tensor(np.ones(1, "f"))}}
-    assert oni_checkpoint.labels(read(tmp_path / "a.pth", content)) == {**LABELS, "x": 1, "y": 1}
-    assert oni_checkpoint.labels(read(tmp_path / "b.pth", {})) is None
-
-
 @pytest.mark.parametrize(
     "attributes",
     [
@@ -105,9 +99,7 @@ def unnamed(arrays):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind", ["retrieval", "classification", pytest.param("none", marks=pytest.mark.extra)]
-)
+@pytest.mark.parametrize("kind", ["retrieval", "classification"])
 def test_an_agent_of_28_actions_plays_and_is_rated_by_its_own_reward(golden, foreign, tmp_path, kind):
     config = load_config("import_torch", "oni")
     network = import_torch.network_of(config.agent)
@@ -115,8 +107,6 @@ def test_an_agent_of_28_actions_plays_and_is_rated_by_its_own_reward(golden, for
     named = layout.to_torch(params)
     model = unnamed({name: named[name] for name in sorted(named, key=torch_import._agent_order)})
     content = {"model": model, "env_steps": 777, "llm_message_rewards": LABELS}
-    if kind == "none":  # a ranking's network has no labels of messages
-        del content["llm_message_rewards"]
     if kind == "classification":
         content["reward_model"] = unnamed(recipe_tensors(golden("oni/oni_classifier_shapes.json")))
         content["reward_model_dataset"] = foreign(data=list(LABELS.items()))
@@ -127,9 +117,6 @@ def test_an_agent_of_28_actions_plays_and_is_rated_by_its_own_reward(golden, for
     jax.tree.map(np.testing.assert_array_equal, policy.params, params)
     who = evaluation_setup.open_setup(PlayedPolicy(policy=str(workdir)))
     assert who.environment == "NetHackScoreExtendedActions-v1"
-    if kind == "none":
-        assert who.reward is None
-        return
     assert who.reward.section.dir == str(workdir)
     assert json.loads((workdir / "labels.json").read_text()) == LABELS
     reward = rewards.load(workdir)

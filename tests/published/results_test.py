@@ -52,15 +52,6 @@ def test_two_seeds_are_not_mistaken_for_steps_and_returns(tmp_path, two):
     assert all((curve.x == STEPS).all() for curve in result.seeds)
 
 
-def test_numpy_scalars_and_names_are_read(tmp_path):
-    value = {"a": np.float64(1.5), "b": [np.int64(3)], "c": "text", "d": (True, None), "e": np.array(["x"])}
-    read = pickles.read_file(save(tmp_path, value), 1 << 20, pickles.PickleReader(pickles.ARRAYS))
-    assert (read["a"], read["b"], read["d"]) == (1.5, [3], (True, None))
-    assert pickles.PickleReader().read(pickle.dumps({b"k": {1, "a"}}, 4)) == {b"k": {1, "a"}}
-    with pytest.raises(ValueError, match="a tuple as a key"):
-        pickles.PickleReader().read(pickle.dumps({(1,): 2}))
-
-
 class Runs:
     def __init__(self, function, *arguments):
         self.call = function, arguments

@@ -33,28 +33,6 @@ def some_messages(count=20):
     return rows
 
 
-@pytest.mark.slow
-def test_lookup_normalises_and_thresholds_with_the_evaluations_own_statistics(trained):
-    messages = some_messages()
-    for step in (0, 1):
-        model = read_run(trained, step)
-        statistics = model.statistics
-        raw = np.asarray(model.network.reward(model.params, {"message": messages}))
-        normalised = (raw - statistics["mean"]) / np.sqrt(statistics["variance"])
-        threshold = statistics["quantiles"][9]
-        reward = rewards.load_intrinsic(section(trained, step=step), SPEC)
-        assert reward.description == f"{trained}, evaluation {step}, threshold {threshold:g} (quantile 0.5)"
-        for changes, expected in (
-            ({}, normalised * (normalised > threshold)),
-            ({"quantile": None}, normalised),
-            ({"normalise": False}, raw * (raw > threshold)),
-        ):
-            found = rewards.load_intrinsic(section(trained, step=step, **changes), SPEC).lookup(messages)
-            np.testing.assert_allclose(found.values, expected, rtol=1e-4, atol=1e-5)
-            assert found.version == step
-    assert read_run(trained).step == 1
-
-
 def test_the_advised_threshold_is_taken_by_an_agent_and_in_python(trained):
     model = read_run(trained)
     advised = model.statistics["advice"]["threshold"]

@@ -25,17 +25,6 @@ class Counting:
         return rows.sum(axis=1).astype(np.float32) * params
 
 
-def test_each_text_is_computed_once():
-    compute = Counting()
-    table = MessageTable(compute, 1.0)
-    rows = texts(b"a", b"b", b"a", b"", b"b")
-    expected = rows.sum(axis=1).astype(np.float32)
-    np.testing.assert_array_equal(table.lookup(rows).values, expected)
-    np.testing.assert_array_equal(table.lookup(rows[::-1]).values, expected[::-1])
-    assert sorted(compute.asked) == [b"", b"a", b"b"]
-    assert len(table) == 3
-
-
 def test_what_was_used_last_stays_however_often_others_are_forgotten():
     for start in range(0, 60, 10):  # texts of other hashes each time
         a, b, c, d, e, f, g, h, i, j = (b"%d" % (start + number) for number in range(10))

@@ -50,45 +50,6 @@ def crash_at(monkeypatch: pytest.MonkeyPatch, update: int) -> None:
 
 
 @pytest.mark.slow
-def test_each_text_is_asked_once_and_paid_from_the_batch_that_knows_its_label(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    annotator = oni_runs.answer(monkeypatch, delay=2)
-    paid: list[tuple[int, np.ndarray, np.ndarray]] = []
-    step = Learner.step
-
-    def watch(self: Learner, batch: Any) -> None:
-        signs = np.asarray(batch.trajectories.observation["sign"])[0, :-1]
-        paid.append((batch.reward_version, signs, np.asarray(batch.trajectories.intrinsic_reward)))
-        step(self, batch)
-
-    monkeypatch.setattr(Learner, "step", watch)
-    run = train(tmp_path, oni_config("retrieval"))
-    source = annotator.made[0]
-    assert source.started
-    assert source.closed
-    assert len(source.asked) == len(set(source.asked))
-    assert {item[0] for item in source.asked} == TEXTS
-    log = labels(tmp_path)
-    assert {label.items: label.label for label in log} == {i: oni_runs.verdict(i) for i in source.asked}
-    assert min(label.number for label in log) == 2, "two polls after the first batch"
-    since = {label.items[0]: label.number for label in log}
-    versions = sorted({label.number for label in log})
-    for number, (version, signs, values) in enumerate(paid):
-        assert version == sum(change <= number for change in versions), "the batch knows its version"
-        texts = [bytes(sign).rstrip(b"\0").decode() for sign in signs.reshape(-1, signs.shape[-1])]
-        expected = [oni_runs.verdict((text,)) * (since.get(text, 99) <= number) for text in texts]
-        shown = values.reshape(-1) != 0
-        assert shown.any() or number < 2
-        assert np.all(np.array(expected)[shown] == 1)
-        assert set(np.array(texts)[np.array(expected) == 1]) == set(np.array(texts)[shown])
-    assert run.system is not None
-    stats = run.system.reward.stats  # type: ignore[union-attr]
-    earned = [text for text, total in zip(stats.texts, stats.earned, strict=False) if total]
-    assert earned == ["the cue is 0", "the cue is 2"]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("update", [3, 8])
 def test_a_crash_loses_no_label_and_asks_nothing_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, update: int
