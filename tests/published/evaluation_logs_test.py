@@ -38,9 +38,13 @@ def test_published_logs_are_read_without_their_classes(tmp_path: Path) -> None:
         (tmp_path / "log.pkl").write_bytes(pickle.dumps({"eval_dump": {"results": results}}))
         with pytest.raises(UserError, match=said):
             evaluation_logs.read(tmp_path / "log.pkl")
-    (tmp_path / "bad.pkl").write_bytes(b"no pickle")
+    (tmp_path / "log.pkl").write_bytes(b"no pickle")
     with pytest.raises(UserError, match="not a log of a published evaluation"):
-        evaluation_logs.read(tmp_path / "bad.pkl")
+        evaluation_logs.read(tmp_path / "log.pkl")
+    for reward in (np.nan, np.inf, -np.inf):
+        write_log(tmp_path / "log.pkl", [1.0, reward], [])
+        with pytest.raises(UserError, match=r"log\.pkl holds rewards that are not finite$"):
+            evaluation_logs.read(tmp_path / "log.pkl")
 
 
 def test_what_is_written_is_the_published_layout(tmp_path: Path) -> None:
@@ -57,13 +61,6 @@ def test_what_is_written_is_the_published_layout(tmp_path: Path) -> None:
     whole = {"all_logs": logs, "eval_dump": dump, "config": {"seed": 1}}
     assert pickle.loads((tmp_path / "log.pkl").read_bytes()) == whole
     assert evaluation_logs.read(tmp_path / "log.pkl").in_words() == "2 episodes, return 1.5000 +- 0.5000, entropy 0.1250 +- 0.1250"  # fmt: skip
-
-
-def test_rewards_that_are_not_finite_are_refused(tmp_path: Path) -> None:
-    for reward in (np.nan, np.inf, -np.inf):
-        write_log(tmp_path / "log.pkl", [1.0, reward], [])
-        with pytest.raises(UserError, match=r"log\.pkl holds rewards that are not finite$"):
-            evaluation_logs.read(tmp_path / "log.pkl")
 
 
 def test_entropies_that_are_not_finite_are_not_compared(tmp_path: Path) -> None:

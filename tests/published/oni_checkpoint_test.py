@@ -52,20 +52,17 @@ def read(path, content):
     )
 
 
-@pytest.mark.parametrize(
-    "attributes",
-    [
-        {"size": 256, "data": list(LABELS.items())},
-        {"size": 256, "labels": LABELS},
-        {"texts": {"data": [list(pair) for pair in LABELS.items()]}},
-    ],
-)
 @pytest.mark.parametrize("protocol", [2, 4])
-def test_the_examples_of_the_classifier_are_read_as_data(foreign, tmp_path, attributes, protocol):
-    content = {"model": {"a": tensor(np.ones(2, "f"))}, "reward_model_dataset": foreign(**attributes)}
-    path = torch_files.write(tmp_path / "a.pth", content, protocol=protocol)
+def test_the_examples_of_the_classifier_are_read_as_data(foreign, tmp_path, protocol):
+    pairs = {"texts": {"data": [list(pair) for pair in LABELS.items()]}}
+    kept = [
+        foreign(**all_) for all_ in ({"size": 256, "data": list(LABELS.items())}, {"labels": LABELS}, pairs)
+    ]
+    contents = [{"model": {"a": tensor(np.ones(2, "f"))}, "reward_model_dataset": one} for one in kept]
+    names = (tmp_path / str(place) for place in range(3))
+    paths = [torch_files.write(*one, protocol=protocol) for one in zip(names, contents, strict=True)]
     del sys.modules["published_package"].OnlineDataset
-    assert oni_checkpoint.labels(torch_import.read(path, "model")) == LABELS
+    assert [oni_checkpoint.labels(torch_import.read(path, "model")) for path in paths] == [LABELS] * 3
 
 
 TABLES = [

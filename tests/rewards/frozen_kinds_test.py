@@ -58,15 +58,6 @@ def write_vectors(path, words=WORDS, header=None):
     return str(path)
 
 
-@pytest.mark.parametrize(
-    ("given", "files"),
-    [("", []), ("a.safetensors", ["a.safetensors"]), ("runs/a", ["runs/a/checkpoints/7/digests.json"])],
-)
-def test_a_digest_of_a_trained_reward_is_of_its_files(given, files):
-    config = section("motif", dir=given, step=7)
-    assert [str(path) for path in MotifReward.files(config)] == files
-
-
 def test_a_table_pays_what_it_holds(tmp_path):
     path = tmp_path / "table.json"
     path.write_text(json.dumps({"You kill the newt!": 1, "": -0.5, "Caf\xe9.": 2.25}))
@@ -142,6 +133,8 @@ def test_what_is_no_table_no_vectors_and_no_goal_is_named_and_leaves_nothing(tmp
     lines += [goal_sentence(goal) for goal in ("defaultgoal", "combat", "gold", "stairs", "find the stairs")]
     zounds = section("bag_of_words", goal="zounds zounds", vectors=str(file))
     lines += [said(rewards.load_intrinsic, zounds, SPEC, folder=tmp_path)]
+    places = "", "a.safetensors", "runs/a"
+    lines += [str(MotifReward.files(section("motif", dir=place, step=7))) for place in places]
     silent = EnvironmentSpec({"signal": ArraySpec((5,), "float32")}, 3)
     file.write_text("{}")
     sections = [section(kind, table=str(file)) for kind in ("table", "bag_of_words", "none")]

@@ -9,11 +9,12 @@ import pytest
 from motif_jax import rewards
 from motif_jax.envs import registry
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
+from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
 from motif_jax.rewards.motif import MotifReward
-from motif_jax.rewards.reward_model import read_run
+from motif_jax.rewards.reward_model import RewardModel, read_run
+from motif_jax.rewards.safetensors_file import statistics_of, write_safetensors
 from motif_jax.sections.agents import AgentReward
 from motif_jax.support.errors import UserError
-from tests.reward_fixtures import make_dataset, reward_config, train
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -62,27 +63,23 @@ def test_no_reward_is_none_and_bad_values_are_told(trained, tmp_path):
         rewards.load_intrinsic(section(trained), EnvironmentSpec({}, 3))
 
 
-@pytest.mark.extra
 def test_rewards_of_whole_observations_run_in_the_step(tmp_path):
-    make_dataset(tmp_path / "dataset", pairs=40, glyphs=True)
-    network = {"network.status": True, "network.crop": True, "network.embedding_dim": 8}
-    folder = train(tmp_path / "reward", reward_config(tmp_path / "dataset", **network))
-    config = section(folder)
-    assert MotifReward.required_fields(config) == ("message", "blstats", "glyphs")
-    reward = rewards.load_intrinsic(config, registry.spec("NetHackScore-v1", fields=("glyphs",)))
-    assert reward.in_step is not None
+    network = RewardNetwork(RewardArchitecture(message="lt_cnn_small", status=True, hidden_dim=8))
     rng = np.random.default_rng(0)
     observation = {
         "message": some_messages(6).reshape(3, 2, 256),
         "blstats": rng.integers(0, 20, (3, 2, 27)).astype(np.int32),
-        "glyphs": rng.integers(0, 5976, (3, 2, 21, 79)).astype(np.int16),
     }
-    found = jax.jit(reward.in_step)(reward.params, observation)
-    model = read_run(folder)
     rows = {name: x.reshape(6, *x.shape[2:]) for name, x in observation.items()}
-    expected = model.normalisation(True, 0.5)(model.network.reward(model.params, rows)).reshape(3, 2)
+    params = jax.tree.map(np.asarray, network.init(jax.random.key(0)))
+    statistics = statistics_of(0.5, 2.0, np.linspace(-1, 1, 19).tolist())
+    model = RewardModel(tmp_path, 3, network, params, 1, statistics, {"stage": "train_reward"}, [])
+    write_safetensors(model, tmp_path / "reward.safetensors")
+    config = section(tmp_path / "reward.safetensors")
+    assert MotifReward.required_fields(config) == ("message", "blstats")
+    reward = rewards.load_intrinsic(config, registry.spec("NetHackScore-v1"))
+    found = jax.jit(reward.in_step)(reward.params, observation)
+    expected = model.normalisation(True, 0.5)(network.reward(params, rows)).reshape(3, 2)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-    with pytest.raises(UserError, match="reads blstats, glyphs, which the environment does not show"):
+    with pytest.raises(UserError, match="reads blstats, which the environment does not show"):
         rewards.load_intrinsic(config, SPEC)
-    with pytest.raises(UserError, match="not the message alone"):
-        rewards.load(folder)
