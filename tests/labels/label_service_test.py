@@ -85,14 +85,6 @@ def ask(source, *items, step=0):
     return source.poll()
 
 
-def test_the_lexicon_labels_messages_and_pairs(make):
-    source = make(kind="lexicon")
-    told = ask(source, KILL, WALL, ("",))
-    assert [(entry.items, entry.label) for entry in told] == [(("",), NO), (WALL, NO), (KILL, YES)]
-    (told,) = ask(make(PAIR, kind="lexicon"), KILL + WALL)
-    assert (told.items, told.label, told.probability > 0.5) == (KILL + WALL, FIRST, True)
-
-
 def test_each_distinct_question_is_asked_once(make, tmp_path):
     source = make()
     for _ in range(3):

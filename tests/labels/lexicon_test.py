@@ -10,7 +10,7 @@ import pytest
 import yaml
 from ml_collections import ConfigDict
 
-from motif_jax.datasets.verdicts import FIRST, NO, PAIR, SECOND, SINGLE, TIE, YES
+from motif_jax.datasets.verdicts import FIRST, PAIR, SECOND, SINGLE, TIE
 from motif_jax.envs import registry
 from motif_jax.envs.nethack.random_players import HABITS
 from motif_jax.envs.spec import RUNNING, empty_observation
@@ -123,39 +123,30 @@ def small(**changes):
     return {**tree, **changes}
 
 
-def test_own_lexicon(tmp_path):
+def test_own_lexicon(tmp_path, record):
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump(small()))
     config = ConfigDict({"goal": "win", "lexicon": {"file": str(path)}, "captions": {"messages": True}})
+    pair, single = Question("a", ("Hello.", "Bye."), PAIR), Question("a", ("Hello.",), SINGLE)
+    lines = []
 
-    def annotator(form=PAIR):
-        LexiconAnnotator.check(config, form)
-        return LexiconAnnotator(config, form)
+    def tell():
+        for question in (pair, single):
+            LexiconAnnotator.check(config, question.form)
+            annotator = LexiconAnnotator(config, question.form)
+            answers = dict(annotator.annotate([question]))
+            lines.append(
+                f"{annotator.short_name} {annotator.identity} {answers} {annotator.preview(question)}"
+            )
 
-    def label(*items, form=PAIR):
-        return dict(annotator(form).annotate([Question("a", items, form)]))[0].label
-
-    assert annotator().short_name == f"{small()['name']}_msg_win"  # the built-in one's are lexicon_msg_GOAL
-    assert label("Hello.", "Bye.") == FIRST
-    assert label("Hello.", form=SINGLE) == NO
-    first = annotator().identity["lexicon_digest"]
+    tell()
     path.write_text(yaml.safe_dump(small(margin=2.0, threshold=0.5)))
-    assert label("Hello.", "Bye.") == TIE
-    assert label("Hello.", form=SINGLE) == YES
-    assert annotator().identity["lexicon_digest"] != first
-    # "Hello." is worth 1, so 0.5 more than the threshold.
-    probabilities = dict(annotator(SINGLE).annotate([Question("a", ("Hello.",), SINGLE)]))[0].probabilities
-    np.testing.assert_allclose(probabilities[YES], 1 / (1 + np.exp(-0.5)))
-    assert set(annotator().identity) == {"annotator", "goal", "lexicon", "lexicon_digest"}
-    # A store never takes an answer of one form for one of another.
-    assert annotator(SINGLE).identity != annotator().identity
-    shown = annotator().preview(Question("a", ("Hello.", "Bye."), PAIR)).text
-    assert shown == "[worth 1]\nHello.\n----\n[worth 0]\nBye."
+    tell()
     config.captions.messages = False
-    told = "UserError: config.captions.messages=False: must be True, the lexicon reads messages"
-    assert said(annotator) == told
-    config.goal = "lose"
-    assert said(annotator) == "UserError: config.goal=lose: must be one of win"
+    lines += [said(tell)]
+    config.captions.messages, config.goal = True, "lose"
+    lines += [said(tell)]
+    compared("own_lexicon", {"lines": "\n".join(lines)}, record)
 
 
 EVENT = small()["events"][0]

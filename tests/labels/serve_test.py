@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from motif_jax.datasets.verdicts import SINGLE
 from motif_jax.labels.prompts import MODES, load_prompt, prompt_path
 from motif_jax.labels.serve import ChatJudge, handle
@@ -45,26 +43,16 @@ def test_what_is_replied_to_each_request(tmp_path, record):
     compared("served", {"lines": "\n".join(lines)}, record)
 
 
-@pytest.mark.parametrize(
-    ("values", "end"),
-    [
-        ({}, "http://127.0.0.1:80/v1"),
-        ({"key_variable": "A_KEY", "open_to_all": True}, "; it asks for the key in A_KEY"),
-        ({"host": "::", "open_to_all": True}, "http://[::]:80/v1; open to all: it asks for no key"),
-    ],
-)
-def test_the_line_of_the_start_says_who_is_served(values, end, monkeypatch, capsys):
+def test_the_line_of_the_start_says_who_is_served(monkeypatch, capsys, record):
     monkeypatch.setenv("A_KEY", "sk-1")
-    served = []
 
     async def serve(handle, host, port, latency_seconds, listening, key, open_to_all):
-        served.append((key, open_to_all))
+        print(host, port, latency_seconds, key, open_to_all)
         listening(80)
 
     monkeypatch.setattr(serve_annotator.http_server, "serve", serve)
-    config = load_config("serve_annotator", "", values)
-    assert serve_annotator.run(config, None) == 0
-    line = capsys.readouterr().out.strip()
-    assert line.endswith(end)
-    assert "sk-1" not in line
-    assert served == [("sk-1" if "key_variable" in values else "", config.open_to_all)]
+    for values in ({}, {"key_variable": "A_KEY", "open_to_all": True}, {"host": "::", "open_to_all": True}):
+        assert serve_annotator.run(load_config("serve_annotator", "", values), None) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("sk-1") == 1, "only what the test says"
+    compared("served_starts", {"printed": printed}, record)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import shutil
-
-import pytest
 
 from motif_jax.datasets.verdicts import PAIR, SINGLE, UNKNOWN
 from motif_jax.labels.annotator import Answer, Question
 from motif_jax.labels.store import AnswerStore, StoredAnswer, better
 from motif_jax.support.checked_lines import encode_line, read_lines
+from tests.labels.said import said
+from tests.recorded_outputs import compared
 
 
 def key(number: int) -> str:
@@ -51,23 +52,16 @@ def test_stores_of_one_host_can_be_copied_together_again_and_again(tmp_path):
         assert set(AnswerStore(other).find(set(KEYS))) == set(KEYS[: number + 2])
 
 
-def test_known_counts_before_unknown():
+def test_which_answers_are_stored_and_known_ones_count_before_unknown(record):
     unknown, again, known = StoredAnswer(UNKNOWN), StoredAnswer(UNKNOWN, None, 2), StoredAnswer(1, None, 3)
     for old, new, best in ((None, unknown, unknown), (unknown, again, again), (again, unknown, again), (known, again, known),
                            (again, known, known), (known, StoredAnswer(0), known)):  # fmt: skip
         assert better(old, new) == best
-
-
-def test_foreign_objects_are_left_out():
-    for value in ({}, {"label": 4}, {"label": "1"}, {"label": 1, "p": [1]}, {"label": 0, "p": "x"}, {"label": 2, "p": [0.5, 0.5]}):  # fmt: skip
-        assert StoredAnswer.from_json(value) is None
-
-
-def test_what_is_no_answer_of_the_form_is_a_bug_of_the_annotator():
-    no_number, too_few = Answer(0, (float("nan"),) * 3), Answer(0, (0.5, 0.5))
-    for form, answer in ((PAIR, no_number), (PAIR, too_few), (SINGLE, Answer(2))):
-        with pytest.raises(ValueError, match=r"not finite|not an answer of form"):
-            StoredAnswer.of(Question(KEYS[0], form=form), answer)
+    foreign = {}, {"label": 4}, {"label": "1"}, {"label": 1, "p": [1]}, {"label": 0, "p": "x"}
+    lines = [said(StoredAnswer.from_json, value) for value in (*foreign, {"label": 2, "p": [0.5, 0.5]})]
+    answers = (PAIR, Answer(0, (math.nan,) * 3)), (PAIR, Answer(0, (0.5, 0.5))), (SINGLE, Answer(2))
+    lines += [said(StoredAnswer.of, Question(KEYS[0], form=form), answer) for form, answer in answers]
+    compared("stored_answers", {"lines": "\n".join(lines)}, record)
 
 
 def test_get_finds_what_find_does_and_what_is_appended_later(tmp_path):

@@ -15,7 +15,8 @@ from motif_jax.envs.wordle.colours import ABSENT, DIGITS, HERE, WordTable, lette
 from motif_jax.envs.wordle.environment import WordleEnvironment
 from motif_jax.envs.wordle.words import read_words
 from motif_jax.published.wordle_games import read_games
-from motif_jax.support.errors import UserError
+from tests.labels.said import said
+from tests.recorded_outputs import compared
 
 
 @pytest.fixture
@@ -103,32 +104,19 @@ def test_another_list_judges_anew(published, games, tmp_path):
     assert not read_games(tmp_path / "g.pkl", [hidden, "zzzzz"])[0].terminal
 
 
-def test_games_that_none_can_have_played(published, tmp_path):
-    few, most = (published(np.ones(shape, int)) for shape in ((26, 4), (26, 5)))
-    for state, actions, said in (
-        (few, [], r"a state of shape \(26, 4\)"),
-        (most, ["sugar"] * 7, "a game of 7 guesses"),
-        (most, [5], "a int in place of a text"),
-    ):
-        write(tmp_path / "g.pkl", [{"state": state, "actions": actions}])
-        with pytest.raises(UserError, match=rf"{NO_GAMES} \(ValueError: {said}"):
-            read_games(tmp_path / "g.pkl")
-
-
 class Harm:
     def __reduce__(self):
         return (pytest.fail, ("a pickle was run",))
 
 
-OTHER_LIST = pickle.dumps({"state_actions": [], "vocab_path": "mine.txt"})
-NO_GAMES = r"g\.pkl is not a pickle of published Wordle games"
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [*((content, NO_GAMES) for content in (b"", b"no pickle", pickle.dumps([1]), pickle.dumps(Harm()))), (OTHER_LIST, "'mine'")],
-)  # fmt: skip
-def test_files_that_are_something_else(tmp_path, content, said):
-    (tmp_path / "g.pkl").write_bytes(content)
-    with pytest.raises(UserError, match=said):
-        read_games(tmp_path / "g.pkl")
+def test_games_that_none_can_have_played_and_files_that_are_something_else(published, tmp_path, record):
+    few, most = (published(np.ones(shape, int)) for shape in ((26, 4), (26, 5)))
+    path, lines = tmp_path / "g.pkl", []
+    for state, actions in ((few, []), (most, ["sugar"] * 7), (most, [5])):
+        write(path, [{"state": state, "actions": actions}])
+        lines += [said(read_games, path, folder=tmp_path)]
+    others = [1], Harm(), {"state_actions": [], "vocab_path": "mine.txt"}
+    for content in (b"", b"no pickle", *map(pickle.dumps, others)):
+        path.write_bytes(content)
+        lines += [said(read_games, path, folder=tmp_path)]
+    compared("published_games", {"lines": "\n".join(lines)}, record)
