@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import numpy as np
@@ -52,7 +53,5 @@ def test_pairs_have_the_captions_of_their_sub_sequences(length):
             for side in range(2):
                 state = None if status is None else status[pair, side]
                 assert got[pair][side] == captions.caption(messages[pair, side], state)
-    lines = "\n".join(map("\n".join, captions.pair_captions(messages, blstats, use_messages=False))).split(
-        "\n"
-    )
-    assert [line for line in lines if not re.fullmatch(r"\[Dlvl:[^]]*\]", line)] == []
+    texts = itertools.chain(*captions.pair_captions(messages, blstats, use_messages=False))
+    assert all(re.fullmatch(r"\[Dlvl:[^]]*\]", line) for text in texts for line in text.split("\n"))

@@ -91,12 +91,8 @@ def test_a_request_as_it_is_sent(listen):
     assert (first, body) == ("POST /v1/chat/completions HTTP/1.1", request)
     assert (headers["authorization"], headers["content-type"]) == ("Bearer sk-1", "application/json")
     assert headers["accept-encoding"] == "identity", "an unpacked reply may have any size"
-
-
-def test_a_user_in_the_address_is_sent_in_place_of_the_key(listen):
-    server = listen()
     complete(f"http://me:word@{server.address}/v1")
-    assert server.requests[0][1]["authorization"] == "Basic " + base64.b64encode(b"me:word").decode()
+    assert server.requests[1][1]["authorization"] == "Basic " + base64.b64encode(b"me:word").decode()
 
 
 def test_the_environments_proxy_is_asked_unless_no_proxy_names_the_server(listen, monkeypatch):

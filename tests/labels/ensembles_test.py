@@ -15,6 +15,7 @@ from motif_jax.labels.labels import one_hot
 from motif_jax.labels.shards import Annotation
 from motif_jax.support.errors import UserError
 from tests.recorded_outputs import compared
+from tests.reward_fixtures import write_labels
 
 LABELS = {
     "lexicon_msg_gold": [0, 0, 1, 2, 3],
@@ -38,10 +39,8 @@ def test_goals_are_those_of_manifests_and_of_published_names(votes, tmp_path):
 
 def test_probabilities_are_the_files_where_there_is_one(votes, tmp_path):
     np.testing.assert_array_equal(votes[0].probabilities, one_hot(votes[0].labels))
-    path = Annotation(tmp_path, "random").probabilities_path
-    path.parent.mkdir(parents=True)
     soft = np.full((5, 3), 1 / 3, np.float32)
-    np.save(path, soft)
+    write_labels(tmp_path, "random", votes[2].labels, soft)
     found = ensembles.read_votes(tmp_path, "random", votes[2].labels)
     np.testing.assert_array_equal(found.probabilities, soft)
     with pytest.raises(UserError, match=r"probabilities.npy: shape \(5, 3\), expected \(4, 3\)"):
@@ -77,20 +76,15 @@ def test_a_merge_that_was_killed_goes_on_whatever_it_had_written(votes, tmp_path
         for suffix, content in (("json", "{}"), ("jsonl", "")):
             annotation.shard_path(2, 4, suffix).write_text(content)
 
-    def one_more_write(allowed: int) -> None:
-        """Ends the merge before it writes or removes file number `allowed`."""
+    def counted(left, act, *paths):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        act(*paths)
+
+    for allowed in range(100):  # it ends before it writes or removes file number `allowed`
         left = iter(range(allowed))
-
-        def counted(act, *paths):
-            if next(left, None) is None:
-                raise KeyboardInterrupt
-            act(*paths)
-
         for name in ("replace", "unlink"):
-            monkeypatch.setattr(os, name, functools.partial(counted, getattr(os, name)))
-
-    for allowed in range(100):
-        one_more_write(allowed)
+            monkeypatch.setattr(os, name, functools.partial(counted, left, getattr(os, name)))
         with contextlib.suppress(KeyboardInterrupt):
             ensembles.write_ensemble(tmp_path, "all", merged, {"names": ["a"]}, restart=restart)
             break
@@ -98,8 +92,8 @@ def test_a_merge_that_was_killed_goes_on_whatever_it_had_written(votes, tmp_path
     assert allowed > 2
     np.testing.assert_array_equal(np.load(annotation.preference_path), merged.labels)
     assert not annotation.manifests()
-    assert json.loads(annotation.ensemble_path.read_text()) == {"sources": {"names": ["a"]}}
+    told = [json.loads(path.read_text()) for path in (annotation.ensemble_path, annotation.summary_path)]
     counts = {"pairs": 5, "first": 1, "second": 2, "tie": 1, "unknown": 1}
-    assert json.loads(annotation.summary_path.read_text()) == counts
+    assert told == [{"sources": {"names": ["a"]}}, counts]
     with pytest.raises(UserError, match=r"all.npy exists already and was made from other labels: choose"):
         ensembles.write_ensemble(tmp_path, "all", merged, {"names": ["b"]}, restart=False)

@@ -31,11 +31,6 @@ def test_cohen_kappa_by_hand():
     assert list(map(L.cohen_kappa, tables)) == pytest.approx([0.4, 1, NAN, NAN], nan_ok=True)
 
 
-def test_confusion_leaves_unknown_out():
-    table = L.confusion(np.array([0, 1, 2, 3, 0]), np.array([0, 2, 3, 1, 1]))
-    assert table.tolist() == [[1, 1, 0], [0, 0, 1], [0, 0, 0]]
-
-
 def test_position_bias():
     given, reverse = np.array([[0, 0, 1, 2, 0, 3], [1, 0, 0, 2, 0, 1]])
     assert L.position_bias(given, reverse) == {"pairs": 5, "consistent": 3 / 5, "first_share": 6 / 8}

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from ml_collections import ConfigDict
 
-from motif_jax.datasets.verdicts import FIRST, PAIR, SECOND, SINGLE, TIE
+from motif_jax.datasets.verdicts import FIRST, PAIR, SECOND, SINGLE, TIE, YES
 from motif_jax.envs import registry
 from motif_jax.envs.nethack.random_players import HABITS
 from motif_jax.envs.spec import RUNNING, empty_observation
@@ -135,13 +135,13 @@ def test_own_lexicon(tmp_path, record):
             LexiconAnnotator.check(config, question.form)
             annotator = LexiconAnnotator(config, question.form)
             answers = dict(annotator.annotate([question]))
-            lines.append(
-                f"{annotator.short_name} {annotator.identity} {answers} {annotator.preview(question)}"
-            )
+            told = annotator.short_name, annotator.identity, annotator.preview(question)
+            lines.append(f"{told} {answers}")
+        return answers[0].probabilities[YES]
 
     tell()
     path.write_text(yaml.safe_dump(small(margin=2.0, threshold=0.5)))
-    tell()
+    assert tell() == pytest.approx(1 / (1 + np.exp(-0.5))), "worth 1, so 0.5 more than the threshold"
     config.captions.messages = False
     lines += [said(tell)]
     config.captions.messages, config.goal = True, "lose"

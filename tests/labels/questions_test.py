@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from motif_jax.datasets.verdicts import SINGLE
-from motif_jax.labels.questions import QuestionHasher, caption_questions, pair_questions
+from motif_jax.labels.questions import QuestionHasher, caption_questions
 
 HASHER = QuestionHasher({"annotator": "test"})
 
@@ -48,12 +48,3 @@ def test_ids_depend_on_identity_order_and_borders():
     ids += [HASHER.pair(0), HASHER.pair(1), QuestionHasher({"annotator": "other"}).items(("a", "b"))]
     assert len(set(ids)) == len(ids)
     assert ids[0] == "ff482661cb107591810593f94bd8830d", "stores of earlier versions are found"
-
-
-@pytest.mark.parametrize("count", [1, 7, 1000])
-def test_shards_are_a_partition(count):
-    listed = pair_questions(101, HASHER)
-    parts = [listed.shard(index, count) for index in range(count)]
-    assert [question for part in parts for question in part] == listed.questions
-    sizes = {len(part) for part in parts}
-    assert max(sizes) - min(sizes) <= 1
