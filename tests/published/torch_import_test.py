@@ -22,10 +22,6 @@ HIDDEN, FEATURES, RAW_STATUS = 512, 795, 512 + 128
 GATES = {"gru": 3, "lstm": 4}
 
 
-def without_core(shapes: Shapes) -> Shapes:
-    return {name: shape for name, shape in shapes.items() if not name.startswith(tuple(GATES))}
-
-
 def split(shapes: Shapes) -> tuple[Shapes, Shapes]:
     """What stands before the heads, and the heads."""
     heads = {name: shape for name, shape in shapes.items() if "head" in name}
@@ -34,7 +30,7 @@ def split(shapes: Shapes) -> tuple[Shapes, Shapes]:
 
 def with_two_layers(shapes: Shapes, core: str) -> Shapes:
     """The network with a core of two layers, each with PyTorch's order: weights of input and state, then biases."""
-    trunk, heads = split(without_core(shapes))
+    trunk, heads = split({name: shape for name, shape in shapes.items() if not name.startswith(tuple(GATES))})
     width = GATES[core] * HIDDEN
     for layer, inputs in (("", FEATURES), ("2", HIDDEN)):
         trunk[f"{core}{layer}_input/weight"] = [width, inputs]

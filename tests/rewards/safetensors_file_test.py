@@ -72,7 +72,6 @@ def test_a_file_says_what_training_knew(tmp_path):
 
 @pytest.mark.slow
 def test_a_flipped_bit_anywhere_is_one_error(file, tmp_path):
-    """In the header or in a tensor: it is neither imported nor loaded."""
     whole = file.read_bytes()
     size = 8 + struct.unpack("<Q", whole[:8])[0]
     for place in [*range(0, size, 7), *range(size, len(whole), len(whole) // 200)]:
@@ -83,9 +82,6 @@ def test_a_flipped_bit_anywhere_is_one_error(file, tmp_path):
             rewards.load(file)
     with pytest.raises(UserError, match="is damaged"):
         imports.run(importing(file), tmp_path / "run")
-    file.write_bytes(whole[:-4])
-    with pytest.raises(UserError, match=str(file)):
-        rewards.load(file)
 
 
 WRONG = {
