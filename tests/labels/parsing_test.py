@@ -27,9 +27,8 @@ def test_published_golden(golden, form):
     for case in golden("answer_parsing.json"):
         found = parse(case["answer"])
         assert found == case["label"], case
-        if found == UNKNOWN:
-            found = parse(case["retry_answer"])
-        assert found == case["label_after_retry"], case
+        again = parse(case["retry_answer"]) if found == UNKNOWN else found
+        assert again == case["label_after_retry"], case
     for case in golden("more_cases.json")["answer_parsing"]["cases"]:
         assert parse(case["answer"]) == case["label"], case
 
@@ -63,14 +62,6 @@ def test_default_rule():
     assert {text: PARSE(text) for text in LABELS} == LABELS
 
 
-def test_other_forms():
-    form = make_form("Verdict: {verdict}!", ("A", "B", "Neither"))
-    assert form.answers == ("Verdict: A!", "Verdict: B!", "Verdict: Neither!")
-    assert (form.prefix, form.key) == ("Verdict: ", "Verdict")
-    assert [AnswerParser(form)(text) for text in (*form.answers, "verdict is b", "A")] == [0, 1, 2, 1, 0]
-    assert [AnswerParser(form, first_match=True)(text) for text in form.answers] == [0, 1, 2]
-
-
 def test_bad_forms():
     numbers = ("1", "2", "3")
     for template, words in (
@@ -96,8 +87,6 @@ def test_no_text_makes_it_hang(unit, head):
 
 
 PAIR_FORM = make_form('("best": "{verdict}")', ["1", "2", "None"])
-
-
 ANSWERED = [
     (SINGLE_FORM, 'Good.\n("good_news": "Yes")', YES, YES),
     (SINGLE_FORM, 'Is it a Yes? Hardly.\n("good_news": "No")', NO, YES),

@@ -67,11 +67,6 @@ def own_file(tmp_path, change, form=PAIR):
     return path
 
 
-def test_without_a_system_text_the_question_comes_first(tmp_path):
-    prompt = load_prompt(own_file(tmp_path, lambda tree: tree.update(system="")), "gold", "analysis")
-    assert [turn["role"] for turn in prompt.conversation("a", "b")] == ["user"]
-
-
 CHANGES = [
     (PAIR, lambda tree: tree.pop("verdicts")), (PAIR, lambda tree: tree.pop("goals")), (PAIR, lambda tree: tree["goals"].pop("gold")),
     (PAIR, lambda tree: tree["question"].update(analysis="{goal} {first}")), (PAIR, lambda tree: tree["question"].update(analysis="{first} {second}")),
@@ -98,6 +93,8 @@ def test_a_bad_file_is_named(tmp_path, record):
     given = ("older", ""), ("older", "own"), ("reworded", "", SINGLE)
     lines += [said(prompt_path, *one, folder=REPOSITORY) for one in given]
     compared("prompts", {"lines": "\n".join(lines)}, record)
+    prompt = load_prompt(own_file(tmp_path, lambda tree: tree.update(system="")), "gold", "analysis")
+    assert [turn["role"] for turn in prompt.conversation("a", "b")] == ["user"]
     path = own_file(tmp_path, lambda tree: tree.update(goals={"level.2": "Get down.", "level": {"2": "x"}}))
     assert load_prompt(path, "level.2", "analysis").goal == "Get down."
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tracemalloc
 
 import numpy as np
-import pytest
 
 from motif_jax.rewards.message_table import MessageTable
 
@@ -62,11 +61,3 @@ def test_a_full_table_grows_no_further():
     tracemalloc.stop()
     assert len(table) <= 256
     assert max(used) < 3 * 256 * rows.shape[-1], "40 batches of 32 KB each, of which it may keep two"
-
-
-def test_wrong_use_is_an_error():
-    table = MessageTable(Counting(), 1.0)
-    with pytest.raises(ValueError, match="uint8"):
-        table.lookup(np.zeros((2, 3)))
-    with pytest.raises(ValueError, match="gave shape"):
-        MessageTable(lambda params, rows: np.zeros(1), 1.0).lookup(texts(b"a", b"b"))
