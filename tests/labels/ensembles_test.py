@@ -29,15 +29,12 @@ def votes(tmp_path):
     return [ensembles.read_votes(tmp_path, name, np.array(row, np.int8)) for name, row in LABELS.items()]
 
 
-def test_goals_are_those_of_manifests_and_of_published_names(votes, tmp_path):
+def test_goals_are_those_of_manifests_or_published_names_and_probabilities_of_files(votes, tmp_path):
     assert [vote.goal for vote in votes] == ["gold", "gold", ensembles.NO_GOAL]
     path = Annotation(tmp_path, "random").shard_path(0, 1, "json")
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"annotator": {"goal": "stairs"}}))
     assert ensembles.read_votes(tmp_path, "random", votes[2].labels).goal == "stairs"
-
-
-def test_probabilities_are_the_files_where_there_is_one(votes, tmp_path):
     np.testing.assert_array_equal(votes[0].probabilities, one_hot(votes[0].labels))
     soft = np.full((5, 3), 1 / 3, np.float32)
     write_labels(tmp_path, "random", votes[2].labels, soft)

@@ -15,7 +15,9 @@ from motif_jax.stages import import_torch
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 from tests import torch_files
+from tests.labels.said import said
 from tests.language import talkers
+from tests.recorded_outputs import compared
 from tests.reward_fixtures import load_config, run_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -76,17 +78,15 @@ def test_what_does_not_fit_is_named(model, tmp_path):
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
-def test_distributions_are_read(tmp_path):
+def test_distributions_are_read(tmp_path, record):
     path = tmp_path / "distrib.csv"
     path.write_text("1,2,3,4\n5,6,7,8\n")
     assert glam_probes.read_distributions(path, 2).tolist() == [[[1, 2], [3, 4]], [[5, 6], [7, 8]]]
-    with pytest.raises(UserError, match=r"rows of 4 numbers; .* a multiple of 3 actions"):
-        glam_probes.read_distributions(path, 3)
-    wrong = {"1,2\n1\n": "of 1, 2 numbers", "": "of no numbers", "a\n": "cannot be read as numbers"}
-    for content, said in wrong.items():
+    lines = [said(glam_probes.read_distributions, path, 3, folder=tmp_path)]
+    for content in ("1,2\n1\n", "", "a\n"):
         path.write_text(content)
-        with pytest.raises(UserError, match=said):
-            glam_probes.read_distributions(path, 1)
+        lines += [said(glam_probes.read_distributions, path, 1, folder=tmp_path)]
+    compared("glam_distributions", {"lines": "\n".join(lines)}, record)
     for given in ([[0.25, 0.75]], [[1.0, 1.0 + np.log(3)]]):
         np.testing.assert_allclose(glam_probes.probabilities(np.array(given)), [[0.25, 0.75]])
     assert len(glam_probes.actions_of("RUN")) == 6

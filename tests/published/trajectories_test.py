@@ -16,9 +16,7 @@ def test_what_is_written_is_read(tmp_path):
     prompts, actions = trajectories.read(tmp_path, "trajectories", 1)
     assert list(zip(prompts, actions, strict=True)) == PAIRS
     assert not [*tmp_path.glob(".*")]
-
-
-def test_actions_of_several_environments_are_taken_step_by_step(tmp_path):
+    # Actions of several environments are taken step by step.
     texts, actions = trajectories.paths(tmp_path, "bot_trajectories", 3)
     np.save(texts, np.array(["a", "b", "c", "d"]))
     np.save(actions, np.array([[0, 1], [2, 3]]))
