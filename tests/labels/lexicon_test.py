@@ -147,8 +147,6 @@ def test_own_lexicon(tmp_path, record):
 
 
 EVENT = small()["events"][0]
-
-
 TREES = [
     "just text", b"a: [1", b"name: \xff", b"[" * 2000, small(goals=[]), small(goals=["win", 2]), small(events=[]), small(margin=-1.0), small(scale=0),
     small(scale=True), small(margin="1"), small(scale=1e300), small(blank={}), small(events=[EVENT, EVENT]), small(events=[EVENT, {"event": "x"}]),

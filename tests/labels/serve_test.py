@@ -11,8 +11,6 @@ from tests.recorded_outputs import compared
 from tests.reward_fixtures import load_config
 
 GOLD = "$ - 24 gold pieces."
-
-
 ASKED = [{}, {"response_format": {"type": "json_schema"}}, {"logprobs": True}]
 BODIES = [
     b"", b"[1]", b"{}", b'{"model": "gpt"}', b'{"model": "lexicon"}',

@@ -93,7 +93,6 @@ def test_vectors_are_read_once_and_looked_up_as_they_are_then_bare(tmp_path, mon
         np.testing.assert_array_equal(vectors.of(word), np.float32(WORDS[name]))
     assert vectors.of(b"gold") is vectors.of(b"?") is None
     assert isinstance(vectors._vectors, np.memmap)
-
     with monkeypatch.context() as patched:
         patched.setattr(word_vectors, "_convert", lambda *_: pytest.fail("read twice"))
         np.testing.assert_array_equal(FileVectors(path).of(b"newt"), np.float32(WORDS["newt"]))

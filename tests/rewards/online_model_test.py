@@ -86,9 +86,7 @@ def test_it_pays_what_it_paid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k
     assert sum(early.met.values()) < sum(loaded.trained.met.values())  # type: ignore[attr-defined]
     with pytest.raises(UserError, match=f"has no checkpoint 7: it has {first} to"):
         rewards.load(tmp_path, 7)
-
     goes_through_a_file(tmp_path, first, spec)
-
     # Without a dataset it is explained by the messages that the run has met.
     page = tmp_path.parent / f"{tmp_path.name}-explained"
     run_stage("explain_reward", page, "", **{"reward.dir": str(tmp_path), "text": "the cue is 2"})
@@ -96,7 +94,6 @@ def test_it_pays_what_it_paid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k
     assert found["messages"] == len(TEXTS) - 1
     assert found["steps"] == sum(loaded.trained.met.values()) > 0  # type: ignore[attr-defined]
     assert found["rewards"][0]["paying_messages"] == np.count_nonzero(paid[:-1])
-
     newest = loaded.trained.step
     # Whoever plays, it is rated as at that checkpoint; before the first update there was no reward yet, and the newest one counts.
     for checkpoint, rated_at in ((str(first), first), ("latest", newest), ("0", newest)):

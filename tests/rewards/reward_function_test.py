@@ -39,7 +39,6 @@ def test_it_says_what_training_knew(trained, tmp_path) -> None:
 def test_what_is_a_message_and_what_it_is_worth(record: bool, tmp_path: Path) -> None:
     config = {"reward": {"kind": "ranking", "normalise": True, "threshold": 0.75, "training": {"deviations": 0.0}}, "compat": {}}  # fmt: skip
     network, moments = RewardNetwork(RewardArchitecture(message="lt_cnn_small")), {"mean": 3.0, "variance": 4.0, "quantiles": []}  # fmt: skip
-
     asked: list[bytes] = []
 
     class Sums(OnlineRewardModel):
