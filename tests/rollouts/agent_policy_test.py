@@ -15,10 +15,10 @@ import pytest
 from motif_jax.algorithms.appo import make_state
 from motif_jax.rl import agent_checkpoints, settings
 from motif_jax.rollouts import agent_policy, agents
-from motif_jax.rollouts.evaluation_setup import PinnedVersions, check, of_folder, open_setup
+from motif_jax.rollouts.evaluation_setup import PinnedVersions, of_folder, open_setup
 from motif_jax.sections import Compat
 from motif_jax.sections.agents import AgentReward
-from motif_jax.sections.played import PlayedEnvironment, PlayedPolicy
+from motif_jax.sections.played import PlayedPolicy
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from tests.recorded_outputs import compared
@@ -26,15 +26,8 @@ from tests.reward_fixtures import load_config
 from tests.rollouts import untrained
 from tests.rollouts.told import said
 
-# Compiling takes most of the time.
 slow = pytest.mark.slow
-QUIRKS = (
-    "glam_untrained_dropout",
-    "symbolic_train_mode_batchnorm",
-    "seed_noop",
-    "sober_mask",
-    "message_count_off",
-)
+QUIRKS = "glam_untrained_dropout symbolic_train_mode_batchnorm seed_noop sober_mask message_count_off".split()
 
 
 @pytest.fixture(scope="module")
@@ -68,13 +61,10 @@ def test_it_is_the_checkpoint_that_was_asked_for(agent, which, step):
     folder, network, params = agent
     policy, loaded = agent_policy.load(folder, which)
     assert loaded == step
-    generator = np.random.default_rng(0)
-    observation = {
-        field: generator.integers(0, 2, (6, *spec.shape)).astype(spec.dtype)
-        for field, spec in network.spec.observation.items()
-    }
+    draws, shown = np.random.default_rng(0), network.spec.observation.items()
+    observation = {field: draws.integers(0, 2, (6, *of.shape)).astype(of.dtype) for field, of in shown}
     first = np.array([True, False, True, False, False, False])
-    state = jax.numpy.asarray(generator.normal(size=(6, network.state_size)), jax.numpy.float32)
+    state = jax.numpy.asarray(draws.normal(size=(6, network.state_size)), jax.numpy.float32)
     logits, values, _ = policy.act(observation, first, state)
     rows = {field: array[None] for field, array in observation.items()}
     expected = jax.jit(network.apply)(params[step], rows, state, first[None])
@@ -87,7 +77,6 @@ def test_a_setup_names_its_checkpoint_and_keeps_a_pinned_one(agent):
     config = of_folder(agent[0])
     who = open_setup(config)
     assert (who.checkpoint, who.environment, who.options["delay"]) == (300, "Recall-v0", 20)
-    assert who.plan["checkpoint"] == 300
     assert open_setup(config, PinnedVersions(checkpoint=200)).checkpoint == 200
     trained = json.loads((agent[0] / "config.json").read_text())
     trained["reward"] |= {"dir": "/gone", "intrinsic_coefficient": 0.1}
@@ -98,22 +87,9 @@ def test_a_setup_names_its_checkpoint_and_keeps_a_pinned_one(agent):
     with pytest.raises(UserError, match="used the reward in /gone, which does not exist"):
         open_setup(of_folder(moved))
     assert open_setup(of_folder(moved, reward=False)).rater is None
-    assert open_setup(PlayedPolicy(policy=str(agent[0]))).plan == who.plan, (
-        "the folder itself may stand as it"
-    )
+    assert open_setup(PlayedPolicy(policy=str(agent[0]))).plan == who.plan
     who = open_setup(replace(config, policy="random"))
     assert (who.checkpoint, who.environment, who.options["delay"]) == (None, "Recall-v0", 20)
-
-
-@slow
-def test_a_setup_that_cannot_be_opened_is_refused(agent):
-    config = of_folder(agent[0], "150")
-    with pytest.raises(UserError, match=r"has no checkpoint 150: it has \[100, 200, 300\]"):
-        check(config)
-    check(config, PinnedVersions(checkpoint=200))
-    with pytest.raises(UserError, match=r"must be Recall-v0, or .* was trained on Recall-v0"):
-        check(of_folder(agent[0], environment="NetHackScore-v1"))
-    check(replace(of_folder(agent[0]), compat=Compat(sober_mask=True)))  # the agent's own switches hold
 
 
 FOLDERS = {
@@ -121,15 +97,8 @@ FOLDERS = {
     "cut": {"environment": {"name": "Recall-v0"}}, "unnamed": {"environment": {"name": 3, "max_episode_steps": 1}}, "a@b": {},
     "wrong": {"compat": [], "environment": {"name": "x", "max_episode_steps": 1, "recall": 3}},
 }  # fmt: skip
-NAMED = (
-    "run, run@best,a@b",
-    "run@all,run@200,a@b@,a@b@latest",
-    "run@150",
-    "run@x",
-    " , ",
-    "b@c/d",
-    "empty",
-    "empty@all",
+NAMED = "run, run@best,a@b; run@all,run@200,a@b@,a@b@latest;run@150;run@x; , ;b@c/d;empty;empty@all".split(
+    ";"
 )
 
 
@@ -145,10 +114,11 @@ def test_runs_are_read_and_refused_as_was_recorded(tmp_path, monkeypatch, record
         for step, score, loss in ((100, 0.9, 0.3), (200, 0.1, 0.2), (300, 0.5, 0.4)):
             metrics = {"episode/return": score, "validation_loss": loss}
             checkpoints.save(step, {"none": np.zeros(1)}, metrics, asynchronous=False)
+    parts = {"elsewhere": said(agent_policy.load, "run", environment="NetHackOracleExtendedActions-v1")}
     for name in ("clone", "a@b"):
         shutil.copytree("run/checkpoints", f"{name}/checkpoints", dirs_exist_ok=True)
     Path("clone/plan.json").write_text(json.dumps({"reward_step": 3}))
-    parts = {f"agents={named}": said(agents.resolve, named) for named in NAMED}
+    parts |= {f"agents={named}": said(agents.resolve, named) for named in NAMED}
     for folder in ("run", "clone", "empty", "nowhere"):
         for which in ("latest", "best", "150", "0", "x"):
             parts[f"{folder} {which}"] = said(agent_policy.find_step, folder, which)
@@ -161,14 +131,3 @@ def test_runs_are_read_and_refused_as_was_recorded(tmp_path, monkeypatch, record
         played = agent_policy.environment_of(replace(found, compat=compat, reward=AgentReward()))
         parts[f"played {len(parts)}"] = f"{played} {agent_policy.rounded_threshold(compat)}"
     compared("agent_runs", parts, record)
-
-
-def test_an_agent_plays_only_where_its_actions_are(tmp_path):
-    config = load_config("train_agent", "smoke")
-    (tmp_path / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
-    other = "NetHackOracleExtendedActions-v1"
-    with pytest.raises(UserError, match=f"plays NetHackScore-v1 with 23 actions, {other} has 28"):
-        agent_policy.load(tmp_path, environment=other)
-    elsewhere = PlayedEnvironment(name="NetHackScoreExtendedActions-v1")
-    with pytest.raises(UserError, match=r"same fields and actions: .* was trained on NetHackScore-v1"):
-        check(PlayedPolicy(policy=str(tmp_path), environment=elsewhere))

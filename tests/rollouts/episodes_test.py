@@ -23,6 +23,7 @@ from tests.toys import Corridor, Flyer
 
 SEEDS = list(range(100, 111))
 OPTIONS = {"delay": 40}
+HOW = PlaySettings(workers=1, lanes=2)
 
 
 class Counting:
@@ -40,61 +41,41 @@ class Counting:
     def act(self, observation, first, state):
         self.batches.append(len(first))
         state = np.where(first, 0, state) + 1
-        total = sum(
-            np.asarray(v, np.float64).reshape(len(first), -1) @ np.cos(np.arange(v[0].size) + len(name))
-            for name, v in sorted(observation.items())
-        )
+        rows = {name: np.asarray(v, np.float64).reshape(len(first), -1) for name, v in observation.items()}
+        total = sum(rows[name] @ np.cos(np.arange(rows[name].shape[1]) + len(name)) for name in sorted(rows))
         logits = np.sin(np.outer(total + state, np.arange(1, 3))).astype(np.float32)
         return logits, (total + state).astype(np.float32), state
 
 
-def play(policy, skip=(), on_death=None, **how):
+def play(policy, skip=(), **how):
     how = PlaySettings(**{"workers": 2, "lanes": 4, **how})
-    played = play_episodes("Recall-v0", OPTIONS, SEEDS, policy, how, skip=skip, on_death=on_death)
-    return {r.index: r for r in played}
-
-
-def assert_same(first, second):
-    one, other = ({index: vars(record) for index, record in of.items()} for of in (first, second))
-    np.testing.assert_equal(one, other)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("policy", [Counting(), RandomPolicy()], ids=["batched", "random"])
-def test_results_do_not_depend_on_the_number_of_workers(policy):
-    one, three = play(policy, workers=1), play(policy, workers=3)
-    assert {index: record.seed for index, record in one.items()} == dict(enumerate(SEEDS))
-    assert_same(one, three)
-    assert len({r.actions.tobytes() for r in one.values()}) > 1
+    return {r.index: r for r in play_episodes("Recall-v0", OPTIONS, SEEDS, policy, how, skip=skip)}
 
 
 def test_records_say_what_was_played(record):
     policy = Counting()
     records = play(policy, keep_fields=("features",), keep_probabilities=True)
     assert set(policy.batches) == {2}, "the network always sees lanes / 2 rows"
-    for each in records.values():
-        chosen = each.probabilities[np.arange(len(each)), each.actions]
-        np.testing.assert_allclose(np.log(chosen), each.log_probs, rtol=1e-5)
-        np.testing.assert_allclose(each.probabilities.sum(1), 1, rtol=1e-5)
-    everyone = {
-        **records,
-        "random": play(RandomPolicy(), skip=range(1, 99))[0],
-        "greedy": play(policy, skip=range(1, 99), greedy=True)[0],
+    others = {
+        "random": play(RandomPolicy(), skip=range(1, 99)),
+        "greedy": play(policy, range(1, 99), greedy=True),
     }
-    parts = {str(name): lines(vars(each) | each.fields) for name, each in everyone.items()}
+    records |= {name: played[0] for name, played in others.items()}
+    parts = {str(name): lines(vars(each) | each.fields) for name, each in records.items()}
     compared("played_episodes", parts, record)
 
 
 @pytest.mark.slow
 def test_a_killed_worker_is_replaced_and_its_episodes_are_played_again():
-    counted = play(Counting())
+    """As one worker plays them all."""
+    counted = {index: vars(one) for index, one in play(Counting(), workers=1).items() if index not in (0, 3)}
     deaths, records = [], {}
     how, more = PlaySettings(workers=2, lanes=4), {"skip": {0, 3}, "on_death": deaths.append}
     for record in play_episodes("Recall-v0", OPTIONS, SEEDS, Counting(), how, **more):
-        records[record.index] = record
+        records[record.index] = vars(record)
         if len(records) == 2:
             os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
-    assert_same({i: r for i, r in counted.items() if i not in (0, 3)}, records)
+    np.testing.assert_equal(records, counted)
     assert deaths == [1]
 
 
@@ -106,8 +87,8 @@ class Slow(RandomPolicy):
 
 def test_a_slow_bot_is_not_taken_for_an_engine_that_hangs(monkeypatch):
     monkeypatch.setattr(worker_process, "HANG_SECONDS", 0.5)
-    how, deaths = PlaySettings(workers=1), []
-    slow = list(play_episodes("Recall-v0", OPTIONS, SEEDS[:1], Slow(), how, on_death=deaths.append))
+    deaths = []
+    slow = list(play_episodes("Recall-v0", OPTIONS, SEEDS[:1], Slow(), HOW, on_death=deaths.append))
     assert (len(slow), deaths) == (1, [])
 
 
@@ -130,10 +111,9 @@ class Deadly(Corridor):
 @pytest.mark.parametrize("make", [lambda spec: RandomPolicy(), Flyer], ids=["random", "batched"])
 def test_an_episode_that_kills_its_workers_is_named(make):
     name = f"{__name__}:Deadly"
-    policy, how = make(Corridor.make_spec(name)), PlaySettings(workers=1, lanes=2)
     said = rf"episode 1 with seed {SEEDS[1]} ended 3 worker processes: give another .*, or play only the 1 b"
     with pytest.raises(UserError, match=said):
-        list(play_episodes(name, {}, SEEDS[:3], policy, how))
+        list(play_episodes(name, {}, SEEDS[:3], make(Corridor.make_spec(name)), HOW))
     assert not multiprocessing.active_children()
 
 
@@ -144,14 +124,13 @@ class Broken(RandomPolicy):
 
 def test_an_exception_in_a_worker_is_shown_and_not_retried():
     with pytest.raises(RuntimeError, match=r"a worker process failed:(.|\n)*KeyError: 'a bug in a worker'"):
-        list(play_episodes("Recall-v0", OPTIONS, SEEDS, Broken(), PlaySettings(workers=1, lanes=2)))
+        list(play_episodes("Recall-v0", OPTIONS, SEEDS, Broken(), HOW))
     assert not multiprocessing.active_children()
 
 
 def test_stop_ends_early_and_leaves_no_process():
     stop, seen = types.SimpleNamespace(requested=False), []
-    how = PlaySettings(workers=1)
-    for record in play_episodes("Recall-v0", OPTIONS, SEEDS, RandomPolicy(), how, stop=stop):
+    for record in play_episodes("Recall-v0", OPTIONS, SEEDS, RandomPolicy(), HOW, stop=stop):
         seen.append(record.index)
         stop.requested = True
     assert 1 <= len(seen) < len(SEEDS)

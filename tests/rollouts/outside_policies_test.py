@@ -11,7 +11,6 @@ import jax
 import numpy as np
 import pytest
 
-from motif_jax.envs import registry
 from motif_jax.language.model import LanguageModel
 from motif_jax.rollouts import eval_agents, evaluation_setup
 from motif_jax.schema import values
@@ -53,55 +52,52 @@ SETUPS = {
     "agent": AGENT, "agent elsewhere": {**AGENT, "environment.name": "NetHackStaircase-v1"},
     "another family": {**AGENT, "environment.name": "Recall-v0"}, "another limit": {**AGENT, "environment.max_episode_steps": 9},
     "another reward": {**AGENT, "reward.quantile": 0.7}, "the same": {**AGENT, "reward.count_exponent": 2.0},
-    "its own": {**AGENT, "reward.dir": ""}, "fixed": {"policy": "fixed", "environment.name": LEVEL},
+    "its own": {**AGENT, "reward.dir": ""}, "greedy network": {"policy": "tests.toys:Flyer", "greedy": True},
+    "colon": {"policy": "a:b"}, "entry point": {"policy": "at:12"},
+    "horizon": {**AGENT, "agent.dir": "horizon", "environment.name": "tests.toys:OtherHorizonCorridor"},
+    "another horizon": {**AGENT, "agent.dir": "horizon", "environment.name": "Recall-v0"},
+    "fixed": {"policy": "fixed", "environment.name": LEVEL},
 }  # fmt: skip
-
-
+TALKER = {"policy": "zero_shot", "network.model": "base", "network.prompt_tokens": 130}
 PLAYERS = {
     "random": {}, "bot": {"policy": "bot"}, "level": {"environment.name": LEVEL, "environment.max_episode_steps": 9},
     "no level": {"environment.name": "Recall-v0"}, "outside": {"policy": "tests.toys:Stubborn"}, "unknown": {"policy": "x"},
     "game": {"policy": "run"}, "checkpoint": {"policy": "run", "agent.checkpoint": "x"}, "greedy": {"greedy": True},
-    "half": {"policy": "tests.toys:HalfBot"}, "scores": {"policy": "zero_shot", "network.model": "base", "network.prompt_tokens": 130, "network.policy": "score"},
+    "half": {"policy": "tests.toys:HalfBot"}, "scores": {**TALKER, "network.policy": "score"},
 }  # fmt: skip
-TALKER = {
-    "policy": "zero_shot",
-    "network.model": "base",
-    "network.prompt_tokens": 130,
-    "environment.name": LEVEL,
-}
 
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """The agent run `run`, of the game, and the talker `base`, in the working directory."""
+    """The agent run `run`, of the game, and `horizon`, of cells as many as steps, in the working directory."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "table.json").write_text('{"a": 1.5}')
     trained = {
         "reward.kind": "table",
         "reward.table": str(tmp_path / "table.json"),
         "reward.count_exponent": 2.0,
     }
-    switches = {
+    trained |= {
         "compat.sober_mask": True,
         "compat.quantile_two_decimals": True,
         "reward.intrinsic_coefficient": 0.1,
     }
-    (tmp_path / "run").mkdir()
-    (tmp_path / "table.json").write_text(json.dumps({"a": 1.5}))
-    config = load_config("train_agent", "smoke", {**trained, **switches})
-    (tmp_path / "run" / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
+    cells = {"environment.name": "tests.toys:HorizonCorridor", "environment.max_episode_steps": 12}
+    for name, variant, changes in (("run", "smoke", trained), ("horizon", "recall", cells)):
+        run_folder.describe(
+            tmp_path / name, run_folder.as_plain(load_config("train_agent", variant, changes))
+        )
+    for name in ("a:b", "at:12"):
+        (tmp_path / name).mkdir()
     return tmp_path
 
 
 def test_setups_say_what_was_recorded(run, record):
     shares = evaluation_setup.PinnedVersions(shares=(0.5, 0.25, 0.25, 0.0, 0.0, 0.0))
-    pins = {
-        "fixed": shares,
-        "another limit": evaluation_setup.PinnedVersions(digests={"reward": "x", "agent": "y"}),
-    }
-    told = {
-        name: about(evaluation_setup.check, configured(**given), pins.get(name))
-        for name, given in SETUPS.items()
-    }
+    digests = evaluation_setup.PinnedVersions(digests={"reward": "x", "agent": "y"})
+    told, pins = {}, {"fixed": shares, "another limit": digests}
+    for name, given in SETUPS.items():
+        told[name] = about(evaluation_setup.check, configured(**given), pins.get(name))
     compared("setups", told, record)
 
 
@@ -117,8 +113,8 @@ def test_players_take_the_tests_that_were_recorded(run, monkeypatch, record):
         return values(LevelPolicy, load_config("test_language_agent", "smoke", given))
 
     told = {name: about(eval_agents.open_pinned, opened(**given), run) for name, given in PLAYERS.items()}
-    steps = {"environment.babyai_text.observations": 1, "environment.max_episode_steps": 20}
-    talker = eval_agents.open_agent(opened(**TALKER, **steps))
+    level = {"environment.name": LEVEL, "environment.max_episode_steps": 20}
+    talker = eval_agents.open_agent(opened(**TALKER, **level, **{"environment.babyai_text.observations": 1}))
     told["talker"] = about(lambda: talker)
     talker = dataclasses.replace(talker, policy=lambda place: None)
     for name, player in (("random", eval_agents.open_agent(opened())), ("talker", talker)):
@@ -128,43 +124,13 @@ def test_players_take_the_tests_that_were_recorded(run, monkeypatch, record):
     compared("players", told, record)
 
 
-def test_a_folder_with_a_colon_is_a_run_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for folder in ("a:b", "at:12"):
-        (tmp_path / folder).mkdir()
-        with pytest.raises(UserError, match=rf"{folder}.*config.json"):
-            evaluation_setup.check(configured(policy=folder))
-
-
-def test_a_network_may_be_greedy():
-    assert evaluation_setup.check(configured(policy="tests.toys:Flyer", greedy=True)).checkpoint is None
-
-
-def test_an_agent_plays_in_a_task_that_shows_the_same_with_its_options(tmp_path):
-    other, limit = "tests.toys:OtherHorizonCorridor", "environment.max_episode_steps"
-    changes = {"environment.name": "tests.toys:HorizonCorridor", limit: 12}
-    config = load_config("train_agent", "recall", changes)
-    (tmp_path / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
-    own = {"agent.dir": str(tmp_path), limit: None}
-    found = evaluation_setup.check(configured(**own, **{"environment.name": other}))
-    assert found.spec.observation["tokens"].shape == (12,)
-    with pytest.raises(UserError, match=r"config.environment.name='Recall-v0': must be tests.toys:Horizon"):
-        evaluation_setup.check(configured(**own, **{"environment.name": "Recall-v0"}))
-    assert registry.spec(other).observation["tokens"].shape == (30,)
-
-
 def test_a_run_goes_on_with_the_player_that_it_began_with(tmp_path):
     config = values(LevelPolicy, load_config("test_language_agent", "smoke"))
-    player = eval_agents.open_pinned(config, tmp_path)
-    assert (player.name, player.checkpoint, player.room) == ("random", None, None)
-    eval_agents.pin(tmp_path, player)
+    eval_agents.pin(tmp_path, eval_agents.open_pinned(config, tmp_path))
     assert eval_agents.open_pinned(config, tmp_path).name == "random"
     damaged = r"plan.json is damaged \(no checkpoint or no digests\): restore"
-    for step, read, told in (
-        ("best", {}, damaged),
-        (None, [], damaged),
-        (None, {"model": "x", "file": "y"}, "random has another model and another file than when"),
-    ):
+    other = {"model": "x", "file": "y"}, "random has another model and another file than when"
+    for step, read, told in (("best", {}, damaged), (None, [], damaged), (None, *other)):
         (tmp_path / "plan.json").write_text(json.dumps({"checkpoint": step, "read": read}))
         with pytest.raises(UserError, match=told):
             eval_agents.open_pinned(config, tmp_path)

@@ -39,7 +39,8 @@ def small(**changes):
         "spread": "messages",
         "seed": 4,
     }
-    return load_config("collect", "smoke", {**given, "start_share": 0.5, "workers": 1, "lanes": 2, **changes})
+    given |= {"start_share": 0.5, "workers": 1, "lanes": 2}
+    return load_config("collect", "smoke", given | changes)
 
 
 # Games that are shorter than a sub-sequence, but for every fifth seed.
@@ -101,8 +102,6 @@ def test_agents_whose_first_games_are_all_too_short_play_on(tmp_path, told, monk
 
 
 SILENT = {"environment.name": "tests.toys:Silent", "length": 1, "drop_equal_captions": True}
-
-
 NO_GAME = "config.length=10: none of {} games was that long; give a smaller one, or other players, with another --workdir"
 NO_CAPTIONS = (
     "config.drop_equal_captions=True: leaves out every pair, since all 100 sub-sequences have equal captions; give False, or an environment "

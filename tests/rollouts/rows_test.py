@@ -57,11 +57,9 @@ def test_what_a_journal_has_is_not_played_again(monkeypatch: pytest.MonkeyPatch)
     played = play_missing(journal, 3, "t", lambda _: iter((2, 0)), lambda i: {"index": i, **row}, "tokens")
     new = [{"index": i, **row, "session": 2, "session_seconds": 0.25 + 0.25 * (i == 0)} for i in (0, 2)]
     assert played == [new[0], rows[1], new[1]]
-    numbers = [
-        {"mean return": mean, "tokens/s": 20.0, "failed_requests": failed}
-        for mean, failed in ((1.0, 3), (4 / 3, 4))
-    ]
-    assert told.said == [(3, "episodes", "t", 1), (2, numbers[0]), (3, numbers[1])]
+    shown = {"mean return": 1.0, "tokens/s": 20.0, "failed_requests": 3}
+    then = {**shown, "mean return": 4 / 3, "failed_requests": 4}
+    assert told.said == [(3, "episodes", "t", 1), (2, shown), (3, then)]
     assert play_missing(journal, 2, "t", lambda _: 1 / 0, dict) == played[:2]
 
     def play(*given: Any, on_death: Any, **more: Any) -> Iterator[Any]:
@@ -71,9 +69,8 @@ def test_what_a_journal_has_is_not_played_again(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(module, "play_episodes", play)
     journal.rows, game, found = [], ("game", {"a": 1}), list[Any]()
     how: Any = ("policy", [5, 6], "how")
-    play_policy(
-        journal, "t", game, *how, "stop", lambda one: found.append(one) or {"return": 1.0, "length": 4}
-    )
+    row = {"return": 1.0, "length": 4}
+    play_policy(journal, "t", game, *how, "stop", lambda one: found.append(one) or row)
     assert found == [((*game, how[1], how[0], how[2]), {"skip": {7}, "stop": "stop"})]
     died, shown = "worker processes that died and were replaced: 3", {"mean return": 1.0, "steps/s": 16.0}
     assert told.said[-3:] == [(2, "episodes", "t", 0), died, (1, shown)]

@@ -16,10 +16,9 @@ from motif_jax.actors.worker_process import MAX_DEATHS
 from motif_jax.datasets.pairs import chunks
 from motif_jax.envs import registry
 from motif_jax.envs.nethack.random_players import HABITS, ReplayedActions
-from motif_jax.envs.spec import empty_observation
 from motif_jax.labels.captions import caption
 from motif_jax.rollouts import sampling
-from motif_jax.rollouts.sampling import EpisodeJob, History, Sampler, SamplingPlan, caption_keys
+from motif_jax.rollouts.sampling import EpisodeJob, History, SamplingPlan, caption_keys
 from motif_jax.support import seeds
 from motif_jax.support.errors import UserError
 
@@ -42,36 +41,6 @@ def contents(folder):
         for episode, count in chunks.scan(folder).items()
         for name, array in chunks.load(folder, episode, count).items()
     }
-
-
-def test_chunk_is_what_was_seen(tmp_path):
-    """Played by hand beside it: same steps, same rewards, the reward beside the observation it came with."""
-    settings = how(tmp_path)
-    env = registry.make(settings.environment, **settings.options)
-    sampler = Sampler({"plan": settings})
-    count, steps = sampler.answer(job(0))
-    sampler.close()
-    chunk = chunks.load(tmp_path, 0, count)
-    assert count == steps // 2
-
-    out, seen, rewards = empty_observation(env.spec), [], [0.0]
-    env.reset(job(0).seed, out)
-    for action in HABITS["walker"].actions(job(0).seed):
-        seen.append({name: array.copy() for name, array in out.items()})
-        reward, end = env.step(action, out)
-        rewards.append(reward)
-        if end:
-            break
-    assert len(seen) == steps
-    for row, start in enumerate(chunk["info/step"]):
-        for offset in range(2):
-            for name in settings.fields:
-                np.testing.assert_array_equal(chunk[f"data/{name}"][row, offset], seen[start + offset][name])
-            assert chunk["data/rewards"][row, offset] == np.float32(rewards[start + offset])
-        assert chunk["info/turns"][row] == seen[start + 1]["blstats"][20]
-    assert chunk["info/episode_return"][0] == pytest.approx(sum(rewards))
-    assert set(chunk["info/episode_length"]) == {steps}
-    env.close()
 
 
 def test_history_grows_and_is_used_again(monkeypatch):
@@ -104,13 +73,11 @@ def test_killed_processes_are_replaced(tmp_path):
     for name, workers, kills in (("one", 1, 0), ("killed", 2, 1)):
         folder = tmp_path / name
         folder.mkdir()
-        done = []
-        for result in sampling.record(map(job, range(12)), how(folder), workers, RUNNING):
-            done.append(result.job.index)
-            if len(done) <= kills:
+        for number, result in enumerate(sampling.record(map(job, range(12)), how(folder), workers, RUNNING)):
+            if number < kills:
                 os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
             assert not result.left_out
-        assert sorted(done) == list(range(12))
+    assert chunks.scan(tmp_path / "one").keys() == set(range(12))
     assert contents(tmp_path / "one") == contents(tmp_path / "killed")
     assert not multiprocessing.active_children()
 
@@ -135,7 +102,6 @@ def test_processes_that_die_of_the_first_episode_end_a_collection_but_not_a_resu
 
     with pytest.raises(UserError, match="die before they have played one episode"):
         recorded()
-    assert not multiprocessing.active_children()
     assert [result.left_out for result in recorded(answered=True)] == [True]
     assert "no more actions" in capfd.readouterr().err
 

@@ -50,24 +50,29 @@ class _Hostile:
         pass
 
     def act(self, observations: Any, slots: Any) -> list[TextAction]:
-        return [TextAction(HOSTILE)]
+        given = {"policy": [-1.25, -2], "q": [3.0, 1], "v": [0.5, 1.5]}
+        facts: Any = SimpleNamespace(**{name: np.array(numbers) for name, numbers in given.items()})
+        return [TextAction(HOSTILE, facts=facts)]
 
 
-@pytest.mark.parametrize(
-    ("mode", "typed", "times"),
-    [("with", "refused\n\n", 6), ("against", "me\n", 6), ("answer", "\n/end\n", 1)],
-)
-def test_what_others_say_is_shown_without_control_characters(
-    mode: str, typed: str, times: int, record: bool
-) -> None:
+GAMES = {"refused": ("with", "refused\n\n"), "numbers": ("with", "?\n\n"), "against": ("against", "me\n")}
+GAMES |= {"answer": ("answer", "\n/end\n"), "begins": ("answer", "hello\n/end\n")}
+
+
+def test_what_others_say_is_shown_without_control_characters(record: bool) -> None:
     it: Any = _Hostile()
-    out = io.StringIO()
-    found = TextTable(it, it, Terminal(io.StringIO(typed), out), it, 0).play(0, mode)
-    said = out.getvalue()
-    assert all(one.isprintable() or one == "\n" for one in said)
-    assert said.count(TAMED) == times
-    assert HOSTILE in found[-1]["texts"], "it is kept as it was said"
-    compared(f"terminal_{mode}", {"said": said, "found": ascii(found)}, record)
+    parts = dict[str, str]()
+    for name, (mode, typed) in GAMES.items():
+        out = io.StringIO()
+        found = TextTable(it, it, Terminal(io.StringIO(typed), out), it, 0).play(3, mode)
+        assert all(one.isprintable() or one == "\n" for one in out.getvalue())
+        assert TAMED in out.getvalue()
+        assert HOSTILE in found[-1]["texts"], "it is kept as it was said"
+        parts[name] = f"{out.getvalue()}{found!a}"
+    compared("terminal", parts, record)
+    with pytest.raises(EOFError, match="the terminal was closed"):
+        Terminal(io.StringIO(), out).ask("")
+    assert numbers(TextAction("")) == "(no numbers: it is not an agent's)"
 
 
 def test_lines_of_a_text_stay_lines_and_guesses_keep_their_colours() -> None:
@@ -76,28 +81,3 @@ def test_lines_of_a_text_stay_lines_and_guesses_keep_their_colours() -> None:
     said = shown(WordleObservation(WordTable(["crane"]), ("crane", HOSTILE), (0, None)))
     assert "\x1b[" in said.splitlines()[0]
     assert said.splitlines()[1] == TAMED
-
-
-def test_numbers_of_a_proposal_are_shown_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    it: Any = _Hostile()
-    facts = SimpleNamespace(policy=np.array([-1.25, -2]), q=np.array([3.0, 1]), v=np.array([0.5, 1.5]))
-    monkeypatch.setattr(it, "act", lambda *_: [TextAction("mine", facts=facts)])
-    out = io.StringIO()
-    (game,) = TextTable(it, it, Terminal(io.StringIO("?\n\n"), out), it, 0).play(3, "with")
-    assert game == {"texts": [HOSTILE, "mine"], "rewards": [None, 1.0], "return": 1.0}
-    assert "  token 0: log pi   -1.25  Q    3.00  V    0.50  advantage   +2.50\n" in out.getvalue()
-    assert "  token 1: log pi   -2.00  Q    1.00  V    1.50  advantage   -0.50\n" in out.getvalue()
-    assert (out.getvalue()[:8], out.getvalue()[-10:]) == ("\ngame 3\n", "\nreturn 1\n")
-    assert numbers(TextAction("")) == "(no numbers: it is not an agent's)"
-
-
-def test_a_person_may_begin_a_dialogue_and_an_input_that_ends_ends_it() -> None:
-    it: Any = _Hostile()
-    out = io.StringIO()
-    (game,) = TextTable(it, it, Terminal(io.StringIO("hello\n/end\n"), out), it, 0).play(0, "answer")
-    assert game == {"texts": ["hello", HOSTILE], "rewards": [None, 0.0], "return": None}
-    both = TextTable(it, it, Terminal(io.StringIO("me\n"), out), it, 0).play(0, "against")
-    assert [each["texts"][1] for each in both] == ["me", HOSTILE]
-    assert out.getvalue().endswith("\nyou 1, it 1: a draw\n")
-    with pytest.raises(EOFError, match="the terminal was closed"):
-        Terminal(io.StringIO(), out).ask("")

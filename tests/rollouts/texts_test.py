@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -46,13 +47,15 @@ TASK = registry.make(TOY, {"length": 4})
 def valued() -> list[text_values.ValuedDialogue]:
     """Dialogues with made-up values; one has no action."""
     draws, found = np.random.default_rng(3), []
-    for number, (texts, rewards) in enumerate(
-        [
-            (("abc", "ca", "b", "ca"), (None, 1.0, None, -0.5)), (("ca", "bb", "ca"), (0.25, 0.5, 2.0)), (("c",), (None,)),
-            (("abc", "a", "b", "bca"), (None, 1.0, None, 3.0)),
-        ]
-    ):  # fmt: skip
-        dialogue = Dialogue(texts, rewards, number != 1)
+    last = (None, 1.0, None, 3.0)
+    games = {
+        "abc ca b ca": (None, 1.0, None, -0.5),
+        "ca bb ca": (0.25, 0.5, 2.0),
+        "c": (None,),
+        "abc a b bca": last,
+    }
+    for texts, rewards in games.items():
+        dialogue = Dialogue(tuple(texts.split()), rewards, texts != "ca bb ca")
         item = tokenise(dialogue, TASK.tokenizer(), constant(0.0))
         numbers = draws.normal(size=(4, len(item.action_indices))).astype(np.float32)
         found.append(text_values.ValuedDialogue(dialogue, item, text_values.ActionValues(*numbers)))
@@ -64,32 +67,23 @@ def test_values_of_dialogues_are_ranked_and_shown(record: bool, monkeypatch: pyt
     metas: list[Any] = [
         {"kind": kind, "group": 0, "start": start} for kind, start in zip("xyxxx3", (1, 0, 2, -1, True, 1))
     ]
-    metas += [
-        {"kind": "expert", "group": 0},
-        {"kind": "x", "start": 0},
-        {"kind": "expert", "group": 1},
-        {**metas[0], "kind": 3},
-    ]
+    metas += [{"kind": "expert", "group": 0}, {"kind": "x", "start": 0}, {"kind": "expert", "group": 1}]
+    metas += [{**metas[0], "kind": 3}]
     branches = Dialogues.of([Dialogue(("a", "b"), (1.0, 2.0), True, meta) for meta in metas])
     network = SimpleNamespace(model=SimpleNamespace(config=SimpleNamespace(max_length=None)))
     everyone = Dialogues.of([one.dialogue for one in each])
     strange = Dialogues.of([each[0].dialogue, Dialogue(("A",), (1.0,), True)])
     saved: Any = SimpleNamespace(tokenizer=tokenizer, network=network, params={}, settings={"q_min": -1})
     monkeypatch.setattr(text_values, "_BATCH", 3)
-    monkeypatch.setattr(
-        text_values,
-        "_look",
-        lambda *_, bounds: text_values.ActionValues(*(_[2] * k + _[3] for k in range(1, 5))),
-    )
-    looked = [
-        f"{one.dialogue.texts} {one.values} {len(one.item.tokens)}"
-        for one in text_values.values_of(saved, everyone)
-    ]
-    monkeypatch.setattr(
-        text_values,
-        "values_of",
-        lambda _, chosen: [each["abc ca c abc".split().index(one.texts[0])] for one in chosen],
-    )
+
+    def look(*given: Any, bounds: Any) -> text_values.ActionValues:
+        return text_values.ActionValues(*(given[2] * k + given[3] for k in range(1, 5)))
+
+    monkeypatch.setattr(text_values, "_look", look)
+    found = text_values.values_of(saved, everyone)
+    looked = [f"{one.dialogue.texts} {one.values} {len(one.item.tokens)}" for one in found]
+    known = {"abc": 0, "ca": 1, "c": 2}
+    monkeypatch.setattr(text_values, "values_of", lambda _, of: [each[known[one.texts[0]]] for one in of])
     parts = {
         "spans": [one.spans for one in each], "utterances": text_values.utterances(each), "pairs": text_values.pairs_of(branches),
         "runs": [text_values.n_grams(each, tokenizer, n) for n in (1, 2)], "rows": list(recorded_texts.rows(saved, everyone, [0, 1], 1)),
@@ -111,9 +105,8 @@ def test_episodes_become_batches(record: bool) -> None:
     for one in valued():
         tokens = [one.item.tokens[one.item.action_indices + 1][span] for span in one.spans]
         facts = [TokenFacts(*draws.normal(size=(6, len(each))).astype(np.float32)) for each in tokens]
-        played.append(
-            PlayedText(0, one.dialogue, tuple(TextAction("", *pair) for pair in zip(tokens, facts)))
-        )
+        said_by = tuple(TextAction("", *pair) for pair in zip(tokens, facts))
+        played.append(PlayedText(0, one.dialogue, said_by))
     for most in (None, 9):
         layout = ItemLayout(TASK.tokenizer().delimiters.pad, max_len=most)
         batch = text_rollouts.batch_of(played[:2] + played[3:], TASK.tokenizer(), layout, constant(0.125))
@@ -125,9 +118,8 @@ def test_episodes_become_batches(record: bool) -> None:
     compared("text_episodes", parts, record)
 
 
-def test_dialogues_are_collected_and_go_on_after_a_stop(
-    tmp_path: Path, record: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dialogues_are_collected(tmp_path: Path, record: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stopped collection goes on."""
     told = Told()
     for module in (dialogues, text_sources):
         monkeypatch.setattr(module, "Progress", told)
@@ -135,9 +127,8 @@ def test_dialogues_are_collected_and_go_on_after_a_stop(
 
     def collected(folder: Path, times: int) -> bool:
         plan = dialogues.DialoguePlan(TOY, {"length": 4}, "games", "half", 3, 11, 4, str(folder / ".staging"))
-        return dialogues.collect(
-            plan, folder, {"about": 1}, 1, StopsAfter(times), lambda made: told.log(made.name)
-        )
+        stop = StopsAfter(times)
+        return dialogues.collect(plan, folder, {"about": 1}, 1, stop, lambda made: told.log(made.name))
 
     whole, other, games = tmp_path / "whole", tmp_path / "other", ("games", "half")
     assert [collected(whole, 9), collected(other, 2), collected(other, 9)] == [True, False, True]
@@ -147,24 +138,17 @@ def test_dialogues_are_collected_and_go_on_after_a_stop(
     monkeypatch.setattr(text_sources, "_DIALOGUES", 300)
     here = TOY, {"length": 2}, *games, tmp_path
     for times in (1, 9, 0):
-        parts[f"listed {times}"] = said(text_sources.listed, *here, StopsAfter(times).stopped).replace(
-            str(tmp_path), ""
-        )
+        found = said(text_sources.listed, *here, StopsAfter(times).stopped)
+        parts[f"listed {times}"] = found.replace(str(tmp_path), "")
     parts["listed"] = str(Dialogues.of(parquet.read(tmp_path / dialogues.DIALOGUES)).returns().tolist())
     for count, times in ((None, 9), (130, 9), (None, 1)):
-        texts = said(
-            lambda *given: [*text_sources._texts(*given)],
-            TASK.stream(*games),
-            count,
-            3,
-            StopsAfter(times).stopped,
-        )
+        drawn = TASK.stream(*games), count, 3, StopsAfter(times).stopped
+        texts = said(lambda *given: [*text_sources._texts(*given)], *drawn)
         parts[f"texts {count} {times}"] = f"{len(texts)} {texts[-300:]}"
     parts["small"] = said(text_sources.require_size, backwards.Task({"vocab_size": 200}))
     learned = backwards.Task({"vocab_size": 300})
-    parts["options"] = str(
-        text_sources.with_tokenizer(learned, *games, tmp_path, 3, StopsAfter(9).stopped)
-    ).replace(str(tmp_path), "")
+    options = text_sources.with_tokenizer(learned, *games, tmp_path, 3, StopsAfter(9).stopped)
+    parts["options"] = str(options).replace(str(tmp_path), "")
     parts["pieces"] = (tmp_path / file_tokens.FILE).read_text()
     given = ({}, {"scores": "x"}, {"scores": str(tmp_path / "scores.json"), "folder": "x", "tokenizer": "y"})
     parts["made"] = str([text_sources.made(options, tmp_path) for options in given])
@@ -184,45 +168,31 @@ SPEAKERS = {
 
 
 def test_ways_to_write_and_tasks_are_those_that_are_asked_for(record: bool) -> None:
-    about = {
-        "method": "ilql",
-        "settings": {"longest_action": 7},
-        "folder": "run",
-        "task": TOY,
-        "options": {"length": 5},
-    }
+    about = {"settings": {"longest_action": 7}, "folder": "run", "task": TOY, "options": {"length": 5}}
     own = {method: {**about, "method": method} for method in ("chai", "ilql_utterance", "ilql")}
-    own |= {"short": {**about, "settings": {}}, "none": None}
-    parts = {
-        f"{name} {way}": said(text_setup.decoding_of, Decode(**WAYS[way]), own[name])
-        for name in own
-        for way in WAYS
-    }
+    own |= {"short": {**own["ilql"], "settings": {}}, "none": None}
+    parts = {}
+    for name, way in itertools.product(own, WAYS):
+        parts[f"{name} {way}"] = said(text_setup.decoding_of, Decode(**WAYS[way]), own[name])
     for name, given in SPEAKERS.items():
         speaker = TextSpeaker(**given)
-        parts[f"task {name}"] = said(text_setup.named_task, speaker, about if speaker.agent else None)
+        parts[f"task {name}"] = said(text_setup.named_task, speaker, own["ilql"] if speaker.agent else None)
         parts[f"check {name}"] = said(text_setup.check, speaker)
         parts[f"data {name}"] = said(recorded_texts.wanted, TextSpeaker(**given, data="x"))
     opened = text_setup.open_setup(TextSpeaker(policy="half", task=TOY, seed=3))
     played = text_episodes.play(opened.task, opened.actor, 3, range(3), 2)
     parts["played"] = json.dumps([opened.plan, *(opened.row(one, 3, False) for one in played)])
-    for decode, most, longest in (
-        (Decode(), None, 5),
-        (Decode(), 20, 25),
-        (Decode(), 20, 4),
-        (Decode(top_p=2.0), 9, 3),
-    ):
-        config = SimpleNamespace(max_length=most)
-        parts[f"games {most} {longest}"] = said(text_rollouts._decoding, decode, "ilql", config, longest)
+    for top_p, most, longest in ((1.0, None, 5), (1.0, 20, 25), (1.0, 20, 4), (2.0, 9, 3)):
+        given = Decode(top_p=top_p), "ilql", SimpleNamespace(max_length=most), longest
+        parts[f"games {most} {longest}"] = said(text_rollouts._decoding, *given)
     for design, longest in (("token", 9), ("token", 8), ("mean", 9), ("token", None)):
         model = SimpleNamespace(config=SimpleNamespace(vocab_size=32, max_length=longest))
         network: Any = SimpleNamespace(model=model, design=SimpleNamespace(q=design, v=True))
         decoding = text_setup.decoding_of(Decode(logits=longest is None or longest == 8, max_tokens=7), None)
         parts[f"decoder {design} {longest}"] = said(AgentDecoder(network).check, decoding)
     for name, task in {"toy": TASK, "reddit": Reddit({}), "visdial": registry.make("visdial", {})}.items():
-        parts[f"playable {name}"] = (
-            f"{text_rollouts.playable(task)} {said(text_rollouts.require_playable, task, 'x')}"
-        )
+        found = said(text_rollouts.require_playable, task, "x")
+        parts[f"playable {name}"] = f"{text_rollouts.playable(task)} {found}"
     compared("text_setups", parts, record)
 
 
@@ -232,9 +202,7 @@ JUDGES = {
 }  # fmt: skip
 
 
-def test_replies_are_scored_as_they_were(
-    tmp_path: Path, record: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_replies_are_scored(tmp_path: Path, record: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     pairs, parts = ((0.5, 0.9), (0.51, 0.7), (0.9, 0.702), (0.2, 0.5)), {}
     parts["labels"] = str([text_scores.toxicity_label(*pair) for pair in pairs])
     for name, options in JUDGES.items():

@@ -24,10 +24,6 @@ from tests.toys import Flyer
 OPTIONS = {"max_episode_steps": 120}
 
 
-def lookup(texts):
-    return np.array([MadeUpRater()(text).paid for text in texts], np.float32)
-
-
 @pytest.mark.parametrize("policy", [RandomPolicy(), MadeUpPolicy()], ids=["random", "batched"])
 def test_watching_shows_the_episode_that_evaluation_plays(policy):
     (record,) = play_episodes("NetHackScore-v1", OPTIONS, [11], policy, PlaySettings(workers=1, lanes=2))
@@ -37,11 +33,11 @@ def test_watching_shows_the_episode_that_evaluation_plays(policy):
     for sight in watching.watch(environment, 11, chooser, MadeUpRater()):
         maker.add(sight)
     live = maker.film(environment.episode_info())
-    environment.close()
     np.testing.assert_array_equal(live.actions, record.actions)
     np.testing.assert_array_equal(live.task_rewards[1:], record.rewards)
     assert (live.info, live.end) == (record.info, record.end)
-    rated = EpisodeRater(lookup, 3.0).rate(record)
+    paid = MadeUpRater()
+    rated = EpisodeRater(lambda texts: np.float32([paid(text).paid for text in texts]), 3.0).rate(record)
     np.testing.assert_allclose(live.intrinsic[:-1], rated.discounted, rtol=1e-6)
     assert live.intrinsic[-1] == 0, "the last observation is never paid"
     np.testing.assert_array_equal(live.text_count[:-1], record.text_count)
@@ -52,11 +48,9 @@ def test_watching_shows_the_episode_that_evaluation_plays(policy):
     again = watching.film_recording(recording, "t", known, lambda spec: MadeUpRater())
     for name in ("chars", "colors", "intrinsic"):
         np.testing.assert_array_equal(getattr(again, name), getattr(live, name))
-    if not policy.in_workers:
+    if known:
         np.testing.assert_allclose(again.values, record.values, rtol=1e-6)
         np.testing.assert_allclose(again.probabilities, live.probabilities, rtol=1e-6)
-        chosen = again.probabilities[np.arange(len(again.actions)), again.actions]
-        np.testing.assert_allclose(np.log(chosen), record.log_probs, rtol=1e-5)
 
 
 FILMS = {
@@ -94,14 +88,10 @@ def test_pictures_of_a_film_are_made_smaller():
     assert (film.chars.shape, film.colors.shape, film.cursor.tolist()) == ((1, 0, 0), (1, 0, 0), [[-1, -1]])
 
 
-class ThreeSteps(RandomPolicy):
-    def player(self, seed, spec):
-        return given_actions(np.array([0, 1, 1]))
-
-
-def test_a_policy_that_runs_out_ends_the_episode_there():
+def test_a_policy_that_runs_out_ends_the_episode_there(monkeypatch):
     environment = registry.make("Recall-v0", delay=20)
-    chooser = watching.policy_actions(ThreeSteps(), 4, environment.spec)
+    monkeypatch.setattr(RandomPolicy, "player", lambda *_: given_actions(np.array([0, 1, 1])))
+    chooser = watching.policy_actions(RandomPolicy(), 4, environment.spec)
     sights = list(watching.watch(environment, 4, chooser))
     assert [None if sight.choice is None else sight.choice.action for sight in sights] == [0, 1, 1, None]
     assert sights[-1].end == 0
