@@ -6,7 +6,6 @@ import math
 import os
 import random
 from collections import deque
-from typing import Any
 
 import pytest
 
@@ -44,7 +43,7 @@ def stuck(per_group: int, workers: int, slots: int, columns: int, order: random.
 def test_the_fewest_slots_suffice_and_one_fewer_does_not(workers: int, per_group: int) -> None:
     order, fewer_were_stuck = random.Random(0), 0
     for columns in range(1, 60):
-        changes: dict[str, Any] = {"batch_size": 8 * columns, "actors__envs_per_worker": GROUPS * per_group}
+        changes = {"batch_size": 8 * columns, "actors__envs_per_worker": GROUPS * per_group}
         config = recall_training(actors__workers=workers, hosts__count=1, **changes)
         slots = settings.slots_per_group(config)
         assert slots >= 2

@@ -65,10 +65,8 @@ def server_of(pool: ActorPool) -> int:
 def test_a_killed_process_is_replaced_and_its_groups_unfinished_slot_is_dropped() -> None:
     with ActorPool(config()) as pool:
         pool.start()
-        episodes: list[dict[str, float]] = []
         play(pool, lambda: min(pool.next_episode()) > 2)
-        episodes += pool.episodes()
-        before = pool.pids()
+        episodes, before = pool.episodes(), pool.pids()
         victim = before[1]
         os.kill(victim, signal.SIGKILL)
         play(pool, lambda: pool.restarts == 1 and pool.dropped_slots == 1)
@@ -79,10 +77,8 @@ def test_a_killed_process_is_replaced_and_its_groups_unfinished_slot_is_dropped(
         finished = play(pool, lambda: min(pool.next_episode()) > max(begun) + 4)
         assert {pool.group_of(slot) for slot in finished} == set(range(4))
         assert (pool.restarts, pool.dropped_slots) == (1, 1)
-        episodes = [e for e in episodes + pool.episodes() if e["env"] < 3]
-        assert len({(e["env"], e["episode"]) for e in episodes}) == len(episodes), (
-            "an episode was played twice"
-        )
+        played = [(e["env"], e["episode"]) for e in episodes + pool.episodes() if e["env"] < 3]
+        assert len({*played}) == len(played), "an episode was played twice"
     assert not still_there({victim, *after})
 
 
@@ -114,9 +110,7 @@ def test_another_server_is_started_when_it_was_killed_and_all_actors_are_renewed
     assert "the process that it was forked from died" in capfd.readouterr().err
 
 
-def test_pools_that_replace_processes_together_leave_the_environment_as_it_was(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_pools_that_fork_together_leave_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     before = dict(os.environ)
 
@@ -177,11 +171,8 @@ class Fragile(Recall):
 
 def fragile(trouble: str, file: Path, **changes: Any) -> ActorsConfig:
     """One worker; of its two groups, one is stuck."""
-    game = {
-        "env": "tests.actors.lives_test:Fragile",
-        "options": {"delay": 2, "trouble": trouble, "file": str(file)},
-    }
-    return config(workers=1, **game, **changes)
+    options = {"delay": 2, "trouble": trouble, "file": str(file)}
+    return config(workers=1, env="tests.actors.lives_test:Fragile", options=options, **changes)
 
 
 def test_a_worker_that_hangs_before_it_is_up_is_taken_for_dead(
@@ -199,9 +190,7 @@ def test_a_worker_that_hangs_before_it_is_up_is_taken_for_dead(
     assert "it was not up after 240 seconds" in capfd.readouterr().err
 
 
-def test_a_worker_that_does_not_answer_is_taken_for_dead(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_silent_worker_is_taken_for_dead(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     hang = tmp_path / "hang"
     with playing(fragile("hangs", hang, groups_per_worker=1, timeout_seconds=2.0)) as pool:
         hang.touch()
@@ -227,9 +216,8 @@ def test_a_full_disk_in_an_actor_ends_the_run_at_once(
         full.touch()
         with pytest.raises(RuntimeError, match="No space left") as raised:
             play(pool, lambda: False)
-    assert str(system_error(raised.value, ".")).startswith(
-        f"{full} cannot be written: No space left on device"
-    )
+    told = f"{full} cannot be written: No space left on device"
+    assert str(system_error(raised.value, ".")).startswith(told)
     assert pool.restarts == 0
     assert "Traceback" not in capfd.readouterr().err
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -23,14 +24,7 @@ from motif_jax.actors.rollouts import ActorsConfig, Rollouts
 from motif_jax.support import tempdirs
 from tests.actors.lives_test import clock_ahead
 from tests.actors.pool_test import act, config, drive
-from tests.processes import (
-    REPOSITORY,
-    descendants,
-    still_there,
-    unread,
-    unused_shared_memory,
-    wait_until,
-)
+from tests.processes import REPOSITORY, descendants, still_there, unread, unused_shared_memory, wait_until
 
 # Plays for ever; a line with the process ids of the actors for every line of input, the first when an episode has ended.
 PARENT = """
@@ -57,15 +51,10 @@ while True:
 
 @contextmanager
 def playing(orders: ActorsConfig, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, json.dumps(dataclasses.asdict(orders))],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=REPOSITORY,
-        env={**os.environ, **environment},
-        start_new_session=True,
-    )
+    command = [sys.executable, "-c", PARENT, json.dumps(dataclasses.asdict(orders))]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    own = os.environ | environment
+    parent = subprocess.Popen(command, **pipes, cwd=REPOSITORY, env=own, start_new_session=True)
     try:
         yield parent
     finally:
@@ -73,9 +62,7 @@ def playing(orders: ActorsConfig, **environment: str) -> Iterator[subprocess.Pop
         parent.communicate()
 
 
-def asked(parent: subprocess.Popen[str]) -> dict[str, object]:
-    assert parent.stdin is not None
-    assert parent.stdout is not None
+def asked(parent: Any) -> dict[str, Any]:
     parent.stdin.write("\n")
     parent.stdin.flush()
     return json.loads(parent.stdout.readline())
@@ -127,8 +114,7 @@ def test_nothing_is_left_when_the_parent_is_killed(short: Path, name: str) -> No
     orders = config(env="NetHackScore-v1", options={"max_episode_steps": 10})
     with playing(orders, TMPDIR=str(temporary)) as parent:
         pids = asked(parent)["pids"]
-        assert isinstance(pids, list)
-        assert len(pids) == 4
+        assert len(list(pids)) == 4
         children = descendants(parent.pid)
         assert len(list(temporary.glob("*/*/*"))) > 0, "the engine keeps files: they are to be removed"
         parent.kill()
@@ -150,9 +136,7 @@ def test_warming_up_ends_with_the_parent(warmup: dict[str, float]) -> None:
         assert time.monotonic() - killed < 20, "below the kernel's 29 s"
 
 
-def test_the_next_run_removes_what_a_kill_of_all_processes_leaves(
-    short: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_next_run_removes_what_a_kill_leaves(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As at the end of a batch job."""
     with playing(config(), TMPDIR=str(short)) as parent:
         asked(parent)

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from motif_jax.actors.group import episode_seed
 from motif_jax.actors.inline import InlineActors
 from motif_jax.actors.pool import ActorPool
 from motif_jax.actors.rollouts import ActorsConfig, Ready, Rollouts
-from motif_jax.actors.slots import CARRIED_FIELDS, MAGIC, Slots
+from motif_jax.actors.slots import CARRIED_FIELDS, MAGIC
 from motif_jax.support.interruption import StoppedError
 from tests.processes import still_there
 from tests.recorded_outputs import compared, shown_array
+from tests.rollouts.told import StopsAfter
 
 ROLLOUT = 5
 
@@ -25,28 +25,6 @@ ROLLOUT = 5
 def config(**changes: object) -> ActorsConfig:
     values = {"env": "Recall-v0", "options": {"delay": 2}, "seed": 3, "workers": 2, "envs_per_group": 3}
     return ActorsConfig(**{**values, "rollout": ROLLOUT, **changes})
-
-
-def unwritten(slots: Slots, slot: int) -> list[str]:
-    """Names of fields of a finished slot with a row that still holds the pattern where none should."""
-    found = []
-    for name, array in slots.arrays.items():
-        carried = name in slots.observation or name in CARRIED_FIELDS
-        rows = array[slot] if carried else array[slot, : slots.layout.rollout]
-        flat = np.ascontiguousarray(rows).view(np.uint8).reshape(*rows.shape[:2], -1)
-        if (flat == MAGIC).all(axis=-1).any():
-            found.append(name)
-    return found
-
-
-def test_an_unwritten_row_is_seen() -> None:
-    with InlineActors(config(workers=1)) as actors:
-        actors.start()
-        for _ in range(ROLLOUT):
-            ready = actors.ready(0)
-            act(actors, ready)
-        actors.slots.behaviour_log_prob[ready[0].slot, 2].view(np.uint8)[...] = MAGIC
-        assert unwritten(actors.slots, ready[0].slot) == ["behaviour_log_prob"]
 
 
 def act(actors: Rollouts, ready: list[Ready]) -> None:
@@ -74,7 +52,6 @@ def play(actors: Rollouts, until: Callable[[], bool]) -> list[int]:
     finished: list[int] = []
 
     def on_finished(slot: int) -> None:
-        assert unwritten(actors.slots, slot) == []
         finished.append(slot)
         actors.release(slot)
 
@@ -104,10 +81,8 @@ def collect(actors: Rollouts, slots_per_group: int) -> dict[int, list[dict[str, 
     return {group: slots[:slots_per_group] for group, slots in content.items()}
 
 
-GYM = {
-    "env": "gym:ToyVault-v0",
-    "options": {"modules": "tests.gym_toys", "text": "info:said", "text_bytes": 32},
-}
+VAULT = {"modules": "tests.gym_toys", "text": "info:said", "text_bytes": 32}
+GYM = {"env": "gym:ToyVault-v0", "options": VAULT}
 
 
 @pytest.mark.parametrize(
@@ -130,16 +105,11 @@ def test_processes_and_the_serial_mode_write_the_same_rows(start_method: str, ga
 @pytest.mark.parametrize("kind", [ActorPool, InlineActors])
 def test_a_start_ends_when_it_is_asked_to(kind: type[ActorPool] | type[InlineActors]) -> None:
     """A thousand processes take minutes to start: Ctrl-C is heard between two of them."""
-    asked: list[None] = []
-
-    def stopped() -> bool:
-        asked.append(None)
-        return len(asked) > 2
-
+    stop = StopsAfter(2)
     with kind(config(workers=5)) as actors:
         with pytest.raises(StoppedError):
-            actors.start(stopped)
-        assert len(asked) == 3
+            actors.start(stop.stopped)
+        assert stop._left == -1
         pids = set(actors.pids()) if isinstance(actors, ActorPool) else set()
         assert len(pids) == (4 if kind is ActorPool else 0)
     assert not still_there(pids)
@@ -150,13 +120,6 @@ def test_actors_map_no_jax() -> None:
         mapped = Path(f"/proc/{pool.pids()[0]}/maps").read_text()
         assert "numpy" in mapped
         assert "jaxlib" not in mapped
-
-
-def test_every_slot_is_written_wholly() -> None:
-    with ActorPool(config()) as pool:
-        pool.start()
-        slots = play(pool, lambda: min(pool.next_episode()) > 5)
-        assert len(slots) > 12
 
 
 def played_on(actors: InlineActors, steps: int) -> list[str]:
@@ -173,11 +136,8 @@ def played_on(actors: InlineActors, steps: int) -> list[str]:
             slot = full.pop()
             told.append(f"{slot} is of {actors.group_of(slot)}, {actors.first_env_of(slot)}")
             actors.release(slot)
-    told += [
-        f"{name} {shown_array(array)}"
-        for name, array in vars(actors.slots).items()
-        if isinstance(array, np.ndarray)
-    ]
+    slots = vars(actors.slots).items()
+    told += [f"{name} {shown_array(array)}" for name, array in slots if isinstance(array, np.ndarray)]
     counts = f"{actors.next_episode()} {actors.rebuilt} {actors.dropped_slots} {actors.restarts}"
     return [*told, shown_array(actors.slots.dump()), json.dumps(actors.state()), counts]
 
@@ -190,9 +150,7 @@ def played_on(actors: InlineActors, steps: int) -> list[str]:
         ("corridor", {"env": "tests.toys:Corridor", "options": {"max_episode_steps": 4}, "warmup_steps": 25}),
     ],
 )  # fmt: skip
-def test_rows_and_states_are_those_that_were_recorded_and_go_on_elsewhere(
-    name: str, changes: dict[str, Any], record: bool
-) -> None:
+def test_rows_and_states_are_recorded_and_go_on_elsewhere(name: str, changes: Any, record: bool) -> None:
     given = config(workers=1, remembered=12, slots_per_group=4, **changes)
     with InlineActors(given, next_episode=[5, 0, 2]) as actors, InlineActors(given) as other:
         actors.start()
@@ -202,25 +160,6 @@ def test_rows_and_states_are_those_that_were_recorded_and_go_on_elsewhere(
         other.start()
         assert other.rebuilt == 6
         assert played_on(actors, 16)[:-1] == played_on(other, 16)[:-1]
-
-
-def test_episodes_are_reported_with_their_seeds() -> None:
-    expected = {(env, episode) for env in range(12) for episode in (5, 6)}
-    episodes: list[dict[str, float]] = []
-
-    def two_of_each() -> bool:
-        episodes.extend(pool.episodes())
-        return {(e["env"], e["episode"]) for e in episodes} >= expected
-
-    with ActorPool(config(), next_episode=[5] * 12) as pool:
-        pool.start()
-        play(pool, two_of_each)
-        assert min(pool.next_episode()) >= 7  # episode 6 has begun everywhere
-    assert {e["env"] for e in episodes} == set(range(12))
-    assert min(e["episode"] for e in episodes) == 5
-    assert all(e["seed"] == episode_seed(3, e["env"], e["episode"]) for e in episodes)
-    assert {e["length"] for e in episodes} == {4.0}
-    assert 0 < np.mean([e["return"] for e in episodes]) < 1
 
 
 def test_backpressure_stops_the_actors_until_a_slot_comes_back() -> None:

@@ -6,6 +6,7 @@ import errno
 import os
 from multiprocessing.process import BaseProcess
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -18,16 +19,14 @@ from tests.processes import unread, wait_until
 class Toy:
     """Raises the error that it is sent, else answers at length."""
 
-    def __init__(self, setup: dict[str, Any]) -> None:
-        pass
+    def __init__(self, setup: dict[str, Any]) -> None: ...
 
     def answer(self, request: Exception | None) -> bytes:
         if request is not None:
             raise request
         return b"more than a pipe holds" * (1 << 18)
 
-    def close(self) -> None:
-        pass
+    def close(self) -> None: ...
 
 
 @pytest.mark.parametrize(
@@ -49,10 +48,8 @@ def test_a_broken_engine_is_a_death_and_another_error_is_told(
 
 
 def test_a_limit_on_processes_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(process: BaseProcess) -> None:
-        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-
-    monkeypatch.setattr(BaseProcess, "start", refused)
+    full = BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    monkeypatch.setattr(BaseProcess, "start", Mock(side_effect=full))
     with pytest.raises(UserError, match="no further worker process can be started: Resource temporarily"):
         WorkerProcess(Toy, {})
 
@@ -60,7 +57,6 @@ def test_a_limit_on_processes_is_one_line(monkeypatch: pytest.MonkeyPatch) -> No
 def test_an_answer_that_a_kill_has_cut_off_is_a_death() -> None:
     worker = WorkerProcess(Toy, {})
     worker.send(None)
-
     wait_until(lambda: unread(worker.connection.fileno()) > 1_000, "a part of the answer")
     worker.process.kill()
     worker.process.join()
