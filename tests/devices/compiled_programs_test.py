@@ -29,18 +29,11 @@ def test_parts_of_an_entry_are_removed_and_nothing_else(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {*kept, "folder-cache"}
 
 
-def test_auto_is_in_the_users_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert compiled_programs.folder_of("auto") == tmp_path / "motif_jax" / "compiled"
-    assert compiled_programs.folder_of("") is None
-    assert compiled_programs.folder_of("there") == Path("there")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert compiled_programs.folder_of("auto") == Path.home() / ".cache" / "motif_jax" / "compiled"
-
-
-def test_a_process_keeps_its_programs_and_its_precision(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_keeps_programs_and_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable, cache in ((tmp_path, tmp_path), ("", Path.home() / ".cache")):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(variable))
+        assert compiled_programs.folder_of("auto") == cache / "motif_jax" / "compiled"
+    assert (compiled_programs.folder_of(""), compiled_programs.folder_of("there")) == (None, Path("there"))
     told: list[Any] = []
     monkeypatch.setattr(jax, "config", SimpleNamespace(update=lambda *said: told.append(said)))
     (tmp_path / "torn-cache").touch()

@@ -32,10 +32,8 @@ print(faults, before - psutil.Process().memory_info().rss)
 def test_blocks_that_were_freed_are_used_again_or_given_back() -> None:
     faults, returned = {}, {}
     for mode in ("default", "keep"):
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, mode], capture_output=True, text=True, check=True, timeout=240
-        )
-        faults[mode], returned[mode] = map(int, done.stdout.split())
+        said = subprocess.check_output([sys.executable, "-c", PROGRAM, mode], text=True, timeout=240)
+        faults[mode], returned[mode] = map(int, said.split())
     # 256 MiB are 65,536 pages (128 of them where pages are huge).
     assert faults["default"] >= 128
     assert faults["keep"] < 32
@@ -52,9 +50,8 @@ def test_blocks_that_were_freed_are_used_again_or_given_back() -> None:
 def test_accelerators_are_known_of_before_jax_starts(
     platforms: str | None, plugins: str, named: list[int], possible: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        memory.importlib.metadata, "entry_points", lambda group: named * (group == "jax_plugins")
-    )
+    listed = {"jax_plugins": named}
+    monkeypatch.setattr(memory.importlib.metadata, "entry_points", lambda group: listed.get(group, []))
     monkeypatch.setattr(memory.importlib.util, "find_spec", lambda name: name == plugins or None)
     assert memory.accelerator_possible(platforms) is possible
 

@@ -37,7 +37,6 @@ def test_shares_of_inference_are_of_all_its_threads(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_wait_over_a_reading_is_split_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or a row soon after another would show a share above one."""
     clock = [100.0]
     monkeypatch.setattr("time.perf_counter", lambda: clock[0])
     meters = Meters()
@@ -51,17 +50,13 @@ def test_a_wait_over_a_reading_is_split_at_it(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_rates_of_hosts_are_summed_and_shares_averaged() -> None:
-    # Of one host, of another, and of both.
-    given = {
-        "throughput/updates_per_second": (2.0, 2.0, 2.0),
-        "throughput/megabytes_per_second": (10.0, 20.0, 30.0),
-        "throughput/inference_megabytes_per_second": (3.0, 6.0, 9.0),
-        "inference/rows_per_second": (100.0, 200.0, 300.0),
-        "inference/rows_per_call": (8.0, 16.0, 12.0),
-        "inference/device_milliseconds_max": (5.0, 10.0, 10.0),
-        "learner/wait_share": (0.2, 0.4, 0.3),
-    }
-    one, other, both = ({name: values[n] for name, values in given.items()} for n in range(3))
+    names = "throughput/updates_per_second throughput/megabytes_per_second inference/rows_per_second learner/wait_share"
+    names += (
+        " throughput/inference_megabytes_per_second inference/rows_per_call inference/device_milliseconds_max"
+    )
+    one = dict(zip(names.split(), (2.0, 10.0, 100.0, 0.2, 3.0, 8.0, 5.0)))
+    other = dict(zip(one, (2.0, 20.0, 200.0, 0.4, 6.0, 16.0, 10.0)))
+    both = dict(zip(one, (2.0, 30.0, 300.0, 0.3, 9.0, 12.0, 10.0)))
     assert of_all_hosts([one, other]) == pytest.approx(both)
     assert of_all_hosts([one]) == one
     assert set(system_metrics(Meters().read())) >= set(one), "names as they are written"

@@ -41,9 +41,8 @@ def test_first_failure_stops_all_and_is_told(error: Exception, shown: type[Excep
 
 def system(start: Exception | None = None) -> Any:
     """As much of `System` as a stream needs."""
-    made = MagicMock(config=recall_training(), sources=[], meters=Meters())
-    made.start.side_effect = start
-    return made
+    given = {"config": recall_training(), "sources": [], "meters": Meters(), "start.side_effect": start}
+    return MagicMock(**given)
 
 
 def test_actors_are_closed_though_a_thread_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,15 +40,11 @@ def devices(mesh: tuple[int, int, int]) -> Sharded:
 def batch(settings: config.ModelConfig) -> TokenBatch:
     """Two micro-batches; rows have unequal numbers of tokens that count."""
     draws = np.random.default_rng(0)
-    shape = (2, ROWS, 6)
-    tokens = draws.integers(3, settings.vocab_size, shape).astype(np.int32)
-    lengths = draws.integers(1, 7, (2, ROWS, 1))
-    valid = np.arange(6) < lengths
-    encoder = settings.encoder_layers > 0
+    tokens = draws.integers(3, settings.vocab_size, (2, ROWS, 6)).astype(np.int32)
+    valid = np.arange(6) < draws.integers(1, 7, (2, ROWS, 1))
     weights = (valid & (np.arange(6) > 0)).astype(np.float32)
-    return TokenBatch(
-        tokens, valid, np.roll(tokens, -1, axis=2), weights, *((tokens, valid) if encoder else ())
-    )
+    read = (tokens, valid) if settings.encoder_layers > 0 else ()
+    return TokenBatch(tokens, valid, np.roll(tokens, -1, axis=2), weights, *read)
 
 
 def first_state(settings: config.ModelConfig) -> LanguageTrainState:
@@ -119,16 +115,11 @@ def test_a_training_does_not_depend_on_how_it_is_split(architecture: str, mesh: 
         return ravel_pytree(jax.device_get(tree))[0]
 
     first = flat(first_state(small(architecture)).params)
-    for a, b, limit in (
-        (flat(gradient), flat(expected_gradient), 1e-4),
-        (flat(state.params) - first, flat(expected.params) - first, 1e-3),
-    ):
+    changes = flat(state.params) - first, flat(expected.params) - first
+    for a, b, limit in ((flat(gradient), flat(expected_gradient), 1e-4), (*changes, 1e-3)):
         assert np.linalg.norm(a - b) <= limit * np.linalg.norm(b)
-    # What came back lies as what went in.
-    placed = parallel.shardings(state)
-    assert jax.tree.all(
-        jax.tree.map(lambda leaf, how: leaf.sharding.is_equivalent_to(how, leaf.ndim), state, placed)
-    )
+    for leaf, how in zip(*map(jax.tree.leaves, (state, parallel.shardings(state))), strict=True):
+        assert leaf.sharding.is_equivalent_to(how, leaf.ndim), "what came back lies as what went in"
 
 
 def test_every_device_holds_its_part_of_parameters_and_optimiser() -> None:
@@ -161,17 +152,13 @@ def test_a_mesh_over_hosts_has_its_parts_on_each(monkeypatch: pytest.MonkeyPatch
     there = [Mock(process_index=host, platform="cpu") for host in range(3) for _ in range(2)]
     parallel = Sharded({"data": 3, "fsdp": 1, "tensor": 2}, there)  # type: ignore[arg-type]
     assert (parallel.device_count, parallel.global_device_count, parallel.platform) == (1, 3, "cpu")
-    assert (parallel.mesh.axis_names, parallel.mesh.devices.tolist()) == (
-        sharding.AXES,
-        [[there[:2]], [there[2:4]], [there[4:]]],
-    )
+    placed = parallel.mesh.axis_names, parallel.mesh.devices.tolist()
+    assert placed == (sharding.AXES, [[there[:2]], [there[2:4]], [there[4:]]])
     assert parallel.everywhere.mesh.devices.tolist() == [[there[:2]]]
     with pytest.raises(UserError) as caught:
         Sharded({"data": 1, "fsdp": 2, "tensor": 3}, there)  # type: ignore[arg-type]
-    told = (
-        "sharding: a batch in 2 parts (data x fsdp) does not divide over 3 hosts, each of which reads its own"
-    )
-    assert str(caught.value) == told
+    told = "a batch in 2 parts (data x fsdp) does not divide over 3 hosts, each of which reads its own"
+    assert str(caught.value) == f"sharding: {told}"
     monkeypatch.setattr(jax, "process_count", lambda: 3)
     monkeypatch.setattr(jax, "local_devices", lambda process_index: there[2 * process_index :][:2])
     assert (training_devices(1), training_devices(None)) == (there[::2], there)
