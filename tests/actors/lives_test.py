@@ -83,8 +83,8 @@ def test_a_killed_process_is_replaced_and_its_groups_unfinished_slot_is_dropped(
 
 
 @pytest.mark.parametrize("moment", ["playing", "forking"])
-def test_another_server_is_started_when_it_was_killed_and_all_actors_are_renewed(
-    moment: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_another_server_is_started_and_all_actors_are_renewed(
+    moment: str, capfd: Any, monkeypatch: Any
 ) -> None:
     with playing(config()) as pool:
         before, server = set(pool.pids()), server_of(pool)
@@ -175,9 +175,7 @@ def fragile(trouble: str, file: Path, **changes: Any) -> ActorsConfig:
     return config(workers=1, env="tests.actors.lives_test:Fragile", options=options, **changes)
 
 
-def test_a_worker_that_hangs_before_it_is_up_is_taken_for_dead(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_hangs_before_it_is_up_is_dead(tmp_path: Path, capfd: Any, monkeypatch: Any) -> None:
     ahead = clock_ahead(monkeypatch)
     patient = {"timeout_seconds": 1e6, "start_timeout_seconds": 240.0}
     with ActorPool(fragile("stuck", tmp_path / "made", **patient)) as pool:
@@ -208,9 +206,7 @@ def test_an_actor_that_cannot_work_ends_the_run_with_its_traceback(tmp_path: Pat
 
 
 @pytest.mark.parametrize("start_method", ["fork", "exec"])
-def test_a_full_disk_in_an_actor_ends_the_run_at_once(
-    tmp_path: Path, start_method: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_full_disk_in_an_actor_ends_the_run_at_once(tmp_path: Path, start_method: str, capfd: Any) -> None:
     full = tmp_path / "full"
     with playing(fragile("full disk", full, start_method=start_method)) as pool:
         full.touch()
@@ -232,9 +228,7 @@ def serve_without_room(orders: ActorOrders) -> None:
     actor.serve(orders)
 
 
-def test_no_room_for_the_folder_of_an_actor_ends_the_run_at_once(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_no_room_for_the_folder_of_an_actor_ends_the_run_at_once(monkeypatch: Any, capfd: Any) -> None:
     monkeypatch.setattr(actor_process, "serve", serve_without_room)
     with ActorPool(config(workers=1)) as pool:
         pool.start()
@@ -255,9 +249,8 @@ def test_no_server_or_no_locks_for_temporary_files_are_refused(monkeypatch: pyte
             pool.start()
 
 
-def test_files_of_a_killed_engine_are_removed_and_those_that_are_dismissed_remove_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_of_engines_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a killed one by others; one that is dismissed removes its own."""
     with tempdirs.own_folders():
         util.get_temp_dir()  # that of this process lies elsewhere
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

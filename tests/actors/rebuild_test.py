@@ -55,9 +55,7 @@ def test_a_process_that_dies_costs_the_rollout_and_no_game() -> None:
         np.testing.assert_array_equal(pool.slots.observation["sign_count"][later.slot, 10], counts + 10)
 
 
-def test_what_is_remembered_begins_where_another_process_left_it_unless_it_differs(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_what_is_remembered_goes_on_unless_it_differs(capfd: pytest.CaptureFixture[str]) -> None:
     with InlineActors(CONFIG) as actors:
         actors.start()
         advance(actors, 20)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import platform
 import subprocess
 import sys
+from typing import Any
 from unittest.mock import Mock, call
 
 import pytest
@@ -47,9 +48,8 @@ def test_blocks_that_were_freed_are_used_again_or_given_back() -> None:
         ("", "", [], False), ("", "", [1], True),
     ],
 )  # fmt: skip
-def test_accelerators_are_known_of_before_jax_starts(
-    platforms: str | None, plugins: str, named: list[int], possible: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_accelerators(platforms: Any, plugins: str, named: Any, possible: bool, monkeypatch: Any) -> None:
+    """They are known of before jax starts."""
     listed = {"jax_plugins": named}
     monkeypatch.setattr(memory.importlib.metadata, "entry_points", lambda group: listed.get(group, []))
     monkeypatch.setattr(memory.importlib.util, "find_spec", lambda name: name == plugins or None)

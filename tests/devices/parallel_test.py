@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from motif_jax.algorithms import appo, schedules, total_reward
+from motif_jax.algorithms import appo, schedules
 from motif_jax.algorithms.trajectory import BATCH_AXES, TrajectoryBatch
-from motif_jax.devices.parallel import AXIS, DataParallel, in_turn, split_axis
+from motif_jax.devices.parallel import AXIS, DataParallel, in_turn
 from motif_jax.devices.sharding import Sharded
 from tests.agents import FLAT_SPEC, appo_config, flat_network, random_batch
 
@@ -42,40 +42,15 @@ def flatten(tree: Any) -> np.ndarray:
     return np.asarray(ravel_pytree(jax.device_get(tree))[0])
 
 
-def states_of(devices: int, counts: Sequence[int]) -> Iterator[appo.AppoTrainState]:
-    """The states behind so many updates each, in ascending order; a state is gone when the next one is asked for."""
+def states_of(devices: int, counts: Sequence[int]) -> Iterator[tuple[appo.AppoTrainState, Any]]:
+    """States and metrics of so many updates each, in ascending order; a state is gone when the next one is asked for."""
     parallel = DataParallel(jax.devices()[:devices])
     program = parallel.wrap(UPDATE, donate_state=True)
     state = parallel.replicate(new_state())
     for number in range(1, max(counts) + 1):
-        state, _ = program(state, parallel.put_batch(batch_of((number - 1) % 10), BATCH_AXES))
+        state, metrics = program(state, parallel.put_batch(batch_of((number - 1) % 10), BATCH_AXES))
         if number in counts:
-            yield state._replace(key=jax.random.key_data(state.key))
-
-
-def gradient_of(state: appo.AppoTrainState, batch: TrajectoryBatch, axis: str | None = AXIS) -> Any:
-    rewards = total_reward.compute_rewards(CONFIG.reward, batch, None)
-    return appo.gradient(NETWORK, CONFIG, state, batch, rewards.total, axis)[:2]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("devices", [2, 4])
-def test_gradients_agree_however_they_are_run(devices: int) -> None:
-    state, batch = new_state(), batch_of(0)
-    alone, described = gradient_of(state, batch, None)
-    axes = jax.tree.broadcast(BATCH_AXES, batch)
-    split = jax.tree.map(lambda x, axis: split_axis(x, axis, devices), batch, axes)
-    mapped = jax.vmap(gradient_of, in_axes=(None, 0), axis_name=AXIS)
-    parallel = DataParallel(jax.devices()[:devices])
-    placed = parallel.replicate(state), parallel.put_batch(batch, BATCH_AXES)
-    results = {"devices": parallel.wrap(gradient_of)(*placed)}
-    results["vmap"] = jax.tree.map(lambda x: x[devices - 1], jax.jit(mapped)(state, split))
-    norm = np.linalg.norm(flatten(alone))
-    assert norm > 1e-3
-    for how, (gradients, metrics) in results.items():
-        assert np.linalg.norm(flatten(gradients) - flatten(alone)) < 1e-4 * norm, how
-        for name, value in metrics.items():
-            np.testing.assert_allclose(value, described[name], rtol=1e-4, atol=1e-5, err_msg=f"{how} {name}")
+            yield state._replace(key=jax.random.key_data(state.key)), jax.device_get(metrics)
 
 
 @pytest.mark.slow
@@ -83,9 +58,13 @@ def test_changes_of_the_parameters_agree() -> None:
     """After one update, and after many."""
     start = flatten(new_state().params)
     counts = 1, 100
-    alone = [flatten(state.params) - start for state in states_of(1, counts)]
+    alone = [(flatten(state.params) - start, metrics) for state, metrics in states_of(1, counts)]
     for devices in (2, 4):
-        for state, change, updates in zip(states_of(devices, counts), alone, counts, strict=True):
+        for (state, metrics), (change, told), updates in zip(states_of(devices, counts), alone, counts):
+            if updates == 1:
+                jax.tree.map(
+                    functools.partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-5), metrics, told
+                )
             difference = flatten(state.params) - start - change
             assert np.linalg.norm(difference) < 1e-3 * np.linalg.norm(change), (devices, updates)
             assert int(state.step) == updates

@@ -31,7 +31,7 @@ def configured(**changes):
 
 
 def about(call, *given):
-    """What is opened, or why not; ids and the order of sets differ from run to run."""
+    """What is opened, or why not; ids and the order of sets differ."""
     text = said(call, *given) if call.__name__ == "takeable" else said(lambda: vars(call(*given)))
     text = re.sub(r"frozenset\(\{(.*?)\}\)", lambda found: str(sorted(found[1].split(", "))), text)
     return re.sub("0x[0-9a-f]+", "0x", replaced(text, {Path.cwd(): "HERE"}))
@@ -72,21 +72,13 @@ def run(tmp_path, monkeypatch):
     """The agent run `run`, of the game, and `horizon`, of cells as many as steps, in the working directory."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "table.json").write_text('{"a": 1.5}')
-    trained = {
-        "reward.kind": "table",
-        "reward.table": str(tmp_path / "table.json"),
-        "reward.count_exponent": 2.0,
-    }
-    trained |= {
-        "compat.sober_mask": True,
-        "compat.quantile_two_decimals": True,
-        "reward.intrinsic_coefficient": 0.1,
-    }
+    trained = {"reward.kind": "table", "reward.table": f"{tmp_path}/table.json", "reward.count_exponent": 2.0}
+    trained |= {"compat.sober_mask": True, "compat.quantile_two_decimals": True}
+    trained["reward.intrinsic_coefficient"] = 0.1
     cells = {"environment.name": "tests.toys:HorizonCorridor", "environment.max_episode_steps": 12}
     for name, variant, changes in (("run", "smoke", trained), ("horizon", "recall", cells)):
-        run_folder.describe(
-            tmp_path / name, run_folder.as_plain(load_config("train_agent", variant, changes))
-        )
+        config = load_config("train_agent", variant, changes)
+        run_folder.describe(tmp_path / name, run_folder.as_plain(config))
     for name in ("a:b", "at:12"):
         (tmp_path / name).mkdir()
     return tmp_path

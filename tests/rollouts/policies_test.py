@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from motif_jax.envs import registry
-from motif_jax.envs.spec import MASKED, ArraySpec, EnvironmentSpec
+from motif_jax.envs.spec import MASKED
 from motif_jax.rollouts import fixed_shares, policies
 from motif_jax.rollouts.episode_worker import Uniforms
 from motif_jax.rollouts.policies import BotPolicy, FixedPolicy, RandomPolicy
@@ -59,8 +59,3 @@ def test_fixed_shares_are_kept_to_and_fitted_to_what_earns_most(monkeypatch):
     np.testing.assert_allclose(found, [0.119443, 0.254087, 0.509464, 0.02571, 0.043401, 0.047895], rtol=1e-4)
     with pytest.raises(UserError, match=r"config\.policy=fixed: must be another for tests\.toys"):
         fixed_shares.fit("tests.toys:Corridor", {}, 1)
-
-
-def test_a_spec_names_an_expert_only_among_its_optional_fields():
-    with pytest.raises(ValueError, match="'oracle' is not among"):
-        EnvironmentSpec({"x": ArraySpec((), "uint8")}, 2, expert_field="oracle")

@@ -179,16 +179,3 @@ def test_a_reward_of_more_than_the_message_rates_episodes_and_films(runs):
     np.testing.assert_array_equal(film.paid[film.text_index], film.normalised[film.text_index])
     with pytest.raises(UserError, match=r"must be a reward that reads what Recall-v0 shows, not .*glyphs"):
         check(evaluate_config(**{"environment.name": "Recall-v0", "reward.dir": str(runs / "more")}))
-
-
-def test_a_safetensors_file_is_a_reward_wherever_a_run_folder_is(runs, tmp_path):
-    file, paid = tmp_path / "reward.safetensors", []
-    write_safetensors(read_run(runs / "more"), file)
-    for place in (runs / "more", file):
-        given = {"environment.max_episode_steps": 60, "reward.dir": str(place), "reward.quantile": None}
-        who = check(evaluate_config(**given))
-        paid.append(who.rater.rate(only_episode(who)).discounted)
-    np.testing.assert_array_equal(*paid)
-    rewards.check(AgentReward(dir=str(file)))
-    with pytest.raises(UserError, match="has no evaluation 0: it holds evaluation 1"):
-        check(evaluate_config(**{"reward.dir": str(file), "reward.step": 0}))

@@ -47,14 +47,8 @@ TASK = registry.make(TOY, {"length": 4})
 def valued() -> list[text_values.ValuedDialogue]:
     """Dialogues with made-up values; one has no action."""
     draws, found = np.random.default_rng(3), []
-    last = (None, 1.0, None, 3.0)
-    games = {
-        "abc ca b ca": (None, 1.0, None, -0.5),
-        "ca bb ca": (0.25, 0.5, 2.0),
-        "c": (None,),
-        "abc a b bca": last,
-    }
-    for texts, rewards in games.items():
+    games = {"abc ca b ca": (None, 1.0, None, -0.5), "ca bb ca": (0.25, 0.5, 2.0), "c": (None,)}
+    for texts, rewards in {**games, "abc a b bca": (None, 1.0, None, 3.0)}.items():
         dialogue = Dialogue(tuple(texts.split()), rewards, texts != "ca bb ca")
         item = tokenise(dialogue, TASK.tokenizer(), constant(0.0))
         numbers = draws.normal(size=(4, len(item.action_indices))).astype(np.float32)
@@ -64,9 +58,8 @@ def valued() -> list[text_values.ValuedDialogue]:
 
 def test_values_of_dialogues_are_ranked_and_shown(record: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     each, tokenizer = valued(), TASK.tokenizer()
-    metas: list[Any] = [
-        {"kind": kind, "group": 0, "start": start} for kind, start in zip("xyxxx3", (1, 0, 2, -1, True, 1))
-    ]
+    starts = zip("xyxxx3", (1, 0, 2, -1, True, 1))
+    metas: list[Any] = [{"kind": kind, "group": 0, "start": start} for kind, start in starts]
     metas += [{"kind": "expert", "group": 0}, {"kind": "x", "start": 0}, {"kind": "expert", "group": 1}]
     metas += [{**metas[0], "kind": 3}]
     branches = Dialogues.of([Dialogue(("a", "b"), (1.0, 2.0), True, meta) for meta in metas])
