@@ -12,8 +12,6 @@ from tests.actors.pool_test import config, play
 
 
 def test_trainings_side_by_side_keep_to_different_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A core is given once, and given back."""
-    # Names of the test's own: trainings of other tests come and go meanwhile.
     monkeypatch.setattr(cores, "os", SimpleNamespace(**{**vars(os), "getuid": lambda: f"test_{os.getpid()}"}))
     usable = os.sched_getaffinity(0)
     first, second = Cores(1), Cores(1)

@@ -18,17 +18,13 @@ GROUPS = 2  # of a worker
 
 
 def stuck(per_group: int, workers: int, slots: int, columns: int, order: random.Random) -> bool:
-    """Plays groups that fill slots, in any order, and the batcher; whether all wait before 50 batches are made.
-
-    As `Rollouts` and `Batcher` do it: a full slot is handed on at once; it is free when all its columns are in batches.
-    """
+    """Whether groups, in any order, and the batcher all wait before 50 batches; a slot is free when all its columns are in batches."""
     free, waiting = [slots] * workers * GROUPS, deque[int | None]()
     for _ in range(50):
         while len(waiting) < columns:
             able = [group for group, count in enumerate(free) if count]
             if not able:
                 return True
-            # Some orders let one group run far ahead, others keep them abreast.
             group = order.choice(able) if order.random() < 0.5 else able[0]
             free[group] -= 1
             waiting.extend([None] * (per_group - 1) + [group])  # with the last column the slot is free

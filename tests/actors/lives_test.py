@@ -1,5 +1,3 @@
-"""Processes that die, hang or cannot work, and those that only seem to."""
-
 from __future__ import annotations
 
 import contextlib
@@ -44,7 +42,6 @@ def clock_ahead(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_workers_that_nobody_reads_are_not_taken_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inference compiles while the actors start, which may take long."""
     ahead = clock_ahead(monkeypatch)
     with ActorPool(config(workers=1, start_timeout_seconds=240.0)) as pool:
         pool.start()
@@ -54,12 +51,6 @@ def test_workers_that_nobody_reads_are_not_taken_for_dead(monkeypatch: pytest.Mo
         wait_until(lambda: pool._clock > clock + 1000.5, "some looks after that")
         play(pool, lambda: len(pool.episodes()) > 0)
         assert pool.restarts == 0
-
-
-def server_of(pool: ActorPool) -> int:
-    """Process id of the one that the actors are children of."""
-    [parent] = {psutil.Process(pid).ppid() for pid in pool.pids()}
-    return parent
 
 
 def test_a_killed_process_is_replaced_and_its_groups_unfinished_slot_is_dropped() -> None:
@@ -83,11 +74,9 @@ def test_a_killed_process_is_replaced_and_its_groups_unfinished_slot_is_dropped(
 
 
 @pytest.mark.parametrize("moment", ["playing", "forking"])
-def test_another_server_is_started_and_all_actors_are_renewed(
-    moment: str, capfd: Any, monkeypatch: Any
-) -> None:
+def test_another_server_is_started_and_actors_are_renewed(moment: str, capfd: Any, monkeypatch: Any) -> None:
     with playing(config()) as pool:
-        before, server = set(pool.pids()), server_of(pool)
+        before, server = set(pool.pids()), psutil.Process(pool.pids()[0]).ppid()
         if moment == "playing":
             os.kill(server, signal.SIGKILL)
         else:  # when it is to fork one that is replaced
@@ -104,7 +93,7 @@ def test_another_server_is_started_and_all_actors_are_renewed(
         wait_until(lambda: not still_there(before | {server}), "the end of the old ones", 90)
         begun = pool.next_episode()
         play(pool, lambda: min(pool.next_episode()) > max(begun) + 1)
-        assert server_of(pool) != server
+        assert {psutil.Process(pid).ppid() for pid in pool.pids()}.isdisjoint({server})
         after = set(pool.pids())
     assert not still_there(after)
     assert "the process that it was forked from died" in capfd.readouterr().err
@@ -219,12 +208,8 @@ def test_a_full_disk_in_an_actor_ends_the_run_at_once(tmp_path: Path, start_meth
 
 
 def serve_without_room(orders: ActorOrders) -> None:
-    """An actor process that finds no room for its folder."""
-
-    def full(process: int) -> Path:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), orders.temporary)
-
-    tempdirs._process_folder = full  # type: ignore[assignment]
+    error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), orders.temporary)
+    tempdirs._process_folder = Mock(side_effect=error)
     actor.serve(orders)
 
 

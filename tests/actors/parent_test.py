@@ -1,5 +1,3 @@
-"""Workers whose parent is paused, busy, or killed."""
-
 from __future__ import annotations
 
 import dataclasses
@@ -69,7 +67,6 @@ def asked(parent: Any) -> dict[str, Any]:
 
 
 def test_workers_whose_answers_lie_unread_are_not_taken_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inference is busy: it compiles, or a large update keeps the device."""
     ahead = clock_ahead(monkeypatch)
     # Without a word to the thread in `ready`: then nothing but answers lies in the pipe.
     with ActorPool(config(timeout_seconds=240.0, workers=1)) as pool:
@@ -113,8 +110,7 @@ def test_nothing_is_left_when_the_parent_is_killed(short: Path, name: str) -> No
     shared_before = unused_shared_memory()
     orders = config(env="NetHackScore-v1", options={"max_episode_steps": 10})
     with playing(orders, TMPDIR=str(temporary)) as parent:
-        pids = asked(parent)["pids"]
-        assert len(list(pids)) == 4
+        assert len(asked(parent)["pids"]) == 4
         children = descendants(parent.pid)
         assert len(list(temporary.glob("*/*/*"))) > 0, "the engine keeps files: they are to be removed"
         parent.kill()
@@ -137,7 +133,6 @@ def test_warming_up_ends_with_the_parent(warmup: dict[str, float]) -> None:
 
 
 def test_the_next_run_removes_what_a_kill_leaves(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As at the end of a batch job."""
     with playing(config(), TMPDIR=str(short)) as parent:
         asked(parent)
         children = descendants(parent.pid)

@@ -69,7 +69,6 @@ def playing(given: ActorsConfig) -> Iterator[ActorPool]:
 
 
 def collect(actors: Rollouts, slots_per_group: int) -> dict[int, list[dict[str, np.ndarray]]]:
-    """The content of the first finished slots of every group."""
     content: dict[int, list[dict[str, np.ndarray]]] = {g: [] for g in range(actors.config.groups)}
 
     def on_finished(slot: int) -> None:
@@ -118,8 +117,7 @@ def test_a_start_ends_when_it_is_asked_to(kind: type[ActorPool] | type[InlineAct
 def test_actors_map_no_jax() -> None:
     with playing(config(workers=1)) as pool:
         mapped = Path(f"/proc/{pool.pids()[0]}/maps").read_text()
-        assert "numpy" in mapped
-        assert "jaxlib" not in mapped
+        assert ("numpy" in mapped, "jaxlib" in mapped) == (True, False)
 
 
 def played_on(actors: InlineActors, steps: int) -> list[str]:

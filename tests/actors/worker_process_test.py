@@ -1,5 +1,3 @@
-"""Worker processes of episodes and the process that has started them."""
-
 from __future__ import annotations
 
 import errno

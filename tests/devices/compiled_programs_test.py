@@ -1,5 +1,3 @@
-"""Compiled programs on disk: torn ones go."""
-
 from __future__ import annotations
 
 import os

@@ -1,5 +1,3 @@
-"""Which host this is, and two real processes of two devices each that learn, agree and save together."""
-
 from __future__ import annotations
 
 import contextlib
@@ -51,10 +49,8 @@ def test_a_batch_divides_over_hosts_and_their_devices() -> None:
     config = settings.check(recall_training(batch_size=8 * 12, **SEVERAL, hosts__index=1))
     assert settings.columns(config) == 4
     settings.check_devices(config)
-    # How many devices there are is only known when the hosts are connected.
     other = recall_training(batch_size=8 * 15, devices__learner="0,1", **SEVERAL, hosts__index=1)
-    said = "divide over 3 hosts of 2 learner devices and 1 minibatches; it is 15 rollouts"
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=r"divide over 3 hosts of 2 learner devices .*; it is 15 rollouts"):
         settings.check_devices(settings.check(other))
 
 
@@ -204,7 +200,6 @@ def test_hosts_of_different_folders_say_so(together: Any, tmp_path: Path) -> Non
 
 
 def test_an_interrupted_host_of_several_leaves_at_once_with_one_line() -> None:
-    """At a second Ctrl-C."""
     code = "from motif_jax.devices.hosts import _leave_at_once_on_error as late\nwith late(1): raise KeyboardInterrupt"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (INTERRUPTED_CODE, f"{INTERRUPTED}\n")

@@ -49,7 +49,6 @@ def test_blocks_that_were_freed_are_used_again_or_given_back() -> None:
     ],
 )  # fmt: skip
 def test_accelerators(platforms: Any, plugins: str, named: Any, possible: bool, monkeypatch: Any) -> None:
-    """They are known of before jax starts."""
     listed = {"jax_plugins": named}
     monkeypatch.setattr(memory.importlib.metadata, "entry_points", lambda group: listed.get(group, []))
     monkeypatch.setattr(memory.importlib.util, "find_spec", lambda name: name == plugins or None)

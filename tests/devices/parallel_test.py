@@ -34,10 +34,6 @@ def batch_of(seed: int) -> TrajectoryBatch:
     return batch._replace(parameter_version=version)
 
 
-def new_state() -> appo.AppoTrainState:
-    return appo.make_state(NETWORK, OPTIMIZER, jax.random.key(0))
-
-
 def flatten(tree: Any) -> np.ndarray:
     return np.asarray(ravel_pytree(jax.device_get(tree))[0])
 
@@ -46,7 +42,7 @@ def states_of(devices: int, counts: Sequence[int]) -> Iterator[tuple[appo.AppoTr
     """States and metrics of so many updates each, in ascending order; a state is gone when the next one is asked for."""
     parallel = DataParallel(jax.devices()[:devices])
     program = parallel.wrap(UPDATE, donate_state=True)
-    state = parallel.replicate(new_state())
+    state = parallel.replicate(appo.make_state(NETWORK, OPTIMIZER, jax.random.key(0)))
     for number in range(1, max(counts) + 1):
         state, metrics = program(state, parallel.put_batch(batch_of((number - 1) % 10), BATCH_AXES))
         if number in counts:
@@ -55,8 +51,7 @@ def states_of(devices: int, counts: Sequence[int]) -> Iterator[tuple[appo.AppoTr
 
 @pytest.mark.slow
 def test_changes_of_the_parameters_agree() -> None:
-    """After one update, and after many."""
-    start = flatten(new_state().params)
+    start = flatten(appo.make_state(NETWORK, OPTIMIZER, jax.random.key(0)).params)
     counts = 1, 100
     alone = [(flatten(state.params) - start, metrics) for state, metrics in states_of(1, counts)]
     for devices in (2, 4):

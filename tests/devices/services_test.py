@@ -21,8 +21,7 @@ from tests.rollouts.agent_runs import recall_training
     ],
 )
 def test_first_failure_stops_all_and_is_told(error: Exception, shown: type[Exception], said: str) -> None:
-    services = Services()
-    seen = threading.Event()
+    services, seen = Services(), threading.Event()
 
     def fail() -> None:
         seen.wait()
@@ -40,7 +39,6 @@ def test_first_failure_stops_all_and_is_told(error: Exception, shown: type[Excep
 
 
 def system(start: Exception | None = None) -> Any:
-    """As much of `System` as a stream needs."""
     given = {"config": recall_training(), "sources": [], "meters": Meters(), "start.side_effect": start}
     return MagicMock(**given)
 

@@ -67,7 +67,6 @@ def test_records_say_what_was_played(record):
 
 @pytest.mark.slow
 def test_a_killed_worker_is_replaced_and_its_episodes_are_played_again():
-    """As one worker plays them all."""
     counted = {index: vars(one) for index, one in play(Counting(), workers=1).items() if index not in (0, 3)}
     deaths, records = [], {}
     how, more = PlaySettings(workers=2, lanes=4), {"skip": {0, 3}, "on_death": deaths.append}

@@ -1,5 +1,3 @@
-"""Which tests of generalisation there are for whom, and where they are played."""
-
 from __future__ import annotations
 
 from motif_jax.rollouts.generalisation import (

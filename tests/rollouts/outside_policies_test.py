@@ -1,5 +1,3 @@
-"""Lineups of policies that stand outside the package, and folders that are called like one."""
-
 from __future__ import annotations
 
 import dataclasses
@@ -31,7 +29,6 @@ def configured(**changes):
 
 
 def about(call, *given):
-    """What is opened, or why not; ids and the order of sets differ."""
     text = said(call, *given) if call.__name__ == "takeable" else said(lambda: vars(call(*given)))
     text = re.sub(r"frozenset\(\{(.*?)\}\)", lambda found: str(sorted(found[1].split(", "))), text)
     return re.sub("0x[0-9a-f]+", "0x", replaced(text, {Path.cwd(): "HERE"}))

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import types
-
 import numpy as np
 import pytest
 
 from motif_jax.datasets.pairs.dataset import PairsDataset
-from motif_jax.envs import registry
-from motif_jax.rollouts import agent_policy, agents, collection, sampling
-from motif_jax.rollouts.episodes import PlaySettings
+from motif_jax.rollouts import agents, collection, sampling
 from motif_jax.stages import collect
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import atomic_save_npy
@@ -18,14 +14,12 @@ from motif_jax.support.interruption import EXIT_CODE
 from tests.recorded_outputs import compared, of_folder
 from tests.reward_fixtures import load_config, run_config
 from tests.rollouts.told import StopsAfter, Told, jobs_here
-from tests.toys import Flyer
 
 CORRIDOR = "tests.toys:Corridor"
 
 
 @pytest.fixture(autouse=True)
 def told(monkeypatch):
-    """Games are recorded in this process."""
     monkeypatch.setattr(sampling, "run_jobs", jobs_here)
     monkeypatch.setattr(collection, "Progress", told := Told())
     return told
@@ -68,18 +62,6 @@ def test_collections_hold_what_was_recorded(tmp_path, told, monkeypatch, record,
     run_config(small(**changes), tmp_path / "stopped")
     assert of_folder(tmp_path / "stopped", {}) == of_folder(tmp_path / "whole", {})
     assert not (tmp_path / "whole" / ".staging").exists()
-
-
-def test_agents_play_where_there_are_no_switches(tmp_path, monkeypatch):
-    policy = Flyer(registry.spec(CORRIDOR))
-    monkeypatch.setattr(agent_policy, "read_config", lambda folder: None)
-    monkeypatch.setattr(agent_policy, "environment_of", lambda config: (CORRIDOR, {}))
-    monkeypatch.setattr(agent_policy, "load", lambda *arguments: (policy, 7))
-    agent, how = agents.CollectingAgent(str(tmp_path), 7), PlaySettings(workers=1, lanes=2)
-    task = CORRIDOR, {"max_episode_steps": 9}, [0, 1], [3, 4], lambda episode: tmp_path / f"{episode}.npy"
-    played = agents.play(agent, *task, how, stop=types.SimpleNamespace(requested=False))
-    assert sorted(played) == [0, 1]
-    assert set(np.load(tmp_path / "0.npy").tolist()) <= {0, 1, 2}
 
 
 def test_agents_whose_first_games_are_all_too_short_play_on(tmp_path, told, monkeypatch, record):

@@ -1,5 +1,3 @@
-"""Policies that play in the workers."""
-
 from __future__ import annotations
 
 from types import SimpleNamespace
@@ -21,10 +19,8 @@ LEVEL = "BabyAI-MixedTrainLocal-v0"
 def test_a_bot_without_an_answer_plays_at_random():
     spec = registry.spec(LEVEL, fields=("bot_action",))
     choose = BotPolicy().player(3, spec)
-    lost = {"bot_action": np.array(255, np.uint8)}
-    drawn = [choose(lost) for _ in range(40)]
-    at_random = RandomPolicy().player(3, spec)
-    assert drawn == [at_random(lost) for _ in range(40)]
+    lost, at_random = {"bot_action": np.array(255, np.uint8)}, RandomPolicy().player(3, spec)
+    assert [choose(lost) for _ in range(40)] == [at_random(lost) for _ in range(40)]
     assert choose({"bot_action": np.array(2, np.uint8)}) == 2
     np.testing.assert_array_equal(BotPolicy().probabilities({"bot_action": np.uint8(2)}, spec), np.eye(6)[2])
     np.testing.assert_allclose(BotPolicy().probabilities(lost, spec), 1 / 6)

@@ -1,5 +1,3 @@
-"""By which reward episodes are rated: whose settings hold, what is pinned, and rewards of more than the message."""
-
 from __future__ import annotations
 
 import shutil
@@ -39,8 +37,12 @@ def runs(tmp_path_factory):
     return folder
 
 
+@pytest.fixture
+def texts(runs):
+    return np.unique(PairsDataset.open(runs / "dataset").data["message"].reshape(-1, 256), axis=0)
+
+
 def agent_run(folder, reward, **changes):
-    """An agent of the Recall environment without training, whose config names `reward`."""
     named = {"reward.dir": str(reward), "reward.intrinsic_coefficient": 0.1, "reward.quantile": 0.3}
     untrained.write(folder, "recall", named | changes)
     return str(folder)
@@ -48,17 +50,6 @@ def agent_run(folder, reward, **changes):
 
 def evaluate_config(**changes):
     return values(PlayedPolicy, load_config("evaluate", "smoke", changes))
-
-
-def only_episode(who):
-    how = PlaySettings(workers=1, keep_fields=who.rater.fields)
-    (record,) = play_episodes(who.environment, who.options, [5], who.policy, how)
-    return record
-
-
-@pytest.fixture(scope="module")
-def texts(runs):
-    return np.unique(PairsDataset.open(runs / "dataset").data["message"].reshape(-1, 256), axis=0)
 
 
 def rated(who, texts):
@@ -162,7 +153,8 @@ def test_a_reward_of_more_than_the_message_rates_episodes_and_films(runs):
     who = check(evaluate_config(**given))
     assert who.options["fields"] == ["glyphs"]
     assert who.rater.fields == ("message", "blstats", "glyphs")
-    record = only_episode(who)
+    how = PlaySettings(workers=1, keep_fields=who.rater.fields)
+    (record,) = play_episodes(who.environment, who.options, [5], who.policy, how)
     found = who.rater.rate(record)
     reward = who.reward.load(who.spec)
     rows = {name: record.fields[name][:, None] for name in who.rater.fields}

@@ -1,5 +1,3 @@
-"""What replies cost that are scored one at a time."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -22,8 +20,7 @@ def test_a_store_is_read_once_for_all_replies(tmp_path: Path, monkeypatch: pytes
     read.clear()  # its own answers, where it took longer than its index is content with what it knows
     scorer = Toxicity(options)
     assert [scorer([f"reply {number}"]) for number in range(30)] == [[0]] * 30
-    # The answers to two questions about each of 50 texts.
-    assert len(read) == 100
+    assert len(read) == 100, "the answers to two questions about each of 50 texts"
     monkeypatch.undo()
     # What another asked is found.
     scorer._store._refresh_seconds = 0.0

@@ -58,7 +58,6 @@ def at_the_end(decoder: AgentDecoder, params: Any, text: list[int], target_retur
 
 
 def expected(decoder: AgentDecoder, params: Any, text: list[int], how: Decoding) -> list[int]:
-    """The greedy action, without any cache."""
     said: list[int] = []
     while len(said) < how.max_tokens and MARKS.action_end not in said:
         end = at_the_end(decoder, params, [*text, *said], how.target_return)
@@ -73,18 +72,16 @@ def keys(seed: int, rows: int = 3) -> jax.Array:
     return jax.random.split(jax.random.key(seed), rows)
 
 
+def extra(*designs: Design) -> list[Any]:
+    return [pytest.param(design, marks=pytest.mark.extra) for design in designs]
+
+
+SHARED = Design(separate_policy=False, separate_target=False)
 TURNS = [[[11, 1, 2, 13], [12], [11, 3, 13]], [[4, 13], [5, 6, 7, 13], []], [[1, 13], [2, 13], [3, 13]]]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "design",
-    [
-        Design(),
-        pytest.param(Design(separate_policy=False, separate_target=False), marks=pytest.mark.extra),
-        pytest.param(Design(q="none", v=False, prefix=True), marks=pytest.mark.extra),
-    ],
-)
+@pytest.mark.parametrize("design", [Design(), *extra(SHARED, Design(q="none", v=False, prefix=True))])
 def test_greedy_actions_turn_by_turn_are_those_without_a_cache(design: Design) -> None:
     decoder, params = made(design)
     how = Decoding("greedy", max_tokens=4, advantage_weight=3.0, advantage_clip=1.0, target_return=-2.0)
@@ -124,13 +121,7 @@ def test_one_beam_is_greedy_and_more_find_likelier_actions() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "design",
-    [
-        Design(q="utterance"),
-        *(pytest.param(design, marks=pytest.mark.extra) for design in (Design(), Design(q="mean", v=False))),
-    ],
-)
+@pytest.mark.parametrize("design", [Design(q="utterance"), *extra(Design(), Design(q="mean", v=False))])
 def test_of_many_samples_the_best_goes_on_and_its_text_with_it(design: Design) -> None:
     decoder, params = made(design)
     texts = [[11, 1, 2, 13], [12], [11, 3, 13]]
@@ -172,8 +163,7 @@ def test_of_many_samples_the_best_goes_on_and_its_text_with_it(design: Design) -
 
 @pytest.mark.slow
 def test_a_text_longer_than_the_model_is_read_from_its_later_part() -> None:
-    decoder, params = made(Design())
-    how = Decoding("greedy", max_tokens=4, advantage_weight=2.0)
+    (decoder, params), how = made(Design()), Decoding("greedy", max_tokens=4, advantage_weight=2.0)
     session = TextSession(decoder, params, 1, how, MARKS)
     text = np.random.default_rng(0).integers(0, 10, 60).tolist()
     session.read([text])

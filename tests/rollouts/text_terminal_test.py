@@ -21,12 +21,8 @@ HOSTILE = "a\x1b]0;owned\x07\x1b[2Jb\x9b31m\rc\x7f\ud800"
 TAMED = "a�]0;owned��[2Jb�31m�c��"
 
 
-class _Heard(Observation):
-    def __init__(self, texts: tuple[str, ...], rewards: tuple[float | None, ...]) -> None:
-        self._texts, self._rewards = texts, rewards
-
-    def to_sequence(self) -> Dialogue:
-        return Dialogue(self._texts, self._rewards, len(self._texts) > 1)
+def _heard(texts: tuple[str, ...], rewards: tuple[float | None, ...]) -> Any:
+    return SimpleNamespace(to_sequence=lambda: Dialogue(texts, rewards, len(texts) > 1))
 
 
 class _Hostile:
@@ -36,18 +32,17 @@ class _Hostile:
         return self
 
     def reset(self, rng: np.random.Generator) -> Observation:
-        return _Heard((HOSTILE,), (None,))
+        return _heard((HOSTILE,), (None,))
 
     def step(self, action: str) -> Outcome:
-        return Outcome(_Heard((HOSTILE, action), (None, 1.0)), 1.0, True)
+        return Outcome(_heard((HOSTILE, action), (None, 1.0)), 1.0, True)
 
     def encode(self, text: str) -> list[int]:
         if text == "refused":
             raise ValueError(HOSTILE)
         return []
 
-    def begin(self, games: Any) -> None:
-        pass
+    def begin(self, games: Any) -> None: ...
 
     def act(self, observations: Any, slots: Any) -> list[TextAction]:
         given = {"policy": [-1.25, -2], "q": [3.0, 1], "v": [0.5, 1.5]}

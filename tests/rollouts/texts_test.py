@@ -1,5 +1,3 @@
-"""What is counted, ranked and collected of dialogues is what was recorded."""
-
 from __future__ import annotations
 
 import itertools
@@ -112,7 +110,6 @@ def test_episodes_become_batches(record: bool) -> None:
 
 
 def test_dialogues_are_collected(tmp_path: Path, record: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stopped collection goes on."""
     told = Told()
     for module in (dialogues, text_sources):
         monkeypatch.setattr(module, "Progress", told)

@@ -48,9 +48,7 @@ class StopsAfter(Told):
     requested = property(stopped)
 
 
-def jobs_here(
-    make: Any, setup: Any, jobs: Any, workers: int, stop: Any, *_: Any
-) -> Iterator[tuple[Any, Any]]:
+def jobs_here(make: Any, setup: Any, jobs: Any, workers: int, stop: Any, *_: Any) -> Iterator[Any]:
     """`run_jobs` in this process, one after the other."""
     work = make(setup)
     for job in jobs:
@@ -70,7 +68,5 @@ def said(work: Callable[..., Any], *given: Any, **named: Any) -> str:
 
 def lines(fields: Mapping[str, Any]) -> str:
     """A line for each field, as in recordings."""
-    shown = {
-        name: shown_array(value) if isinstance(value, np.ndarray) else value for name, value in fields.items()
-    }
-    return "\n".join(f"{name} {value}" for name, value in shown.items())
+    shown = [shown_array(value) if isinstance(value, np.ndarray) else value for value in fields.values()]
+    return "\n".join(f"{name} {value}" for name, value in zip(fields, shown))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +23,19 @@ def state_of(network: Any, step: int) -> Any:
     return make_state(network, optax.sgd(0.1), jax.random.PRNGKey(step))
 
 
-def write(
-    folder: Path, variant: str, changes: dict[str, Any], returns: dict[int, float] | None = None
-) -> Any:
+def write(folder: Path, variant: str, changes: dict[str, Any], returns: Any = None) -> Any:
     """Writes a run of a variant of train_agent with a checkpoint for each step of `returns`; gives its network."""
-    folder.mkdir(exist_ok=True)
     config = load_config("train_agent", variant, changes)
-    (folder / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
+    run_folder.describe(folder, run_folder.as_plain(config))
     training = agent_config(config)
     name, options = agent_policy.environment_of(training)
     section: Any = training.network
     network = make_agent_network(section, registry.spec(name, **options))
     with agent_checkpoints.open_checkpoints(folder, 5) as checkpoints:
         for step, score in (returns or {100: 0.9}).items():
-            items = agent_checkpoints.items_of_learner(state_of(network, step))
-            agent_checkpoints.save(
-                checkpoints, step, items, {"steps": step}, {"episode/return": score}, False
+            items, metrics = (
+                agent_checkpoints.items_of_learner(state_of(network, step)),
+                {"episode/return": score},
             )
+            agent_checkpoints.save(checkpoints, step, items, {"steps": step}, metrics, False)
     return network
