@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from motif_jax.actors.rerecording import record_actions
 from motif_jax.language.text_agent import Design
 from motif_jax.support import run_folder
-from tests import stage_inputs, text_agents, texts
+from tests import recorded_outputs, stage_inputs, text_agents, texts
 from tests.language import talkers
 from tests.processes import REPOSITORY
 from tests.refusals import config_of, refusal, said_of
@@ -57,17 +58,27 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def given(flags: str, place: Path) -> list[str]:
-    return [f"--config.{flag.replace('AT', str(place))}" for flag in flags.split()]
+def cases(listed: str, place: Path) -> dict[str, list[str]]:
+    """Flags for the launcher, by how they are listed."""
+    found = {case: case.replace("AT", str(place)).split() for case in " ".join(listed.split()).split(" | ")}
+    return {case: [f"--config.{flag}" for flag in flags] for case, flags in found.items()}
 
 
-@pytest.mark.parametrize(("config", "flags", "said"), REFUSED)
+@pytest.mark.parametrize("config", REFUSED)
 def test_what_does_not_fit_is_one_line_before_the_run_folder_is_made(
-    config: str, flags: str, said: str, place: Path, tmp_path: Path
+    config: str, place: Path, tmp_path: Path, record: bool
 ) -> None:
-    assert said in refusal(config, tmp_path / "new", *given(flags, place))
+    names = {place: "AT", tmp_path: "OUT", REPOSITORY: "REPOSITORY"}
+    said = {
+        case: recorded_outputs.replaced(refusal(config, tmp_path / "new", *flags), names)
+        for case, flags in cases(REFUSED[config], place).items()
+    }
+    # What this machine has left.
+    parts = {case: re.sub(r"[\d,.]+ (MiB|GB)\b", r"SIZE \1", line) for case, line in said.items()}
+    recorded_outputs.compared(f"refused_{config.replace('.py', '').replace(':', '_')}", parts, record)
 
 
-@pytest.mark.parametrize(("config", "flags"), TAKEN)
-def test_what_lies_at_a_limit_is_taken(config: str, flags: str, place: Path, tmp_path: Path) -> None:
-    assert said_of(config_of(config, *given(flags, place)), tmp_path / "new") is None
+@pytest.mark.parametrize("config", TAKEN)
+def test_what_lies_at_a_limit_is_taken(config: str, place: Path, tmp_path: Path) -> None:
+    for case, flags in cases(TAKEN[config], place).items():
+        assert said_of(config_of(config, *flags), tmp_path / "new") is None, case
