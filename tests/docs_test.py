@@ -42,9 +42,7 @@ def commands(text: str) -> list[str]:
     """Stretches of text that belong to one launch command: up to the end of the line, cell, or block."""
     text = text.replace("\\\\\n", " ").replace("\\\n", " ")
     # The quickstart's own short form: stage STAGE.py:VARIANT FOLDER FLAGS.
-    text = re.sub(
-        r"^( *)stage ([a-z_]+\.py\S*)", r"\1motif_jax.launch --config=configs/\2", text, flags=re.MULTILINE
-    )
+    text = re.sub(r"(?m)^( *)stage ([a-z_]+\.py\S*)", r"\1motif_jax.launch --config=configs/\2", text)
     return re.findall(r"(?:motif_jax\.launch|`)([^`\n]*--config=configs/[^`\n]*)", text)
 
 
@@ -83,10 +81,8 @@ def test_table_rows_complete_the_command_of_their_header() -> None:
 # A flag with a value that stands for itself: not N, DIR, {...} or a shell variable.
 GIVEN = re.compile(r"--config\.([a-z_0-9.]+)=('[^']*'|\"[^\"]*\"|[^\s`'\",;:)|]+)")
 STANDS_FOR_ANOTHER = re.compile(r"[A-Z_]+|.*[${<].*|\.\.\.")
-HAVING_MORE = (
-    "import_torch:agent import_torch:oni import_torch:glam train_agent:symbolic train_language_agent:drrn"
-)
-CONFIGS = [*stage_inputs.CONFIGS, *HAVING_MORE.split(), *(f"benchmark:{name}" for name in benchmarks.names())]
+MORE = "import_torch:agent import_torch:oni import_torch:glam train_agent:symbolic train_language_agent:drrn"
+CONFIGS = [*stage_inputs.CONFIGS, *MORE.split(), *(f"benchmark:{name}" for name in benchmarks.names())]
 
 
 @functools.cache
@@ -224,9 +220,8 @@ def test_sentences_are_short_and_in_the_words_of_the_glossary(page: Path) -> Non
     mean, longest = prose.measure(text)
     assert prose.length(longest) <= prose.LONGEST, f"{page.name}: {prose.length(longest)} words: {longest}"
     assert mean < prose.MEAN, f"{page.name}: sentences have {mean:.1f} words on average"
-    assert page == prose.GLOSSARY or not (odd := prose.odd_words(text)), (
-        f"{page.name}: {odd} (docs/glossary.md)"
-    )
+    odd = [] if page == prose.GLOSSARY else prose.odd_words(text)
+    assert not odd, f"{page.name}: {odd} (docs/glossary.md)"
 
 
 def test_messages_are_in_the_words_of_the_glossary() -> None:

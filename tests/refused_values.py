@@ -190,7 +190,7 @@ TAKEN = {
     "train_agent.py:recall": f"""{TWO} on_policy=True batch_size=1024 compat.seed_noop=True | {TWO}
         devices.actor=0,1 actors.envs_per_worker=4 actors.slots_per_group=5 | {TWO} {SHORT}
         optimizer.warmup_steps=31 | {CART} environment.text_bytes=256""",
-    "train_language_agent.py:smoke": f"""{TALKER} {SMALL} algorithm.recurrence=8""",
+    "train_language_agent.py:smoke": f"""{SPEAKS} tests=distractors_4 | {TALKER} {SMALL} algorithm.recurrence=8""",
     "train_reward.py:smoke": f"""{PAIRS} batch_size=65536""",
     "train_text.py:wordle_chai": f"""{CHAI} candidates.max_tokens=95""",
     "train_text.py:wordle_ilql": f"""{TOY} network.max_length=16 max_len=16 method.q_min=1 method.q_max=1.5

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import ast
-import csv
 import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TypeGuard
 
-import numpy as np
 import psutil
 import pyarrow.parquet
 import pytest
@@ -20,7 +17,6 @@ from markdown_it import MarkdownIt
 from motif_jax.datasets.pairs import parquet
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.language.weights import INDEX, Tensors
-from motif_jax.stages import explain_reward
 from motif_jax.support.errors import UserError
 from tests import made_up_runs
 from tests.made_up_runs import HOSTILE, run_data
@@ -151,13 +147,6 @@ class Page(HTMLParser):
             self.scripts.append(data)
         self.bold += data if tag == "b" else ""
         self.data += data
-
-
-def test_a_message_is_no_formula_of_a_table() -> None:
-    numbers = dict.fromkeys(("raw", "normalised", "paid"), np.ones(1))
-    reward = SimpleNamespace(**numbers, disagreement=None, evaluations=(), history=())
-    header, row = csv.reader(explain_reward._table(["=HYPERLINK(A1)"], [1], [reward]).splitlines())
-    assert dict(zip(header, row, strict=True))["message"] == "'=HYPERLINK(A1)"
 
 
 def test_pages_show_what_games_models_and_servers_say_as_text(tmp_path: Path) -> None:

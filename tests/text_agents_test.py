@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from motif_jax import agents, sections, text_agents
+from motif_jax import agents, text_agents
 from motif_jax.datasets.dialogues.dialogue import Dialogue
-from motif_jax.language.decoding import Decoding
 from motif_jax.language.text_agent import Design
-from motif_jax.rollouts import text_setup
 from motif_jax.support.errors import UserError
-from motif_jax.trainers import agent_folder
 from tests import text_agents as tiny
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -78,26 +74,3 @@ def test_what_cannot_be_is_one_line(run: Path, tmp_path: Path) -> None:
         plain.values(MESSAGES)
     with pytest.raises(UserError, match=r"motif_jax\.text_agents\.load"):
         agents.load(run)
-
-
-def test_actions_are_as_long_as_those_of_the_data_and_methods_decode_as_published(tmp_path: Path) -> None:
-    decode = sections.Decode()
-
-    def found(method: str, **settings: int) -> Decoding:
-        about = {"method": method, "settings": settings, "folder": "runs/x"}
-        return text_setup.decoding_of(decode, about)
-
-    assert found("ilql", longest_action=17).max_tokens == 17
-    assert found("chai", longest_action=17).kind == "rerank"
-    assert found("ilql_utterance", longest_action=17).width == 4
-    decode = sections.Decode(kind="greedy")
-    assert found("ilql_utterance", longest_action=17).width == 1
-    with pytest.raises(UserError, match=r"decode\.max_tokens=None: runs/x does not say how long"):
-        found("ilql")
-    path = tiny.write(tmp_path / "run") / "agent" / agent_folder.FILE
-    written = agent_folder.describe(tmp_path / "run", "agent")
-    assert written["settings"]["longest_action"] == 6
-    for damaged in ({"longest_action": "6"}, {"longest_action": -6}, []):
-        path.write_text(json.dumps({**written, "settings": damaged}))
-        with pytest.raises(UserError, match=r"agent\.json is damaged"):
-            text_agents.load(tmp_path / "run")

@@ -44,13 +44,8 @@ def test_messages_of_a_run_and_an_evaluation_are_compared_as_the_game_says_them(
     config = load_config("check_reward", "", values)
     check_reward.run(config, tmp_path / "check")
     assert asked == [(Path("runs/oni"), ["unlabelled", "c", "caf\xe9\nnew"], 9.0)]
-    shares = [
-        {"value": 0.5, "low": pytest.approx(0.0945, abs=1e-4), "high": pytest.approx(0.9055, abs=1e-4)}
-    ] * 2
-    often, never = (
-        {"share": share, "messages": 2, "against": [text]}
-        for share, text in zip(shares, ("often", "c"), strict=True)
-    )
+    share = {"value": 0.5, "low": pytest.approx(0.0945, abs=1e-4), "high": pytest.approx(0.9055, abs=1e-4)}
+    often, never = ({"share": share, "messages": 2, "against": [text]} for text in ("often", "c"))
     summary = json.loads((tmp_path / "check" / check_reward.SUMMARY).read_text())
     assert summary == {"step": 7, "least_met": 5, "met_often": often, "never_labelled": never}
     told = "reward and annotator agree on 50.0% (9.5% to 90.5%) of the 2 {}; not on {!r}\n"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from motif_jax.datasets.trajectories import parquet
@@ -16,19 +14,9 @@ from motif_jax.support import run_folder
 from motif_jax.support.checkpoints import Checkpoints
 from tests.language import talkers
 from tests.processes import killed_often, launch
-from tests.reward_fixtures import load_config, run_config, run_stage
+from tests.reward_fixtures import load_config, run_stage
 
 OBSERVED = {"environment.babyai_text.observations": 1}
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return talkers.write(tmp_path_factory.mktemp("model"))
-
-
-def cloning(collected, model, **overrides):
-    given = {"trajectories": str(collected), "network.model": str(model), "network.prompt_tokens": 200}
-    return load_config("clone_behaviour", "smoke", {**given, "num_devices": 1, **overrides})
 
 
 @pytest.mark.slow
@@ -41,13 +29,10 @@ def test_a_collection_that_is_killed_ends_with_the_same_trajectories(tmp_path):
     def episodes():
         return journal.read_text().count("\n") if journal.exists() else 0
 
-    killed_often(
-        lambda _: launch(folder, "collect_trajectories.py:smoke", *flags, log=log),
-        episodes,
-        5,
-        folder,
-        least=1,
-    )
+    def start(_):
+        return launch(folder, "collect_trajectories.py:smoke", *flags, log=log)
+
+    killed_often(start, episodes, 5, folder, least=1)
     run_stage("collect_trajectories", whole, **values)
     one, two = (parquet.read(each / parquet.FILE) for each in (folder, whole))
     assert (one.prompts, one.actions) == (two.prompts, two.actions)
@@ -55,32 +40,21 @@ def test_a_collection_that_is_killed_ends_with_the_same_trajectories(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("switches", [{}, {"glam_french_goal": True, "drrn_first_observation": True}])
-def test_a_clone_plays_with_the_wording_of_its_trajectories(tmp_path, model, switches):
+def test_a_clone_plays_with_the_wording_of_its_trajectories(tmp_path, switches):
     options = {"language": "french", "observations": 1, "max_episode_steps": None}
     options |= {"compat": switches} if switches else {}
     about = {"environment": "BabyAI-GoToLocal-v0", "options": options, "actions": list(ACTIONS)}
-    parquet.write(
-        tmp_path / parquet.FILE, [parquet.TrajectoryEpisode(0, 0, ["a", "b"], [0, 1], [0.0, 1.0])], about
-    )
+    episode = parquet.TrajectoryEpisode(0, 0, ["a", "b"], [0, 1], [0.0, 1.0])
+    parquet.write(tmp_path / parquet.FILE, [episode], about)
+    model = talkers.write(tmp_path / "model")
+    given = {"trajectories": str(tmp_path), "network.model": str(model), "network.prompt_tokens": 200}
     for french_goal in (True, False):
-        asked = cloning(tmp_path, model, **{"compat.glam_french_goal": french_goal}).lock()
+        asked = load_config("clone_behaviour", "smoke", {**given, "compat.glam_french_goal": french_goal})
+        asked = asked.lock()
         found = settings.environment_options(agent_config(clone_behaviour.resolved(asked)))
         for name in ("glam_french_goal", "drrn_first_observation"):
             assert found["compat"][name] == bool(switches)
         assert found["language"] == "french"
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("compiled_quickly")
-def test_a_clone_learns_and_plays(model, tmp_path):
-    collected = run_stage("collect_trajectories", tmp_path / "collected", **OBSERVED)
-    learned = {"epochs": 2, "optimizer.learning_rate": 0.02}
-    whole = run_config(cloning(collected, model, **learned), tmp_path / "whole")
-    rows = [json.loads(row) for row in (whole / "metrics.jsonl").read_text().splitlines()]
-    losses = [row["validation/loss"] for row in rows if "validation/loss" in row]
-    assert losses[-1] < losses[0]
-    run_stage("evaluate", tmp_path / "played", policy=str(whole), episodes=2)
-    assert json.loads((tmp_path / "played" / "evaluation.json").read_text())["episodes"] == 2
 
 
 def test_the_checkpoint_of_a_clone_is_that_of_its_summary(tmp_path, capsys):

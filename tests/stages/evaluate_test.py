@@ -24,9 +24,7 @@ def test_a_damaged_plan_is_named(tmp_path, content):
 
 def test_a_damaged_list_of_films_is_named(tmp_path):
     (tmp_path / "films.json").write_text("[1]")
-    with pytest.raises(
-        UserError, match=r"films.json is damaged .*: remove it, then the films are made again"
-    ):
+    with pytest.raises(UserError, match=r"films.json is damaged .*: remove it, then the films are made"):
         Films(tmp_path, tmp_path, FilmForms())
 
 
@@ -39,16 +37,12 @@ def test_damaged_actions_are_named(tmp_path, actions):
         read_rows(path)
 
 
-def write_agent(folder, **reward):
-    trained = load_config("train_agent", "recall")
-    trained.reward.update({"intrinsic_coefficient": 0.1, **reward})
-    run_folder.describe(folder, run_folder.as_plain(trained))
-    return {"agent.dir": str(folder), "workers": 1}
-
-
 @pytest.mark.slow
 def test_the_table_says_of_a_reward_what_applies_to_it(tmp_path):
-    values = write_agent(tmp_path / "agent", kind="bag_of_words")
+    trained = load_config("train_agent", "recall")
+    trained.reward.update({"intrinsic_coefficient": 0.1, "kind": "bag_of_words"})
+    run_folder.describe(tmp_path / "agent", run_folder.as_plain(trained))
+    values = {"agent.dir": str(tmp_path / "agent"), "workers": 1}
     workdir = run_stage("evaluate", tmp_path / "evaluation", **values)
     note = (workdir / "table.md").read_text().splitlines()[-1]
     assert "intrinsic reward: likeness to the goal, hashed letters, " in note
@@ -58,33 +52,13 @@ def test_the_table_says_of_a_reward_what_applies_to_it(tmp_path):
 
 
 @pytest.mark.slow
-def test_rows_of_a_reward_that_was_written_anew_are_not_handed_back(tmp_path):
-    table, workdir = tmp_path / "texts.json", tmp_path / "evaluation"
-    table.write_text('{"which cue?": 1}')
-    values = write_agent(tmp_path / "agent", kind="table", table=str(table))
-    config = load_config("evaluate", "smoke", values)
-    run_config(config, workdir)
-    evaluate.check(config, workdir)
-    table.write_text('{"which cue?": 2}')
-    for start in (evaluate.check, evaluate.run):
-        with pytest.raises(
-            UserError, match=r"config.reward=table: was trained or written again since the run started"
-        ):
-            start(config, workdir)
-
-
-@pytest.mark.slow
-def test_the_bot_agrees_with_itself_and_random_play_seldom_does(tmp_path, capsys):
-    found = {}
-    for policy in ("bot", "random"):
-        level = {"environment.name": "BabyAI-GoToLocal-v0"}
-        run_stage("evaluate", tmp_path / policy, policy=policy, bot_agreement=True, workers=1, **level)
-        summary = evaluation_files.read_evaluation(tmp_path / policy)
-        found[policy] = summary["measures"]["bot_agreement"]["mean"]["value"]
-        mean = summary["measures"]["return"]["mean"]["value"]
-        assert f"mean return {format_number(mean)}  " in capsys.readouterr().err.splitlines()[-1]
-    assert found["bot"] == 1
-    assert 0 < found["random"] < 0.6
+def test_the_bot_agrees_with_itself(tmp_path, capsys):
+    values = {"policy": "bot", "bot_agreement": True, "workers": 1, "environment.name": "BabyAI-GoToLocal-v0"}
+    run_stage("evaluate", tmp_path / "run", **values)
+    measures = evaluation_files.read_evaluation(tmp_path / "run")["measures"]
+    assert measures["bot_agreement"]["mean"]["value"] == 1
+    mean = format_number(measures["return"]["mean"]["value"])
+    assert f"mean return {mean}  " in capsys.readouterr().err.splitlines()[-1]
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
@@ -21,7 +20,7 @@ from motif_jax.language.model import LanguageModel
 from motif_jax.published import evaluation_logs
 from motif_jax.reports import evaluation_files
 from motif_jax.rollouts import text_episodes
-from motif_jax.stages import evaluate_text, report
+from motif_jax.stages import evaluate_text
 from motif_jax.support.errors import UserError
 from tests import recorded_outputs, text_agents
 from tests.processes import killed
@@ -43,55 +42,6 @@ def config_of(**values: Any) -> Any:
 
 def evaluate(workdir: Path, **values: Any) -> Path:
     return run_config(config_of(**values), workdir)
-
-
-@pytest.fixture(scope="module")
-def evaluated(agent: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    workdir = tmp_path_factory.mktemp("evaluations") / "evaluate_ilql"
-    return evaluate(workdir, agent=str(agent), published_log=True, **{"decode.kind": "sample"})
-
-
-@pytest.mark.slow
-def test_an_agents_games_are_counted_and_kept(evaluated: Path) -> None:
-    found = evaluation_files.read_evaluation(evaluated)
-    dialogues = parquet.read(evaluated / "dialogues.parquet")
-    assert len(found["rows"]) == len(dialogues) == 6
-    np.testing.assert_allclose(found["measures"]["return"]["mean"]["value"], dialogues.returns().mean())
-    row = found["rows"][0]
-    # What was said is the tokens that were written.
-    pieces = ["".join(action["pieces"]).removesuffix("</a>") for action in row["tokens"]]
-    said = zip(row["dialogue"]["texts"], row["dialogue"]["rewards"], strict=True)
-    assert pieces == [text for text, reward in said if reward is not None]
-    assert all(action["q"] != action["v"] for action in row["tokens"])
-    assert "tokens" not in found["rows"][2]
-    assert "values alone" in (evaluated / "tokens.html").read_text(encoding="utf-8")
-    log = evaluation_logs.read(evaluated / "eval_log.pkl")
-    np.testing.assert_allclose(log.returns, dialogues.returns())
-
-
-@pytest.mark.slow
-def test_policies_of_the_task_play_in_the_agents_task_and_reports_compare_them(
-    agent: Path, evaluated: Path, tmp_path: Path
-) -> None:
-    expert = evaluate(tmp_path / "evaluate_expert", agent=str(agent), policy="optimal")
-    found = evaluation_files.read_evaluation(expert)
-    assert found["plan"]["options"] == {"num_words": 20}
-    assert found["plan"]["drawn_from"]["num_words"] == 20
-    assert found["measures"]["success"]["mean"]["value"] == 1.0
-    folders = {"evaluations": f"{evaluated},{expert}", "yardsticks": "", "first_must_lead": True}
-    config = load_config("report", "", {**folders, "plots": False})
-    assert report.run(config, tmp_path / "report") == 1
-    config.evaluations = f"{expert},{evaluated}"
-    run_config(config, tmp_path / "report")
-    text = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
-    # Of the return, and of the share of games won.
-    assert text.count("The interval of expert lies wholly above that of ilql") == 2
-    # The published layout of the same games has the same mean.
-    comparison = load_config("compare", "smoke", {"published_task": "wordle"})
-    comparison.methods = f"expert={expert}; ilql={evaluated}; published={evaluated / 'eval_log.pkl'}"
-    run_config(comparison, tmp_path / "compare")
-    scores = json.loads((tmp_path / "compare" / "comparison.json").read_text())["scores"]
-    np.testing.assert_allclose(scores["published"], scores["ilql"])
 
 
 @pytest.mark.slow
@@ -136,7 +86,8 @@ def test_games_of_a_policy_are_counted_and_told(tmp_path: Path, monkeypatch, cap
     names = {tmp_path: "FOLDER"}
     parts = recorded_outputs.of_folder(tmp_path / "run", names)
     parts = {name: text for name, text in parts.items() if name != "config.json"}
-    parts["printed"] = recorded_outputs.replaced(capsys.readouterr().out, names)
+    # Where lines are broken hangs on how fast it was.
+    parts["printed"] = recorded_outputs.replaced(" ".join(capsys.readouterr().out.split()), names)
     recorded_outputs.compared("evaluate_text_policy", parts, record)
 
 

@@ -16,17 +16,18 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_quickly")]
 TEXTS = ["Hello", "", "You see here a key."]
 
 
-@pytest.fixture(scope="module")
-def ensemble(trained, tmp_path_factory):
+def test_an_ensemble_goes_through_a_file_unchanged_and_says_where_it_disagrees(trained, tmp_path):
     small = {"network.hidden_dim": 32, "ensemble.members": 2}
-    return train(tmp_path_factory.mktemp("runs") / "b", reward_config(trained.parent / "dataset", **small))
-
-
-def test_an_ensemble_goes_through_a_file_unchanged(ensemble, tmp_path):
+    ensemble = train(tmp_path / "b", reward_config(trained.parent / "dataset", **small))
     run_stage("export_reward", tmp_path / "file", "", **{"reward.dir": str(ensemble)})
     file = tmp_path / "file" / "reward.safetensors"
     workdir = run_stage("import_reward", tmp_path / "back", "", file=str(file))
     expected = rewards.load(ensemble)
+    members = expected.trained.members_of_messages(expected.trained.params, as_rows(TEXTS)[0])
+    statistics = expected.trained.statistics
+    own = (members - np.c_[statistics["member_mean"]]) / np.sqrt(np.c_[statistics["member_variance"]])
+    np.testing.assert_allclose(expected.disagreement(TEXTS), own.std(axis=0), rtol=1e-4)
+    assert expected.disagreement("Hello").shape == ()
     for place in (file, workdir):
         reward = rewards.load(place)
         np.testing.assert_array_equal(reward.raw(TEXTS), expected.raw(TEXTS))
@@ -41,14 +42,3 @@ def test_a_refused_export_leaves_its_folder_to_any_other_command(trained, tmp_pa
     with pytest.raises(UserError, match="has no evaluation 9"):
         exports.run(config, tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {".lock"}
-
-
-def test_an_ensemble_says_where_it_disagrees(ensemble, trained):
-    reward = rewards.load(ensemble)
-    members = reward.trained.members_of_messages(reward.trained.params, as_rows(TEXTS)[0])
-    statistics = reward.trained.statistics
-    own = (members - np.c_[statistics["member_mean"]]) / np.sqrt(np.c_[statistics["member_variance"]])
-    np.testing.assert_allclose(reward.disagreement(TEXTS), own.std(axis=0), rtol=1e-4)
-    assert reward.disagreement("Hello").shape == ()
-    with pytest.raises(UserError, match="is a single model, so nothing can disagree"):
-        rewards.load(trained).disagreement("Hello")

@@ -61,24 +61,6 @@ def said(agent: agent_folder.SavedAgent, tokens: list[int]) -> np.ndarray:
     return np.asarray(agent.network.look(agent.params, rows, jnp.ones(rows.shape, bool)).logits)[0]
 
 
-@pytest.mark.slow
-def test_a_text_agent_is_written_with_its_tokens_values_and_card(tmp_path: Path) -> None:
-    run = text_agent(tmp_path, "wordle")
-    folder = exported_by("export_text_agent", run, tmp_path / "export")
-    agent = agent_folder.load(run)
-    text, tokens = tokens_of(agent.tokenizer, "wordle")
-    opened, rows = language.load(folder), jnp.asarray([tokens])
-    assert opened.tokenizer.encode([text]) == [tokens]
-    states, _ = opened.model.prefill(opened.params, rows, jnp.ones(rows.shape, bool))
-    logits = opened.model.logits(opened.params, states.after)[0]
-    np.testing.assert_allclose(logits, said(agent, tokens), atol=1e-5)
-    with safe_open(folder / exported.VALUES, framework="numpy") as file:
-        about = json.loads(file.metadata()["about"])
-        kept = file.get_tensor("target_heads.q2.output.kernel")
-    np.testing.assert_array_equal(kept, agent.params["target_heads"]["q2"]["output"]["kernel"])
-    assert about["trunk_of"] == {"policy": "policy", "values": "values", "target": "target"}
-
-
 def test_agents_that_transformers_has_no_form_for_are_refused(tmp_path: Path) -> None:
     run = made_agents.write(tmp_path / "dt", Design(q="none", prefix=True), "dt")
     with pytest.raises(UserError, match=r"config\.agent=.*an agent without a prefix"):

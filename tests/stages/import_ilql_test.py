@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from motif_jax.language.text_agent import POLICY, TARGET, VALUES
+from motif_jax.language.text_agent import POLICY
 from motif_jax.published import ilql_checkpoint
 from motif_jax.stages import import_ilql as stage
 from motif_jax.support.errors import UserError
@@ -69,31 +69,6 @@ def config_of(tmp_path, content=None, **values):
 
 def imported(tmp_path, content, **values):
     return agent_folder.load(run_config(config_of(tmp_path, content, **values), tmp_path / "run"))
-
-
-@pytest.mark.slow
-def test_every_part_lands_where_it_belongs_once(tmp_path, capsys):
-    content = ilql()
-    agent = imported(tmp_path, content)
-    assert agent.settings["discount"] == 0.99
-    for name, start in ((VALUES, "model."), (POLICY, "lm_policy."), (TARGET, "lm_target.")):
-        found = agent.params["trunks"][name]
-        np.testing.assert_array_equal(found["embedding"], content[f"{start}transformer.wte.weight"])
-        key = found["decoder"]["block_1"]["attention"]["key"]["kernel"]
-        np.testing.assert_array_equal(
-            key, content[f"{start}transformer.h.1.attn.c_attn.weight"][:, WIDTH : 2 * WIDTH]
-        )
-    for place, name, start in (
-        ("heads", "v", "v"), ("heads", "q1", "q"), ("heads", "q2", "q2"), ("target_heads", "q1", "target_q"), ("target_heads", "q2", "target_q2"),
-    ):  # fmt: skip
-        layers = agent.params[place][name]
-        for layer, number in (("hidden_0", 0), ("output", 2)):
-            np.testing.assert_array_equal(layers[layer]["kernel"], content[f"{start}.{number}.weight"].T)
-            np.testing.assert_array_equal(layers[layer]["bias"], content[f"{start}.{number}.bias"])
-    run_config(config_of(tmp_path), tmp_path / "run")
-    assert "already" in capsys.readouterr().out
-    with pytest.raises(UserError, match="holds another import"):
-        stage.check(config_of(tmp_path, discount=0.5), tmp_path / "run")
 
 
 def chai():

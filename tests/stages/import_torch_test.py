@@ -13,7 +13,7 @@ from motif_jax.support.errors import UserError
 from tests import torch_files
 from tests.agents import observation_of
 from tests.golden_numbers import recipe_tensors
-from tests.reward_fixtures import launch, load_config, run_config
+from tests.reward_fixtures import load_config, run_config
 from tests.torch_files import tensor
 
 
@@ -75,17 +75,17 @@ def test_absent_statistics_are_asked_for(golden, tmp_path):
     with pytest.raises(UserError, match=r"has no reward_mean, .*--config\.mean=NUMBER"):
         import_torch.run(config_for("reward", path), tmp_path / "run")
     assert not (tmp_path / "run" / "import.json").exists()
-    launch("import_torch", tmp_path / "run", f"--config.file={path}", "--config.mean=3.5", variant="")
-    assert read_run(tmp_path / "run").statistics["mean"] == 3.5
+    assert (
+        read_run(run_config(config_for("reward", path, mean=3.5), tmp_path / "run")).statistics["mean"] == 3.5
+    )
 
 
 def test_a_model_that_contains_itself_is_one_error(tmp_path):
     model = {"a": tensor(np.ones(2, "f"))}
     model["self"] = model
+    path = torch_files.write(tmp_path / "a.pth", {"model": model})
     with pytest.raises(UserError, match="contains itself"):
-        import_torch.run(
-            config_for("reward", torch_files.write(tmp_path / "a.pth", {"model": model})), tmp_path / "r"
-        )
+        import_torch.run(config_for("reward", path), tmp_path / "r")
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from motif_jax.support.errors import UserError
 from tests import recorded_outputs
 from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
 from tests.published.glam_results_test import write_log
-from tests.reward_fixtures import load_config, run_config
+from tests.reward_fixtures import load_config
 
 
 def configured(**changes):
@@ -132,30 +132,6 @@ def test_games_with_other_options_are_other_games(tmp_path):
     compare.run(config, tmp_path / "out")
     (found,) = json.loads((tmp_path / "out/comparison.json").read_text())["differences"]
     assert found["over_games"]["pairs"] == 0
-
-
-@pytest.mark.slow
-def test_runs_are_compared_with_the_published_curves_and_pooled_over_runs(tmp_path):
-    runs = evaluations(tmp_path, "one", "two", "three")
-    write_agent_run(tmp_path / "run", episodes=50)
-    trained = {"stage": "train_agent", "environment": {"name": "NetHackScore-v1"}}
-    (tmp_path / "run" / "config.json").write_text(json.dumps(trained))
-    steps = np.linspace(0, 5e5, 30)
-    published = {"score": {"motif": ([steps] * 2, [steps / 2e4, steps / 1e4])}}
-    (tmp_path / "motif_results.pkl").write_bytes(pickle.dumps(published))
-    changes = {"published": str(tmp_path / "motif_results.pkl"), "published_tasks": "score=NetHackScore-v1"}
-    methods = f"motif={runs[0]},{runs[1]},{tmp_path / 'run'}; random={runs[2]}"
-    config = configured(methods=methods, resamples=50, plots=True, **changes)
-    (tmp_path / "out/plots").mkdir(parents=True)
-    (tmp_path / "out/plots/of_an_earlier_comparison.png").touch()
-    run_config(config, tmp_path / "out")
-    assert not (tmp_path / "out/plots/of_an_earlier_comparison.png").exists()
-    games = [evaluation_files.read_evaluation(run)["measures"]["return"]["mean"]["value"] for run in runs[:2]]
-    mean = json.loads((tmp_path / "out/comparison.json").read_text())["aggregates"]["mean"]["motif"]
-    assert mean["value"] == pytest.approx(np.mean(games))
-    assert mean["low"] <= mean["value"] <= mean["high"]
-    assert "motif, published (n = 2)" in (tmp_path / "out/comparison.html").read_text()
-    assert (tmp_path / "out/plots/curves_NetHackScore-v1.png").exists()
 
 
 def test_a_number_that_a_run_does_not_have_is_named_with_those_it_has(tmp_path):

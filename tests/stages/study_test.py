@@ -75,9 +75,7 @@ def lines(workdir: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_what_has_a_line_is_not_run_again(
-    toys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_has_a_line_is_not_run_again(toys: Path, tmp_path: Path, capsys) -> None:
     workdir = tmp_path / "a study"
     study.check(small(), workdir)
     assert study.run(small(), workdir) is None
@@ -122,9 +120,8 @@ def test_a_study_that_is_stopped_ends_its_program_and_goes_on(toys: Path, tmp_pa
 def test_flags_of_any_run_that_are_none_end_a_study_before_its_first(toys: Path, tmp_path: Path) -> None:
     config = small()
     config.methods.motif = "--config.rewrad=1 --config.reward.dir={workdir}/reward"
-    with pytest.raises(
-        UserError, match=r"^--config.rewrad is not a key \(of the study's --config=configs/oni.py"
-    ):
+    told = r"^--config.rewrad is not a key \(of the study's --config=configs/oni.py"
+    with pytest.raises(UserError, match=told):
         study.run(config, tmp_path / "study")
     assert started(toys) == []
 
@@ -155,20 +152,20 @@ def test_lines_of_different_numbers_of_games_are_refused(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "variant", "count"),
-    [
-        ("results", "gpu", 36),
-        ("results", "diagnosis", 12),
-        ("minigrid_study", "", 70),
-        ("minihack_study", "", 40),
-        ("steering_study", "demo", 3),
-    ],
+    ("study_of", "count"),
+    {
+        "results:gpu": 36,
+        "results:diagnosis": 12,
+        "minigrid_study:": 70,
+        "minihack_study:": 40,
+        "steering_study:demo": 3,
+    }.items(),
 )
 def test_the_studies_of_results_can_start(
-    name: str, variant: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    study_of: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(Path(__file__).parents[2])
-    config = load_config(name, variant)
+    config = load_config(*study_of.split(":"))
     study.check(config, tmp_path)
     planned = study.runs(config, tmp_path)
     assert len(planned) == count

@@ -24,12 +24,8 @@ VALUES = {
 
 @pytest.fixture(scope="module")
 def speaks(tmp_path_factory: pytest.TempPathFactory) -> str:
-    settings = {"longest_action": 3}
-    return str(
-        text_agents.write(
-            tmp_path_factory.mktemp("speaks"), Design(q="none"), "bc", TOY, {"length": 2}, 0, settings
-        )
-    )
+    given = Design(q="none"), "bc", TOY, {"length": 2}, 0, {"longest_action": 3}
+    return str(text_agents.write(tmp_path_factory.mktemp("speaks"), *given))
 
 
 @pytest.mark.slow

@@ -103,10 +103,7 @@ def test_messages_and_sequences_are_read_alike_from_lines_and_parquet(tmp_path: 
         ({"sequence": [["a", 1]], "reward": [float("nan")], "done": True}, "a reward is not a number"),
         ({"sequence": [["cut \ud83d", 1]], "reward": [1], "done": True}, "surrogates not allowed"),
         ({"sequence": [["x", "no"]], "reward": [1], "done": True}, "is_action is neither"),
-        (
-            {"messages": [{"role": "assistant", "content": "x"}], "reward": 1e300},
-            r"not a number from -1e\+18",
-        ),
+        ({"messages": [{"role": "assistant", "content": "x"}], "reward": 1e300}, r"number from -1e\+18"),
         ({"messages": [{"role": "assistant", "content": "x"}], "rewards": [1, 2]}, "2 rewards for 1 actions"),
         ({"messages": [{"role": "user", "content": "x", "reward": 1}]}, "environment is paid"),
         ([], "a list"),
@@ -128,11 +125,8 @@ def test_what_is_no_dialogue_is_named_with_its_line(row: Any, what: str, tmp_pat
 def test_files_without_dialogues(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="must be a file of dialogues"):
         files.find(str(tmp_path), "data")
-    for content, told in (
-        (b"\n \n", "holds no dialogues"),
-        (b"\xff", "cannot be read: 'utf-8'"),
-        (b"[", "line 1 is"),
-    ):
+    told_of = {b"\n \n": "holds no dialogues", b"\xff": "cannot be read: 'utf-8'", b"[": "line 1 is"}
+    for content, told in told_of.items():
         (tmp_path / "x.jsonl").write_bytes(content)
         with pytest.raises(UserError, match=rf"x\.jsonl:? {told}"):
             files.read(files.find(str(tmp_path), "data"))

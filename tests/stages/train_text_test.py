@@ -79,10 +79,9 @@ def test_a_method_of_ones_own_trains_and_is_refused_where_it_is_none(
     with pytest.raises(UserError, match=r"--config\.trust=text_method:ExtremeQ"):
         stage.check(config_of(**own), tmp_path / "run")
     entry_points.trust(["text_method"])
-    with pytest.raises(
-        UserError, match=r"config.method.name='text_method:TEMPERATURE': must be a subclass of .*Rule"
-    ):
-        stage.check(config_of(**{**own, "method.name": "text_method:TEMPERATURE"}), tmp_path / "run")
+    other = config_of(**own | {"method.name": "text_method:TEMPERATURE"})
+    with pytest.raises(UserError, match=r"'text_method:TEMPERATURE': must be a subclass of .*Rule"):
+        stage.check(other, tmp_path / "run")
     run = train(tmp_path / "run", **own)
     monkeypatch.setenv("MOTIF_JAX_TRUST", TOY)
     assert agent_folder.load(run).method == "text_method:ExtremeQ"
@@ -92,29 +91,20 @@ def test_a_method_of_ones_own_trains_and_is_refused_where_it_is_none(
 def test_a_filter_that_leaves_nothing_leaves_the_folder_to_a_corrected_command(
     tmp_path: Path, data: Path
 ) -> None:
-    """Whether or not a start before was killed; what lay there stays."""
+    """Also after a start that was killed; what lay there stays."""
     wrong, right = (config_of("bc", data=str(data), **{"filter.cutoff": least}) for least in (99.0, 0.0))
-    note, folder = tmp_path / "run" / "notes.txt", tmp_path / "run"
-    folder.mkdir()
-    note.write_text("mine")
-    for began in (False, True):
-        if began:
-            run_folder.prepare(folder, wrong, stage.IDENTITY)
-            (folder / "tokens").mkdir()
-        stage.check(wrong, folder)
-        with pytest.raises(UserError, match="leaves none of"):
-            stage.run(wrong, folder)
-        assert {path.name for path in folder.iterdir() if not path.name.startswith(".")} == {note.name}
-        stage.check(right, folder)
-    # The folder of another run is not touched by what is refused.
-    run_folder.prepare(folder, right, stage.IDENTITY)
-    with pytest.raises(UserError, match=r"filter\.cutoff"):
-        stage.run(wrong, folder)
+    (tmp_path / "notes.txt").write_text("mine")
+    run_folder.prepare(tmp_path, wrong, stage.IDENTITY)
+    (tmp_path / "tokens").mkdir()
+    with pytest.raises(UserError, match="leaves none of"):
+        stage.run(wrong, tmp_path)
+    assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == ["notes.txt"]
+    run_folder.prepare(tmp_path, right, stage.IDENTITY)
     # Heads draw their dropout a chunk at a time.
     right.logits_chunk = 7
-    with pytest.raises(UserError, match=r"logits_chunk: None before, 7 now"):
-        stage.check(right, folder)
-    assert (folder / "config.json").exists()
+    for other, said in ((wrong, r"filter\.cutoff"), (right, r"logits_chunk: None before, 7 now")):
+        with pytest.raises(UserError, match=said):
+            stage.check(other, tmp_path)
 
 
 def flat(params: Any) -> np.ndarray:
@@ -163,9 +153,8 @@ def test_every_method_and_kind_of_agent_trains_on_a_task_from_outside(
     agent = agent_folder.load(train(tmp_path, method, data=str(data), max_steps=2, **more))
     losses = [row["validation/loss"] for row in metrics.read_metrics(tmp_path) if "validation/loss" in row]
     assert losses[-1] < losses[0]
-    look = agent.network.look(
-        agent.params, jnp.zeros((1, 4), jnp.int32), jnp.ones((1, 4), bool), jnp.zeros(1)
-    )
+    given = jnp.zeros((1, 4), jnp.int32), jnp.ones((1, 4), bool), jnp.zeros(1)
+    look = agent.network.look(agent.params, *given)
     assert np.isfinite(look.logits).all()
     assert (look.target_q is None) == (method in ("bc_top", "dt"))
     if takes:

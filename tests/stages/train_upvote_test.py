@@ -52,12 +52,8 @@ def test_friendly_comments_are_liked_and_the_task_pays_by_that(run: Path) -> Non
     texts = ["What an ugly, stupid soup.", "That is a lovely soup, well done!" + " It is." * 200, ""]
     scores = scorer(texts)
     np.testing.assert_allclose(scores[0], scorer(texts[:1])[0], rtol=1e-4)
-    options = {
-        "reward": "upvote_model",
-        "upvote_run": str(run),
-        "reward_scale": 1.0,
-        "folder": str(run / "comments"),
-    }
+    options = {"reward": "upvote_model", "upvote_run": str(run), "reward_scale": 1.0}
+    options["folder"] = str(run / "comments")
     task = text_scores.attach(registry.make("reddit", options))
     task.check("games", "friendly")
     paid = task.rewards(["What an ugly, stupid soup.", "That is a lovely soup, well done!"])

@@ -51,9 +51,8 @@ def test_games_are_shown_kept_once_and_replayed(tmp_path, monkeypatch, record):
     assert run(visualize, config, tmp_path / "shown") is None
     assert next(typed, "all keys were asked for") == "all keys were asked for"
     names = {tmp_path: "FOLDER"}
-    parts = recorded_outputs.of_folder(tmp_path, names) | {
-        "told": recorded_outputs.replaced(stream.getvalue(), names)
-    }
+    parts = recorded_outputs.of_folder(tmp_path, names)
+    parts["told"] = recorded_outputs.replaced(stream.getvalue(), names)
     left_out = ("config.json", "kept/episode-00000.html", "0001.html", "0002.html")
     parts = {name: text for name, text in parts.items() if not name.endswith(left_out)}
     recorded_outputs.compared("watched", parts, record)
@@ -106,9 +105,6 @@ def test_a_row_that_the_game_does_not_repeat_is_not_filmed(evaluation):
     journal.write_text("".join(json.dumps(row) + "\n" for row in changed))
     with pytest.raises(UserError, match=r"episode 1 .* \(dlvl 7 written, 1 now\)"):
         run(evaluate, evaluate_config(show_best=3), evaluation)
-    config = replay_config(evaluation=str(evaluation), episodes="1")
-    with pytest.raises(UserError, match=r"episode 1 .* \(dlvl 7 written, 1 now\)"):
-        run(replay, config, evaluation.parent / "r")
 
 
 def replay_config(**changes):

@@ -28,15 +28,13 @@ def _refused(cause: BaseException) -> BaseException:
 
 
 def test_what_was_refused_is_found_behind_other_errors() -> None:
+    unmapped = "failed to map segment from shared object"
     for error, what in (
         (MemoryError("Unable to allocate 3 GiB"), "Unable to allocate 3 GiB"),
         (MemoryError(), "an allocation failed"),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "[Errno 12] Cannot allocate memory"),
         (RuntimeError("RESOURCE_EXHAUSTED: Out\n of  memory"), "RESOURCE_EXHAUSTED: Out of memory"),
-        (
-            ImportError("lib.so: failed to map segment from shared object"),
-            "lib.so: failed to map segment from shared object",
-        ),
+        (ImportError(f"lib.so: {unmapped}"), f"lib.so: {unmapped}"),
     ):
         assert [memory_limit.ran_out(raised) for raised in (error, _refused(error))] == [what, what]
 
@@ -57,15 +55,10 @@ def test_the_line_names_what_can_be_made_smaller(monkeypatch: pytest.MonkeyPatch
     for bound, more in ((resource.RLIM_INFINITY, "more"), (3 << 31, "more than 6,144 MiB (ulimit -v)")):
         monkeypatch.setattr(resource, "getrlimit", lambda _, bound=bound: (bound, resource.RLIM_INFINITY))
         told = {f"{smaller}, or give it {more}": large, f"give it {more}": {"seed": 7}}
-        told[f"make config.rollout=3 smaller, make config.accumulate=1 larger, or give it {more}"] = {
-            "rollout": 3,
-            **divided,
-        }
-        for ways, values in told.items():
-            assert (
-                memory_limit.explained("3 GiB" + " " * 300, values)
-                == f"memory has ended (3 GiB{' ' * 195}): {ways}{end}"
-            )
+        larger = f"make config.rollout=3 smaller, make config.accumulate=1 larger, or give it {more}"
+        for ways, values in {**told, larger: {"rollout": 3, **divided}}.items():
+            said = memory_limit.explained("3 GiB" + " " * 300, values)
+            assert said == f"memory has ended (3 GiB{' ' * 195}): {ways}{end}"
 
 
 def test_a_stage_without_memory_ends_with_that_line(

@@ -43,3 +43,7 @@ def test_a_training_writes_its_metrics(tmp_path: Path) -> None:
         config.wandb.update({"enabled": True, "project": "tests", "name": "tried"})
     (run,) = written(run_config(config, tmp_path / "run"))
     assert all(word in run for word in (b"evaluation/seconds", b"tests"))
+    name = (tmp_path / "run/wandb_id.txt").read_bytes()
+    with MetricsWriter(tmp_path / "run", 3, {"project": "tests"}) as metrics:
+        metrics.write(3, {"bad": float("inf")})
+    assert [name in run for run in written(tmp_path / "run")] == [True, True]
