@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -25,32 +25,22 @@ ASKS = ("my parcel is late", "i want my money back", "the lamp does not work")
 ANSWERS = {"i am sorry, i will look at once": 1.0, "no": -1.0, "please send me the number of the order": 0.5}
 
 
-def conversation(rng: np.random.Generator) -> dict[str, Any]:
-    answer = str(rng.choice(list(ANSWERS)))
-    messages = [{"role": "user", "content": str(rng.choice(ASKS))}, {"role": "assistant", "content": answer}]
-    return {"messages": messages, "reward": ANSWERS[answer]}
-
-
-@pytest.fixture(scope="module")
-def conversations(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    rng = np.random.default_rng(0)
-    path = tmp_path_factory.mktemp("dialogues") / "support.json"  # as collect_text names its description
-    path.write_text("".join(json.dumps(conversation(rng)) + "\n" for _ in range(120)))
-    return path
-
-
-def config_of(variant: str, path: Path, **values: Any) -> Any:
+@pytest.mark.slow
+def test_a_file_of_messages_becomes_an_agent_that_speaks(tmp_path: Path) -> None:
+    path, run = tmp_path / "support.json", tmp_path / "ilql"  # as collect_text names its description
+    lines = [
+        {
+            "messages": [{"role": "user", "content": asks}, {"role": "assistant", "content": said}],
+            "reward": reward,
+        }
+        for asks, (said, reward) in itertools.product(ASKS, ANSWERS.items())
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines * 14))
     small = {
         "network.width": 16, "network.layers": 1, "network.heads": 2, "network.max_length": 128, "max_steps": 4, "evaluate_every": 2,
         "batch_size": 8, "chunk_steps": 2, "evaluation_batches": 1, "task": "dialogues", "data": str(path), "options": '{"vocab_size": 300}',
     }  # fmt: skip
-    return load_config("train_text", variant, {**small, **values})
-
-
-@pytest.mark.slow
-def test_a_file_of_messages_becomes_an_agent_that_speaks(conversations: Path, tmp_path: Path) -> None:
-    run = tmp_path / "ilql"
-    run_config(config_of("ilql", conversations), run)
+    run_config(load_config("train_text", "ilql", small), run)
     agent = text_agents.load(run)
     # The longest answer, in the tokens that were learned, with its end.
     longest = max(len(agent._saved.tokenizer.encode(text)) + 1 for text in ANSWERS)
@@ -64,7 +54,7 @@ def test_a_file_of_messages_becomes_an_agent_that_speaks(conversations: Path, tm
     found = json.loads((tmp_path / "evaluation" / "evaluation.json").read_text())
     assert {"policy_loss", "q", "v", "advantage", "return"} <= set(found["measures"])
     assert 0 <= found["ranking"]["accuracy"] <= 1 <= found["ranking"]["pairs"]
-    assert found["episodes"] == found["plan"]["dialogues"] < 120
+    assert found["episodes"] == found["plan"]["dialogues"] < 126
     said = parquet.read(tmp_path / "evaluation" / "dialogues.parquet")
     assert {(one.texts[1], one.rewards[1]) for one in said} <= set(ANSWERS.items())
     evaluation.task = "dialogues"
@@ -72,7 +62,7 @@ def test_a_file_of_messages_becomes_an_agent_that_speaks(conversations: Path, tm
     with pytest.raises(UserError, match="has no environment to play in"):
         evaluate_text.check(evaluation, tmp_path / "policy")
     # A model's own tokens: those of a folder that is named.
-    other = config_of("bc", conversations, options=json.dumps({"tokenizer": str(run)}))
+    other = load_config("train_text", "bc", small | {"options": json.dumps({"tokenizer": str(run)})})
     train_text.check(other, tmp_path / "bc")
 
 
