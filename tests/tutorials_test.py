@@ -15,7 +15,7 @@ import pytest
 
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
-from motif_jax.reports.evaluation_files import read_evaluation
+from motif_jax.rollouts.evaluation_files import read_evaluation
 from motif_jax.support.metrics import read_metrics
 from tests.commands import commands
 from tests.language import talkers

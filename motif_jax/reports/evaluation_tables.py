@@ -9,8 +9,9 @@ from typing import Any
 
 from rich.console import Console
 
-from motif_jax.reports import evaluation_files, measures, text_tables
+from motif_jax.reports import measures, text_tables
 from motif_jax.reports.statistics import Summary
+from motif_jax.rollouts import evaluation_files
 from motif_jax.support.files import atomic_write_text
 
 

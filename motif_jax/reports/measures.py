@@ -174,9 +174,3 @@ def fit_width(cells: Sequence[tuple[str, ...]], width: int) -> tuple[tuple[str, 
         return HEADER, list(cells)
     merged = [(f"{title} ({unit})" if unit else title, *row[:3]) for title, unit, *row in cells]
     return ("measure (unit)", *HEADER[2:5]), merged
-
-
-def end_reason(truncated: bool, code: float | None) -> str:
-    """How an episode ended, by the environment's number `end` if it has one."""
-    ends = {1.0: "death", 2.0: "success", -1.0: "step limit", None: "end"}
-    return "step limit" if truncated else ends.get(code, "end")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.reports.messages import as_text
+from motif_jax.rollouts.messages import as_text
 from motif_jax.rollouts.watching import Film
 
 BACK = (12, 13, 16)

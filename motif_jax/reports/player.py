@@ -11,7 +11,7 @@ import numpy as np
 
 from motif_jax.envs.babyai_text.sentences import COLORS, OBJECTS
 from motif_jax.reports import html
-from motif_jax.reports.messages import as_text
+from motif_jax.rollouts.messages import as_text
 from motif_jax.rollouts.watching import Film
 
 _ENDS = {0: "the recording ends", 1: "the game ended", 2: "step limit"}

@@ -16,9 +16,10 @@ import numpy as np
 
 from motif_jax.datasets.verdicts import YES
 from motif_jax.labels.lexicon import Lexicon, LexiconJudge
-from motif_jax.reports import evaluation_files, measures, messages
+from motif_jax.reports import measures
 from motif_jax.reports.claims import GATHERED, Claim, gathered
 from motif_jax.reports.statistics import Estimate, interquartile_mean, percentile_interval, repeatable_rliable
+from motif_jax.rollouts import evaluation_files, messages
 from motif_jax.support.files import naming, regular_file
 from motif_jax.support.locks import lock
 

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from motif_jax.reports import text_tables
-from motif_jax.reports.messages import MessageTally, as_text
 from motif_jax.reports.movie import BACK, COLOURS
+from motif_jax.rollouts.messages import MessageTally, as_text
 from motif_jax.rollouts.watching import Sight
 from motif_jax.support.errors import printable
 

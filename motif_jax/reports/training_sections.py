@@ -18,10 +18,10 @@ from motif_jax.reports.measures import (
     progress_keys,
     with_unit,
 )
-from motif_jax.reports.messages import MessageTally
 from motif_jax.reports.page import Fold, Section, Table
 from motif_jax.reports.run_data import LikedMessage, RunData
 from motif_jax.reports.smoothing import smooth
+from motif_jax.rollouts.messages import MessageTally
 from motif_jax.support.metric_files import Curve
 
 # Title -> (unit, metric -> legend), in the page's order; docs/metrics.md explains the metrics.

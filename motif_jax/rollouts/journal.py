@@ -8,6 +8,7 @@ from typing import Any
 
 from motif_jax.rollouts.episode_worker import PlayedEpisode
 from motif_jax.rollouts.episodes import PlaySettings, play_episodes
+from motif_jax.rollouts.evaluation_files import Journal
 from motif_jax.support.interruption import Interruption
 from motif_jax.support.progress import Progress
 
@@ -15,7 +16,7 @@ FAILED = "failed_requests"
 
 
 def play_missing(
-    journal: Any,
+    journal: Journal,
     count: int,
     title: str,
     play: Callable[[Progress], Iterator[Any]],
@@ -43,7 +44,7 @@ def play_missing(
 
 
 def play_policy(
-    journal: Any,
+    journal: Journal,
     title: str,
     game: tuple[str, Mapping[str, Any]],
     policy: Any,

@@ -15,11 +15,11 @@ from ml_collections import ConfigDict
 from motif_jax.datasets.verdicts import SINGLE, YES
 from motif_jax.labels import online
 from motif_jax.labels.label_service import LabelService
-from motif_jax.reports import evaluation_files
-from motif_jax.reports.messages import message_of
 from motif_jax.reports.statistics import Estimate, wilson
 from motif_jax.rewards.online_model import is_online_run
 from motif_jax.rewards.reward_function import as_rows, open_reward
+from motif_jax.rollouts import evaluation_files
+from motif_jax.rollouts.messages import message_of
 from motif_jax.sections.agents import agent_config
 from motif_jax.sections.annotators import Budget
 from motif_jax.support import config as checks

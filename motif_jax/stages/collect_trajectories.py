@@ -16,8 +16,7 @@ from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.envs.episode import given_actions, play
 from motif_jax.envs.spec import OBSERVED
 from motif_jax.published import trajectories as published
-from motif_jax.reports import evaluation_files
-from motif_jax.rollouts import eval_agents, policies
+from motif_jax.rollouts import eval_agents, evaluation_files, policies
 from motif_jax.rollouts.episodes import PlaySettings
 from motif_jax.rollouts.generalisation import PlayedLevel
 from motif_jax.rollouts.journal import play_policy

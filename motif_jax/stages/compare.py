@@ -12,20 +12,12 @@ from ml_collections import ConfigDict
 
 from motif_jax.labels.lexicon import load_lexicon
 from motif_jax.published import evaluation_logs, glam_results, results
-from motif_jax.reports import (
-    claims,
-    comparison_page,
-    efficiency,
-    evaluation_files,
-    page,
-    probes,
-    run_report,
-    text_tables,
-)
+from motif_jax.reports import claims, comparison_page, efficiency, page, probes, run_report, text_tables
 from motif_jax.reports.comparison import RunScore, as_json, collect_scores, compare, normalise
 from motif_jax.reports.comparison_page import ComparisonData
 from motif_jax.reports.measures import measure, with_unit
 from motif_jax.reports.smoothing import LEAST, learning_curve
+from motif_jax.rollouts import evaluation_files
 from motif_jax.support import config as checks
 from motif_jax.support import metric_files, run_folder
 from motif_jax.support.errors import UserError, printable

@@ -12,12 +12,12 @@ from ml_collections import ConfigDict
 
 from motif_jax.actors.rerecording import differences, record_actions
 from motif_jax.envs.replay import Recording
-from motif_jax.reports import evaluation_files, evaluation_tables, messages
-from motif_jax.reports.evaluation_files import Journal
+from motif_jax.reports import evaluation_tables
 from motif_jax.reports.film_files import FilmForms, Films
-from motif_jax.rollouts import evaluation_setup, watching
+from motif_jax.rollouts import evaluation_files, evaluation_setup, messages, watching
 from motif_jax.rollouts.episode_worker import PlayedEpisode
 from motif_jax.rollouts.episodes import PlaySettings
+from motif_jax.rollouts.evaluation_files import Journal
 from motif_jax.rollouts.journal import play_policy
 from motif_jax.schema import values
 from motif_jax.sections.played import PlayedPolicy

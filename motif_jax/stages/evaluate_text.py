@@ -12,9 +12,9 @@ from ml_collections import ConfigDict
 from motif_jax.datasets.dialogues import parquet
 from motif_jax.datasets.dialogues.dialogue import Dialogues
 from motif_jax.envs.text import registry
-from motif_jax.reports import evaluation_files, evaluation_tables, text_games_page
-from motif_jax.reports.evaluation_files import Journal
-from motif_jax.rollouts import recorded_texts, text_episodes, text_setup
+from motif_jax.reports import evaluation_tables, text_games_page
+from motif_jax.rollouts import evaluation_files, recorded_texts, text_episodes, text_setup
+from motif_jax.rollouts.evaluation_files import Journal
 from motif_jax.rollouts.journal import FAILED, play_missing
 from motif_jax.schema import values
 from motif_jax.sections.played_texts import EvaluatedSpeaker

@@ -15,9 +15,9 @@ from motif_jax.datasets.pairs import threshold
 from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.reports import explain
 from motif_jax.reports.explain_data import ExplainedReward, rank_correlation, seen
-from motif_jax.reports.messages import as_text
 from motif_jax.reports.text_tables import csv_cell
 from motif_jax.rewards.reward_function import as_rows, open_reward
+from motif_jax.rollouts.messages import as_text
 from motif_jax.sections import Scoring
 from motif_jax.support import config as checks
 from motif_jax.support import run_folder

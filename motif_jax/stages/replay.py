@@ -11,9 +11,9 @@ from ml_collections import ConfigDict
 
 from motif_jax.envs.replay import Recording
 from motif_jax.envs.spec import EnvironmentSpec
-from motif_jax.reports import evaluation_files, film_files
+from motif_jax.reports import film_files
 from motif_jax.reports.film_files import FilmForms, Films
-from motif_jax.rollouts import evaluation_setup, ratings, watching
+from motif_jax.rollouts import evaluation_files, evaluation_setup, ratings, watching
 from motif_jax.rollouts.ratings import RatingReward
 from motif_jax.sections import Scoring
 from motif_jax.sections.agents import agent_reward

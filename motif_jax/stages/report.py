@@ -15,10 +15,8 @@ from motif_jax.datasets.pairs.distinct import distinct_rows
 from motif_jax.envs.babyai_text.changes import EXCHANGED
 from motif_jax.labels.labels import counts
 from motif_jax.reports import (
-    evaluation_files,
     generalisation_files,
     learned_reward,
-    messages,
     page,
     probes,
     recorded_games,
@@ -29,6 +27,7 @@ from motif_jax.reports import (
 from motif_jax.reports.glance import headline
 from motif_jax.reports.learned_reward import LabelLogReport, LearnedText
 from motif_jax.reports.run_data import LikedMessage, RunData, read_reward_summary
+from motif_jax.rollouts import evaluation_files, messages
 from motif_jax.rollouts.policies import BOT, FIXED, RANDOM
 from motif_jax.schema import values
 from motif_jax.sections import Scoring

@@ -10,11 +10,11 @@ from ml_collections import ConfigDict
 
 from motif_jax.envs.babyai_text import catalogue, prompts
 from motif_jax.reports import generalisation_files, text_tables
-from motif_jax.reports.evaluation_files import Journal, episode_row
 from motif_jax.reports.evaluation_tables import write_table
 from motif_jax.reports.generalisation_files import RETURNS, SUMMARY, TABLE, Rows
 from motif_jax.rollouts import eval_agents
 from motif_jax.rollouts.episodes import PlaySettings
+from motif_jax.rollouts.evaluation_files import Journal, episode_row
 from motif_jax.rollouts.generalisation import GeneralisationTest, PlayedLevel
 from motif_jax.rollouts.journal import play_policy
 from motif_jax.schema import values

@@ -16,9 +16,9 @@ from rich.live import Live
 
 from motif_jax.actors.rerecording import record_actions
 from motif_jax.envs import registry
-from motif_jax.reports import messages, terminal
+from motif_jax.reports import terminal
 from motif_jax.reports.film_files import FilmForms, Films
-from motif_jax.rollouts import evaluation_setup, keyboard, watching
+from motif_jax.rollouts import evaluation_setup, keyboard, messages, watching
 from motif_jax.schema import values
 from motif_jax.sections.played import PlayedPolicy
 from motif_jax.support import interruption, run_folder, seeds

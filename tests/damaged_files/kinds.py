@@ -21,9 +21,9 @@ from motif_jax.labels import shards
 from motif_jax.labels.label_queue import Label
 from motif_jax.language import folder as model_folder
 from motif_jax.language.tokens import Tokenizer
-from motif_jax.reports import evaluation_files, learned_reward, messages
+from motif_jax.reports import learned_reward
 from motif_jax.rewards.label_log import LabelLog
-from motif_jax.rollouts import agent_policy
+from motif_jax.rollouts import agent_policy, evaluation_files, messages
 from motif_jax.rollouts.watching import film_recording
 from motif_jax.support import metric_files, run_folder
 from motif_jax.support.checked_lines import LineWriter, read_lines

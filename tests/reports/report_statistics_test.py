@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from motif_jax.reports import statistics
-from motif_jax.reports.evaluation_files import games
+from motif_jax.rollouts.evaluation_files import games
 from tests.recorded_outputs import compared
 
 

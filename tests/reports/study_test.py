@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from motif_jax.labels.lexicon import load_lexicon
-from motif_jax.reports import messages, study
+from motif_jax.reports import study
 from motif_jax.reports.claims import Claim
-from motif_jax.reports.messages import MessageTally
+from motif_jax.rollouts import messages
+from motif_jax.rollouts.messages import MessageTally
 from motif_jax.support.files import read_json_lines
 from tests.made_up_runs import evaluation_rows, write_evaluation
 from tests.recorded_outputs import compared

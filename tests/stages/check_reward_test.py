@@ -12,8 +12,8 @@ import pytest
 
 from motif_jax.datasets.verdicts import YES
 from motif_jax.labels.label_queue import Label
-from motif_jax.reports import messages
-from motif_jax.reports.evaluation_files import MESSAGES
+from motif_jax.rollouts import messages
+from motif_jax.rollouts.evaluation_files import MESSAGES
 from motif_jax.stages import check_reward
 from motif_jax.support.errors import UserError
 from tests.reward_fixtures import load_config

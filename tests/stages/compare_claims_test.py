@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from motif_jax.reports import messages
-from motif_jax.reports.messages import MessageTally
+from motif_jax.rollouts import messages
+from motif_jax.rollouts.messages import MessageTally
 from motif_jax.stages import compare
 from motif_jax.support.errors import UserError
 from tests import browser

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from motif_jax.reports import evaluation_files
-from motif_jax.reports.evaluation_files import encode_actions, read_rows
 from motif_jax.reports.film_files import FilmForms, Films
-from motif_jax.rollouts import fixed_shares
+from motif_jax.rollouts import evaluation_files, fixed_shares
+from motif_jax.rollouts.evaluation_files import encode_actions, read_rows
 from motif_jax.stages import evaluate
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError

@@ -18,8 +18,7 @@ from motif_jax.language import folder
 from motif_jax.language.config import parse
 from motif_jax.language.model import LanguageModel
 from motif_jax.published import evaluation_logs
-from motif_jax.reports import evaluation_files
-from motif_jax.rollouts import text_episodes
+from motif_jax.rollouts import evaluation_files, text_episodes
 from motif_jax.stages import evaluate_text
 from motif_jax.support.errors import UserError
 from tests import recorded_outputs, text_agents
@@ -95,7 +94,7 @@ def test_games_of_a_policy_are_counted_and_told(tmp_path: Path, monkeypatch, cap
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from motif_jax.reports.evaluation_files import Journal
+from motif_jax.rollouts.evaluation_files import Journal
 from tests.stages.evaluate_text_test import evaluate
 
 append = Journal.append

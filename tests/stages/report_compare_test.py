@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from motif_jax.published import evaluation_logs
-from motif_jax.reports import evaluation_files
+from motif_jax.rollouts import evaluation_files
 from motif_jax.stages import compare
 from motif_jax.support.errors import UserError
 from tests import recorded_outputs

@@ -13,8 +13,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from motif_jax.reports import evaluation_files
-from motif_jax.rollouts import evaluation_setup, keyboard, watching
+from motif_jax.rollouts import evaluation_files, evaluation_setup, keyboard, watching
 from motif_jax.stages import evaluate, replay, visualize
 from motif_jax.support.errors import UserError
 from motif_jax.support.interruption import EXIT_CODE

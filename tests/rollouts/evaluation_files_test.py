@@ -9,9 +9,9 @@ import pyarrow.parquet
 import pytest
 
 from motif_jax.envs.spec import TERMINATED, TRUNCATED
-from motif_jax.reports import evaluation_files, messages
-from motif_jax.reports.messages import MessageTally
+from motif_jax.rollouts import evaluation_files, messages
 from motif_jax.rollouts.episode_worker import PlayedEpisode
+from motif_jax.rollouts.messages import MessageTally
 from motif_jax.support.errors import UserError
 from tests.made_up_runs import HOSTILE, evaluation_rows, write_evaluation
 

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from motif_jax.labels.captions import decode_message
-from motif_jax.reports.messages import as_text, message_of
+from motif_jax.rollouts.messages import as_text, message_of
 
 
 def test_a_shown_message_is_the_message_again_whatever_is_in_it():

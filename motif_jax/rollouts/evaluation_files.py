@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from motif_jax.envs.spec import OBSERVED, TRUNCATED
-from motif_jax.reports import measures
-from motif_jax.reports.messages import MessageTally, from_rows
 from motif_jax.rollouts.episode_worker import PlayedEpisode
+from motif_jax.rollouts.messages import MessageTally, from_rows
 from motif_jax.support import digests, entry_points
 from motif_jax.support.errors import UserError
 from motif_jax.support.files import (
@@ -69,9 +68,15 @@ def read_rows(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     return rows
 
 
+def end_reason(truncated: bool, code: float | None) -> str:
+    """How an episode ended, by the environment's number `end` if it has one."""
+    ends = {1.0: "death", 2.0: "success", -1.0: "step limit", None: "end"}
+    return "step limit" if truncated else ends.get(code, "end")
+
+
 def episode_row(record: PlayedEpisode) -> dict[str, Any]:
     """The row of a played episode: its identity, numbers, end and actions."""
-    ended = measures.end_reason(record.end == TRUNCATED, record.info.get("end"))
+    ended = end_reason(record.end == TRUNCATED, record.info.get("end"))
     return {
         "index": record.index,
         "seed": record.seed,
