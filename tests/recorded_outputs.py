@@ -1,8 +1,8 @@
 """What functions and commands give, compared with what they gave before: words to the letter, numbers nearly.
 
-    TESTS="tests/recorded_test.py tests/reports tests/end_to_end/every_stage_test.py"
+    TESTS=$(grep -rlw --include='*_test.py' record tests)
     rm -r tests/recorded
-    python -m pytest -n2 $TESTS --record
+    python -m pytest -n2 --all $TESTS --record
     XLA_FLAGS=--xla_cpu_max_isa=AVX2 taskset -c 0 python -m pytest $TESTS --record
 
 The second run is as on a smaller machine. What differs between the two (times, sums in another order) is compared no more.
