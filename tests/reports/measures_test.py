@@ -72,6 +72,3 @@ def test_a_table_has_a_row_for_each_number_that_all_episodes_have(record: bool) 
     assert measures.in_order(["zeta", "kills", "index", "return", "kills"]) == ["return", "kills", "zeta"]
     named = measures.measure("my_own"), measures.with_unit(measures.measure("xlvl"))
     assert named == (("my_own", "my own", "", ""), "experience level")
-    ends = [measures.end_reason(False, end) for end in (1.0, 2.0, -1.0, None, 7.0)]
-    ends += [measures.end_reason(True, 1.0)]
-    assert ",".join(ends) == "death,success,step limit,end,end,step limit"

@@ -153,3 +153,9 @@ def test_tallies_of_messages(tmp_path):
             messages.unpack(damaged)
     without = messages.tally_episode(texts, np.array([1, 1]))
     assert without == [MessageTally("\\x01\\xc8", 2)]
+
+
+def test_how_an_episode_ended() -> None:
+    ends = [evaluation_files.end_reason(False, end) for end in (1.0, 2.0, -1.0, None, 7.0)]
+    ends += [evaluation_files.end_reason(True, 1.0)]
+    assert ",".join(ends) == "death,success,step limit,end,end,step limit"
