@@ -42,7 +42,8 @@ def code_by(text: str, guess: str) -> int:
 
 
 def test_games():
-    for golden in PLAYED["games"]:
+    for number, golden in enumerate(PLAYED["games"]):
+        assert golden["id"] == number
         table, turns = TABLES[golden["word_list"]], golden["turns"]
         outcomes = game(table, [t["guess"] for t in turns], [t["hidden"] for t in turns])
         for turn, outcome in zip(turns, outcomes, strict=True):
