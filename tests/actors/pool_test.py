@@ -144,10 +144,13 @@ def played_on(actors: InlineActors, steps: int) -> list[str]:
     ("name", "changes"),
     [
         ("recall", {"first_env": 6, "warmup_steps": 9}),
-        ("same_step", {"options": {"delay": 8, "max_episode_steps": 3}, "same_step_autoreset": True, "warmup_steps": 5}),
+        (
+            "same_step",
+            {"options": {"delay": 8, "max_episode_steps": 3}, "same_step_autoreset": True, "warmup_steps": 5},
+        ),
         ("corridor", {"env": "tests.toys:Corridor", "options": {"max_episode_steps": 4}, "warmup_steps": 25}),
     ],
-)  # fmt: skip
+)
 def test_rows_and_states_are_recorded_and_go_on_elsewhere(name: str, changes: Any, record: bool) -> None:
     given = config(workers=1, remembered=12, slots_per_group=4, **changes)
     with InlineActors(given, next_episode=[5, 0, 2]) as actors, InlineActors(given) as other:

@@ -178,11 +178,18 @@ def test_all_terms_and_spreads_of_a_batch_by_all_settings(record: bool) -> None:
     normal = lambda *shape: jnp.asarray(draws.normal(size=shape), jnp.float32)  # noqa: E731
     places = np.array([[1, 3, 4], [0, 2, 6]], np.int32)
     batch = implicit_q.TextBatch(
-        tokens=jnp.asarray(draws.integers(0, 4, (2, 7)), jnp.int32), valid=np.arange(7) < np.array([[6], [7]]),
-        action_tokens=places, acts=np.array([[True, True, True], [True, False, True]]), step_of=np.array([[0, 1, 2], [0, 0, 1]], np.int32),
-        states=places, actions=places, rewards=normal(2, 3), terminals=np.array([[0, 0, 0, 1], [0, 0, 1, 1]], np.float32),
-        live=np.array([[True, True, True], [True, True, False]]), returns=normal(2),
-    )  # fmt: skip
+        tokens=jnp.asarray(draws.integers(0, 4, (2, 7)), jnp.int32),
+        valid=np.arange(7) < np.array([[6], [7]]),
+        action_tokens=places,
+        acts=np.array([[True, True, True], [True, False, True]]),
+        step_of=np.array([[0, 1, 2], [0, 0, 1]], np.int32),
+        states=places,
+        actions=places,
+        rewards=normal(2, 3),
+        terminals=np.array([[0, 0, 0, 1], [0, 0, 1, 1]], np.float32),
+        live=np.array([[True, True, True], [True, True, False]]),
+        returns=normal(2),
+    )
     drawn = normal(2, 2, 3, 4), normal(2, 2, 3, 4), normal(2, 4), -jnp.abs(normal(2, 6))
 
     @functools.partial(jax.jit, static_argnums=(0, 1, 2))
@@ -201,10 +208,26 @@ def test_all_terms_and_spreads_of_a_batch_by_all_settings(record: bool) -> None:
     found: dict[str, Any] = {}
     for name, changes, huber in (
         ("plain", {}, False),
-        ("weighted", {"beta": 0.5, "most_weight": 1.2, "expectile": 0.8, "temperature": 2.0, "margin": 0.3, "q_min": -0.4, "q_max": 0.9}, True),
-        ("signs", {"beta": 0.7, "exponential": False, "monte_carlo": True, "discount": 0.9, "all_tokens": True}, False),
+        (
+            "weighted",
+            {
+                "beta": 0.5,
+                "most_weight": 1.2,
+                "expectile": 0.8,
+                "temperature": 2.0,
+                "margin": 0.3,
+                "q_min": -0.4,
+                "q_max": 0.9,
+            },
+            True,
+        ),
+        (
+            "signs",
+            {"beta": 0.7, "exponential": False, "monte_carlo": True, "discount": 0.9, "all_tokens": True},
+            False,
+        ),
         ("context", {"context_weight": 0.4, "beta": 0.3, "most_weight": 1.1}, False),
-    ):  # fmt: skip
+    ):
         settings = ImplicitQSettings(**changes)  # type: ignore[arg-type]
         numbers = jax.device_get(computed(name, settings, huber, *drawn))
         found[name] = json.dumps(numbers, default=np.ndarray.tolist)

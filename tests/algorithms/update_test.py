@@ -22,9 +22,16 @@ from tests.recorded_outputs import compared, shown_array
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 STEPS, ROLLOUTS, LONGEST = 6, 4, 130
 SPEC = EnvironmentSpec(
-    {"signal": ArraySpec((3,), "float32"), "count": ArraySpec((), "int32"), "legal": ArraySpec((4,), "uint8"), "words": ArraySpec((LONGEST,), "int32")},
-    4, count_field="count", mask_field="legal",
-)  # fmt: skip
+    {
+        "signal": ArraySpec((3,), "float32"),
+        "count": ArraySpec((), "int32"),
+        "legal": ArraySpec((4,), "uint8"),
+        "words": ArraySpec((LONGEST,), "int32"),
+    },
+    4,
+    count_field="count",
+    mask_field="legal",
+)
 
 
 class Linear:
@@ -66,8 +73,12 @@ class Linear:
 
 
 REWARD = AgentReward(
-    extrinsic_coefficient=0.7, intrinsic_coefficient=0.4, extrinsic_scale=1.5, extrinsic_clip=1.2, count_exponent=0.5
-)  # fmt: skip
+    extrinsic_coefficient=0.7,
+    intrinsic_coefficient=0.4,
+    extrinsic_scale=1.5,
+    extrinsic_clip=1.2,
+    count_exponent=0.5,
+)
 RATE = Optimizer(
     learning_rate=0.02, schedule="linear", final_fraction=0.1, warmup_steps=3, eps=1e-3, max_gradient_norm=0.5
 )
@@ -76,21 +87,56 @@ ALL = AgentConfig(
 )
 NUMBERS = {"gamma": 0.9, "clip_value": 0.5, "value_coefficient": 0.6}
 APPO = {
-    **NUMBERS, "rho_clip": 1.5, "c_clip": 1.2, "clip_ratio": 0.3, "ratio_min": 0.2, "ratio_max": 3.0, "max_policy_lag": 6,
+    **NUMBERS,
+    "rho_clip": 1.5,
+    "c_clip": 1.2,
+    "clip_ratio": 0.3,
+    "ratio_min": 0.2,
+    "ratio_max": 3.0,
+    "max_policy_lag": 6,
     "exploration_coefficient": 0.1,
-}  # fmt: skip
+}
 PPO = {
-    **NUMBERS, "gae_lambda": 0.8, "clip_ratio": 0.25, "entropy_coefficient": 0.05, "epochs": 2, "minibatch_size": 12,
+    **NUMBERS,
+    "gae_lambda": 0.8,
+    "clip_ratio": 0.25,
+    "entropy_coefficient": 0.05,
+    "epochs": 2,
+    "minibatch_size": 12,
     "microbatch_size": 6,
-}  # fmt: skip
+}
 CASES: dict[str, tuple[Any, Compat]] = {
     "entropy": (Appo(**APPO, value_normalisation="none"), Compat()),
-    "popart": (Appo(**APPO, value_normalisation="popart", exploration="symmetric_kl", epochs=2, minibatches=2, value_statistics_rate=0.3), Compat()),
-    "running": (Appo(**APPO, value_normalisation="running", advantage="gae", gae_lambda=0.8, advantage_scale="returns", exploration="none", value_statistics_rate=0.2), Compat(vtrace_bootstrap=True)),
+    "popart": (
+        Appo(
+            **APPO,
+            value_normalisation="popart",
+            exploration="symmetric_kl",
+            epochs=2,
+            minibatches=2,
+            value_statistics_rate=0.3,
+        ),
+        Compat(),
+    ),
+    "running": (
+        Appo(
+            **APPO,
+            value_normalisation="running",
+            advantage="gae",
+            gae_lambda=0.8,
+            advantage_scale="returns",
+            exploration="none",
+            value_statistics_rate=0.2,
+        ),
+        Compat(vtrace_bootstrap=True),
+    ),
     "ppo": (Ppo(**PPO, recurrence=3, kl=Kl(coefficient=0.3, target=0.5, horizon=50)), Compat()),
-    "limit": (Ppo(**PPO, kl_limit=0.35, broadcast_rows=3, normalise_advantage=False, positive_reward=False), Compat(glam_value_broadcast=True)),
+    "limit": (
+        Ppo(**PPO, kl_limit=0.35, broadcast_rows=3, normalise_advantage=False, positive_reward=False),
+        Compat(glam_value_broadcast=True),
+    ),
     "drrn": (QLearning(gamma=0.8, epochs=2, replay_steps=30, replay_draw=7), Compat()),
-}  # fmt: skip
+}
 
 
 def batch(seed: int) -> Any:
@@ -104,7 +150,9 @@ def batch(seed: int) -> Any:
     fields = made.observation | {"legal": legal.astype(np.uint8), "words": np.where(seen, words, -1)}
     version = np.where(made.parameter_version < 0, -1, rng.integers(4, 9, made.action.shape))
     half = made.behaviour_log_prob / 2
-    return made._replace(observation=fields, parameter_version=version.astype(np.int32), behaviour_log_prob=half)  # fmt: skip
+    return made._replace(
+        observation=fields, parameter_version=version.astype(np.int32), behaviour_log_prob=half
+    )
 
 
 def start(name: str) -> tuple[Any, Any]:

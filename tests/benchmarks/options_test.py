@@ -45,10 +45,16 @@ def test_a_line_has_medians_and_the_machine(monkeypatch: pytest.MonkeyPatch) -> 
     models = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     machine = {"cores": len(os.sched_getaffinity(0)), "devices": ["cpu"] * 4, "jax": jax.__version__}
     assert line == {
-        "benchmark": "generate", "value": 5.0, "unit": "m/s", "baseline": {"what": "a snail", "value": 2.0}, "ratio": 2.5,
-        "spread": {"min": 1.25, "max": 4.5}, "machine": {**machine, "processor": [*models, platform.processor()][0]},
-        "settings": config.options.to_dict(), "name": "Ada",
-    }  # fmt: skip
+        "benchmark": "generate",
+        "value": 5.0,
+        "unit": "m/s",
+        "baseline": {"what": "a snail", "value": 2.0},
+        "ratio": 2.5,
+        "spread": {"min": 1.25, "max": 4.5},
+        "machine": {**machine, "processor": [*models, platform.processor()][0]},
+        "settings": config.options.to_dict(),
+        "name": "Ada",
+    }
     monkeypatch.setattr(benchmarks, "Path", lambda name: Path("/nowhere"))
     monkeypatch.setattr(benchmarks.platform, "processor", lambda: "")
     monkeypatch.delitem(sys.modules, "jax")

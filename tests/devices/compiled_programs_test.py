@@ -40,6 +40,8 @@ def test_a_process_keeps_programs_and_precision(tmp_path: Path, monkeypatch: pyt
     set_matmul_precision("default")
     set_matmul_precision("highest")
     assert told == [
-        ("jax_compilation_cache_dir", str(tmp_path)), ("jax_persistent_cache_min_compile_time_secs", 0.5),
-        ("jax_default_matmul_precision", None), ("jax_default_matmul_precision", "highest"),
-    ]  # fmt: skip
+        ("jax_compilation_cache_dir", str(tmp_path)),
+        ("jax_persistent_cache_min_compile_time_secs", 0.5),
+        ("jax_default_matmul_precision", None),
+        ("jax_default_matmul_precision", "highest"),
+    ]

@@ -37,10 +37,13 @@ SEVERAL = {"hosts__coordinator": "n:4000", "hosts__count": 3}
 def test_place_comes_from_the_config_or_from_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere, alone = HostPosition(None, 0, 1), {**SLURM, "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}
     for environment, given, expected in (
-        ({}, (None, None, None), nowhere), (SLURM, (None, None, None), nowhere), ({}, ("localhost:1", 1, 0), nowhere),
-        ({}, ("node1:4000", 3, 2), HostPosition("node1:4000", 2, 3)), (SLURM, ("slurm", None, None), HostPosition("slurm", 2, 4)),
+        ({}, (None, None, None), nowhere),
+        (SLURM, (None, None, None), nowhere),
+        ({}, ("localhost:1", 1, 0), nowhere),
+        ({}, ("node1:4000", 3, 2), HostPosition("node1:4000", 2, 3)),
+        (SLURM, ("slurm", None, None), HostPosition("slurm", 2, 4)),
         (alone, ("slurm", None, None), nowhere),
-    ):  # fmt: skip
+    ):
         monkeypatch.setattr(cluster.os, "environ", environment)
         assert cluster.place(*given) == expected
 
@@ -85,9 +88,14 @@ def test_hosts_join(coordinator: str, here: Any, where: str, named: Any, monkeyp
         "same time, with the same config.hosts.count, and each with a config.hosts.index of its own"
     )
     joined = call.distributed.initialize(
-        *here, local_device_ids=[], cluster_detection_method=named[0], initialization_timeout=68,
-        heartbeat_timeout_seconds=13, coordinator_bind_address=named[1], shutdown_timeout_seconds=13,
-    )  # fmt: skip
+        *here,
+        local_device_ids=[],
+        cluster_detection_method=named[0],
+        initialization_timeout=68,
+        heartbeat_timeout_seconds=13,
+        coordinator_bind_address=named[1],
+        shutdown_timeout_seconds=13,
+    )
     watched = [call.Timer(7.25, hosts._leave, (late, 2)), call.Timer().start()]
     switched = call.config.update("jax_enable_preemption_service", False)
     assert done.mock_calls == [*watched, switched, joined, call.Timer().cancel()]
@@ -211,12 +219,18 @@ LONG, ENDED = "a path is longer than this system allows", "its log says why; the
 @pytest.mark.parametrize(
     ("error", "line", "code"),
     [
-        (UserError("one\n two"), "error: one two", 2), (OSError(errno.ENAMETOOLONG, "x"), f"error: {LONG}: [Errno 36] x", 2),
-        (jax.errors.JaxRuntimeError("closed by peer"), f"error: another host of the run has ended: {ENDED}", 1),
+        (UserError("one\n two"), "error: one two", 2),
+        (OSError(errno.ENAMETOOLONG, "x"), f"error: {LONG}: [Errno 36] x", 2),
+        (
+            jax.errors.JaxRuntimeError("closed by peer"),
+            f"error: another host of the run has ended: {ENDED}",
+            1,
+        ),
         (jax.errors.JaxRuntimeError("of another kind"), "jax.errors.JaxRuntimeError: of another kind", 1),
-        (KeyboardInterrupt(), INTERRUPTED, INTERRUPTED_CODE), (ValueError("closed by peer"), "ValueError: closed by peer", 1),
+        (KeyboardInterrupt(), INTERRUPTED, INTERRUPTED_CODE),
+        (ValueError("closed by peer"), "ValueError: closed by peer", 1),
     ],
-)  # fmt: skip
+)
 def test_a_host_of_several_leaves(error: BaseException, line: str, code: int, monkeypatch: Any) -> None:
     left: list[Any] = []
     monkeypatch.setattr(hosts, "_leave", lambda *said: left.append(said))

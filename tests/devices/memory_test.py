@@ -44,10 +44,14 @@ def test_blocks_that_were_freed_are_used_again_or_given_back() -> None:
 @pytest.mark.parametrize(
     ("platforms", "plugins", "named", "possible"),
     [
-        ("cpu", "libtpu", [1], False), ("cuda,cpu", "", [], True), (None, "libtpu", [], True), (None, "jax_plugins", [], True),
-        ("", "", [], False), ("", "", [1], True),
+        ("cpu", "libtpu", [1], False),
+        ("cuda,cpu", "", [], True),
+        (None, "libtpu", [], True),
+        (None, "jax_plugins", [], True),
+        ("", "", [], False),
+        ("", "", [1], True),
     ],
-)  # fmt: skip
+)
 def test_accelerators(platforms: Any, plugins: str, named: Any, possible: bool, monkeypatch: Any) -> None:
     listed = {"jax_plugins": named}
     monkeypatch.setattr(memory.importlib.metadata, "entry_points", lambda group: listed.get(group, []))

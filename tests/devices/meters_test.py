@@ -23,14 +23,25 @@ def test_shares_of_inference_are_of_all_its_threads(monkeypatch: pytest.MonkeyPa
     batching = {"wait": 0.2, "blocked": 0.3, "assemble": 0.4, "lookup": 0.5, "put": 0.6}
     assert shown == pytest.approx(
         {
-            "inference/wait_share": 0.1, "inference/device_share": 0.15, "inference/host_share": 0.2, "inference/act_share": 0.25,
-            "throughput/updates_per_second": 1.3, "throughput/megabytes_per_second": 1.7e-6,
-            "throughput/inference_megabytes_per_second": 0.7e-6, "learner/wait_share": 0.9, "learner/update_share": 1.1,
-            "learner/update_seconds": 5.5, "learner/late_share": 7.5, "inference/rows_per_second": 0.6,
-            "inference/rows_per_call": 3.0, "inference/padding_per_call": 4.0, "inference/device_milliseconds": 1500.0,
-            "inference/device_milliseconds_max": 2250.0, **{f"batcher/{part}_share": share for part, share in batching.items()},
+            "inference/wait_share": 0.1,
+            "inference/device_share": 0.15,
+            "inference/host_share": 0.2,
+            "inference/act_share": 0.25,
+            "throughput/updates_per_second": 1.3,
+            "throughput/megabytes_per_second": 1.7e-6,
+            "throughput/inference_megabytes_per_second": 0.7e-6,
+            "learner/wait_share": 0.9,
+            "learner/update_share": 1.1,
+            "learner/update_seconds": 5.5,
+            "learner/late_share": 7.5,
+            "inference/rows_per_second": 0.6,
+            "inference/rows_per_call": 3.0,
+            "inference/padding_per_call": 4.0,
+            "inference/device_milliseconds": 1500.0,
+            "inference/device_milliseconds_max": 2250.0,
+            **{f"batcher/{part}_share": share for part, share in batching.items()},
         }
-    )  # fmt: skip
+    )
     assert meters.read().maxima == {}
 
 

@@ -168,13 +168,22 @@ def test_a_mesh_over_hosts_has_its_parts_on_each(monkeypatch: pytest.MonkeyPatch
     ("changes", "told"),
     [
         ({"num_devices": 9}, "num_devices=9: must be at most the 8 of this machine"),
-        ({"sharding": Sharding(fsdp=4, tensor=4)}, "sharding={'fsdp': 4, 'tensor': 4}: must be sizes whose product divides the 8 devices"),
+        (
+            {"sharding": Sharding(fsdp=4, tensor=4)},
+            "sharding={'fsdp': 4, 'tensor': 4}: must be sizes whose product divides the 8 devices",
+        ),
         ({"batch_size": 32}, "batch_size=32: must be a multiple of 24: 3 micro-batches on each of 8 devices"),
-        ({"sharding": None}, "batch_size=24: must be a multiple of 48: 3 micro-batches on each of 16 devices"),
-        ({"num_devices": 6, "sharding": None}, "batch_size=24: must be a multiple of 36: 3 micro-batches on each of 12 devices"),
+        (
+            {"sharding": None},
+            "batch_size=24: must be a multiple of 48: 3 micro-batches on each of 16 devices",
+        ),
+        (
+            {"num_devices": 6, "sharding": None},
+            "batch_size=24: must be a multiple of 36: 3 micro-batches on each of 12 devices",
+        ),
         ({}, None),
     ],
-)  # fmt: skip
+)
 def test_devices_and_batches_that_do_not_fit_are_refused(changes: dict[str, Any], told: str | None) -> None:
     given = {"num_devices": None, "sharding": Sharding(fsdp=2, tensor=2), "batch_size": 24, "accumulate": 3}
     with pytest.raises(UserError) if told else contextlib.nullcontext() as caught:

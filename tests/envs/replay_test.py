@@ -64,9 +64,19 @@ def test_switches_are_recorded():
 
 
 DAMAGES = (
-    {"actions": [1, 999]}, {"options": {"no_such": 1}}, {"options": {"max_episode_steps": 0}}, {"options": []}, {"seed": -1},
-    {"seed": 1.0}, {"options": {"max_episode_steps": True}}, {"info": 3}, {"format": "x"}, {"more": 1}, "{", "{}",
-)  # fmt: skip
+    {"actions": [1, 999]},
+    {"options": {"no_such": 1}},
+    {"options": {"max_episode_steps": 0}},
+    {"options": []},
+    {"seed": -1},
+    {"seed": 1.0},
+    {"options": {"max_episode_steps": True}},
+    {"info": 3},
+    {"format": "x"},
+    {"more": 1},
+    "{",
+    "{}",
+)
 
 
 def test_a_damaged_recording_is_named_with_what_to_do(tmp_path, record):

@@ -19,9 +19,13 @@ def made(actions: int = 2, **options: Any) -> EnvironmentSpec:
 
 
 REFUSED: tuple[dict[str, Any], ...] = (
-    {"text_field": "words"}, {"count_field": "text", "mask_field": "m"}, {"expert_field": "text"}, {"mask_field": "text"},
-    {"action_names": ("one",)}, {"action_keys": (1, 2, 3)},
-)  # fmt: skip
+    {"text_field": "words"},
+    {"count_field": "text", "mask_field": "m"},
+    {"expert_field": "text"},
+    {"mask_field": "text"},
+    {"action_names": ("one",)},
+    {"action_keys": (1, 2, 3)},
+)
 
 
 def test_a_spec_that_contradicts_itself_is_refused(record: bool) -> None:
@@ -57,10 +61,15 @@ LEVEL = {"observations": 4, "fields": ("prompt", "grid"), "actions": ("go", "sto
 KEPT = {"compat": {"glam_fixed_kind_per_env": True}}
 OPTIONS: dict[str, dict[str, Any]] = {
     **{name: {} for name in registry.names() if name[:8] not in ("MiniHack", "MiniGrid")},
-    **{name: {} for name in ("MiniHack-Room-5x5-v0", "MiniGrid-DoorKey-5x5-v0", "BabyAI-GoTo-v0", "gym:CartPole-v1")},
-    "NetHackScore-v1": {"fields": ("tty_colors", "glyphs"), "max_episode_steps": 1}, "BabyAI-GoToLocal2-v0": KEPT,
-    "BabyAI-MixedTestLocal-v0": {**LEVEL, **KEPT}, "BabyAI-MixedTrainLocal-v0": {"kind": "open", **KEPT},
-}  # fmt: skip
+    **{
+        name: {}
+        for name in ("MiniHack-Room-5x5-v0", "MiniGrid-DoorKey-5x5-v0", "BabyAI-GoTo-v0", "gym:CartPole-v1")
+    },
+    "NetHackScore-v1": {"fields": ("tty_colors", "glyphs"), "max_episode_steps": 1},
+    "BabyAI-GoToLocal2-v0": KEPT,
+    "BabyAI-MixedTestLocal-v0": {**LEVEL, **KEPT},
+    "BabyAI-MixedTrainLocal-v0": {"kind": "open", **KEPT},
+}
 
 
 def test_environments_have_the_specs_that_were_recorded(record: bool) -> None:

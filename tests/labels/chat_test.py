@@ -13,14 +13,31 @@ from tests.recorded_outputs import compared
 from tests.reward_fixtures import annotation_config
 
 MASSES = [
-    (0.5, 0.2, 0.1), (0.1, 0.2, 0.1), (0.1, 0.2, 0.3), (0.25, 0.125, 0.25), (0.0, 0.5, 0.0), (0.01, 0.01, 0.02), (0.025, 0.025, 0.0),
-    (0.7, 0.2, 0.2), (0.0, 0.25), (0.25, 0.25), (0.0, 0.0),
-]  # fmt: skip
+    (0.5, 0.2, 0.1),
+    (0.1, 0.2, 0.1),
+    (0.1, 0.2, 0.3),
+    (0.25, 0.125, 0.25),
+    (0.0, 0.5, 0.0),
+    (0.01, 0.01, 0.02),
+    (0.025, 0.025, 0.0),
+    (0.7, 0.2, 0.2),
+    (0.0, 0.25),
+    (0.25, 0.25),
+    (0.0, 0.0),
+]
 CHATS = [
-    {"sampling.top_k": 0}, {"sampling.top_k": -1}, {"vllm.engine": "[]"}, {"vllm.engine": "{"}, {"sampling.temperature": 0.0, "answer.retry": False},
-    {"sampling.seeded": False, "compat.oni_label_anywhere": True}, {"seed": 3, "compat.answer_first_match": True, "captions.status": True},
-    {"prompt.version": "reworded", "goal": "gold", "answer.mode": "verdict"}, {"answer.mode": "soft"}, {"goal": "fame"}, {"answer.minimum_mass": 0.0, "answer.mode": "soft"},
-]  # fmt: skip
+    {"sampling.top_k": 0},
+    {"sampling.top_k": -1},
+    {"vllm.engine": "[]"},
+    {"vllm.engine": "{"},
+    {"sampling.temperature": 0.0, "answer.retry": False},
+    {"sampling.seeded": False, "compat.oni_label_anywhere": True},
+    {"seed": 3, "compat.answer_first_match": True, "captions.status": True},
+    {"prompt.version": "reworded", "goal": "gold", "answer.mode": "verdict"},
+    {"answer.mode": "soft"},
+    {"goal": "fame"},
+    {"answer.minimum_mass": 0.0, "answer.mode": "soft"},
+]
 
 
 def openai(**values):

@@ -79,18 +79,30 @@ def ask(server):
 
 SURE = [{"token": "Yes", "logprob": -0.5, "top_logprobs": [{"token": "Yes", "logprob": -0.5}]}]
 ASKING = {
-    "analysis": {"openai.extra_body": '{"x": 1}', "openai.prices.completion": 8.0, "openai.prices.prompt": 2.0},
+    "analysis": {
+        "openai.extra_body": '{"x": 1}',
+        "openai.prices.completion": 8.0,
+        "openai.prices.prompt": 2.0,
+    },
     "verdict": {"answer.mode": "verdict", "openai.send_seed": False, "openai.prices.cached": 0.5},
-    "schema": {"answer.mode": "verdict", "openai.structured": "response_format", "sampling.temperature": 0.0, "openai.send_top_k": False},
+    "schema": {
+        "answer.mode": "verdict",
+        "openai.structured": "response_format",
+        "sampling.temperature": 0.0,
+        "openai.send_top_k": False,
+    },
     "soft": {"answer.mode": "soft"},
-}  # fmt: skip
+}
 
 
 def test_what_is_sent_and_what_the_answers_become(server, record):
     parts = {}
     for mode, values in ASKING.items():
         annotator = server.start(**values)
-        server.requests, server.replies = [], [(200, reply(text, n, logprobs={"content": SURE})) for n, text in enumerate((None, GOOD, ""))]  # fmt: skip
+        server.requests, server.replies = (
+            [],
+            [(200, reply(text, n, logprobs={"content": SURE})) for n, text in enumerate((None, GOOD, ""))],
+        )
         found = [annotator.submit(ASKED).result(), annotator.ping().result(), annotator.live()]
         found += [annotator.prices, annotator.identity, annotator.concurrency]
         found += [server.requests, annotator.preview(ASKED)]
@@ -102,13 +114,20 @@ REFUSED, WELL = [(status, "flagged by moderation") for status in (400, 403, 422)
 OTHER_LIMIT = (400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
 TOO_LARGE = (400, "max_tokens is too large: the maximum context length is 8")
 COURSES = {
-    "may pass": [(500, "dead"), (200, "<html>"), (429, "slow down", {"retry-after": "8"}), (408, ""), WELL, *[(500, "dead")] * 5],
+    "may pass": [
+        (500, "dead"),
+        (200, "<html>"),
+        (429, "slow down", {"retry-after": "8"}),
+        (408, ""),
+        WELL,
+        *[(500, "dead")] * 5,
+    ],
     "waits": [*[(503, "", {"retry-after": "3600"})] * 5, (503, "", {"retry-after": "7200"}), WELL],
     "limits": [WELL, OTHER_LIMIT, WELL, TOO_LARGE, WELL, TOO_LARGE, OTHER_LIMIT],
     "verdict": [TOO_LARGE, (400, "max_tokens cannot be greater than 8"), OTHER_LIMIT, WELL],
     "refuses all": [(200, reply("?", finish_reason="content_filter")), *REFUSED * 10, *REFUSED[:2]],
     "refuses most": [WELL, *REFUSED * 11],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("course", COURSES)
@@ -118,7 +137,9 @@ def test_a_server_in_the_course_of_time(server, course, record):
     annotator, lines = server.start(**{"openai.retries": 4, "answer.mode": mode}), []
     server.replies += COURSES[course]
     while server.replies:
-        answers = said(lambda: [(place, a.label, a.note) for place, a in filter(None, annotator.annotate([ASKED]))])  # fmt: skip
+        answers = said(
+            lambda: [(place, a.label, a.note) for place, a in filter(None, annotator.annotate([ASKED]))]
+        )
         limits = {name: most for name, most in server.requests[-1].items() if name.startswith("max_")}
         lines += [f"{answers} {limits} {len(server.requests)} {server.pauses} {annotator.quiet_seconds()}"]
         lines += [f"{annotator.live()} {annotator.summary()}"]
@@ -126,15 +147,35 @@ def test_a_server_in_the_course_of_time(server, course, record):
 
 
 LASTING = [
-    (308, "", {"location": "https://me:word@other/v1/chat/completions"}), (301, ""), (401, "who?"), (403, "no"), (404, "no judge"),
-    (404, "content filter"), (400, "a\nb" + "x" * 300), (418, "too long"), (200, "[]"), (300, ""), (599, "dead"), (600, "late"), (409, ""), (425, ""), (429, ""),
-    (TimeoutError(), ""), (NoConnectionError("nobody"), ""),
+    (308, "", {"location": "https://me:word@other/v1/chat/completions"}),
+    (301, ""),
+    (401, "who?"),
+    (403, "no"),
+    (404, "no judge"),
+    (404, "content filter"),
+    (400, "a\nb" + "x" * 300),
+    (418, "too long"),
+    (200, "[]"),
+    (300, ""),
+    (599, "dead"),
+    (600, "late"),
+    (409, ""),
+    (425, ""),
+    (429, ""),
+    (TimeoutError(), ""),
+    (NoConnectionError("nobody"), ""),
     (503, "", {"retry-after": "7200"}),
-]  # fmt: skip
+]
 WRONG = [
-    {"openai.base_url": "judge:8000/v1"}, {"openai.model": ""}, {"openai.extra_body": '{"model": "other"}'}, {"openai.extra_body": "[1]"},
-    {"openai.key_variable": "TWO_LINES"}, {"sampling.top_k": 0}, {"sampling.top_k": -1, "openai.key_variable": "ONE_LINE"}, {"sampling.top_k": 1},
-]  # fmt: skip
+    {"openai.base_url": "judge:8000/v1"},
+    {"openai.model": ""},
+    {"openai.extra_body": '{"model": "other"}'},
+    {"openai.extra_body": "[1]"},
+    {"openai.key_variable": "TWO_LINES"},
+    {"sampling.top_k": 0},
+    {"sampling.top_k": -1, "openai.key_variable": "ONE_LINE"},
+    {"sampling.top_k": 1},
+]
 
 
 def test_a_fault_is_one_line(ask, monkeypatch, record):

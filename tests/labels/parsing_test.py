@@ -90,13 +90,16 @@ PAIR_FORM = make_form('("best": "{verdict}")', ["1", "2", "None"])
 ANSWERED = [
     (SINGLE_FORM, 'Good.\n("good_news": "Yes")', YES, YES),
     (SINGLE_FORM, 'Is it a Yes? Hardly.\n("good_news": "No")', NO, YES),
-    (SINGLE_FORM, "It was no good news at first.\ngood_news: yes", YES, NO), (SINGLE_FORM, "No.", NO, NO),
-    (SINGLE_FORM, "good news: yes or no", UNKNOWN, NO), (SINGLE_FORM, "I cannot say.", UNKNOWN, NO),
+    (SINGLE_FORM, "It was no good news at first.\ngood_news: yes", YES, NO),
+    (SINGLE_FORM, "No.", NO, NO),
+    (SINGLE_FORM, "good news: yes or no", UNKNOWN, NO),
+    (SINGLE_FORM, "I cannot say.", UNKNOWN, NO),
     (SINGLE_FORM, '("good_news": "Yes") ("good_news": "No")', UNKNOWN, YES),
-    (SINGLE_FORM, "Yesterday it was no.", UNKNOWN, NO), (PAIR_FORM, '("best": "2")', SECOND, SECOND),
+    (SINGLE_FORM, "Yesterday it was no.", UNKNOWN, NO),
+    (PAIR_FORM, '("best": "2")', SECOND, SECOND),
     (PAIR_FORM, '("best": "1")\n("best": "2")', SECOND, FIRST),
     (PAIR_FORM, "Neither, I think.", UNKNOWN, TIE),
-]  # fmt: skip
+]
 
 
 def test_the_last_line_with_a_verdict_or_a_token_anywhere():

@@ -68,16 +68,34 @@ def own_file(tmp_path, change, form=PAIR):
 
 
 CHANGES = [
-    (PAIR, lambda tree: tree.pop("verdicts")), (PAIR, lambda tree: tree.pop("goals")), (PAIR, lambda tree: tree["goals"].pop("gold")),
-    (PAIR, lambda tree: tree["question"].update(analysis="{goal} {first}")), (PAIR, lambda tree: tree["question"].update(analysis="{first} {second}")),
-    (PAIR, lambda tree: tree["question"].pop("analysis")), (PAIR, lambda tree: tree.update(answer="1")), (PAIR, lambda tree: tree.update(retry=[1])),
-    (PAIR, lambda tree: tree.update(retry=" ")), (PAIR, lambda tree: tree.update(system="")), (PAIR, lambda tree: tree.update(system=[])),
-    (PAIR, lambda tree: tree.update(goals={"gold": ["x"]})), (PAIR, lambda tree: tree.update(goals=["gold"])), (PAIR, lambda tree: tree.update(verdicts="1")),
-    (PAIR, lambda tree: tree.update(goals={"gold": ""})), (SINGLE, lambda tree: tree.update(examples=[{"item": "a"}])), (SINGLE, lambda tree: tree.update(examples=["a"])),
-    (SINGLE, lambda tree: tree["examples"][0]["verdicts"].update(gold="maybe")), (SINGLE, lambda tree: tree["question"].update(analysis="{goal} {item}")),
-    (SINGLE, lambda tree: tree.update(examples=[{"item": "a", "verdicts": {"gold": "yes"}}, {"item": "b", "verdicts": {"x": "no"}}])),
-    (PAIR, lambda tree: tree.update(question={"analysis": "x", "verdict": "{first}"})), (SINGLE, lambda tree: tree.update(question={"analysis": "x", "verdict": "y"})),
-]  # fmt: skip
+    (PAIR, lambda tree: tree.pop("verdicts")),
+    (PAIR, lambda tree: tree.pop("goals")),
+    (PAIR, lambda tree: tree["goals"].pop("gold")),
+    (PAIR, lambda tree: tree["question"].update(analysis="{goal} {first}")),
+    (PAIR, lambda tree: tree["question"].update(analysis="{first} {second}")),
+    (PAIR, lambda tree: tree["question"].pop("analysis")),
+    (PAIR, lambda tree: tree.update(answer="1")),
+    (PAIR, lambda tree: tree.update(retry=[1])),
+    (PAIR, lambda tree: tree.update(retry=" ")),
+    (PAIR, lambda tree: tree.update(system="")),
+    (PAIR, lambda tree: tree.update(system=[])),
+    (PAIR, lambda tree: tree.update(goals={"gold": ["x"]})),
+    (PAIR, lambda tree: tree.update(goals=["gold"])),
+    (PAIR, lambda tree: tree.update(verdicts="1")),
+    (PAIR, lambda tree: tree.update(goals={"gold": ""})),
+    (SINGLE, lambda tree: tree.update(examples=[{"item": "a"}])),
+    (SINGLE, lambda tree: tree.update(examples=["a"])),
+    (SINGLE, lambda tree: tree["examples"][0]["verdicts"].update(gold="maybe")),
+    (SINGLE, lambda tree: tree["question"].update(analysis="{goal} {item}")),
+    (
+        SINGLE,
+        lambda tree: tree.update(
+            examples=[{"item": "a", "verdicts": {"gold": "yes"}}, {"item": "b", "verdicts": {"x": "no"}}]
+        ),
+    ),
+    (PAIR, lambda tree: tree.update(question={"analysis": "x", "verdict": "{first}"})),
+    (SINGLE, lambda tree: tree.update(question={"analysis": "x", "verdict": "y"})),
+]
 
 
 def test_a_bad_file_is_named(tmp_path, record):

@@ -10,10 +10,14 @@ from tests.recorded_outputs import compared
 
 CHOICE = {"index": 0, "message": {"role": "assistant", "content": "Yes"}}
 USAGES = [
-    None, {"prompt_tokens": 7, "completion_tokens": None, "prompt_tokens_details": None}, {"prompt_tokens": "many", "prompt_tokens_details": [1]},
-    {"prompt_tokens": 7, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}}, {"prompt_tokens": 1 << 40, "completion_tokens": -1},
-    {"prompt_tokens": (1 << 40) - 1, "completion_tokens": 0}, {"prompt_tokens": int("9" * 4000), "completion_tokens": 1.5},
-]  # fmt: skip
+    None,
+    {"prompt_tokens": 7, "completion_tokens": None, "prompt_tokens_details": None},
+    {"prompt_tokens": "many", "prompt_tokens_details": [1]},
+    {"prompt_tokens": 7, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}},
+    {"prompt_tokens": 1 << 40, "completion_tokens": -1},
+    {"prompt_tokens": (1 << 40) - 1, "completion_tokens": 0},
+    {"prompt_tokens": int("9" * 4000), "completion_tokens": 1.5},
+]
 NO_CHOICES = (
     [], {"0": CHOICE}, [None], [{}], [{"message": "Yes"}], [{"message": {"content": ["Yes"]}}],
     [{"message": {}}], [CHOICE, {}],
@@ -26,18 +30,34 @@ def token(word, share, **candidates):
 
 
 TOP = [
-    (None, 0.0), ("Yes", "0"), ("Yes", 1e9), ("Yes", 1.0), ("Yes", math.nan), ("Yes", 0.009), ("Yes", 0.01),
+    (None, 0.0),
+    ("Yes", "0"),
+    ("Yes", 1e9),
+    ("Yes", 1.0),
+    ("Yes", math.nan),
+    ("Yes", 0.009),
+    ("Yes", 0.01),
     ("Yes", -1e9),
-]  # fmt: skip
+]
 TOKENS = [
     [token(" 1", 0.6, **{" 1": 0.6, " 2": 0.3, " None": 0.05, "x": 0.05})],
     # A blank first: what follows counts with its probability, and nothing behind it.
-    [token(" ", 0.8, **{" ": 0.8, " None": 0.2}), token("1", 0.5, **{"1": 0.5, "2": 0.25}), token("2", 1.0, **{"2": 0.01})],
+    [
+        token(" ", 0.8, **{" ": 0.8, " None": 0.2}),
+        token("1", 0.5, **{"1": 0.5, "2": 0.25}),
+        token("2", 1.0, **{"2": 0.01}),
+    ],
     [token(" ", 0.5, **{" ": 0.8}), token(" ", 0.5, **{"1": 0.5}), token("2", 1.0, **{"2": 1.0})],
     # Two spellings of one verdict; what follows a word that is none does not count.
-    [token("1", 0.5, **{"1": 0.5, " 1": 0.2, "none": 0.1})], [token("x", 1.0, x=1.0), token("1", 1.0, **{"1": 1.0})],
-    None, [], "Yes", [None], [{"token": "1"}], *([{"token": "Yes", "logprob": 0.0, "top_logprobs": [{"token": t, "logprob": p}]}] for t, p in TOP),
-]  # fmt: skip
+    [token("1", 0.5, **{"1": 0.5, " 1": 0.2, "none": 0.1})],
+    [token("x", 1.0, x=1.0), token("1", 1.0, **{"1": 1.0})],
+    None,
+    [],
+    "Yes",
+    [None],
+    [{"token": "1"}],
+    *([{"token": "Yes", "logprob": 0.0, "top_logprobs": [{"token": t, "logprob": p}]}] for t, p in TOP),
+]
 
 
 def test_what_is_an_answer_with_which_tokens_and_probabilities(record):

@@ -13,9 +13,13 @@ from tests.reward_fixtures import load_config
 GOLD = "$ - 24 gold pieces."
 ASKED = [{}, {"response_format": {"type": "json_schema"}}, {"logprobs": True}]
 BODIES = [
-    b"", b"[1]", b"{}", b'{"model": "gpt"}', b'{"model": "lexicon"}',
+    b"",
+    b"[1]",
+    b"{}",
+    b'{"model": "gpt"}',
+    b'{"model": "lexicon"}',
     b'{"model": "lexicon", "messages": [1, {"role": "user", "content": 7}]}',
-]  # fmt: skip
+]
 
 
 def test_what_is_replied_to_each_request(tmp_path, record):
@@ -24,9 +28,11 @@ def test_what_is_replied_to_each_request(tmp_path, record):
     path.write_text(text.replace('{"text": {item}}', "The line: {item}"))
     judge = ChatJudge(AnnotatorConfig(), "lexicon", str(path))
     for method, route in (
-        ("GET", "/v1/models/"), ("GET", "/v1/other"), ("POST", "/v1/models"),
+        ("GET", "/v1/models/"),
+        ("GET", "/v1/other"),
+        ("POST", "/v1/models"),
         ("GET", "/v1/chat/completions"),
-    ):  # fmt: skip
+    ):
         lines += [str(handle(judge, method, route, b""))]
     lines += [str(handle(judge, "POST", "/v1/chat/completions", body)) for body in BODIES]
     own, ours = (load_prompt(path, goal, "verdict", SINGLE) for goal in ("shiny", "combat"))

@@ -157,9 +157,15 @@ class Loaded(Engine):
 
 CPU = {"max_model_len": 8, "max_num_seqs": 4}
 STARTS = [
-    ({"chat_template_kwargs": '{"a": 1}'}, "analysis", False), ({"engine": '{"seed": 3}'}, "verdict", False), ({}, "soft", False), ({}, "soft", True),
-    ({}, "analysis", True), (CPU, "verdict", True), ({**CPU, "max_num_batched_tokens": 31}, "verdict", True), ({**CPU, "max_num_batched_tokens": 32}, "verdict", True),
-]  # fmt: skip
+    ({"chat_template_kwargs": '{"a": 1}'}, "analysis", False),
+    ({"engine": '{"seed": 3}'}, "verdict", False),
+    ({}, "soft", False),
+    ({}, "soft", True),
+    ({}, "analysis", True),
+    (CPU, "verdict", True),
+    ({**CPU, "max_num_batched_tokens": 31}, "verdict", True),
+    ({**CPU, "max_num_batched_tokens": 32}, "verdict", True),
+]
 
 
 def test_an_engine_is_started_asked_and_ended(vllm, model, monkeypatch, record):

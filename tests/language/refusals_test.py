@@ -51,40 +51,78 @@ from tests.recorded_outputs import compared, replaced
 
 MOST = 1 << 24
 CONFIGS: list[tuple[str, dict[str, Any]]] = [
-    ("gpt2", {"n_head": 0}), ("gpt2", {"n_layer": 0}), ("gpt2", {"n_layer": 4097}), ("t5", {"num_layers": 4097}),
-    ("t5", {"num_layers": -1}), ("gpt2", {"n_embd": MOST + 4, "n_inner": 1}), ("gpt2", {"vocab_size": True}),
-    ("gpt2", {"n_positions": (1 << 31) + 1}), ("llama", {"num_key_value_heads": 4.0}), ("t5", {"model_type": 5}),
-    ("gpt2", {"layer_norm_epsilon": "1"}), ("gpt2", {"initializer_range": -1e6}), ("gpt2", {"attn_pdrop": 1e6}),
-    ("gpt2", {"scale_attn_weights": False}), ("gpt2", {"scale_attn_by_inverse_layer_idx": True}),
-    ("gpt2", {"activation_function": "mish"}), ("llama", {"num_attention_heads": None}),
-    ("qwen2", {"use_sliding_window": True}), ("llama", {"rope_parameters": {"rope_type": "yarn"}}),
-    ("t5", {"feed_forward_proj": "gated-mish"}), ("llama", {"rope_parameters": None, "rope_scaling": {"type": "dynamic"}}),
-]  # fmt: skip
+    ("gpt2", {"n_head": 0}),
+    ("gpt2", {"n_layer": 0}),
+    ("gpt2", {"n_layer": 4097}),
+    ("t5", {"num_layers": 4097}),
+    ("t5", {"num_layers": -1}),
+    ("gpt2", {"n_embd": MOST + 4, "n_inner": 1}),
+    ("gpt2", {"vocab_size": True}),
+    ("gpt2", {"n_positions": (1 << 31) + 1}),
+    ("llama", {"num_key_value_heads": 4.0}),
+    ("t5", {"model_type": 5}),
+    ("gpt2", {"layer_norm_epsilon": "1"}),
+    ("gpt2", {"initializer_range": -1e6}),
+    ("gpt2", {"attn_pdrop": 1e6}),
+    ("gpt2", {"scale_attn_weights": False}),
+    ("gpt2", {"scale_attn_by_inverse_layer_idx": True}),
+    ("gpt2", {"activation_function": "mish"}),
+    ("llama", {"num_attention_heads": None}),
+    ("qwen2", {"use_sliding_window": True}),
+    ("llama", {"rope_parameters": {"rope_type": "yarn"}}),
+    ("t5", {"feed_forward_proj": "gated-mish"}),
+    ("llama", {"rope_parameters": None, "rope_scaling": {"type": "dynamic"}}),
+]
 HEADS: list[dict[str, Any]] = [
-    {"activation": "swish"}, {"activation": ("relu", "relu")}, {"kind": "deep"}, {"state": "last"}, {"outputs": 0},
-    {"widths": (0,)}, {"kind": "residual", "widths": (3, 3)},
-]  # fmt: skip
+    {"activation": "swish"},
+    {"activation": ("relu", "relu")},
+    {"kind": "deep"},
+    {"state": "last"},
+    {"outputs": 0},
+    {"widths": (0,)},
+    {"kind": "residual", "widths": (3, 3)},
+]
 DECODINGS: list[dict[str, Any]] = [
-    {"width": 2}, {"width": 2, "batches": 2}, {"kind": "greedy", "batches": 3}, {"kind": "beam", "batches": 2}, {"advantage_form": "sign"},
-    {"advantage_form": "sign", "advantage_weight": 1}, {"logits": False, "advantages": False}, {"top_k": -1},
-    {"temperature": 0.0}, {"top_p": 0.0}, {"top_p": 1.001},
-]  # fmt: skip
+    {"width": 2},
+    {"width": 2, "batches": 2},
+    {"kind": "greedy", "batches": 3},
+    {"kind": "beam", "batches": 2},
+    {"advantage_form": "sign"},
+    {"advantage_form": "sign", "advantage_weight": 1},
+    {"logits": False, "advantages": False},
+    {"top_k": -1},
+    {"temperature": 0.0},
+    {"top_p": 0.0},
+    {"top_p": 1.001},
+]
 SIZES = ("gpt2", (14, 1, 4)), ("qwen2", (12, 1, 4, 2)), ("llama", (16, 1, 4, 3)), ("t5", (16, 1, 4, 2))
 AGENTS: list[dict[str, Any]] = [
-    {"head_widths": ()}, {"model": ""}, {"glam_raw_logit_score": True, "score": "scaled_probability"},
-    {"glam_scaled_probability_score": True, "glam_raw_logit_score": True}, {"base": "int8"},
+    {"head_widths": ()},
+    {"model": ""},
+    {"glam_raw_logit_score": True, "score": "scaled_probability"},
+    {"glam_scaled_probability_score": True, "glam_raw_logit_score": True},
+    {"base": "int8"},
     {"patterns": "*/query", "pretrained": False},
-]  # fmt: skip
+]
 QUESTIONS = (
-    "", '{"prompt": "a"}\n[1]\n', '{"prompt": 3}\n', "no\n", '{"prompt": "a", "candidates": []}\n', "\xff",
-    '{"prompt": "a", "candidates": ["b", 2]}\n', '{"prompt": "a", "candidates": "b"}\n',
-    '{"prompt": "a"}\n{"prompt": "\\ud800"}\n', '{"prompt": "a", "candidates": ["\\udc00"]}\n',
-)  # fmt: skip
+    "",
+    '{"prompt": "a"}\n[1]\n',
+    '{"prompt": 3}\n',
+    "no\n",
+    '{"prompt": "a", "candidates": []}\n',
+    "\xff",
+    '{"prompt": "a", "candidates": ["b", 2]}\n',
+    '{"prompt": "a", "candidates": "b"}\n',
+    '{"prompt": "a"}\n{"prompt": "\\ud800"}\n',
+    '{"prompt": "a", "candidates": ["\\udc00"]}\n',
+)
 ASKED = {"prompt": "go", "candidates": ["left", "right"]}
 UNSCORED: list[dict[str, Any]] = [
-    {"prompt": "go " * 60, "candidates": ["left"]}, {"prompt": "", "candidates": ["left"]},
-    {"prompt": "go", "candidates": ["left", "right", "left"]}, {"prompt": "go", "candidates": ["left", ""]},
-]  # fmt: skip
+    {"prompt": "go " * 60, "candidates": ["left"]},
+    {"prompt": "", "candidates": ["left"]},
+    {"prompt": "go", "candidates": ["left", "right", "left"]},
+    {"prompt": "go", "candidates": ["left", ""]},
+]
 # Contents in the place of a model's files, None for one that is not there.
 BROKEN: dict[str, list[str | None]] = {
     config.FILE: [None, "{", '{"model_type": "mamba"}', json.dumps(recipes.CONFIGS["roberta"])],
@@ -173,30 +211,46 @@ def test_words_of_refusals_stay_what_they_were(worded: Path, tmp_path: Path, rec
     Decoding("beam", width=7).require_vocabulary(7)
     Decoding("rerank", width=8).require_vocabulary(7)
     calls: list[Callable[[], Any]] = [
-        *(partial(parsed, *each) for each in CONFIGS), partial(config.parse, []), *agents(tmp_path / "model"),
+        *(partial(parsed, *each) for each in CONFIGS),
+        partial(config.parse, []),
+        *agents(tmp_path / "model"),
         *(partial(HeadConfig, **{"outputs": 2, "widths": (3,), **each}) for each in HEADS),
-        *(partial(Decoding, **each) for each in DECODINGS), partial(Sampling, temperature=0.0),
+        *(partial(Decoding, **each) for each in DECODINGS),
+        partial(Sampling, temperature=0.0),
         partial(Decoding("beam", width=8).require_vocabulary, 7),
-        *(partial(init_model.make, kind, Sizes(*given), 50, {"start": 3, "pad": 4, "end": 5}) for kind, given in SIZES),
+        *(
+            partial(init_model.make, kind, Sizes(*given), 50, {"start": 3, "pad": 4, "end": 5})
+            for kind, given in SIZES
+        ),
         *(partial(read_questions, path, "file") for path in (*paths, "", tmp_path / "none.txt")),
         partial(config.require_decoder, parsed("roberta", {}), "scores"),
-        partial(tokenizer.token, "none"), partial(Tokenizer.read, worded, 59), partial(Tokenizer.read, tmp_path),
+        partial(tokenizer.token, "none"),
+        partial(Tokenizer.read, worded, 59),
+        partial(Tokenizer.read, tmp_path),
         *(partial(candidate_rows, tokenizer, texts) for texts in ([], ["a", ""], ["a", "b", "a"])),
-        partial(FITS, ["abc", "abcdef"], [["a"], ["wxyz"]]), partial(FITS, ["0123456789" * 5]), partial(FITS, ["a", ""]),
-        partial(FITS, ["abcdefgh"], None, 2), partial(prompt_length.each_prompts, ["p"], [["a"], ["b"]]),
-        partial(linear.matching, TREE, ("*/key", "*/KEY")), partial(lora.Spec, ("*",), rank=0),
+        partial(FITS, ["abc", "abcdef"], [["a"], ["wxyz"]]),
+        partial(FITS, ["0123456789" * 5]),
+        partial(FITS, ["a", ""]),
+        partial(FITS, ["abcdefgh"], None, 2),
+        partial(prompt_length.each_prompts, ["p"], [["a"], ["b"]]),
+        partial(linear.matching, TREE, ("*/key", "*/KEY")),
+        partial(lora.Spec, ("*",), rank=0),
         partial(finetune_params.check, LoraOnBase(patterns="*/query", base="nf4"), wide[1]),
         partial(finetune_params.check, LoraOnBase(patterns="*/none"), wide[0]),
         *(partial(drrn.tokenizer_file, name) for name in ("", f"{worded}/config.json", f"{tmp_path}")),
-        *(partial(corpus.find, f"{worded}/{name}") for name in ("none", "config.json")), partial(corpus.find, "none", "words"),
+        *(partial(corpus.find, f"{worded}/{name}") for name in ("none", "config.json")),
+        partial(corpus.find, "none", "words"),
         partial(corpus.find, str(tmp_path / "0.jsonl")),
-        partial(language.load(worded).generate, ["go"], stops=["a", ""]), partial(language.load(worded).score, ["go"], []),
+        partial(language.load(worded).generate, ["go"], stops=["a", ""]),
+        partial(language.load(worded).score, ["go"], []),
         partial(drrn.check, DrrnPolicy(tokenizer=str(worded)), "ppo"),
-        partial(byte_pairs.check_phrase, "("), partial(byte_pairs.train, ["a"], "t5", 357),
+        partial(byte_pairs.check_phrase, "("),
+        partial(byte_pairs.train, ["a"], "t5", 357),
         partial(folder.write, tmp_path / "new", dataclasses.replace(parsed("gpt2", {}), head_width=7), {}),
-        partial(vocabulary.extend, parsed("gpt2", {}), {}, recipes.VOCAB - 1, 0), partial(objectives.span_window, 2),
+        partial(vocabulary.extend, parsed("gpt2", {}), {}, recipes.VOCAB - 1, 0),
+        partial(objectives.span_window, 2),
         *unread(worded, tmp_path),
-    ]  # fmt: skip
+    ]
     said = []
     for call in calls:
         with pytest.raises(UserError) as raised:

@@ -16,9 +16,12 @@ from tests.language import recipes
 from tests.recorded_outputs import compared, shown_array
 
 DESIGNS: list[dict[str, Any]] = [
-    {"prefix": True}, {"q": "none"}, {"q": "utterance", "v": False, "separate_policy": False},
-    {"q": "mean", "double_q": False}, {"residual": True, "separate_target": False},
-]  # fmt: skip
+    {"prefix": True},
+    {"q": "none"},
+    {"q": "utterance", "v": False, "separate_policy": False},
+    {"q": "mean", "double_q": False},
+    {"residual": True, "separate_target": False},
+]
 
 
 def test_what_agents_are_made_of_and_what_is_read_of_them_stay_what_they_were(record: bool) -> None:

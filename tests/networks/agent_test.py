@@ -247,9 +247,12 @@ def test_beginnings_of_messages_have_hashes_of_their_own() -> None:
     hashes = tile_embedding.hash_beginnings(jnp.asarray(rows))
     # The first eight bytes of the first two are the same; each beginning has numbers of its own.
     assert hashes.tolist() == [
-        [346, 1035, 2584, 3867], [346, 1349, 2980, 3238], [348, 1038, 2253, 3535], [483, 1172, 2721, 4004],
+        [346, 1035, 2584, 3867],
+        [346, 1349, 2980, 3238],
+        [348, 1038, 2253, 3535],
+        [483, 1172, 2721, 4004],
         [884, 1211, 2623, 3905],
-    ]  # fmt: skip
+    ]
 
 
 def test_an_encoder_names_the_fields_that_an_environment_lacks() -> None:

@@ -114,8 +114,11 @@ def test_an_architecture_says_what_it_reads_and_what_is_wrong_with_it():
     given = {"status": True, "message": "none"}, {"crop": True}, {"glyphs": True}, {}
     made = [RewardArchitecture(**each) for each in given]
     assert [each.fields for each in made] == [
-        ("blstats",), ("message", "blstats", "glyphs"), ("message", "glyphs"), ("message",)
-    ]  # fmt: skip
+        ("blstats",),
+        ("message", "blstats", "glyphs"),
+        ("message", "glyphs"),
+        ("message",),
+    ]
     assert [each.message_only for each in made] == [False, False, False, True]
     nothing = "^at least one of message, status, crop, glyphs must be read$"
     for wrong, said in (

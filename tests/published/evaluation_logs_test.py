@@ -60,7 +60,10 @@ def test_what_is_written_is_the_published_layout(tmp_path: Path) -> None:
     dump = {"results": results, "entropies": [0.25, 0.0]}
     whole = {"all_logs": logs, "eval_dump": dump, "config": {"seed": 1}}
     assert pickle.loads((tmp_path / "log.pkl").read_bytes()) == whole
-    assert evaluation_logs.read(tmp_path / "log.pkl").in_words() == "2 episodes, return 1.5000 +- 0.5000, entropy 0.1250 +- 0.1250"  # fmt: skip
+    assert (
+        evaluation_logs.read(tmp_path / "log.pkl").in_words()
+        == "2 episodes, return 1.5000 +- 0.5000, entropy 0.1250 +- 0.1250"
+    )
 
 
 def test_entropies_that_are_not_finite_are_not_compared(tmp_path: Path) -> None:

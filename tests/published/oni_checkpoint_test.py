@@ -66,10 +66,23 @@ def test_the_examples_of_the_classifier_are_read_as_data(foreign, tmp_path, prot
 
 
 TABLES = [
-    {"a" * 257: 1}, {"You see.": 2}, {"You see.": float("nan")}, {"You see.": True, "": np.float32(0)}, {"a": "b"}, {1: 1}, {"a": [1, 2]},
-    [["a", 1], ("b", 0), ["c"], ["d", 1, 0]], {"x": {"size": 3, "other": 1}}, {"x": {"It is.": 1, "no": 0}}, {"size": 1}, {"x": [[["a", np.ones(1)]]]},
-    {"x": [[[[[[[[[["deep", 1]]]]]]]]]]}, {"x": [[[[[[[[[[["deeper", 1]]]]]]]]]]]}, ["a", np.ones(2)], {"x": ("You", np.array(1))},
-]  # fmt: skip
+    {"a" * 257: 1},
+    {"You see.": 2},
+    {"You see.": float("nan")},
+    {"You see.": True, "": np.float32(0)},
+    {"a": "b"},
+    {1: 1},
+    {"a": [1, 2]},
+    [["a", 1], ("b", 0), ["c"], ["d", 1, 0]],
+    {"x": {"size": 3, "other": 1}},
+    {"x": {"It is.": 1, "no": 0}},
+    {"size": 1},
+    {"x": [[["a", np.ones(1)]]]},
+    {"x": [[[[[[[[[["deep", 1]]]]]]]]]]},
+    {"x": [[[[[[[[[[["deeper", 1]]]]]]]]]]]},
+    ["a", np.ones(2)],
+    {"x": ("You", np.array(1))},
+]
 
 
 def test_labels_are_found_in_any_table_and_what_is_none_is_refused(tmp_path, record, monkeypatch):

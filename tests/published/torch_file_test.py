@@ -77,9 +77,19 @@ def test_nothing_in_the_file_runs(tmp_path):
 STORAGE = Storage(np.arange(12, dtype="f"))
 # A tensor in the wrong place of its storage, or of the right one.
 VIEWS = [
-    (0, (13,), (1,)), (10, (2, 2), (1, 1)), (0, (2, 2), (-1, 1)), (-1, (2,), (1,)), (9, (2, 2), (1, 1)), (0, (12,), (0,)), (11, (), ()),
-    (0, (3, 4), (4, 1)), (8, (2,), (3,)), (8, (2,), (4,)), (0, (-2,), (1,)), (0, (2,), (1, 1)),
-]  # fmt: skip
+    (0, (13,), (1,)),
+    (10, (2, 2), (1, 1)),
+    (0, (2, 2), (-1, 1)),
+    (-1, (2,), (1,)),
+    (9, (2, 2), (1, 1)),
+    (0, (12,), (0,)),
+    (11, (), ()),
+    (0, (3, 4), (4, 1)),
+    (8, (2,), (3,)),
+    (8, (2,), (4,)),
+    (0, (-2,), (1,)),
+    (0, (2,), (1, 1)),
+]
 
 
 def test_what_is_no_whole_checkpoint_is_refused(tmp_path, record):
@@ -93,9 +103,11 @@ def test_what_is_no_whole_checkpoint_is_refused(tmp_path, record):
     for wrong in (b"ComplexStorage", b"ByteStorage\n", b"HalfStorage\n"):
         changes += [{"data.pkl": pickled.replace(b"FloatStorage" + wrong[14:], wrong)}]
     for change in (
-        *changes, {"data.pkl": b"garbage"}, {"data/0": b"\0" * 8},
+        *changes,
+        {"data.pkl": b"garbage"},
+        {"data/0": b"\0" * 8},
         {"data.pkl": pickled.replace(b"storage", b"storing")},
-    ):  # fmt: skip
+    ):
         with zipfile.ZipFile(path, "w") as archive:
             for name, content in (parts | {f"archive/{name}": data for name, data in change.items()}).items():
                 archive.writestr(name, content)

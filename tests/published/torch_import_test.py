@@ -68,9 +68,20 @@ def checkpoint(tensors: dict[str, np.ndarray]) -> tuple[TorchCheckpoint, dict[st
 
 
 NUMBERS = [
-    None, 3, True, 2.5, np.float32(1.5), np.ones(1, "f"), np.ones((1, 1), int), np.ones(2), np.nan, np.inf,
-    "3", [3], np.array(["a"]),
-]  # fmt: skip
+    None,
+    3,
+    True,
+    2.5,
+    np.float32(1.5),
+    np.ones(1, "f"),
+    np.ones((1, 1), int),
+    np.ones(2),
+    np.nan,
+    np.inf,
+    "3",
+    [3],
+    np.array(["a"]),
+]
 
 
 def test_quantiles_numbers_and_names_of_a_file(tmp_path: Path, record: bool) -> None:
@@ -91,9 +102,13 @@ def test_quantiles_numbers_and_names_of_a_file(tmp_path: Path, record: bool) -> 
     lines += [said(torch_import.chosen_names, text) for text in texts]
     tensors, empty = {"w": torch_files.tensor(np.ones(2, "f"))}, {"w": 1}
     for content in (
-        {"model": tensors, "x": 1}, {"ema": tensors, "model": empty}, {"model": {}, **tensors}, tensors,
-        [*tensors.values()], empty,
-    ):  # fmt: skip
+        {"model": tensors, "x": 1},
+        {"ema": tensors, "model": empty},
+        {"model": {}, **tensors},
+        tensors,
+        [*tensors.values()],
+        empty,
+    ):
         file = torch_files.write(tmp_path / "a.pth", content)
         lines += [said(torch_import.read, file, "model", "ema", folder=tmp_path)]
     compared("torch_import", {"lines": "\n".join(lines)}, record)

@@ -27,10 +27,15 @@ def test_objects_are_refused_and_other_things_named(tmp_path, record):
     texts, actions = trajectories.paths(tmp_path, "trajectories", 1)
     one, two, lines = np.array([1]), np.array(["a", "b"]), []
     cases = [
-        (None, one), (two, one), (two, np.array([0.5, 1])), (np.array([1, 2]), np.arange(2)), (two, None),
-        (two, np.array([True, False])), (np.array([None, "a"], object), one),
+        (None, one),
+        (two, one),
+        (two, np.array([0.5, 1])),
+        (np.array([1, 2]), np.arange(2)),
+        (two, None),
+        (two, np.array([True, False])),
+        (np.array([None, "a"], object), one),
         (np.array(["é".encode(), b"\xff"]), np.array([[1], [2]], np.uint8)),
-    ]  # fmt: skip
+    ]
     for arrays in cases:
         for path, array in zip((texts, actions), arrays, strict=True):
             path.unlink(missing_ok=True)

@@ -92,9 +92,14 @@ def test_one_run_beside_several_has_no_interval(record):
     )
     line = Series("high (n = 2)", np.arange(3.0), np.arange(3.0) ** 2, np.arange(3.0), np.arange(3.0) + 9)
     data = ComparisonData(
-        "t", scaled, "kills", {"t1": [line, line._replace(name="theirs", dashed=True)]}, "theirs.pkl",
-        claims=told, provenance=[("low: config.json", '{"seed": 1}')],
-    )  # fmt: skip
+        "t",
+        scaled,
+        "kills",
+        {"t1": [line, line._replace(name="theirs", dashed=True)]},
+        "theirs.pkl",
+        claims=told,
+        provenance=[("low: config.json", '{"seed": 1}')],
+    )
     parts |= {
         "all": page.render("t", "", comparison_page.sections(data)),
         "scaled": json.dumps(as_json(scaled), allow_nan=False),

@@ -58,9 +58,27 @@ def test_a_table_too_wide_for_80_columns_is_shown_row_by_row(monkeypatch, capsys
 
 def test_a_table_has_a_row_for_each_number_that_all_episodes_have(record: bool) -> None:
     rows = [
-        {"index": 1, "return": 2.5, "success": 1.0, "kills": 3, "zeta": 7.0, "alpha": 0.25, "seed": 4, "text": "x"},
-        {"index": 0, "return": 4.0, "success": 0.0, "kills": 1, "zeta": 9.0, "alpha": 1234.5, "seed": 9, "gold": 3.0},
-    ]  # fmt: skip
+        {
+            "index": 1,
+            "return": 2.5,
+            "success": 1.0,
+            "kills": 3,
+            "zeta": 7.0,
+            "alpha": 0.25,
+            "seed": 4,
+            "text": "x",
+        },
+        {
+            "index": 0,
+            "return": 4.0,
+            "success": 0.0,
+            "kills": 1,
+            "zeta": 9.0,
+            "alpha": 1234.5,
+            "seed": 9,
+            "gold": 3.0,
+        },
+    ]
     summaries = measures.summarise_rows(rows, 50, 0.9)
     cells = measures.table_rows(summaries)
     told = {

@@ -27,8 +27,10 @@ def rising(count, times=1.0):
 
 
 def test_a_learned_reward_disagrees_only_where_it_decides(record):
-    texts = [LearnedText(f"{label} {said}", 7, 9_000, label, at - 3.5, (0.5, at / 3), said)
-             for at, (label, said) in enumerate(itertools.product(("", "no", "yes"), (None, False, True)))]  # fmt: skip
+    texts = [
+        LearnedText(f"{label} {said}", 7, 9_000, label, at - 3.5, (0.5, at / 3), said)
+        for at, (label, said) in enumerate(itertools.product(("", "no", "yes"), (None, False, True)))
+    ]
     texts += [LearnedText("still", None, None, "no", 0.0, (2.0, 2.0)), LearnedText("never", 5, None, "")]
     decided = learned_reward.disagreements(LabelLogReport("", texts=texts))
     assert [text.text for text in decided] == ["no True", "yes False"]

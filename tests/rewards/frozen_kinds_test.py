@@ -101,17 +101,35 @@ def test_vectors_are_read_once_and_looked_up_as_they_are_then_bare(tmp_path, mon
 
 
 TABLES = [
-    json.dumps({"a" * 257: 1}), '{"You kill it!": NaN}', json.dumps({"a": 10**400}), "[1]", '{"a": true}',
-    '{"\u2603": 1}', "{", '{"a": 1}',
-]  # fmt: skip
+    json.dumps({"a" * 257: 1}),
+    '{"You kill it!": NaN}',
+    json.dumps({"a": 10**400}),
+    "[1]",
+    '{"a": true}',
+    '{"\u2603": 1}',
+    "{",
+    '{"a": 1}',
+]
 VECTORS = [
-    ("words", WORDS), ("4 2", WORDS), ("3 3", WORDS), ("5 3", WORDS), ("0 3", WORDS), ("4 3 1", WORDS), ("1 3", {"a": (1.0, math.nan, 1.0)}),
-    ("1 3", {"a": (1.0, "b", 1.0)}), ("1 3", {"": (1.0, 1.0, 1.0)}), ("4 3", WORDS),
-]  # fmt: skip
+    ("words", WORDS),
+    ("4 2", WORDS),
+    ("3 3", WORDS),
+    ("5 3", WORDS),
+    ("0 3", WORDS),
+    ("4 3 1", WORDS),
+    ("1 3", {"a": (1.0, math.nan, 1.0)}),
+    ("1 3", {"a": (1.0, "b", 1.0)}),
+    ("1 3", {"": (1.0, 1.0, 1.0)}),
+    ("4 3", WORDS),
+]
 BAGS = [
-    {"goal": "fame"}, {"goal": "zeroknowledge"}, {"goal": ""}, {"goal": None}, {"similarity": math.nan},
+    {"goal": "fame"},
+    {"goal": "zeroknowledge"},
+    {"goal": ""},
+    {"goal": None},
+    {"similarity": math.nan},
     {"similarity": 1.0},
-]  # fmt: skip
+]
 
 
 def test_what_is_no_table_no_vectors_and_no_goal_is_named_and_leaves_nothing(tmp_path, record):
@@ -139,9 +157,11 @@ def test_what_is_no_table_no_vectors_and_no_goal_is_named_and_leaves_nothing(tmp
     sections = [section(kind, table=str(file)) for kind in ("table", "bag_of_words", "none")]
     lines += [said(rewards.load_intrinsic, config, silent) for config in sections]
     for kind, values in (
-        ("fame", {}), ("json:loads", {}), ("none", {"intrinsic_coefficient": 0.5}),
+        ("fame", {}),
+        ("json:loads", {}),
+        ("none", {"intrinsic_coefficient": 0.5}),
         ("none", {"intrinsic_coefficient": 0}),
-    ):  # fmt: skip
+    ):
         lines += [said(rewards.check, section(kind, **values))]
     compared("frozen_refusals", {"lines": "\n".join(lines)}, record)
 

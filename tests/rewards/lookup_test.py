@@ -110,9 +110,14 @@ def test_parts_keep_their_places_and_all_are_on_their_way_before_the_first_is_re
 
 
 LEARNED = {
-    "kind": ("retrieval", "classification", "ranking"), "value": ("label", "probability"), "normalise": (True, False),
-    "quantile": (None, 0.5), "untrained": (True, False), "raw": (True, False), "taken": (0, 3),
-}  # fmt: skip
+    "kind": ("retrieval", "classification", "ranking"),
+    "value": ("label", "probability"),
+    "normalise": (True, False),
+    "quantile": (None, 0.5),
+    "untrained": (True, False),
+    "raw": (True, False),
+    "taken": (0, 3),
+}
 
 
 def test_statistics_become_a_normalisation_with_a_threshold_or_an_error(tmp_path: Path, record: bool) -> None:
@@ -120,29 +125,65 @@ def test_statistics_become_a_normalisation_with_a_threshold_or_an_error(tmp_path
     lines = []
     whole = moments | {"quantile_levels": list(QUANTILE_LEVELS), "quantiles": (np.arange(19) / 7).tolist()}
     plain = RewardNetwork(RewardArchitecture(message="lt_cnn_small"))
-    for statistics in (whole, moments | {"quantiles": [], "quantile_levels": []}, whole | {"mean": np.nan}, whole | {"advice": {"threshold": 0.25}}):  # fmt: skip
+    for statistics in (
+        whole,
+        moments | {"quantiles": [], "quantile_levels": []},
+        whole | {"mean": np.nan},
+        whole | {"advice": {"threshold": 0.25}},
+    ):
         for rounds in (True, False):
             config = {"compat": {"quantile_two_decimals": rounds}}
             model = RewardModel(Path("run"), 7, plain, {}, 2, statistics, config, [])
-            asked = [(), (False,), (True, 0.05), (False, 0.95), (True, 0.5, False), (True, 0.5, True), (True, 0.52), (True, "auto")]  # fmt: skip
+            asked = [
+                (),
+                (False,),
+                (True, 0.05),
+                (False, 0.95),
+                (True, 0.5, False),
+                (True, 0.5, True),
+                (True, 0.52),
+                (True, "auto"),
+            ]
             lines += [f"{given} {said(model.normalisation, *given)}" for given in asked]
     members = np.array([[0.1, 0.9, 2.0], [0.3, 0.25, 0.0]], np.float32)
     lines += [f"{model.disagreement(members)} {model.together(members)}"]
     texts = np.array([[97, 0], [98, 0], [99, 0]], np.uint8)
     for given in itertools.product(*LEARNED.values()):
         kind, value, normalise, quantile, untrained, raw, taken = given
-        reward = {"kind": kind, "value": value, "normalise": normalise, "threshold": 0.75, "training": {"deviations": 0.5}}  # fmt: skip
-        config = {"reward": {**reward, "classifier": {"threshold": 0.2}}, "compat": {"oni_untrained_reward": untrained, "oni_ranking_raw_reward": raw}}  # fmt: skip
-        learned = OnlineRewardModel(Path("run"), 7, plain, {}, 1, moments, config, [], {"a": (1, 0.75), "b": (0, None)}, taken)  # fmt: skip
+        reward = {
+            "kind": kind,
+            "value": value,
+            "normalise": normalise,
+            "threshold": 0.75,
+            "training": {"deviations": 0.5},
+        }
+        config = {
+            "reward": {**reward, "classifier": {"threshold": 0.2}},
+            "compat": {"oni_untrained_reward": untrained, "oni_ranking_raw_reward": raw},
+        }
+        learned = OnlineRewardModel(
+            Path("run"), 7, plain, {}, 1, moments, config, [], {"a": (1, 0.75), "b": (0, None)}, taken
+        )
         normalisation, values = learned.normalisation(normalise, quantile), learned.together(members)
         lines += [f"{given} {normalisation} {values} {normalisation(values)}"]
         if kind == "retrieval":
             lines += [f"{learned.of_messages({}, texts)} {learned.header()}"]
-    for numbers in ((np.nan, 1.0), (0.0, -1e-9), (0.0, 1.0, np.inf), (1.0, 0.0, -0.5), (1.0, 4.0, 0.5), (1.0, 4.0, 0.5, False)):  # fmt: skip
+    for numbers in (
+        (np.nan, 1.0),
+        (0.0, -1e-9),
+        (0.0, 1.0, np.inf),
+        (1.0, 0.0, -0.5),
+        (1.0, 4.0, 0.5),
+        (1.0, 4.0, 0.5, False),
+    ):
         lines += [said(lambda given=numbers: Normalisation(*given)(np.float32([0.5, 1.5, 2.0, 3.0])))]
     status = RewardModel(Path("run"), 7, RewardNetwork(RewardArchitecture(status=True)), {}, 1, whole, {}, [])
     lines += [said(status.require_message_only), said(plain.architecture.message_only.__str__)]
-    for config in ({"stage": "collect"}, {"stage": "train_reward"}, {"stage": "train_agent", "reward": {"kind": "none"}}):  # fmt: skip
+    for config in (
+        {"stage": "collect"},
+        {"stage": "train_reward"},
+        {"stage": "train_agent", "reward": {"kind": "none"}},
+    ):
         (tmp_path / "config.json").write_text(json.dumps(config))
         lines += [said(module.read_architecture, tmp_path, folder=tmp_path)]
     compared("reward_statistics", {"lines": "\n".join(lines)}, record)

@@ -37,8 +37,14 @@ def test_it_says_what_training_knew(trained, tmp_path) -> None:
 
 
 def test_what_is_a_message_and_what_it_is_worth(record: bool, tmp_path: Path) -> None:
-    config = {"reward": {"kind": "ranking", "normalise": True, "threshold": 0.75, "training": {"deviations": 0.0}}, "compat": {}}  # fmt: skip
-    network, moments = RewardNetwork(RewardArchitecture(message="lt_cnn_small")), {"mean": 3.0, "variance": 4.0, "quantiles": []}  # fmt: skip
+    config = {
+        "reward": {"kind": "ranking", "normalise": True, "threshold": 0.75, "training": {"deviations": 0.0}},
+        "compat": {},
+    }
+    network, moments = (
+        RewardNetwork(RewardArchitecture(message="lt_cnn_small")),
+        {"mean": 3.0, "variance": 4.0, "quantiles": []},
+    )
     asked: list[bytes] = []
 
     class Sums(OnlineRewardModel):
@@ -48,10 +54,45 @@ def test_what_is_a_message_and_what_it_is_worth(record: bool, tmp_path: Path) ->
 
     reward = RewardFunction(Sums(tmp_path, 7, network, 20.0, 1, moments, config, [], taken=1))
     numbers = np.array([[1, 2], [97, 255]])
-    given = ["Hi", b"Hi\0\0", bytearray(b"ab"), "é", "", [], ["a", b"b", np.array([99, 0])], "x" * 256, "x" * 257, "\u2603", ["a", 7],
-        numbers, np.asfortranarray(numbers), numbers[None, :, :1], numbers - 2, numbers + 1, numbers / 2, numbers > 1, np.int8(1), np.zeros((2, 0), int), np.array("ab"),
-        np.array([["a", "b"]]), np.array([b"x"], object), np.array([7], object), np.zeros((1, 257), np.uint8), np.zeros((0, 9), int), 7, None,
-        jnp.array([[1, 2]]), [1, 2], [[97, 98]], [numbers], {"a": 1}, range(30), {"a": "x" * 51}, {"a": "x" * 52}, {"a"}]  # fmt: skip
+    given = [
+        "Hi",
+        b"Hi\0\0",
+        bytearray(b"ab"),
+        "é",
+        "",
+        [],
+        ["a", b"b", np.array([99, 0])],
+        "x" * 256,
+        "x" * 257,
+        "\u2603",
+        ["a", 7],
+        numbers,
+        np.asfortranarray(numbers),
+        numbers[None, :, :1],
+        numbers - 2,
+        numbers + 1,
+        numbers / 2,
+        numbers > 1,
+        np.int8(1),
+        np.zeros((2, 0), int),
+        np.array("ab"),
+        np.array([["a", "b"]]),
+        np.array([b"x"], object),
+        np.array([7], object),
+        np.zeros((1, 257), np.uint8),
+        np.zeros((0, 9), int),
+        7,
+        None,
+        jnp.array([[1, 2]]),
+        [1, 2],
+        [[97, 98]],
+        [numbers],
+        {"a": 1},
+        range(30),
+        {"a": "x" * 51},
+        {"a": "x" * 52},
+        {"a"},
+    ]
 
     def shown(one: Any) -> tuple[Any, ...]:
         rows, shape = as_rows(one)

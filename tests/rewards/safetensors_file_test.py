@@ -85,9 +85,18 @@ def test_a_flipped_bit_anywhere_is_one_error(file, tmp_path):
 
 
 WRONG = {
-    "architecture": None, "architecture.more": 1, "architecture.hidden_dim": 16, "members": 2, "format": "other", "version": 2, "curve": 1,
-    "step": "x", "statistics": None, "config": None, "curve.0": {"a": [None, {"b": None}, 1]},
-}  # fmt: skip
+    "architecture": None,
+    "architecture.more": 1,
+    "architecture.hidden_dim": 16,
+    "members": 2,
+    "format": "other",
+    "version": 2,
+    "curve": 1,
+    "step": "x",
+    "statistics": None,
+    "config": None,
+    "curve.0": {"a": [None, {"b": None}, 1]},
+}
 
 
 def test_a_header_with_parts_missing_or_wrong_is_one_error(file, record):

@@ -76,8 +76,16 @@ class Play:
         self.sources = []
         for number, device in enumerate(devices):
             config = ActorsConfig(
-                "Recall-v0", {"delay": 4, "cues": 3}, 1, 2, ENVS, ROLLOUT, slots_per_group=3, first_env=8 * number, remembered=9
-            )  # fmt: skip
+                "Recall-v0",
+                {"delay": 4, "cues": 3},
+                1,
+                2,
+                ENVS,
+                ROLLOUT,
+                slots_per_group=3,
+                first_env=8 * number,
+                remembered=9,
+            )
             actors = InlineActors(config, (), lambda slot, n=number: self.finished.append(Finished(n, slot)))
             key = jax.random.PRNGKey(number)
             inference = Inference(Adding(), actors, self.publisher, device, key, self.meters, 5)  # type: ignore[arg-type]
@@ -122,7 +130,10 @@ def whole() -> Play:
 
 
 def test_what_is_played_and_batched(whole: Play, record: bool) -> None:
-    met = [[*map(shown_array, (each.texts, each.counts, each.discounted)), each.steps, each.number] for each in whole.reward.met]  # fmt: skip
+    met = [
+        [*map(shown_array, (each.texts, each.counts, each.discounted)), each.steps, each.number]
+        for each in whole.reward.met
+    ]
     sums, counts, _, _ = whole.meters.read()
     numbers = [sums[f"inference/{name}"] for name in ("bytes", "rows", "padding")]
     parts = {"made": whole.made, "met": met, "numbers": numbers, "counts": counts}

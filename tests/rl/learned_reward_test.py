@@ -175,7 +175,10 @@ def test_pairs_are_drawn_and_asked_once(tmp_path: Path, annotator: oni_runs.Anno
     published: RankingReward = made(tmp_path / "b", "ranking", compat__oni_requeue=True)
     for number in range(12):
         published.pay(batch(number, (30, 10, 5, 5, 10)))
-    rows = [{name: row for name, row in each.metrics().items() if name not in OF_THE_CLOCK} for each in (reward, published)]  # fmt: skip
+    rows = [
+        {name: row for name, row in each.metrics().items() if name not in OF_THE_CLOCK}
+        for each in (reward, published)
+    ]
     asked = [source.asked for source in annotator.made]
     compared("asked_pairs", {"all": json.dumps(asked + rows, indent=0)}, record)
 

@@ -131,8 +131,10 @@ def test_memory_is_looked_for_before_any_work(tmp_path: Path, monkeypatch: pytes
 def test_devices_along_each_axis_of_a_split_network(monkeypatch: pytest.MonkeyPatch) -> None:
     config = recall_training()
     for fsdp, tensor, devices, wanted in (
-        (1, 1, 8, None), (2, 1, 8, {"data": 4, "fsdp": 2, "tensor": 1}), (2, 3, 12, {"data": 2, "fsdp": 2, "tensor": 3}),
-    ):  # fmt: skip
+        (1, 1, 8, None),
+        (2, 1, 8, {"data": 4, "fsdp": 2, "tensor": 1}),
+        (2, 3, 12, {"data": 2, "fsdp": 2, "tensor": 3}),
+    ):
         split = dataclasses.replace(config, sharding=Sharding(fsdp=fsdp, tensor=tensor))
         assert agent_networks.mesh_sizes(split, devices) == wanted
     assert agent_networks.mesh_sizes(config, 8) is None

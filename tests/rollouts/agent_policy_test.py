@@ -88,10 +88,16 @@ def test_a_setup_names_its_checkpoint_and_keeps_a_pinned_one(agent):
 
 
 FOLDERS = {
-    "run": {}, "clone": {"stage": "clone_behaviour"}, "empty": {}, "another": {"stage": "evaluate"}, "unpaid": {"reward": 3},
-    "cut": {"environment": {"name": "Recall-v0"}}, "unnamed": {"environment": {"name": 3, "max_episode_steps": 1}}, "a@b": {},
+    "run": {},
+    "clone": {"stage": "clone_behaviour"},
+    "empty": {},
+    "another": {"stage": "evaluate"},
+    "unpaid": {"reward": 3},
+    "cut": {"environment": {"name": "Recall-v0"}},
+    "unnamed": {"environment": {"name": 3, "max_episode_steps": 1}},
+    "a@b": {},
     "wrong": {"compat": [], "environment": {"name": "x", "max_episode_steps": 1, "recall": 3}},
-}  # fmt: skip
+}
 NAMED = "run, run@best,a@b; run@all,run@200,a@b@,a@b@latest;run@150;run@x; , ;b@c/d;empty;empty@all".split(
     ";"
 )

@@ -13,11 +13,13 @@ from tests.recorded_outputs import compared
 from tests.rollouts.told import said
 
 BASES = {
-    "mixed": PlayedLevel("BabyAI-MixedTrainLocal-v0", {"kind": ""}), "four": PlayedLevel("BabyAI-GoToLocal-v0", {"distractors": 4, "actions": ("a", "b", "c")}),
-    "none": PlayedLevel("BabyAI-GoToLocal-v0", {"distractors": 0}), "room": PlayedLevel("BabyAI-GoToObj-v0", {}),
+    "mixed": PlayedLevel("BabyAI-MixedTrainLocal-v0", {"kind": ""}),
+    "four": PlayedLevel("BabyAI-GoToLocal-v0", {"distractors": 4, "actions": ("a", "b", "c")}),
+    "none": PlayedLevel("BabyAI-GoToLocal-v0", {"distractors": 0}),
+    "room": PlayedLevel("BabyAI-GoToObj-v0", {}),
     "french": PlayedLevel("BabyAI-GoToFrench-v0", {"language": ""}),
     "prompts": PlayedLevel("BabyAI-GoToLocal-v0", {"tokenizer": "a file", "prompt_tokens": 100}),
-}  # fmt: skip
+}
 NAMES = "all french danish BabyAI-GoToFrench-v0 BabyAI-GoToLocal-v0 unseen_pairs action_names".split()
 
 

@@ -38,8 +38,19 @@ def small(**changes):
 
 
 # Games that are shorter than a sub-sequence, but for every fifth seed.
-BRIEF = {"environment.name": "tests.toys:Brief", "policy": "random", "screens": False, "length": 10, "start_share": 1.0}  # fmt: skip
-SCRIPTED = {"environment.name": "Recall-v0", "policy": "mixture", "mixture.scripted": 2.0, "scripted": "tests.toys:Stubborn"}  # fmt: skip
+BRIEF = {
+    "environment.name": "tests.toys:Brief",
+    "policy": "random",
+    "screens": False,
+    "length": 10,
+    "start_share": 1.0,
+}
+SCRIPTED = {
+    "environment.name": "Recall-v0",
+    "policy": "mixture",
+    "mixture.scripted": 2.0,
+    "scripted": "tests.toys:Stubborn",
+}
 
 
 @pytest.mark.parametrize(

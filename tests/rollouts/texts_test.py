@@ -76,13 +76,23 @@ def test_values_of_dialogues_are_ranked_and_shown(record: bool, monkeypatch: pyt
     known = {"abc": 0, "ca": 1, "c": 2}
     monkeypatch.setattr(text_values, "values_of", lambda _, of: [each[known[one.texts[0]]] for one in of])
     parts = {
-        "spans": [one.spans for one in each], "utterances": text_values.utterances(each), "pairs": text_values.pairs_of(branches),
-        "runs": [text_values.n_grams(each, tokenizer, n) for n in (1, 2)], "rows": list(recorded_texts.rows(saved, everyone, [0, 1], 1)),
-        "accuracy": text_values.ranking_accuracy(each, [Pair(1, 0, 1, "x"), Pair(3, 1, 0, "y"), Pair(1, 3, 1, "x")]),
-        "bounds": [text_rollouts._rounded(length, most) for length in (1, 8, 9, 65, 100, 129) for most in (None, 10, 104)],
-        "looked": looked, "held out": said(recorded_texts.dialogues_of, "agent", None, network, tokenizer, 1),
+        "spans": [one.spans for one in each],
+        "utterances": text_values.utterances(each),
+        "pairs": text_values.pairs_of(branches),
+        "runs": [text_values.n_grams(each, tokenizer, n) for n in (1, 2)],
+        "rows": list(recorded_texts.rows(saved, everyone, [0, 1], 1)),
+        "accuracy": text_values.ranking_accuracy(
+            each, [Pair(1, 0, 1, "x"), Pair(3, 1, 0, "y"), Pair(1, 3, 1, "x")]
+        ),
+        "bounds": [
+            text_rollouts._rounded(length, most)
+            for length in (1, 8, 9, 65, 100, 129)
+            for most in (None, 10, 104)
+        ],
+        "looked": looked,
+        "held out": said(recorded_texts.dialogues_of, "agent", None, network, tokenizer, 1),
         "unfit": said(text_values.require_fit, network, tokenizer, strange, "data"),
-    }  # fmt: skip
+    }
     each[:] = [one._replace(values=one.values._replace(q=None, target_q=None, v=None)) for one in each]
     parts["policy alone"] = list(recorded_texts.rows(saved, everyone, [0, 1], 1))
     for longest in (None, 12, 13):
@@ -147,14 +157,21 @@ def test_dialogues_are_collected(tmp_path: Path, record: bool, monkeypatch: pyte
 
 
 WAYS = {
-    "as it is": {}, "beam": {"kind": "beam", "width": 3}, "greedy": {"kind": "greedy", "max_tokens": 5}, "beam alone": {"kind": "beam"},
+    "as it is": {},
+    "beam": {"kind": "beam", "width": 3},
+    "greedy": {"kind": "greedy", "max_tokens": 5},
+    "beam alone": {"kind": "beam"},
     "sharp": {"top_p": 1.5, "max_tokens": 2},
-}  # fmt: skip
+}
 SPEAKERS = {
-    "none": {}, "policy": {"policy": "half", "task": TOY}, "unknown": {"policy": "half", "task": "x"}, "agent": {"agent": "nowhere"},
-    "options": {"task": TOY, "options": '{"length": 2}'}, "another": {"task": "wordle", "agent": "run"},
+    "none": {},
+    "policy": {"policy": "half", "task": TOY},
+    "unknown": {"policy": "half", "task": "x"},
+    "agent": {"agent": "nowhere"},
+    "options": {"task": TOY, "options": '{"length": 2}'},
+    "another": {"task": "wordle", "agent": "run"},
     "url": {"task": "visdial", "url": "http://a"},
-}  # fmt: skip
+}
 
 
 def test_ways_to_write_and_tasks_are_those_that_are_asked_for(record: bool) -> None:
@@ -187,9 +204,11 @@ def test_ways_to_write_and_tasks_are_those_that_are_asked_for(record: bool) -> N
 
 
 JUDGES = {
-    "lexicon": {}, "vllm": {"annotator": "vllm", "model": "m"}, "upvote": {"reward": "upvote_model", "upvote_run": "nowhere"},
+    "lexicon": {},
+    "vllm": {"annotator": "vllm", "model": "m"},
+    "upvote": {"reward": "upvote_model", "upvote_run": "nowhere"},
     "openai": {"annotator": "openai", "server": "http://a", "model": "m", "prompt": "p.yaml"},
-}  # fmt: skip
+}
 
 
 def test_replies_are_scored(tmp_path: Path, record: bool, monkeypatch: pytest.MonkeyPatch) -> None:

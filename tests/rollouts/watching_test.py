@@ -45,10 +45,17 @@ def test_watching_shows_the_episode_that_evaluation_plays(policy):
 
 
 FILMS = {
-    "a game": ("NetHackScore-v1", OPTIONS, MadeUpPolicy(), False), "a greedy game": ("NetHackScore-v1", OPTIONS, MadeUpPolicy(), True),
-    "a bot": ("BabyAI-GoToLocal-v0", {"max_episode_steps": 30, "fields": ("bot_action",)}, BotPolicy(), False),
-    "a corridor": ("tests.toys:Corridor", {}, Flyer(None), False), "a screenless game": ("Recall-v0", {"delay": 3}, RandomPolicy(), False),
-}  # fmt: skip
+    "a game": ("NetHackScore-v1", OPTIONS, MadeUpPolicy(), False),
+    "a greedy game": ("NetHackScore-v1", OPTIONS, MadeUpPolicy(), True),
+    "a bot": (
+        "BabyAI-GoToLocal-v0",
+        {"max_episode_steps": 30, "fields": ("bot_action",)},
+        BotPolicy(),
+        False,
+    ),
+    "a corridor": ("tests.toys:Corridor", {}, Flyer(None), False),
+    "a screenless game": ("Recall-v0", {"delay": 3}, RandomPolicy(), False),
+}
 
 
 def test_films_and_replays_are_those_that_were_recorded(record):

@@ -18,8 +18,13 @@ from tests.end_to_end.annotate_datasets import write_dataset
 from tests.reward_fixtures import load_config, run_stage
 
 TEXTS = [
-    "You kill the newt!", "It's a wall.", "", "You see here a dagger.", "$ - 4 gold pieces.", "It's a wall.",
-]  # fmt: skip
+    "You kill the newt!",
+    "It's a wall.",
+    "",
+    "You see here a dagger.",
+    "$ - 4 gold pieces.",
+    "It's a wall.",
+]
 PAIRS = [*zip(TEXTS, TEXTS[::-1], strict=True), ("", ""), (TEXTS[0], TEXTS[4]), (TEXTS[0], TEXTS[3])]
 
 
@@ -32,10 +37,15 @@ def given(tmp_path: Path) -> dict[str, Any]:
 def test_shards_are_merged_by_the_last(given: dict[str, Any], tmp_path: Path, capsys, record: bool) -> None:
     """And asked anew, in both orders, about status, by chance, and combined."""
     runs: tuple[dict[str, Any], ...] = (
-        {"num_shards": 11, "shard_index": 1}, {"num_shards": 2}, {"num_shards": 2, "shard_index": 1}, {"restart": True},
-        {"name": "both", "orders": "both", "captions.status": True, "keep_conversations": True}, {"name": "few", "orders": "given", "limit": 1},
-        {"name": "", "annotator": "random"}, {"dry_run": True},
-    )  # fmt: skip
+        {"num_shards": 11, "shard_index": 1},
+        {"num_shards": 2},
+        {"num_shards": 2, "shard_index": 1},
+        {"restart": True},
+        {"name": "both", "orders": "both", "captions.status": True, "keep_conversations": True},
+        {"name": "few", "orders": "given", "limit": 1},
+        {"name": "", "annotator": "random"},
+        {"dry_run": True},
+    )
     for place, run in enumerate(runs):
         run_stage("annotate", tmp_path / f"run_{place}", "", **given | run)
     del given["store_dir"], given["name"]

@@ -58,22 +58,46 @@ def test_a_table_has_the_greatest_reward_first_and_nothing_where_there_is_none()
 
 def test_what_a_reward_likes_is_summed_up(capsys):
     a = SimpleNamespace(
-        name="a", normalised=np.array([0.5, np.nan, 2.0, -1.0]), rated=np.array([True, False, True, True]), paid=np.array([0, 0, 2.0, 0]),
-        pays=np.array([False, False, True, False]), threshold=1.5,
-    )  # fmt: skip
+        name="a",
+        normalised=np.array([0.5, np.nan, 2.0, -1.0]),
+        rated=np.array([True, False, True, True]),
+        paid=np.array([0, 0, 2.0, 0]),
+        pays=np.array([False, False, True, False]),
+        threshold=1.5,
+    )
     b = SimpleNamespace(
         **vars(a) | {"name": "b", "normalised": np.array([4.0, 1.0, 3.0, 2.0]), "rated": np.ones(4, bool)}
     )
     both = SimpleNamespace(
-        messages=list("wxyz"), counts=np.array([5, 1, 2, 9]), rewards=[a, b], typed=[a, b], texts=["t", "u"], text_counts=np.array([0, 7])
-    )  # fmt: skip
+        messages=list("wxyz"),
+        counts=np.array([5, 1, 2, 9]),
+        rewards=[a, b],
+        typed=[a, b],
+        texts=["t", "u"],
+        text_counts=np.array([0, 7]),
+    )
     about = {"threshold": 1.5, "paying_messages": 1}
     assert explain_reward._summary(both) == {
-        "messages": 4, "steps": 17, "rank_correlation": pytest.approx(0.5), "rewards": [
-            {"name": "a", "unrated_messages": 1, "most_liked": ["y", "w", "z"], "least_liked": ["z", "w", "y"], **about},
-            {"name": "b", "unrated_messages": 0, "most_liked": list("wyzx"), "least_liked": list("xzyw"), **about},
+        "messages": 4,
+        "steps": 17,
+        "rank_correlation": pytest.approx(0.5),
+        "rewards": [
+            {
+                "name": "a",
+                "unrated_messages": 1,
+                "most_liked": ["y", "w", "z"],
+                "least_liked": ["z", "w", "y"],
+                **about,
+            },
+            {
+                "name": "b",
+                "unrated_messages": 0,
+                "most_liked": list("wyzx"),
+                "least_liked": list("xzyw"),
+                **about,
+            },
         ],
-    }  # fmt: skip
+    }
     explain_reward._print_texts(both)
     assert capsys.readouterr().out.splitlines() == [
         "'t'  a: normalised +0.500, pays 0.000; b: normalised +4.000, pays 0.000; never in the dataset: a guess",

@@ -27,11 +27,15 @@ def test_messages_of_a_run_and_an_evaluation_are_compared_as_the_game_says_them(
     (tmp_path / MESSAGES).write_text(json.dumps(list(map(asdict, met))))
     paid = {b"caf\xe9\nlabelled": 0.6, b"often": 0.5, b"seldom": 0.1, b"caf\xe9\nnew": 0.7, b"c": 0.4}
     reward = SimpleNamespace(
-        step=7, met={"caf\xe9\nnew": 1, "caf\xe9\nlabelled": 9, "often": 5, "seldom": 4, "unlabelled": 8, "c": 3},
+        step=7,
+        met={"caf\xe9\nnew": 1, "caf\xe9\nlabelled": 9, "often": 5, "seldom": 4, "unlabelled": 8, "c": 3},
         labels={"caf\xe9\nlabelled": (YES, None), "often": (YES, None), "seldom": (0, None)},
-        config={"reward": {"kind": "retrieval", "classifier": {"threshold": 0.65}}}, params={},
-        of_messages=lambda params, rows: np.array([paid[bytes(row).rstrip(b"\0")] for row in rows], np.float32),
-    )  # fmt: skip
+        config={"reward": {"kind": "retrieval", "classifier": {"threshold": 0.65}}},
+        params={},
+        of_messages=lambda params, rows: np.array(
+            [paid[bytes(row).rstrip(b"\0")] for row in rows], np.float32
+        ),
+    )
     asked = []
     answers = {"caf\xe9\nnew": YES, "c": YES}
     monkeypatch.setattr(check_reward, "open_reward", lambda *place: reward)
@@ -39,8 +43,12 @@ def test_messages_of_a_run_and_an_evaluation_are_compared_as_the_game_says_them(
         check_reward, "_ask", lambda folder, texts, seconds: asked.append((folder, texts, seconds)) or answers
     )
     values = {
-        "reward.dir": "runs/oni", "evaluation": str(tmp_path), "least_met": 5, "questions": 3, "wait_seconds": 9.0,
-    }  # fmt: skip
+        "reward.dir": "runs/oni",
+        "evaluation": str(tmp_path),
+        "least_met": 5,
+        "questions": 3,
+        "wait_seconds": 9.0,
+    }
     config = load_config("check_reward", "", values)
     check_reward.run(config, tmp_path / "check")
     assert asked == [(Path("runs/oni"), ["unlabelled", "c", "caf\xe9\nnew"], 9.0)]

@@ -74,9 +74,13 @@ def test_a_plain_decoder_plays_as_a_policy_without_values(tmp_path: Path) -> Non
 def test_games_of_a_policy_are_counted_and_told(tmp_path: Path, monkeypatch, capsys, record: bool) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     values = {
-        "task": "tests.toy_text:Task", "policy": "half", "options": '{"length": 2}', "lanes": 2, "episodes": 5,
+        "task": "tests.toy_text:Task",
+        "policy": "half",
+        "options": '{"length": 2}',
+        "lanes": 2,
+        "episodes": 5,
         "seed": 3,
-    }  # fmt: skip
+    }
     evaluate(tmp_path / "run", **values, published_log=True)
     # More are added to those that are there.
     evaluate(tmp_path / "run", **{**values, "episodes": 9}, published_log=True)

@@ -106,9 +106,11 @@ def test_folders_of_every_kind_stand_side_by_side(tmp_path, monkeypatch, capsys,
         "published": str(tmp_path / "motif_results.pkl"),
     }
     values |= {
-        "published_tasks": " theirs = NetHackScore-v1", "published_task": "NetHackScore-v1", "resamples": 20,
+        "published_tasks": " theirs = NetHackScore-v1",
+        "published_task": "NetHackScore-v1",
+        "resamples": 20,
         "plots": False,
-    }  # fmt: skip
+    }
     config = configured(**values, measures="score, fights", title="All")
     assert not compare.run(config, tmp_path / "out")
     first = recorded_outputs.of_folder(tmp_path / "out", {tmp_path: "FOLDER"})

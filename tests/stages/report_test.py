@@ -46,9 +46,11 @@ def test_what_folders_hold_is_on_the_page(tmp_path: Path, monkeypatch, capsys, r
         (at["replays"] / f"{path.stem}.html").touch()
     values = {f"{name}.dir": str(at[name]) for name in ("agent", "language", "text")}
     folders = {
-        "replays": ["replays"], "tests": ["tests", "more"], "evaluations": ["played", "one", "two"],
+        "replays": ["replays"],
+        "tests": ["tests", "more"],
+        "evaluations": ["played", "one", "two"],
         "yardsticks": ["three"],
-    }  # fmt: skip
+    }
     values |= {key: ", ".join(str(tmp_path / name) for name in names) for key, names in folders.items()}
     config = load_config("report", "smoke", {**values, "dataset_dir": str(at["dataset"]), "title": "All"})
     report.check(config, tmp_path / "out")

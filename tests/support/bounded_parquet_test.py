@@ -60,16 +60,24 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
 def test_what_a_table_takes_is_counted_by_its_kinds(tmp_path: Path, monkeypatch) -> None:
     """Twice, of what was read so far with every text."""
     rows = {
-        "said": ["one", "three", "one", None], "pairs": [["ab", "c"], [], None, ["ab"]], "small": pa.array([1, 2, 3, 4], pa.int8()),
-        "of": [{"x": 1.5, "y": True}] * 4, "fixed": pa.array([[1, 2]] * 4, pa.list_(pa.int32(), 2)),
-    }  # fmt: skip
+        "said": ["one", "three", "one", None],
+        "pairs": [["ab", "c"], [], None, ["ab"]],
+        "small": pa.array([1, 2, 3, 4], pa.int8()),
+        "of": [{"x": 1.5, "y": True}] * 4,
+        "fixed": pa.array([[1, 2]] * 4, pa.list_(pa.int32(), 2)),
+    }
     pq.write_table(pa.table(rows), tmp_path / "a.parquet", row_group_size=3)
     taken: list[tuple[str, int]] = []
     monkeypatch.setattr(capacity, "available_memory", lambda: 5)
     monkeypatch.setattr(capacity, "require", lambda what, size, free: taken.append((what, size)))
     sizes = {
-        "said": (70, 86), "pairs": (86, 122), "small": (6, 8), "of": (52, 72), "fixed": (98, 132), "small of": (58, 80),
-    }  # fmt: skip
+        "said": (70, 86),
+        "pairs": (86, 122),
+        "small": (6, 8),
+        "of": (52, 72),
+        "fixed": (98, 132),
+        "small of": (58, 80),
+    }
     for names, held in ((kinds.split(), held) for kinds, held in sizes.items()):
         taken.clear()
         found = bounded_parquet.read(tmp_path / "a.parquet", names)

@@ -26,8 +26,12 @@ def test_round_trip_and_filter(tmp_path):
     assert list(read_lines(tmp_path / "absent.jsonl")) == []
     size = path.stat().st_size // len(KEYS)
     assert [len(list(read_lines(path, end=end))) for end in (0, 1, size, size + 1, 9 * size)] == [
-        0, 1, 1, 2, 6,
-    ]  # fmt: skip
+        0,
+        1,
+        1,
+        2,
+        6,
+    ]
     with LineWriter(path) as writer:
         assert writer.length() == 6 * size
         for length, label in ((3 * size - 5, 7), (2 * size, 8)):

@@ -142,10 +142,15 @@ def test_a_folder_that_cannot_be_made_is_told_in_one_line(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b" ", "empty"), (b"\0\0\0", "no JSON: .*"), (b"{", "no JSON: .*"), (b"[1]", "a JSON list in place of a dict"),
-        (b"[" * 5000, "nested too deeply"), (b"\xff\xfe", "no JSON: .*"), (b'{"other": 1}', "it has no step, at"),
+        (b" ", "empty"),
+        (b"\0\0\0", "no JSON: .*"),
+        (b"{", "no JSON: .*"),
+        (b"[1]", "a JSON list in place of a dict"),
+        (b"[" * 5000, "nested too deeply"),
+        (b"\xff\xfe", "no JSON: .*"),
+        (b'{"other": 1}', "it has no step, at"),
     ],
-)  # fmt: skip
+)
 def test_damaged_json_is_told_with_the_remedy(tmp_path: Path, content: bytes, why: str) -> None:
     path = tmp_path / "plan.json"
     told = rf"^{path} cannot be read \(No such file or directory\): make it again$"
@@ -216,8 +221,10 @@ def test_a_new_array_has_its_room_before_it_is_written(tmp_path: Path, monkeypat
     for mapped in (False, True):
         found = files.load_array(tmp_path / "a.npy", mapped)
         assert (found.tolist(), found.dtype, isinstance(found, np.memmap)) == (
-            [[0] * 5, [7] * 5, [0] * 5], np.int16, mapped,
-        )  # fmt: skip
+            [[0] * 5, [7] * 5, [0] * 5],
+            np.int16,
+            mapped,
+        )
     asked: list[tuple[int, int]] = []
 
     def full(_: int, *asked_for: int) -> None:

@@ -48,8 +48,14 @@ def test_the_line_names_what_can_be_made_smaller(monkeypatch: pytest.MonkeyPatch
     """One worker cannot be made less."""
     end = "; what was saved before is kept, and with more memory the same command resumes"
     large = {
-        "batch_size": 64, "rollout": 2, "actors.workers": 1, "seed": 7, "length": 5, "lanes": 9, "max_len": None,
-    }  # fmt: skip
+        "batch_size": 64,
+        "rollout": 2,
+        "actors.workers": 1,
+        "seed": 7,
+        "length": 5,
+        "lanes": 9,
+        "max_len": None,
+    }
     smaller = "make config.batch_size=64 or config.rollout=2 or config.length=5 smaller"
     divided = {"sharding.fsdp": 2, "accumulate": 1}
     for bound, more in ((resource.RLIM_INFINITY, "more"), (3 << 31, "more than 6,144 MiB (ulimit -v)")):

@@ -48,8 +48,12 @@ def test_a_number_is_finite_if_a_float_can_hold_it() -> None:
 def test_the_value_of_a_key_is_named_with_what_it_must_be(tmp_path: Path) -> None:
     config = {"a": {"b": 0, "c": "x"}, "folder": None, "file": __file__, "here": str(tmp_path)}
     assert checks.flat(config) == {
-        "a.b": 0, "a.c": "x", "folder": None, "file": __file__, "here": str(tmp_path),
-    }  # fmt: skip
+        "a.b": 0,
+        "a.c": "x",
+        "folder": None,
+        "file": __file__,
+        "here": str(tmp_path),
+    }
     assert [checks.has(config, key) for key in ("a.b", "a.d", "folder.b", "a")] == [True, False, False, True]
     assert checks.listed(" a, b,,c ,") == ["a", "b", "c"]
     checks.choice(config, "a.c", "xy")
@@ -60,9 +64,13 @@ def test_the_value_of_a_key_is_named_with_what_it_must_be(tmp_path: Path) -> Non
         "a.c='x': must be one of y, 3": (checks.choice, config, "a.c", iter(["y", 3])),
         "a.b=0: must be a number above 0": (checks.positive, config, "a.b"),
         "n=-1: must be a number of at least 0": (checks.positive, {"n": -1}, "n", True),
-        "folder=None: must be a folder: give it with --config.folder=DIR": (checks.existing_folder, config, "folder"),
+        "folder=None: must be a folder: give it with --config.folder=DIR": (
+            checks.existing_folder,
+            config,
+            "folder",
+        ),
         f"file='{__file__}': must be an existing folder": (checks.existing_folder, config, "file"),
-    }  # fmt: skip
+    }
     for said, (call, *given) in refused.items():
         with pytest.raises(UserError) as error:
             call(*given)
@@ -106,15 +114,27 @@ def test_a_run_folder_refuses_another_config_and_names_it(tmp_path: Path) -> Non
 
 def test_what_differs_is_named_with_both_values() -> None:
     old = {
-        "a": {"b": 1, "c": 2}, "ab": 1, "options": '{"x": 1, "y": 2}', "text": "word " * 90 + "1", "gone": None,
-    }  # fmt: skip
+        "a": {"b": 1, "c": 2},
+        "ab": 1,
+        "options": '{"x": 1, "y": 2}',
+        "text": "word " * 90 + "1",
+        "gone": None,
+    }
     new = {
-        "a": {"b": 2, "c": 3}, "ab": 2, "options": {"x": 3, "y": 2}, "text": "word " * 90 + "2", "new": [1],
-    }  # fmt: skip
+        "a": {"b": 2, "c": 3},
+        "ab": 2,
+        "options": {"x": 3, "y": 2},
+        "text": "word " * 90 + "2",
+        "new": [1],
+    }
     told = run_folder.differences(old, new, ["a", "options", "text", "gone", "new"], ["a.c"])
     assert told == [
-        "a.b: 1 before, 2 now", "gone: None before, absent now", "new: absent before, [1] now", "options.x: 1 before, 3 now", "text differs",
-    ]  # fmt: skip
+        "a.b: 1 before, 2 now",
+        "gone: None before, absent now",
+        "new: absent before, [1] now",
+        "options.x: 1 before, 3 now",
+        "text differs",
+    ]
     for before, now, said in (("{", "[1]", "{ before, [1] now"), (None, "{}", "None before, absent now")):
         told = run_folder.differences({"options": before}, {"options": now}, ["options"])
         assert told == [f"options: {said}"]
@@ -134,8 +154,10 @@ def test_the_revision_is_that_of_a_clone(tmp_path: Path, monkeypatch: pytest.Mon
     assert run_folder.git_revision() == "unknown"
     (tmp_path / ".git").mkdir()
     assert [run_folder.git_revision(), run_folder.git_revision(), asked] == [
-        "1f+changes", "unknown", [tmp_path],
-    ]  # fmt: skip
+        "1f+changes",
+        "unknown",
+        [tmp_path],
+    ]
 
 
 def test_of_two_at_once_in_one_folder_the_second_is_refused(tmp_path: Path) -> None:
@@ -160,23 +182,31 @@ def test_progress_says_count_rate_and_time_left(clock: SimpleNamespace) -> None:
     with Progress(2000, "pairs", "annotate", initial=5, stream=stream) as progress:
         # Until the first are done programs are compiled.
         for seconds, done, fields in (
-            (3, 5, {}), (9, 5, {}), (12, 45, {"loss": 0.123456}), (5, 65, {}), (5, 89, {"a_b": 1234}), (10, 139, {}), (10, 199, {}),
+            (3, 5, {}),
+            (9, 5, {}),
+            (12, 45, {"loss": 0.123456}),
+            (5, 65, {}),
+            (5, 89, {"a_b": 1234}),
+            (10, 139, {}),
+            (10, 199, {}),
             (20, 319, {"last": "\x1b]0;owned\x07"}),
-        ):  # fmt: skip
+        ):
             clock.now += seconds
             progress.update(done, **fields)
         progress.log("a note\nof \x1b[2J")
         clock.now += 1
         progress.update(2004)  # the last batch may go beyond
     assert stream.getvalue().splitlines() == [
-        "annotate  5 / 2,000 pairs  0 %", "annotate  45 / 2,000 pairs  2 %  loss 0.123",
+        "annotate  5 / 2,000 pairs  0 %",
+        "annotate  45 / 2,000 pairs  2 %  loss 0.123",
         "annotate  89 / 2,000 pairs  4 %  4.4 pairs/s  7 min 14 s left  loss 0.123  a b 1,234",
         "annotate  139 / 2,000 pairs  7 %  4.7 pairs/s  6 min 36 s left  loss 0.123  a b 1,234",
         "annotate  199 / 2,000 pairs  10 %  5.13 pairs/s  5 min 51 s left  loss 0.123  a b 1,234",
         r"annotate  319 / 2,000 pairs  16 %  5.75 pairs/s  4 min 52 s left  loss 0.123  a b 1,234  last \x1b]0;owned\x07",
-        "a note", r"of \x1b[2J",
+        "a note",
+        r"of \x1b[2J",
         r"annotate  2,004 / 2,000 pairs  100 %  60.2 pairs/s  took 1 min 15 s  loss 0.123  a b 1,234  last \x1b]0;owned\x07",
-    ]  # fmt: skip
+    ]
 
 
 def test_the_last_line_is_printed_once(clock: SimpleNamespace) -> None:
@@ -221,8 +251,19 @@ def test_a_profile_is_of_the_asked_steps_and_says_where_it_lies(
     folder = tmp_path / "profile"
     begun, ended, steps = ("start_trace", str(folder)), ("stop_trace",), list(range(70, 80))
     assert done == [
-        ("start_server", 9), *steps[:3], begun, *steps[3:6], ended, *steps[6:], *steps, steps[0], begun, *steps[1:6], ended, *steps[6:],
-    ]  # fmt: skip
+        ("start_server", 9),
+        *steps[:3],
+        begun,
+        *steps[3:6],
+        ended,
+        *steps[6:],
+        *steps,
+        steps[0],
+        begun,
+        *steps[1:6],
+        ended,
+        *steps[6:],
+    ]
     assert folder.is_dir()
     assert capsys.readouterr().out == f"profile: {folder} (tensorboard --logdir, or xprof)\n" * 2
 
@@ -234,8 +275,11 @@ def test_numbers_and_times_read_well() -> None:
     numbers = {12345.6: "12,346", 1000.0: "1,000", 999.4: "999", 0.000123456: "0.000123", 7: "7", 0.0: "0"}
     assert {number: format_number(number) for number in numbers} == numbers
     assert list(map(format_number, (float("nan"), float("inf"), "a", 1234567))) == [
-        "nan", "inf", "a", "1,234,567",
-    ]  # fmt: skip
+        "nan",
+        "inf",
+        "a",
+        "1,234,567",
+    ]
 
 
 def _tensorboard_steps(folder: Path) -> list[list[tuple[int, str, float]]]:
@@ -270,8 +314,9 @@ def test_metrics_resume_where_the_checkpoint_stands(tmp_path: Path) -> None:
     ]
     first = [(10, "loss/total", 0.1), (20, "loss/total", 0.05), (30, "loss/total", 1 / 30)]
     assert _tensorboard_steps(tmp_path / "tensorboard") == [
-        [(step, tag, pytest.approx(value)) for step, tag, value in first], [(21, "purged", 0.0), (30, "loss/total", 5.0)],
-    ]  # fmt: skip
+        [(step, tag, pytest.approx(value)) for step, tag, value in first],
+        [(21, "purged", 0.0), (30, "loss/total", 5.0)],
+    ]
     with MetricsWriter(tmp_path) as writer:
         writer.close()
     assert (tmp_path / "metrics.jsonl").read_text() == "", "a new run"

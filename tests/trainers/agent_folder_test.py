@@ -75,9 +75,18 @@ def test_what_is_no_agent_is_told(tmp_path: Path, record: bool) -> None:
     path = text_agents.write(tmp_path / "run") / "agent" / "agent.json"
     about, run, found = json.loads(path.read_text()), path.parent.parent, {}
     for change in (
-        {}, {"version": 2}, {"settings": {"longest_action": 0}}, {"settings": {"longest_action": True}}, {"settings": {}}, {"settings": []},
-        {"method": 3}, {"task": None}, {"design": {"odd": 1}}, {"options": 1}, {"vocabulary": "another"},
-    ):  # fmt: skip
+        {},
+        {"version": 2},
+        {"settings": {"longest_action": 0}},
+        {"settings": {"longest_action": True}},
+        {"settings": {}},
+        {"settings": []},
+        {"method": 3},
+        {"task": None},
+        {"design": {"odd": 1}},
+        {"options": 1},
+        {"vocabulary": "another"},
+    ):
         path.write_text(json.dumps(about | change))
         calls = agent_folder.describe, functools.partial(agent_folder.options_for, "reddit")
         found[str(change)] = "".join(said(call, run, "key", folder=tmp_path) for call in calls)

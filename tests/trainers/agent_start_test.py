@@ -90,10 +90,21 @@ def test_an_agent_begins_with_parts_of_others(tmp_path: Path, monkeypatch: Any, 
 
     alone, shared = {"separate_target": False}, {"separate_policy": False}
     cases: list[tuple[str, dict[str, Any]]] = [
-        ("ilql", {"policy": "bc"}), ("ilql", {"policy": "bc", **shared}), ("ilql", {"policy": "ilql", **alone}), ("ilql", {"value": "bc"}),
-        ("ilql", {"policy": "bc", "value": "bc", **alone}), ("ilql", {"value": "ilql"}), ("bc", {"policy": "bc"}), ("dt", {"policy": "dt"}),
-        ("chai", {"policy": "bc"}), ("ilql", {"value": "dt"}), ("ilql", {"policy": "dt"}), ("dt", {"policy": "bc"}),
-        ("ilql", {"value": "ilql", "double_q": False}), ("ilql", {"value": "ilql", "advanced_mlp": True}), ("chai", {"value": "dt"}),
-    ]  # fmt: skip
+        ("ilql", {"policy": "bc"}),
+        ("ilql", {"policy": "bc", **shared}),
+        ("ilql", {"policy": "ilql", **alone}),
+        ("ilql", {"value": "bc"}),
+        ("ilql", {"policy": "bc", "value": "bc", **alone}),
+        ("ilql", {"value": "ilql"}),
+        ("bc", {"policy": "bc"}),
+        ("dt", {"policy": "dt"}),
+        ("chai", {"policy": "bc"}),
+        ("ilql", {"value": "dt"}),
+        ("ilql", {"policy": "dt"}),
+        ("dt", {"policy": "bc"}),
+        ("ilql", {"value": "ilql", "double_q": False}),
+        ("ilql", {"value": "ilql", "advanced_mlp": True}),
+        ("chai", {"value": "dt"}),
+    ]
     found = {f"{case}": said(begun, case[0], **case[1], folder=tmp_path) for case in cases}
     compared("agent_starts", found, record)

@@ -76,7 +76,9 @@ def test_batches_of_dialogues_and_of_an_experts_steps(tmp_path: Path, record: bo
     for name, changes in layouts.items():
         layout, by_length = ItemLayout(26, name.startswith("u"), **changes), name != "tokens padded alike"
         found[name] = of_batches(ListBatches(dataset, chosen, layout, 2, 7, 2, by_length))
-    steps = cloning_data.CloningData(np.arange(9), np.array([0, 2, 5, 6, 9]), np.arange(4) + 5, np.arange(3), np.array([3]), "")  # fmt: skip
+    steps = cloning_data.CloningData(
+        np.arange(9), np.array([0, 2, 5, 6, 9]), np.arange(4) + 5, np.arange(3), np.array([3]), ""
+    )
     for unshuffled in (False, True):
         compat, network = SimpleNamespace(bc_unshuffled=unshuffled), SimpleNamespace(prompt_tokens=4)
         given: Any = SimpleNamespace(batch_size=2, seed=3, compat=compat, network=network)

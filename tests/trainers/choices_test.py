@@ -52,7 +52,15 @@ PRETRAIN = "pretrain_language_model", "smoke"
 
 def test_methods_of_text_agents(record: bool) -> None:
     found, weights = {}, {"q": 2.0, "v": 3.0, "policy": 4.0, "cql": 5.0, "margin": 6.0}
-    numbers = {"discount": 0.8, "expectile": 0.6, "q_min": -3.0, "q_max": 4.0, "cql_temperature": 2.0, "margin": 0.5, "reward_scale": 5.0}  # fmt: skip
+    numbers = {
+        "discount": 0.8,
+        "expectile": 0.6,
+        "q_min": -3.0,
+        "q_max": 4.0,
+        "cql_temperature": 2.0,
+        "margin": 0.5,
+        "reward_scale": 5.0,
+    }
     flags = "double_q separate_policy separate_target advanced_mlp detach_v detach_policy monte_carlo".split()
     plain = {f"method__{flag}": False for flag in flags} | {f"loss__{name}": x for name, x in weights.items()}
     other = dict.fromkeys((key for key in plain if key.startswith("method")), True)
@@ -74,9 +82,16 @@ def test_methods_of_text_agents(record: bool) -> None:
 def test_what_ppo_and_lengths_ask_for(record: bool) -> None:
     fits = {"chunk_steps": 1, "games__episodes": 1, "batch_size": 16, "num_devices": 1}
     changes: tuple[dict[str, Any], ...] = (
-        {}, {"batch_size": 8}, {"dropout": 0.1}, {"chunk_steps": 2}, {"games__episodes": 0}, {"data": "x"}, {"initial__value": "x"},
-        {"initial__policy": None}, {"initial__policy": None, "network__checkpoint": "x"},
-    )  # fmt: skip
+        {},
+        {"batch_size": 8},
+        {"dropout": 0.1},
+        {"chunk_steps": 2},
+        {"games__episodes": 0},
+        {"data": "x"},
+        {"initial__value": "x"},
+        {"initial__policy": None},
+        {"initial__policy": None, "network__checkpoint": "x"},
+    )
     configs = [
         given("train_text", "wordle_ppo", **{"initial__policy": "run", **fits, **each}) for each in changes
     ]
@@ -132,10 +147,17 @@ def test_an_experts_steps(tmp_path: Path, record: bool, monkeypatch: pytest.Monk
     (tmp_path / "trajectories.parquet").write_text("here")
     prompts, found = ["abc", "d", "", "efgh", "ij"], []
     for actions, change, special in (
-        ([0, 2, 1, 2, 0], {}, False), ([0, 2, 1, 2, 0], {"held_out_share": 0.4}, True), ([0, 2, 1, 2, 0], {"train_pairs": 2}, False),
-        ([0, 2, 1, 2, 0], {"train_pairs": 5}, False), ([0, 2, 1, 3, 0], {}, False), ([0, -1, 1, 2, 0], {}, False), ([1], {}, False),
-        ([], {}, False), ([0, 1], {}, False), ([0, 2, 1, 2, 0], {"network__prompt_tokens": 4}, True),
-    ):  # fmt: skip
+        ([0, 2, 1, 2, 0], {}, False),
+        ([0, 2, 1, 2, 0], {"held_out_share": 0.4}, True),
+        ([0, 2, 1, 2, 0], {"train_pairs": 2}, False),
+        ([0, 2, 1, 2, 0], {"train_pairs": 5}, False),
+        ([0, 2, 1, 3, 0], {}, False),
+        ([0, -1, 1, 2, 0], {}, False),
+        ([1], {}, False),
+        ([], {}, False),
+        ([0, 1], {}, False),
+        ([0, 2, 1, 2, 0], {"network__prompt_tokens": 4}, True),
+    ):
         named = {"trajectories": str(tmp_path), "network__prompt_tokens": 5, "network__model": "m", **change}
         pairs = Pairs(prompts[: len(actions)], actions, {})
         found.append(said(cloning_data.load, given("clone_behaviour", **named), pairs, 3, special))
@@ -155,9 +177,13 @@ def test_what_evaluations_say(record: bool) -> None:
         return f"{row} {text} {place.step}"
 
     training: Any = SimpleNamespace(
-        held_out=lambda *_: sums_task.HeldOutMeans(0.5, 0.25, 1234.0), units=lambda step: 15 * step, evaluation=evaluation, config=config,
-        _train=SimpleNamespace(steps_per_pass=4), _per_pass=4,
-    )  # fmt: skip
+        held_out=lambda *_: sums_task.HeldOutMeans(0.5, 0.25, 1234.0),
+        units=lambda step: 15 * step,
+        evaluation=evaluation,
+        config=config,
+        _train=SimpleNamespace(steps_per_pass=4),
+        _per_pass=4,
+    )
     kinds = language_task.LanguageTask, cloning_task.CloningTask, upvote_task.UpvoteTask
     found = {kind.__name__: str(kind.evaluate(training, None, None, position)) for kind in kinds}
     columns = {"tokens": [2, 6], "loss": [3, 5], "accuracy": [0.5, 1], "gradient_norm": [1, 2]}
@@ -208,11 +234,20 @@ def test_what_evaluations_of_rewards_and_sums_say(tmp_path: Path, record: bool) 
     measured |= {"epoch": 1, "csv_validation_loss": 0.1234, "csv_score_accuracy": 0.1234}
     measured["csv_validation_accuracy"] = math.nan
     training: Any = SimpleNamespace(
-        measure=lambda state, shared, step: (statistics, {**measured, "validation_unseen/accuracy": 0.5, **unseen}),
-        _schedule=lambda step: 0.1 * step, steps_per_epoch=3, data=SimpleNamespace(train=np.arange(5)),
-        plan=SimpleNamespace(batch_size=2), config=SimpleNamespace(compat=SimpleNamespace(), accumulate=2, batch_size=2),
-        _held_out=[1, 2], parallel=SimpleNamespace(put_whole=lambda batch, axis: batch), remedy="less", schedule=lambda step: 7 + step,
-    )  # fmt: skip
+        measure=lambda state, shared, step: (
+            statistics,
+            {**measured, "validation_unseen/accuracy": 0.5, **unseen},
+        ),
+        _schedule=lambda step: 0.1 * step,
+        steps_per_epoch=3,
+        data=SimpleNamespace(train=np.arange(5)),
+        plan=SimpleNamespace(batch_size=2),
+        config=SimpleNamespace(compat=SimpleNamespace(), accumulate=2, batch_size=2),
+        _held_out=[1, 2],
+        parallel=SimpleNamespace(put_whole=lambda batch, axis: batch),
+        remedy="less",
+        schedule=lambda step: 7 + step,
+    )
     training.shown = functools.partial(reward.shown, training)
     found = [str([reward.units(training, step) for step in range(8)]), str(position.sums)]
     for pairs, rounded in ((0, False), (3, True)):

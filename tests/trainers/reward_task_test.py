@@ -80,7 +80,12 @@ def assert_same_change(start, one, other):
 
 
 EVERYTHING = {f"network.{name}": True for name in ("status", "crop", "glyphs")} | {"network.embedding_dim": 8}
-TUNED = {"labels.ties": "drop", "labels.smoothing": 0.1, "optimizer.schedule": "cosine", "optimizer.warmup_steps": 3}  # fmt: skip
+TUNED = {
+    "labels.ties": "drop",
+    "labels.smoothing": 0.1,
+    "optimizer.schedule": "cosine",
+    "optimizer.warmup_steps": 3,
+}
 SOFT = {"labels.soft": True, "labels.confidence": "probability"}
 
 

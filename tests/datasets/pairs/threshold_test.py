@@ -12,8 +12,16 @@ TEXTS = ["", "It's a wall.", np.frombuffer(b"A k\xe9y.\0\0", np.uint8), "You kil
 def test_wins_losses_and_ties_are_counted_by_step() -> None:
     """Not of pairs with equal texts (the fourth), nor of those without a verdict (the last)."""
     ids = np.array(
-        [[[0, 1], [2, 1]], [[3, 3], [1, 0]], [[2, 4], [3, 0]], [[1, 1], [1, 1]], [[0, 4], [4, 0]], [[1, 0], [2, 2]], [[2, 3], [0, 1]]]
-    )  # fmt: skip
+        [
+            [[0, 1], [2, 1]],
+            [[3, 3], [1, 0]],
+            [[2, 4], [3, 0]],
+            [[1, 1], [1, 1]],
+            [[0, 4], [4, 0]],
+            [[1, 0], [2, 2]],
+            [[2, 3], [0, 1]],
+        ]
+    )
     found = outcomes.count_outcomes(ids, np.array([0, 0, 1, 0, 2, 2, 3], np.int8), 6)
     assert (found.wins.tolist(), found.losses.tolist()) == ([2, 1, 0, 3, 0, 0], [1, 2, 2, 0, 1, 0])
     assert (found.ties.tolist(), found.steps.tolist()) == ([3, 1, 2, 0, 2, 0], [7, 9, 5, 4, 3, 0])

@@ -91,11 +91,16 @@ def test_people_see_the_grid_and_what_the_agent_sees(record):
 
 
 REFUSED = [
-    (TRAIN, {"kind": "dance"}), (LOCAL, {"kind": "goto"}), (LOCAL, {"language": "german"}), (LOCAL, {"change": "x"}),
-    *((LOCAL, {"distractors": count}) for count in (-1, 21, True)), ("BabyAI-GoToObj-v0", {"distractors": 4}),
+    (TRAIN, {"kind": "dance"}),
+    (LOCAL, {"kind": "goto"}),
+    (LOCAL, {"language": "german"}),
+    (LOCAL, {"change": "x"}),
+    *((LOCAL, {"distractors": count}) for count in (-1, 21, True)),
+    ("BabyAI-GoToObj-v0", {"distractors": 4}),
     *((LOCAL, {"actions": names}) for names in ("go", (), ("go", "go"), ("go", ""), ("go", 3), ("вперёд",))),
-    (LOCAL, {"observations": 0}), (LOCAL, {"fields": ("x", "prompt", "a"), "distractors": 20, "observations": 1}),
-]  # fmt: skip
+    (LOCAL, {"observations": 0}),
+    (LOCAL, {"fields": ("x", "prompt", "a"), "distractors": 20, "observations": 1}),
+]
 
 
 def test_bad_options_are_one_line(record):
@@ -119,12 +124,30 @@ def test_options_show_what_was_recorded(tmp_path, record):
         "all": (TRAIN, {"fields": SHOWN, "observations": 2}),
         "opened": (TRAIN, {"fields": ("grid", "prompt"), "kind": "open", "max_episode_steps": 3}),
         "french": (TRAIN, {"fields": ("prompt",), **FRENCH}),
-        "published": (TRAIN, {"fields": ("prompt",), **FRENCH, "compat": {"glam_french_goal": True, "drrn_first_observation": True}}),
+        "published": (
+            TRAIN,
+            {
+                "fields": ("prompt",),
+                **FRENCH,
+                "compat": {"glam_french_goal": True, "drrn_first_observation": True},
+            },
+        ),
         "another": ("BabyAI-GoToFrench-v0", {"fields": ("prompt",), "change": "other_mission"}),
         "few": ("BabyAI-GoToMedium-v0", {"fields": ("grid",), "distractors": 2}),
-        "exchanged": ("BabyAI-MixedTestLocal-v0", {"fields": ("grid",), "change": "other_episode", "distractors": 0, **tokens}),
-        "plain": (LOCAL, {**tokens, "fields": ("prompt",), "special_tokens": False, "actions": (*ACTIONS, "wait", "think")}),
-    }  # fmt: skip
+        "exchanged": (
+            "BabyAI-MixedTestLocal-v0",
+            {"fields": ("grid",), "change": "other_episode", "distractors": 0, **tokens},
+        ),
+        "plain": (
+            LOCAL,
+            {
+                **tokens,
+                "fields": ("prompt",),
+                "special_tokens": False,
+                "actions": (*ACTIONS, "wait", "think"),
+            },
+        ),
+    }
     parts = {part: shown(name, **given) for part, (name, given) in options.items()}
     parts |= {name: shown(name, 1, (5, 6), fields=("grid", "lit", "pose")) for name in LEVELS}
     compared("babyai_options", parts, record)

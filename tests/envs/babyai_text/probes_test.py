@@ -31,9 +31,17 @@ def test_a_prompt_has_all_clauses_but_the_one_that_is_left_out():
 
 
 CONTENTS = (
-    [], [GOOD, {"name": "two"}], [{**GOOD, "right": 1}], [{**GOOD, "name": 1}], [{**GOOD, "actions": ["go"]}], [{**GOOD, "more": ""}],
-    [{**GOOD, "observations": [["a", 1]]}], [{**GOOD, "observations": "a"}], [{**GOOD, "actions": [1], "observations": SEEN * 2}], [3],
-)  # fmt: skip
+    [],
+    [GOOD, {"name": "two"}],
+    [{**GOOD, "right": 1}],
+    [{**GOOD, "name": 1}],
+    [{**GOOD, "actions": ["go"]}],
+    [{**GOOD, "more": ""}],
+    [{**GOOD, "observations": [["a", 1]]}],
+    [{**GOOD, "observations": "a"}],
+    [{**GOOD, "actions": [1], "observations": SEEN * 2}],
+    [3],
+)
 
 
 def test_files_that_hold_none_are_told(tmp_path, record):

@@ -52,10 +52,15 @@ def test_windows_of_the_published_collector():
 
 
 MISSIONS = (
-    "pick up a grey box", "put the blue ball next to a key", "open a door after you pick up the key", "put a box next to a ball",
-    "go to the ball, then open a door", "go to a key on your left and pick up the box", "go to the object behind you",
+    "pick up a grey box",
+    "put the blue ball next to a key",
+    "open a door after you pick up the key",
+    "put a box next to a ball",
+    "go to the ball, then open a door",
+    "go to a key on your left and pick up the box",
+    "go to the object behind you",
     "open the red door in front of you after you put the purple key on your right next to the box, then go to a ball",
-)  # fmt: skip
+)
 
 
 def test_missions_in_french(record):

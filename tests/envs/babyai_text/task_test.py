@@ -98,9 +98,13 @@ def test_an_episode_is_taken_up_where_it_stood():
 def test_what_cannot_be_is_said(record):
     french = {"language": "french"}
     cases = [
-        ({"level": "BabyAI-Nowhere-v0"}, "games", "random"), ({"observations": 0}, "games", "random"),
-        ({"language": "german"}, "games", "random"), ({"actions": ("go", "go")}, "games", "random"), ({}, "branch", "random"),
-        ({}, "games", "optimal"), (french, "hindsight", "random"),
-    ]  # fmt: skip
+        ({"level": "BabyAI-Nowhere-v0"}, "games", "random"),
+        ({"observations": 0}, "games", "random"),
+        ({"language": "german"}, "games", "random"),
+        ({"actions": ("go", "go")}, "games", "random"),
+        ({}, "branch", "random"),
+        ({}, "games", "optimal"),
+        (french, "hindsight", "random"),
+    ]
     compared("babyai_task_refusals", {str(case): refused("babyai_text", *case) for case in cases}, record)
     assert {task(**french).check("steps", "random"), task().at_a_time("games")} == {None, 16}

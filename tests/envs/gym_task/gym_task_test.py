@@ -131,14 +131,23 @@ def test_numbers_of_info_are_those_of_the_episode_while_there_is_room():
 
 
 ODD = [
-    ({}, {"text_bytes": 257}), ({}, {"text_bytes": 0}), ({}, {"fields": ("smell", "frame", "sound")}),
-    ({"actions": spaces.MultiBinary(2)}, {}), ({"space": spaces.Discrete(4097)}, {}),
+    ({}, {"text_bytes": 257}),
+    ({}, {"text_bytes": 0}),
+    ({}, {"fields": ("smell", "frame", "sound")}),
+    ({"actions": spaces.MultiBinary(2)}, {}),
+    ({"space": spaces.Discrete(4097)}, {}),
     ({"space": spaces.Dict(a=spaces.Sequence(spaces.Discrete(2)))}, {}),
     ({"space": spaces.Dict(frame=spaces.Discrete(2), caption=spaces.Discrete(2))}, {}),
-    ({}, {"text": "obs:smell"}), ({}, {"text": "info:said"}), ({"info": [{}] * 200 + [{"said": "a"}]}, {"text": "info:said"}),
-    ({"fails": "no\nway"}, {}), ({"fails": "no"}, {"text": "tests.gym_toys:praise"}), ({"fails": "no"}, {"fields": ("frame",)}),
-    ({}, {"text": "tests.toys:Corridor"}), ({}, {"text": "tests.gym_toys:no_text"}), ({}, {"modules": "no_such_module"}),
-]  # fmt: skip
+    ({}, {"text": "obs:smell"}),
+    ({}, {"text": "info:said"}),
+    ({"info": [{}] * 200 + [{"said": "a"}]}, {"text": "info:said"}),
+    ({"fails": "no\nway"}, {}),
+    ({"fails": "no"}, {"text": "tests.gym_toys:praise"}),
+    ({"fails": "no"}, {"fields": ("frame",)}),
+    ({}, {"text": "tests.toys:Corridor"}),
+    ({}, {"text": "tests.gym_toys:no_text"}),
+    ({}, {"modules": "no_such_module"}),
+]
 
 
 def test_what_cannot_be_taken_is_one_line(record):

@@ -58,20 +58,39 @@ KILLS = [
 SCENARIOS = {
     "a skill from a cast": (SCORE, [(CAST, [CHOOSE, TOLD, *IMPROVED])]),
     "and a prompt": (SCORE, [(CAST, [CHOOSE, {**TOLD, "more": 1}, {"time": 2}, *IMPROVED])]),
-    "before its letter": (SCORE, [(CAST, [TOLD, {"msg": "You cast it.", "more": 1}, {"time": 2}, *IMPROVED])]),
-    "and a prompt behind": (SCORE, [(NORTH, [TOLD, IMPROVED[0], {**IMPROVED[1], "more": 1}, {"msg": "a", "time": 2}])]),
+    "before its letter": (
+        SCORE,
+        [(CAST, [TOLD, {"msg": "You cast it.", "more": 1}, {"time": 2}, *IMPROVED])],
+    ),
+    "and a prompt behind": (
+        SCORE,
+        [(NORTH, [TOLD, IMPROVED[0], {**IMPROVED[1], "more": 1}, {"msg": "a", "time": 2}])],
+    ),
     "a cast that ends it": (SCORE, [(CAST, [TOLD, {"time": 0, "done": 1}])]),
     # An escaped question leaves a prompt for the next step.
     "a question": (SCORE, [(NORTH, [WAITS, {"msg": "You stop.", "more": 1}, {"time": 2}, *IMPROVED])]),
-    "on the stairs": (STAIRCASE, [(DOWN, [{**STAIRS, "msg": said} for said in (STAIRS["msg"], "Pick a skill", "Done.")])]),
-    "under their kept sentence": (STAIRCASE, [(DOWN, [{**DOWNSTAIRS, "more": 1}, *({**DOWNSTAIRS, "msg": said} for said in (SKILL, "Pick", ""))])]),
-    "it waits for an answer": (SCORE, [
-        (NORTH, [{"msg": f"{SKILL}  Really attack the gnome?", "yn": 1}]), (YES, [{"msg": "You hit it.", "time": 2}, *IMPROVED]),
-    ]),
-    "yes to a drink": (SCORE, [(DRINK, [DRINKS]), (YES, [{"time": 2}]), (DRINK, [DRINKS]), (NORTH, [{"time": 3}])]),
+    "on the stairs": (
+        STAIRCASE,
+        [(DOWN, [{**STAIRS, "msg": said} for said in (STAIRS["msg"], "Pick a skill", "Done.")])],
+    ),
+    "under their kept sentence": (
+        STAIRCASE,
+        [(DOWN, [{**DOWNSTAIRS, "more": 1}, *({**DOWNSTAIRS, "msg": said} for said in (SKILL, "Pick", ""))])],
+    ),
+    "it waits for an answer": (
+        SCORE,
+        [
+            (NORTH, [{"msg": f"{SKILL}  Really attack the gnome?", "yn": 1}]),
+            (YES, [{"msg": "You hit it.", "time": 2}, *IMPROVED]),
+        ],
+    ),
+    "yes to a drink": (
+        SCORE,
+        [(DRINK, [DRINKS]), (YES, [{"time": 2}]), (DRINK, [DRINKS]), (NORTH, [{"time": 3}])],
+    ),
     "kills": (SCORE, KILLS),
     "kills with 23 actions": ("NetHackScore-v1", KILLS),
-}  # fmt: skip
+}
 
 
 def test_games_under_both_rules_are_the_recorded_ones(record):

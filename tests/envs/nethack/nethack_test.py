@@ -102,8 +102,9 @@ def test_what_is_refused_is_one_line(monkeypatch, record):
     said = {
         "fields": told(registry.spec, "NetHackScore-v1", fields=("tty", "inventory", "glyphs")),
         "steps": told(registry.spec, "NetHackScore-v1", max_episode_steps=0),
-        "task": told(make_spec, "NetHack"), "name": told(registry.check, "NetHackScore-v0"),
-    }  # fmt: skip
+        "task": told(make_spec, "NetHack"),
+        "name": told(registry.check, "NetHackScore-v0"),
+    }
     found = switches({"sober_mask": 1, "glam_french_goal": True, "oni_extended_steps": 0})
     assert (found, switches(None)) == ({"sober_mask": True, "oni_extended_steps": False}, {})
     engine, fake = NetHackEngine(), FakeEngine({})

@@ -110,9 +110,11 @@ def test_the_numbers_of_an_episode_are_those_before_or_after_its_newest_step(rec
     dead = dict.fromkeys(("score", "depth", "gold", "xlvl", "time"), 0) | {"done": 1}
     quits = [last, {}, {"more": 1}, {"getlin": 1}, {"yn": 1, "msg": "Really attack?"}, {}]
     played = {
-        str(number): "\n".join(map(str, play("NetHackScore-v1", first, [(1, [after]), (1, frames)], max_steps=2 + number)))
+        str(number): "\n".join(
+            map(str, play("NetHackScore-v1", first, [(1, [after]), (1, frames)], max_steps=2 + number))
+        )
         for number, frames in enumerate((quits, [last, {"done": 1}], [dead]))
-    }  # fmt: skip
+    }
     compared("nethack_numbers", played, record)
     env, out = on(engine := FakeEngine({}), max_episode_steps=1)
     env.step(1, out)

@@ -64,11 +64,18 @@ def test_an_episode(options):
 
 
 CHECKED = [
-    ({"reward": "likes"}, "recorded", ""), ({"reward_scale": float("inf")}, "recorded", ""), ({"cutoff": "a"}, "recorded", ""),
-    ({"num_comments": 0}, "recorded", ""), ({"folder": "nowhere"}, "recorded", ""), ({"reward": "upvote"}, "games", "recorded"),
-    ({"reward": "upvote_model"}, "games", "recorded"), ({"reward": "upvote_model", "scores": ""}, "recorded", ""),
-    ({"folder": "", "indexes": "x"}, "recorded", ""), ({}, "games", "best"), ({}, "chess", ""),
-]  # fmt: skip
+    ({"reward": "likes"}, "recorded", ""),
+    ({"reward_scale": float("inf")}, "recorded", ""),
+    ({"cutoff": "a"}, "recorded", ""),
+    ({"num_comments": 0}, "recorded", ""),
+    ({"folder": "nowhere"}, "recorded", ""),
+    ({"reward": "upvote"}, "games", "recorded"),
+    ({"reward": "upvote_model"}, "games", "recorded"),
+    ({"reward": "upvote_model", "scores": ""}, "recorded", ""),
+    ({"folder": "", "indexes": "x"}, "recorded", ""),
+    ({}, "games", "best"),
+    ({}, "chess", ""),
+]
 
 
 def test_what_is_refused_is_told_in_one_line(tmp_path, options, record):
@@ -83,12 +90,14 @@ def test_what_is_refused_is_told_in_one_line(tmp_path, options, record):
         (tmp_path / "s.json").write_text(content)
         said[content[:30]] = refused({**options, "reward": "none", key: str(tmp_path / "s.json")})
     said |= {
-        "unknown": told(Reddit(votes).rewards, ["thanks a lot", "x" * 41]), "vote": told(Reddit(votes).check_episodes),
-        "none": told(Reddit({}).check_episodes), "unscored": told(recorded, {**options, "scores": ""}),
+        "unknown": told(Reddit(votes).rewards, ["thanks a lot", "x" * 41]),
+        "vote": told(Reddit(votes).check_episodes),
+        "none": told(Reddit({}).check_episodes),
+        "unscored": told(recorded, {**options, "scores": ""}),
         "high": told(recorded, {**options, "reward": "none", "cutoff": 1.0}),
         "lexicon": told(text_scores.check, Reddit({**options, "lexicon": "nowhere"}), plays=True),
         "openai": told(text_scores.check, Reddit({**options, "annotator": "openai"}), plays=True),
-    }  # fmt: skip
+    }
     for name, rows in (("empty", []), ("fraction", [("text", "5.5", "parent")])):
         write(tmp_path, rows)
         said[name] = refused(folder)
@@ -112,9 +121,11 @@ def test_a_made_up_corpus(tmp_path):
     task, rng = Reddit(prepared), np.random.default_rng(0)
     assert len(task.comments) == 300
     assert [task.policy(" friendly ").act(None, rng) for _ in range(4)] == [
-        "I had the same trouble with my tent, try cleaning it first.", "Thank you for showing us your novel.",
-        "That is a lovely chess, well done!", "That is a lovely bread, well done!",
-    ]  # fmt: skip
+        "I had the same trouble with my tent, try cleaning it first.",
+        "Thank you for showing us your novel.",
+        "That is a lovely chess, well done!",
+        "That is a lovely bread, well done!",
+    ]
     labels = text_scores.Toxicity(prepared)([comment.text for comment in task.comments])
     scores = np.array([comment.score for comment in task.comments])
     means = [scores[np.equal(labels, label)].mean() for label in (2, 1, 0)]

@@ -29,9 +29,13 @@ def files(tmp_path):
 
 
 RULES = (
-    {}, *({"yes_no": kind, "yes_no_reward": -2.5} for kind in YES_NO), {"mode": "agent_stops"}, {"goal": 0.9, "percentile": 0.75},
-    {"mode": "10_stop", "reward_scale": 10.0, "reward_shift": -1.0}, {"last_turn_free": True},
-)  # fmt: skip
+    {},
+    *({"yes_no": kind, "yes_no_reward": -2.5} for kind in YES_NO),
+    {"mode": "agent_stops"},
+    {"goal": 0.9, "percentile": 0.75},
+    {"mode": "10_stop", "reward_scale": 10.0, "reward_shift": -1.0},
+    {"last_turn_free": True},
+)
 
 
 def test_recorded_dialogues_are_paid_by_each_rule_and_end_where_enough_is_known(files, record):
@@ -125,9 +129,13 @@ def test_features_are_rows_of_length_one(tmp_path, files):
 
 GOOD = {"caption": "a", "dialog": [{"question": "b", "answer": "c"}]}
 DIALOGUES = [
-    [{"caption": "a", "dialog": [{"question": "b"}]}], [GOOD, {**GOOD, "caption": "a \ud83d"}],
-    [GOOD, {**GOOD, "dialog": [{"question": "b", "answer": "\ude00"}]}], [], {}, [{"caption": 1, "dialog": []}],
-]  # fmt: skip
+    [{"caption": "a", "dialog": [{"question": "b"}]}],
+    [GOOD, {**GOOD, "caption": "a \ud83d"}],
+    [GOOD, {**GOOD, "dialog": [{"question": "b", "answer": "\ude00"}]}],
+    [],
+    {},
+    [{"caption": 1, "dialog": []}],
+]
 URL = {"url": "http://127.0.0.1:1"}
 
 
@@ -142,13 +150,26 @@ def test_what_is_refused_is_told_in_one_line(tmp_path, files, monkeypatch, recor
     VisDial({**files, "mode": "10_stop", "reward_cache": "", "reward_scale": 0.0}).check("recorded", "")
     VisDial({**files, **URL}).check_episodes()
     cases = [
-        ({"mode": "11_stop"}, "recorded", ""), ({"url": "ftp://host"}, "recorded", ""), ({"yes_no": "maybe"}, "recorded", ""),
-        ({"mode": "10_stop", "yes_no": "soft"}, "recorded", ""), (two, "recorded", ""), ({**two, "split": "val"}, "recorded", ""),
-        ({**two, "split": "test"}, "recorded", ""), ({"features": files["data"]}, "recorded", ""), ({"data": ""}, "recorded", ""),
-        ({"features": str(tmp_path / "one.npz")}, "recorded", ""), ({"additional": "nowhere"}, "recorded", ""),
-        *(({"mode": mode, "reward_cache": ""}, "recorded", "") for mode in ("env_stops", "10_stop", "agent_stops")),
-        (URL, "chess", ""), ({**URL, "features": ""}, "games", "remote"), (URL, "games", "own"), ({}, "reward_cache", ""),
-    ]  # fmt: skip
+        ({"mode": "11_stop"}, "recorded", ""),
+        ({"url": "ftp://host"}, "recorded", ""),
+        ({"yes_no": "maybe"}, "recorded", ""),
+        ({"mode": "10_stop", "yes_no": "soft"}, "recorded", ""),
+        (two, "recorded", ""),
+        ({**two, "split": "val"}, "recorded", ""),
+        ({**two, "split": "test"}, "recorded", ""),
+        ({"features": files["data"]}, "recorded", ""),
+        ({"data": ""}, "recorded", ""),
+        ({"features": str(tmp_path / "one.npz")}, "recorded", ""),
+        ({"additional": "nowhere"}, "recorded", ""),
+        *(
+            ({"mode": mode, "reward_cache": ""}, "recorded", "")
+            for mode in ("env_stops", "10_stop", "agent_stops")
+        ),
+        (URL, "chess", ""),
+        ({**URL, "features": ""}, "games", "remote"),
+        (URL, "games", "own"),
+        ({}, "reward_cache", ""),
+    ]
     said = {str(case): refused({**files, **case[0]}, *case[1:]) for case in cases}
     said["no server"] = told(VisDial(files).check_episodes)
     monkeypatch.setattr(data, "available_memory", lambda: 0)

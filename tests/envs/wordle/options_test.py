@@ -45,15 +45,33 @@ def test_games_of_tweets_are_drawn_from_those_that_are_chosen(prepared, tmp_path
 
 
 POLICIES = (
-    "best", "fitting(", "mixture(2, optimal, repeat)", "mixture(True, optimal, repeat)", "mixture(-0.1, optimal, repeat)",
-    "mixture(1.1, optimal, repeat)", "mixture(0.5, optimal)", "monte_carlo(0, random)", "monte_carlo(True, random)", "wrong(3)",
-    "optimal(start, start)", "optimal(start, start=1)", "optimal(__import__('os'))", "wrong('nowhere.txt')", "random(1)",
-)  # fmt: skip
+    "best",
+    "fitting(",
+    "mixture(2, optimal, repeat)",
+    "mixture(True, optimal, repeat)",
+    "mixture(-0.1, optimal, repeat)",
+    "mixture(1.1, optimal, repeat)",
+    "mixture(0.5, optimal)",
+    "monte_carlo(0, random)",
+    "monte_carlo(True, random)",
+    "wrong(3)",
+    "optimal(start, start)",
+    "optimal(start, start=1)",
+    "optimal(__import__('os'))",
+    "wrong('nowhere.txt')",
+    "random(1)",
+)
 CHECKED = [
-    ("tweets", {"tweets": "nowhere.csv"}), ("tweets", {"indexes": "nowhere.json"}), ("tweets", {"guesses": "no"}),
-    ("games", {"words": ""}), ("games", {"words": "four.csv"}), ("games", {"num_words": 237}), ("chess", {"num_words": 236}),
-    ("branch", {"suboptimal": "best"}), ("adversarial", {"adversary": "best"}),
-]  # fmt: skip
+    ("tweets", {"tweets": "nowhere.csv"}),
+    ("tweets", {"indexes": "nowhere.json"}),
+    ("tweets", {"guesses": "no"}),
+    ("games", {"words": ""}),
+    ("games", {"words": "four.csv"}),
+    ("games", {"num_words": 237}),
+    ("chess", {"num_words": 236}),
+    ("branch", {"suboptimal": "best"}),
+    ("adversarial", {"adversary": "best"}),
+]
 READ = {"top_p": 0.01}, {"indexes": "rows.json"}, {"tweets": "none.csv"}, {"tweets": "four.csv"}
 
 

@@ -10,10 +10,21 @@ from motif_jax.envs.wordle.task import Wordle
 from tests.recorded_outputs import compared
 
 POLICIES = (
-    "fitting", "random", "random_mixture(0.4, 'start_words')", "start", "optimal", "optimal(start)",
-    "optimal(mixture(0.5, start('tweet_words'), wrong('tweet_words')))", "optimal(None)", "repeat(None, 2)",
-    "repeat(start)", "wrong", "wrong('tweet_words')", "mixture(0.3, optimal, repeat)", "monte_carlo(4, mixture(1, random, wrong))",
-)  # fmt: skip
+    "fitting",
+    "random",
+    "random_mixture(0.4, 'start_words')",
+    "start",
+    "optimal",
+    "optimal(start)",
+    "optimal(mixture(0.5, start('tweet_words'), wrong('tweet_words')))",
+    "optimal(None)",
+    "repeat(None, 2)",
+    "repeat(start)",
+    "wrong",
+    "wrong('tweet_words')",
+    "mixture(0.3, optimal, repeat)",
+    "monte_carlo(4, mixture(1, random, wrong))",
+)
 
 
 def test_an_episode_says_whether_it_was_won_and_what_was_guessed_again():

@@ -70,8 +70,11 @@ def test_games_are_drawn_exactly(true_word):
 def test_impossible_rows_are_counted():
     games = [Tweet("panic", (NEVER, 242)), Tweet("those", (242,)), Tweet("panic", (NEVER, NEVER - 1, 242))]
     assert TweetGames(games, Guesses.of(WORDS, GUESSES)).facts == {
-        "games": 3, "games_with_impossible_rows": 2, "games_left_out": 2, "impossible_rows": 2
-    }  # fmt: skip
+        "games": 3,
+        "games_with_impossible_rows": 2,
+        "games_left_out": 2,
+        "impossible_rows": 2,
+    }
 
 
 def test_the_best_games_and_how_the_published_code_ranks_them():
@@ -97,10 +100,15 @@ def test_days_have_their_words(tmp_path):
 
 ROW, PANIC = "<b>" * 5, {"panic": {"<b>" * 5: ["solar"]}}
 STRUCTURES = [
-    ([["panic", [ROW]]], {"pan": {ROW: ["solar"]}}), ([["panic", [ROW]]], {"panic": {"x": ["solar"]}}),
-    ([["panic", [ROW]]], {"panic": {ROW: ["sol"]}}), ([["panic", [ROW]]], {"panic": {}}), ([["panic", []]], PANIC), ([], PANIC),
-    ([["panic", [ROW] * 7]], PANIC), ([["panic", ["y"]]], PANIC),
-]  # fmt: skip
+    ([["panic", [ROW]]], {"pan": {ROW: ["solar"]}}),
+    ([["panic", [ROW]]], {"panic": {"x": ["solar"]}}),
+    ([["panic", [ROW]]], {"panic": {ROW: ["sol"]}}),
+    ([["panic", [ROW]]], {"panic": {}}),
+    ([["panic", []]], PANIC),
+    ([], PANIC),
+    ([["panic", [ROW] * 7]], PANIC),
+    ([["panic", ["y"]]], PANIC),
+]
 
 
 def test_tweets_that_are_refused(tmp_path, record):
