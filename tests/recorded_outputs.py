@@ -24,8 +24,6 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.support.errors import UserError
-
 FOLDER = Path(__file__).parent / "recorded"
 _NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\w])")
 _DATA = re.compile(r"[A-Za-z0-9+/=]{300,}")
@@ -51,13 +49,14 @@ _LEFT_OUT = re.compile(
 )
 
 
-def said(call: Callable[..., Any], *given: Any, folder: Path | None = None, **named: Any) -> str:
-    """What a call gives, or how it is refused; `folder` is called HERE."""
+def said(call: Callable[..., Any], *given: Any, folder: Any = None, **named: Any) -> str:
+    """What a call gives, or its error, as a text in which `folder` is called FOLDER."""
     try:
         found = str(call(*given, **named))
-    except UserError as error:
-        found = f"refused: {error}"
-    return found.replace(str(folder), "HERE") if folder else found
+    except Exception as error:
+        found = f"{type(error).__name__}: {error}"
+    found = re.sub(r"maximum recursion depth exceeded[\w ]*", "too deep", found)
+    return found if folder is None else found.replace(str(folder), "FOLDER")
 
 
 def near(one: str, other: str) -> bool:

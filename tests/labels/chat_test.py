@@ -8,8 +8,7 @@ from motif_jax.datasets.verdicts import PAIR, SINGLE
 from motif_jax.labels.annotator import Question, make_annotator
 from motif_jax.labels.chat import check_chat, json_option, without_surrogates
 from tests.conftest import REPOSITORY
-from tests.labels.said import said
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import compared, said
 from tests.reward_fixtures import annotation_config
 
 MASSES = [

@@ -17,8 +17,7 @@ from motif_jax.envs.spec import RUNNING, empty_observation
 from motif_jax.labels.annotator import Question
 from motif_jax.labels.captions import decode_message
 from motif_jax.labels.lexicon import LexiconAnnotator, LexiconJudge, load_lexicon, preference, sentences
-from tests.labels.said import said
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import compared, said
 
 # Messages of the game and what they are about; the places where patterns could easily be confused.
 TOLD = {

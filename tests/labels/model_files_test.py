@@ -8,8 +8,7 @@ import json
 import pytest
 
 from motif_jax.labels import model_files
-from tests.labels.said import said
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import compared, said
 
 
 @pytest.fixture

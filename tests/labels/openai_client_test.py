@@ -14,8 +14,7 @@ from motif_jax.labels import openai_client
 from motif_jax.labels.annotator import Question, check_annotator, make_annotator
 from motif_jax.labels.chat_client import ChatClient, NoConnectionError
 from motif_jax.labels.replies import ServerError
-from tests.labels.said import said
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import compared, said
 from tests.reward_fixtures import annotation_config
 
 KEY = "sk-Zq/8Xw0Vb5%Kj7Tn"

@@ -15,8 +15,7 @@ from motif_jax.labels import prompts
 from motif_jax.labels.parsing import AnswerParser
 from motif_jax.labels.prompts import MODES, label_name, load_prompt, model_tag, prompt_path
 from tests.conftest import REPOSITORY
-from tests.labels.said import said
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import compared, said
 
 GOALS = ("defaultgoal", "zeroknowledge", "combat", "gold", "stairs")
 VERSIONS = ("default", "reworded")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 from motif_jax.labels.replies import checked, verdict_log_probabilities
-from tests.labels.said import said
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import compared, said
 
 CHOICE = {"index": 0, "message": {"role": "assistant", "content": "Yes"}}
 USAGES = [

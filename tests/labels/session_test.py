@@ -15,8 +15,7 @@ from motif_jax.labels.session import AnnotationSession
 from motif_jax.labels.store import AnswerStore, StoredAnswer
 from motif_jax.labels.telemetry import Telemetry
 from motif_jax.support.errors import UserError
-from tests.labels.said import said
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import compared, said
 
 QUESTIONS = [Question(f"{n:032x}", (str(n), "x")) for n in range(10)]
 

@@ -9,8 +9,7 @@ from motif_jax.datasets.verdicts import PAIR, SINGLE, UNKNOWN
 from motif_jax.labels.annotator import Answer, Question
 from motif_jax.labels.store import AnswerStore, StoredAnswer, better
 from motif_jax.support.checked_lines import encode_line, read_lines
-from tests.labels.said import said
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import compared, said
 
 
 def key(number: int) -> str:

@@ -15,9 +15,8 @@ from motif_jax.stages import import_torch
 from motif_jax.support.checkpoints import Checkpoints
 from motif_jax.support.errors import UserError
 from tests import torch_files
-from tests.labels.said import said
 from tests.language import talkers
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import compared, said
 from tests.reward_fixtures import load_config, run_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from motif_jax.published.name_matching import match
-from tests.labels.said import said
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import compared, said
 
 
 def arrays(**shapes):

@@ -19,8 +19,7 @@ from motif_jax.sections.played import PlayedPolicy
 from motif_jax.stages import import_torch
 from tests import torch_files
 from tests.golden_numbers import recipe_tensors
-from tests.labels.said import said
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import compared, said
 from tests.reward_fixtures import load_config, run_config
 from tests.torch_files import tensor
 

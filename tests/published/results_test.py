@@ -12,8 +12,7 @@ import pytest
 from motif_jax.published import pickles
 from motif_jax.published.results import read_published
 from motif_jax.support.errors import UserError
-from tests.labels.said import said
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import compared, said
 
 STEPS = np.array([0.0, 1e6, 2e6, 3e6])
 SEEDS = [np.array([1.0, 5, 3, 9]), np.array([2.0, 4, 6, 5]), np.array([0.0, 7, 8, 7])]

@@ -16,8 +16,7 @@ from motif_jax.published.pickles import Unread
 from motif_jax.published.torch_file import read_checkpoint, tensors
 from motif_jax.support.errors import UserError
 from tests import torch_files
-from tests.labels.said import said
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import compared, said
 from tests.torch_files import Storage, Tensor, tensor
 
 

@@ -13,9 +13,8 @@ from motif_jax.published import torch_import
 from motif_jax.published.torch_import import TorchCheckpoint
 from tests import torch_files
 from tests.agents import nethack_network
-from tests.labels.said import said
 from tests.networks.agent_test import VARIANTS
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import compared, said
 
 Shapes = dict[str, list[int]]
 HIDDEN, FEATURES, RAW_STATUS = 512, 795, 512 + 128

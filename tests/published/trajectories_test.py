@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from motif_jax.published import trajectories
-from tests.labels.said import said
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import compared, said
 
 PAIRS = [("Goal of the agent: go \n Action 0: ", 2), ("But de l'agent: aller à la clef", 5)]
 

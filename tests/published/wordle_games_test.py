@@ -15,8 +15,7 @@ from motif_jax.envs.wordle.colours import ABSENT, DIGITS, HERE, WordTable, lette
 from motif_jax.envs.wordle.environment import WordleEnvironment
 from motif_jax.envs.wordle.words import read_words
 from motif_jax.published.wordle_games import read_games
-from tests.labels.said import said
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import compared, said
 
 
 @pytest.fixture

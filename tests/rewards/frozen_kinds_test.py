@@ -21,8 +21,7 @@ from motif_jax.sections import Scoring
 from motif_jax.sections.agents import AgentReward, agent_reward
 from motif_jax.support.errors import UserError
 from tests.conftest import REPOSITORY
-from tests.labels.said import said
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import compared, said
 from tests.reward_fixtures import load_config
 
 SPEC = EnvironmentSpec({"message": ArraySpec((256,), "uint8")}, 3, text_field="message")

@@ -15,8 +15,7 @@ from motif_jax.rewards.reward_model import RewardModel, read_run
 from motif_jax.rewards.safetensors_file import statistics_of, write_safetensors
 from motif_jax.sections.agents import AgentReward
 from motif_jax.support.errors import UserError
-from tests.labels.said import said
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import compared, said
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 

@@ -19,8 +19,7 @@ from motif_jax.rewards.normalisation import QUANTILE_LEVELS, Normalisation
 from motif_jax.rewards.online_model import OnlineRewardModel
 from motif_jax.rewards.reward_model import CHUNK, RewardModel, read_run
 from motif_jax.sections.agents import AgentReward
-from tests.labels.said import said
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import compared, said
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 SPEC = EnvironmentSpec({"message": ArraySpec((256,), "uint8")}, 3, text_field="message")

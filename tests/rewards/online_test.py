@@ -17,8 +17,7 @@ from motif_jax.rewards.label_log import FILE, read_log
 from motif_jax.sections.agents import agent_config
 from motif_jax.stages import train_agent
 from tests.conftest import REPOSITORY
-from tests.labels.said import said
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import compared, said
 from tests.rl import oni_runs
 from tests.rl.oni_runs import oni_config
 

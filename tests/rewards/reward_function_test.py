@@ -16,8 +16,7 @@ from motif_jax.rewards import reward_function, training_texts
 from motif_jax.rewards.online_model import OnlineRewardModel
 from motif_jax.rewards.reward_function import RewardFunction, as_rows
 from motif_jax.support.errors import UserError
-from tests.labels.said import said
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import compared, said
 
 
 def test_it_says_what_training_knew(trained, tmp_path) -> None:

@@ -28,8 +28,7 @@ from motif_jax.support import digests, import_origin
 from motif_jax.support.errors import UserError
 from motif_jax.trainers import reward_ratings
 from tests.conftest import REPOSITORY
-from tests.labels.said import said
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import compared, said
 from tests.reward_fixtures import load_config, run_config
 
 ARCHITECTURE = RewardArchitecture(message="lt_cnn_small", hidden_dim=8)

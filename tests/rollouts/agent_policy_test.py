@@ -19,10 +19,9 @@ from motif_jax.sections.agents import AgentReward
 from motif_jax.sections.played import PlayedPolicy
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import compared, said
 from tests.reward_fixtures import load_config
 from tests.rollouts import untrained
-from tests.rollouts.told import said
 
 slow = pytest.mark.slow
 QUIRKS = "glam_untrained_dropout symbolic_train_mode_batchnorm seed_noop sober_mask message_count_off".split()

@@ -9,8 +9,7 @@ from motif_jax.rollouts.generalisation import (
     language,
     place_of,
 )
-from tests.recorded_outputs import compared
-from tests.rollouts.told import said
+from tests.recorded_outputs import compared, said
 
 BASES = {
     "mixed": PlayedLevel("BabyAI-MixedTrainLocal-v0", {"kind": ""}),

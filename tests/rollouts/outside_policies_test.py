@@ -16,9 +16,8 @@ from motif_jax.sections.played import LevelPolicy, PlayedPolicy
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
 from tests.language import talkers
-from tests.recorded_outputs import compared, replaced
+from tests.recorded_outputs import compared, replaced, said
 from tests.reward_fixtures import load_config
-from tests.rollouts.told import said
 
 CORRIDOR = "tests.toys:Corridor"
 

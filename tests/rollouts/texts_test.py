@@ -35,8 +35,8 @@ from motif_jax.sections import Decode
 from motif_jax.sections.played_texts import TextSpeaker
 from motif_jax.trainers.dialogue_batches import ItemLayout
 from tests import toy_text
-from tests.recorded_outputs import compared, of_folder, replaced
-from tests.rollouts.told import StopsAfter, Told, jobs_here, lines, said
+from tests.recorded_outputs import compared, of_folder, replaced, said
+from tests.rollouts.told import StopsAfter, Told, jobs_here, lines
 
 TOY = "tests.toy_text:Task"
 TASK = registry.make(TOY, {"length": 4})

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 import numpy as np
 
-from motif_jax.support.errors import UserError
-from motif_jax.support.interruption import StoppedError
 from tests.recorded_outputs import shown_array
 
 
@@ -56,14 +54,6 @@ def jobs_here(make: Any, setup: Any, jobs: Any, workers: int, stop: Any, *_: Any
             break
         yield job, work.answer(job)
     work.close()
-
-
-def said(work: Callable[..., Any], *given: Any, **named: Any) -> str:
-    """What a call gives, or why it is refused."""
-    try:
-        return str(work(*given, **named))
-    except (UserError, StoppedError, ValueError) as error:
-        return f"{type(error).__name__}: {error}"
 
 
 def lines(fields: Mapping[str, Any]) -> str:

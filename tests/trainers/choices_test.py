@@ -164,7 +164,7 @@ def test_an_experts_steps(tmp_path: Path, record: bool, monkeypatch: pytest.Monk
     for change in ({"trajectories": None}, {"published__dir": str(tmp_path)}, {}):
         named = {"trajectories": str(tmp_path), **change}
         found.append(said(cloning_data.files, given("clone_behaviour", **named)))
-    compared("experts_steps", {"found": "\n".join(found).replace(str(tmp_path), "HERE")}, record)
+    compared("experts_steps", {"found": "\n".join(found).replace(str(tmp_path), "FOLDER")}, record)
 
 
 def test_what_evaluations_say(record: bool) -> None:

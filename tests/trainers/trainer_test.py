@@ -256,7 +256,7 @@ def test_a_folder_of_other_data_devices_steps_or_layout_is_refused(tmp_path, in_
     found.append(said(records.refuse_other_data, tmp_path / "new", now, "a text"))
     store.save(4, {"position": {**items["position"], "phase": 2}})
     found.append(said(records.refuse_other_data, tmp_path, now, "a text"))
-    compared("offline_refused", {"found": "\n".join(found).replace(str(tmp_path), "HERE")}, record)
+    compared("offline_refused", {"found": "\n".join(found).replace(str(tmp_path), "FOLDER")}, record)
 
 
 def test_what_a_refused_start_leaves(tmp_path):
@@ -269,12 +269,12 @@ def test_what_a_refused_start_leaves(tmp_path):
 
     there = lambda: sorted(path.name for path in tmp_path.iterdir() if path.name[0] != ".")  # noqa: E731
     (tmp_path / "mine").touch()
-    assert (said(started, {"b": 1}, True), there()) == ("refused: no", ["mine"])
+    assert (said(started, {"b": 1}, True), there()) == ("UserError: no", ["mine"])
     started({"b": 1}, False)
     before = (tmp_path / "config.json").read_bytes()
     assert there() == ["config.json", "made", "mine", "tokens", "versions.json"]
     (tmp_path / "resume").mkdir()
-    assert said(started, {"b": 2}, True) == "refused: no"
+    assert said(started, {"b": 2}, True) == "UserError: no"
     assert (tmp_path / "config.json").read_bytes() == before
     assert there() == ["config.json", "made", "mine", "resume", "tokens", "versions.json"]
 

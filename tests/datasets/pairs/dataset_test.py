@@ -79,7 +79,7 @@ def test_arrays_that_are_read_must_be_good(folder, record):
     path = folder / "data" / "message.npy"
     path.write_bytes(path.read_bytes()[:-100])
     found["cut off"] = said(PairsDataset.open, folder, need=("message",), folder=folder)
-    assert all(told.startswith("refused: ") and "\n" not in told for told in found.values())
+    assert all(told.startswith("UserError: ") and "\n" not in told for told in found.values())
     compared("pairs_refused", found, record)
 
 
