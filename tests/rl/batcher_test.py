@@ -141,25 +141,6 @@ def test_what_is_played_and_batched(whole: Play, record: bool) -> None:
     compared("played_batches", shown, record)
 
 
-def test_a_batch_without_a_reward_is_heard_of(whole: Play) -> None:
-    heard: list[Any] = []
-    batcher = Batcher(SPEC, whole.sources, 1, Meters(), None, lambda *given: heard.append(given))
-    batcher.add(Finished(1, 4))
-    assert batcher.state() == {"parts": [[1, 4, 0, 2]], "returns": []}
-    for column_of in range(2):
-        assert batcher.is_full()
-        batch = batcher.next()
-        assert (batch.intrinsic_returns, batch.reward_version, batch.num_bytes) == ([], 0, 0)
-        assert batch.trajectories.intrinsic_reward.tolist() == [[0.0]] * ROLLOUT
-        assert batch.trajectories.observation.keys() == SPEC.observation.keys()
-        slot = whole.sources[1].actors.slots.arrays["episode"][4, :ROLLOUT, [column_of]]
-        rows, envs, episode = heard[column_of]
-        assert rows is batch.trajectories
-        assert envs.tolist() == [8 + 2 + column_of]
-        np.testing.assert_array_equal(episode, slot.T)
-    assert not batcher.is_full()
-
-
 def test_it_goes_on_where_it_was(whole: Play) -> None:
     first = Play()
     first.start()

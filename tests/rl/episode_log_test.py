@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from motif_jax.rl.episode_log import FILE_NAME, HALVES, EpisodeLog
+from motif_jax.rl.episode_log import FILE_NAME, EpisodeLog
 from motif_jax.rl.reward_lookup import IntrinsicReturn
 
 
@@ -71,17 +71,6 @@ def test_a_resumed_run_drops_what_it_plays_again(tmp_path: Path) -> None:
         assert log.means()["episode/return"] == 1.0
         add(log, 15, [report(0, 1, 2.0)], [])
     assert lines(tmp_path, "step", "return") == [(10, 1.0, None), (15, 2.0, None)]
-
-
-def test_a_line_written_after_the_checkpoint_is_written_once(tmp_path: Path) -> None:
-    """Its step is that of the report, which the checkpoint has."""
-    with EpisodeLog(tmp_path, 10, with_intrinsic=True) as log:
-        add(log, 10, [report(0, 0), report(1, 0)], [IntrinsicReturn(0, 0, 0.5)])
-        state, waiting = json.loads(json.dumps([log.state(), log.waiting()]))
-        add(log, 20, [], [IntrinsicReturn(1, 0, 2.5)])
-    with EpisodeLog(tmp_path, 10, True, {"env_steps": 10, "episodes": state, HALVES: waiting}) as log:
-        add(log, 20, [], [IntrinsicReturn(1, 0, 2.5)])
-    assert lines(tmp_path, "step", "env") == [(10, 0, 0.5), (10, 1, 2.5)]
 
 
 def test_an_episode_whose_rollout_was_lost_is_written_without_intrinsic_return(tmp_path: Path) -> None:

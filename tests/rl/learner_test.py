@@ -68,17 +68,6 @@ class HeldUpdates:
         return sum(not held.done.is_set() for held in self.launched)
 
 
-def held_learner() -> tuple[Learner, HeldUpdates, Publisher, Meters]:
-    parallel, meters = DataParallel(jax.devices()[:1]), Meters()
-    publisher = Publisher(jax.devices()[:1], lambda params: params)
-    zero = jnp.zeros((), jnp.int32)
-    state = AppoTrainState({"w": jnp.ones(3)}, (), zero, jnp.zeros(2, jnp.int32), jax.random.PRNGKey(0), ())  # type: ignore[arg-type]
-    learner = Learner(lambda *_, **__: None, state, parallel, publisher, meters)  # type: ignore[arg-type, return-value]
-    updates = HeldUpdates()
-    learner._update = updates
-    return learner, updates, publisher, meters
-
-
 BATCH = Batch(None, 1, [])  # type: ignore[arg-type]
 
 
@@ -88,28 +77,21 @@ def in_thread(work: Callable[[], Any]) -> threading.Thread:
     return thread
 
 
-def test_an_update_is_launched_when_the_one_before_it_is_done() -> None:
-    learner, updates, publisher, _ = held_learner()
-    learner.step(BATCH)
-    thread = in_thread(lambda: learner.step(BATCH))
-    assert updates.launched[0].waited_for.wait(SECONDS)
-    assert len(updates.launched) == 1
-    # Parameters can be had while it runs: those before it.
-    assert publisher.newest(jax.devices()[0]).version == 0
-    updates.launched[0].done.set()
-    thread.join(SECONDS)
-    assert len(updates.launched) == 2
-    assert publisher.newest(jax.devices()[0]).version == 1
-
-
-def test_an_updates_time_runs_from_its_launch_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    learner, updates, _, meters = held_learner()
+def test_an_update_waits_for_the_one_before_whose_time_ends_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    parallel, meters, updates = DataParallel(jax.devices()[:1]), Meters(), HeldUpdates()
+    publisher = Publisher(jax.devices()[:1], lambda params: params)
+    zero = jnp.zeros((), jnp.int32)
+    state = AppoTrainState({"w": jnp.ones(3)}, (), zero, jnp.zeros(2, jnp.int32), jax.random.PRNGKey(0), ())  # type: ignore[arg-type]
+    learner = Learner(lambda *_, **__: None, state, parallel, publisher, meters)  # type: ignore[arg-type, return-value]
+    learner._update = updates
     clock = [100.0]
     monkeypatch.setattr(learner_module.time, "perf_counter", lambda: clock[0])
     learner.step(BATCH)
     clock[0] = 107.0  # the host has other things to do meanwhile
-    thread = in_thread(learner.settle)
+    thread = in_thread(lambda: learner.step(BATCH))
     assert updates.launched[0].waited_for.wait(SECONDS)
+    # Parameters can be had while it runs: those before it.
+    assert publisher.newest(jax.devices()[0]).version == 0
     clock[0] = 110.0
     updates.launched[0].done.set()
     thread.join(SECONDS)
@@ -118,7 +100,7 @@ def test_an_updates_time_runs_from_its_launch_to_its_end(monkeypatch: pytest.Mon
     assert reading["learner/update_seconds"] == 10.0
     assert reading["learner/late_share"] == 0.0
     assert reading["learner/wait_share"] == 0.0
-    learner.step(BATCH)
+    assert publisher.newest(jax.devices()[0]).version == 1
     updates.launched[1].done.set()  # before the host looks
     learner.settle()
     assert system_metrics(meters.read())["learner/late_share"] == 1.0

@@ -143,11 +143,8 @@ def test_devices_along_each_axis_of_a_split_network(monkeypatch: pytest.MonkeyPa
     with pytest.raises(UserError, match=said):
         agent_networks.make_parallel(split, jax.devices()[:2])
     assert agent_networks.make_parallel(config, jax.devices()[:2]).device_count == 2
-    assert agent_networks.kind_of(config) == "game"
     assert agent_networks.prompt_room(config) is None
-    assert agent_networks.read_anew(config) == {}
     assert not agent_networks.takes_any_actions(config)
-    agent_networks.refuse_changed(config, {}, "here")
     said = "^here was trained with another tokenizer and another base model than config.network.model=talker has now: restore the"
     talker = dataclasses.replace(config, network=LanguagePolicy(model="talker"))
     monkeypatch.setattr(agent_networks, "read_anew", lambda config: {"tokenizer": "b", "base model": "c"})
