@@ -30,7 +30,7 @@ def oracle(z: np.ndarray, q: np.ndarray | None, v: float | None, how: dict[str, 
     if how.get("logits", True):
         total = (total + z) / how.get("temperature", 1.0)
         if k := how.get("top_k", 0):
-            total = np.where(total < np.sort(total)[-k], -np.inf, total)
+            total = np.where(total < np.sort(total)[-min(k, VOCAB)], -np.inf, total)
         if (p := how.get("top_p", 1.0)) < 1:
             order = np.argsort(-total)
             probabilities = softmax(total)[order]
@@ -53,6 +53,9 @@ HOWS: list[dict[str, Any]] = [
     {"advantage_weight": 2.0, "advantages": False, "temperature": 0.5},
     {"advantage_weight": 3.0, "temperature": 2.0, "top_k": 3},
     {"advantage_weight": 3.0, "top_p": 0.6},
+    {"top_k": 1},
+    {"top_k": 9},
+    {"top_p": 0.01},
     {"advantage_weight": 1.0, "top_k": 4, "top_p": 0.5, "temperature": 0.7, "advantage_clip": 1.0},
 ]
 

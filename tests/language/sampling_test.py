@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from motif_jax.language.sampling import Sampling, draw, filtered, token_log_probs
@@ -19,21 +18,3 @@ def test_a_draw_says_its_probability_and_greedy_takes_the_most_likely() -> None:
         tokens, log_probs = draw(key, logits, given)
         np.testing.assert_array_equal(tokens, wanted)
         np.testing.assert_allclose(log_probs, token_log_probs(among, tokens))
-
-
-def test_filters_keep_as_many_as_they_say_and_by_themselves_all() -> None:
-    logits = jnp.log(jnp.array([[0.1, 0.4, 0.2, 0.3]]))
-    np.testing.assert_array_equal(filtered(logits, Sampling()), logits)
-    for how, kept in (
-        ({"top_k": 1}, "0100"),
-        ({"top_k": 3}, "0111"),
-        ({"top_k": 4}, "1111"),
-        ({"top_k": 9}, "1111"),
-        ({"top_p": 0.39}, "0100"),
-        ({"top_p": 0.41}, "0101"),
-        ({"top_p": 0.89}, "0111"),
-        ({"top_p": 0.91}, "1111"),
-    ):
-        found = filtered(logits, Sampling(**how))[0]
-        assert "".join("01"[int(x)] for x in jnp.isfinite(found)) == kept
-        np.testing.assert_array_equal(jnp.where(jnp.isfinite(found), found, logits[0]), logits[0])

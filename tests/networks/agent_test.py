@@ -57,7 +57,10 @@ def test_one_step_is_the_golden_one(golden: Any) -> None:
     np.testing.assert_allclose(encoded, numbers["encoder_output"], rtol=1e-5, atol=1e-5)
     rows = {name: x[None] for name, x in observation.items()}
     # Prepared parameters look the first convolution up; bare ones draw so few pictures.
-    for given in (params, jax.jit(network.prepare)(params)):
+    prepared, picture = jax.jit(network.prepare)(params), agents.nethack_network(first_convolution="picture")
+    assert jax.tree.leaves(prepared.tables)
+    assert not jax.tree.leaves(jax.jit(picture.prepare)(params).tables)
+    for given in (params, prepared):
         logits, value, state = jax.jit(network.apply)(
             given, rows, numbers["state_in"], np.zeros((1, 8), bool)
         )
@@ -175,34 +178,6 @@ def test_separate_networks_share_nothing() -> None:
     gradient = jax.grad(lambda p: run(p, state)[1].sum())(params)
     assert not any(np.any(leaf) for leaf in jax.tree.leaves(gradient["actor"]))
     assert all(np.any(leaf) for leaf in jax.tree.leaves(gradient["critic"]["encoder"]))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("image_encoder", ["convnet_simple", LARGE[0]])
-def test_the_first_convolution_may_be_looked_up(image_encoder: str) -> None:
-    """Also without prepared tables, in a batch so large that the table pays."""
-    make = functools.partial(agents.nethack_network, image_encoder=image_encoder, **SMALL)
-    table, plain = (make(first_convolution=way) for way in ("table", "picture"))
-    params = agents.random_params(table)
-    few, many = network_input(37), network_input(300)
-
-    def run(network: agent.AgentNetwork, params: Any, fields: Any) -> tuple[Any, ...]:
-        first = jnp.zeros(fields["blstats"].shape[:2], bool)
-        return jax.jit(network.apply)(params, fields, network.initial_state(first.shape[1]), first)
-
-    def loss(params: Any, network: agent.AgentNetwork) -> Any:
-        logits, value, _ = run(network, params, many)
-        return jnp.mean(logits**2) + jnp.mean(value**2)
-
-    prepared, nothing = jax.jit(table.prepare)(params), plain.prepare(params)
-    assert jax.tree.leaves(prepared.tables)
-    assert not jax.tree.leaves(nothing.tables)
-    expected = run(plain, params, few)
-    for network, given in ((table, prepared), (table, params), (plain, nothing)):
-        chex.assert_trees_all_close(run(network, given, few), expected, rtol=1e-7, atol=1e-5)
-    ours, theirs = (jax.jit(jax.grad(functools.partial(loss, network=n)))(params) for n in (table, plain))
-    for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
-        assert np.linalg.norm(one - other) <= 1e-4 * np.linalg.norm(other) + 1e-9
 
 
 def network_input(batch: int) -> dict[str, np.ndarray]:

@@ -25,13 +25,8 @@ def test_round_trip_and_filter(tmp_path):
     assert list(read_lines(path, {KEYS[3]})) == [(KEYS[3], {"label": 3})]
     assert list(read_lines(tmp_path / "absent.jsonl")) == []
     size = path.stat().st_size // len(KEYS)
-    assert [len(list(read_lines(path, end=end))) for end in (0, 1, size, size + 1, 9 * size)] == [
-        0,
-        1,
-        1,
-        2,
-        6,
-    ]
+    for end, count in {0: 0, 1: 1, size: 1, size + 1: 2, 9 * size: 6}.items():
+        assert len(list(read_lines(path, end=end))) == count
     with LineWriter(path) as writer:
         assert writer.length() == 6 * size
         for length, label in ((3 * size - 5, 7), (2 * size, 8)):

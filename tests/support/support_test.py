@@ -47,13 +47,8 @@ def test_a_number_is_finite_if_a_float_can_hold_it() -> None:
 
 def test_the_value_of_a_key_is_named_with_what_it_must_be(tmp_path: Path) -> None:
     config = {"a": {"b": 0, "c": "x"}, "folder": None, "file": __file__, "here": str(tmp_path)}
-    assert checks.flat(config) == {
-        "a.b": 0,
-        "a.c": "x",
-        "folder": None,
-        "file": __file__,
-        "here": str(tmp_path),
-    }
+    others = {key: config[key] for key in ("folder", "file", "here")}
+    assert checks.flat(config) == {"a.b": 0, "a.c": "x", **others}
     assert [checks.has(config, key) for key in ("a.b", "a.d", "folder.b", "a")] == [True, False, False, True]
     assert checks.listed(" a, b,,c ,") == ["a", "b", "c"]
     checks.choice(config, "a.c", "xy")
@@ -153,11 +148,8 @@ def test_the_revision_is_that_of_a_clone(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(run_folder.resources, "ROOT", tmp_path)
     assert run_folder.git_revision() == "unknown"
     (tmp_path / ".git").mkdir()
-    assert [run_folder.git_revision(), run_folder.git_revision(), asked] == [
-        "1f+changes",
-        "unknown",
-        [tmp_path],
-    ]
+    assert [run_folder.git_revision() for _ in range(2)] == ["1f+changes", "unknown"]
+    assert asked == [tmp_path]
 
 
 def test_of_two_at_once_in_one_folder_the_second_is_refused(tmp_path: Path) -> None:
@@ -250,20 +242,9 @@ def test_a_profile_is_of_the_asked_steps_and_says_where_it_lies(
         profiler.close()
     folder = tmp_path / "profile"
     begun, ended, steps = ("start_trace", str(folder)), ("stop_trace",), list(range(70, 80))
-    assert done == [
-        ("start_server", 9),
-        *steps[:3],
-        begun,
-        *steps[3:6],
-        ended,
-        *steps[6:],
-        *steps,
-        steps[0],
-        begun,
-        *steps[1:6],
-        ended,
-        *steps[6:],
-    ]
+    from_the_third = [*steps[:3], begun, *steps[3:6], ended, *steps[6:]]
+    from_the_first = [steps[0], begun, *steps[1:6], ended, *steps[6:]]
+    assert done == [("start_server", 9), *from_the_third, *steps, *from_the_first]
     assert folder.is_dir()
     assert capsys.readouterr().out == f"profile: {folder} (tensorboard --logdir, or xprof)\n" * 2
 
@@ -273,13 +254,8 @@ def test_numbers_and_times_read_well() -> None:
     times |= {3 * 3600 + 120: "3 h 2 min", 172800: "2 d", 47 * 3600: "47 h", 4 * 86400 + 3600: "4 d 1 h"}
     assert {seconds: format_seconds(seconds) for seconds in times} == times
     numbers = {12345.6: "12,346", 1000.0: "1,000", 999.4: "999", 0.000123456: "0.000123", 7: "7", 0.0: "0"}
+    numbers |= {float("nan"): "nan", float("inf"): "inf", "a": "a", 1234567: "1,234,567"}
     assert {number: format_number(number) for number in numbers} == numbers
-    assert list(map(format_number, (float("nan"), float("inf"), "a", 1234567))) == [
-        "nan",
-        "inf",
-        "a",
-        "1,234,567",
-    ]
 
 
 def _tensorboard_steps(folder: Path) -> list[list[tuple[int, str, float]]]:
