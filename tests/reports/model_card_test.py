@@ -54,8 +54,6 @@ def card_of(folder):
 def test_prompts_and_lists_of_every_annotator_are_in_the_card(reward, tmp_path, record):
     gone = SimpleNamespace(folder=reward, config={"dataset_dir": "/gone", "annotator": "a, b"}, curve=[])
     told = {"annotators": card_of(reward), "gone": model_card.render(gone)}
-    for key in ("system", "question", "retry", "goal"):
-        assert all(line in told["annotators"] for line in PROMPT[key].splitlines())
     compared("model_cards", {name: text.replace(str(tmp_path), "AT") for name, text in told.items()}, record)
 
 

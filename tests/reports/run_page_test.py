@@ -1,5 +1,3 @@
-"""The page of a run in a real browser."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""Tables of numbers that only the task knows."""
-
 from __future__ import annotations
 
 import json

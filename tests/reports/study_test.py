@@ -1,5 +1,3 @@
-"""The lines and tables of a study."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -12,7 +10,6 @@ from motif_jax.reports import study
 from motif_jax.reports.claims import Claim
 from motif_jax.rollouts import messages
 from motif_jax.rollouts.messages import MessageTally
-from motif_jax.support.files import read_json_lines
 from tests.made_up_runs import evaluation_rows, write_evaluation
 from tests.recorded_outputs import compared
 
@@ -100,4 +97,3 @@ def test_a_line_is_added_behind_what_a_kill_tore(tmp_path: Path) -> None:
         file.write('{"method": "torn')
     study.append_row(path, {"seed": 2, "method": "none"})
     assert path.read_text() == '{"games": {}, "seed": 1}\n{"method": "none", "seed": 2}\n'
-    assert [row["seed"] for row in read_json_lines(path)] == [1, 2]

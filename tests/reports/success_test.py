@@ -1,5 +1,3 @@
-"""The verdict on success rates."""
-
 from __future__ import annotations
 
 from dataclasses import replace
@@ -104,13 +102,6 @@ def test_an_earlier_checkpoint_is_compared_by_return():
     assert kind == "good"
     assert "mean return minus that before 0.09 [" in text
     assert "agent does better than before and random" in text
-
-
-def test_other_games_are_not_judged_by_success():
-    games = {name: evaluation(0.5, "NetHackScore-v1") for name in ("agent", "random")}
-    data = RunData("t", evaluations=games)
-    assert success.rates(data) == {}
-    assert headline(data)[0].startswith("Mean success rate (share): agent 0.500")
 
 
 def test_what_a_run_without_another_reward_has_no_part_in_is_left_out():

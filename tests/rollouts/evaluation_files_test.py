@@ -28,9 +28,12 @@ def test_actions_of_large_environments_are_kept(tmp_path):
     assert ":" not in evaluation_files.encode_actions([255]), "a byte is enough"
     with pytest.raises(ValueError, match="actions of at least 0 can be packed, not -1"):
         evaluation_files.encode_actions([0, -1])
-    (tmp_path / "episodes.jsonl").write_text('{"index": 0}\n{"index": 1, "actions": "damaged"}\n')
-    with pytest.raises(UserError, match=r"damaged in line 2 \(its actions: .*plays its episode again"):
-        evaluation_files.read_rows(tmp_path / "episodes.jsonl")
+    for damaged in ('"damaged"', "7"):
+        (tmp_path / "episodes.jsonl").write_text(f'{{"index": 0}}\n{{"index": 1, "actions": {damaged}}}\n')
+        with pytest.raises(
+            UserError, match=r"damaged in line 2 \(its actions: .*take out that line, and evaluate plays"
+        ):
+            evaluation_files.read_rows(tmp_path / "episodes.jsonl")
 
 
 def test_a_journal_cut_at_any_byte_loses_at_most_its_last_row(tmp_path):
@@ -116,6 +119,8 @@ def test_a_row_says_how_an_episode_ended():
         "end_reason": "step limit",
     }
     assert evaluation_files.episode_row(replace(played, info={})) == row | {"end_reason": "end"}
+    others = [evaluation_files.end_reason(False, end) for end in (2.0, -1.0, 7.0)]
+    assert others == ["success", "step limit", "end"]
 
 
 def test_returns_of_different_rewards_are_not_compared():
@@ -153,9 +158,3 @@ def test_tallies_of_messages(tmp_path):
             messages.unpack(damaged)
     without = messages.tally_episode(texts, np.array([1, 1]))
     assert without == [MessageTally("\\x01\\xc8", 2)]
-
-
-def test_how_an_episode_ended() -> None:
-    ends = [evaluation_files.end_reason(False, end) for end in (1.0, 2.0, -1.0, None, 7.0)]
-    ends += [evaluation_files.end_reason(True, 1.0)]
-    assert ",".join(ends) == "death,success,step limit,end,end,step limit"

@@ -1,5 +1,3 @@
-"""Messages as they are shown, and back."""
-
 from __future__ import annotations
 
 import itertools

@@ -88,10 +88,6 @@ def test_a_claim_that_the_games_do_not_carry_is_shown_and_fails(evaluations, tmp
     assert compare.run(config, tmp_path) == 1
     missed = "combat > gold + 2: kills; combat > gold: deaths"
     assert capsys.readouterr().err == f"not supported by these games: {missed}\n"
-    found = json.loads((tmp_path / "comparison.json").read_text())
-    assert [claim["holds"] for claim in found["claims"]] == [True, False, False]
-    assert found["claims"][2]["difference"]["value"] == 0
-    assert "not shown to have more deaths" in (tmp_path / "comparison.html").read_text()
 
 
 def test_bad_values_are_told(evaluations, tmp_path) -> None:

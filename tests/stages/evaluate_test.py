@@ -1,12 +1,9 @@
-"""What an evaluation does with damaged files of its own."""
-
 from __future__ import annotations
 
 import pytest
 
 from motif_jax.reports.film_files import FilmForms, Films
 from motif_jax.rollouts import evaluation_files, fixed_shares
-from motif_jax.rollouts.evaluation_files import encode_actions, read_rows
 from motif_jax.stages import evaluate
 from motif_jax.support import run_folder
 from motif_jax.support.errors import UserError
@@ -25,15 +22,6 @@ def test_a_damaged_list_of_films_is_named(tmp_path):
     (tmp_path / "films.json").write_text("[1]")
     with pytest.raises(UserError, match=r"films.json is damaged .*: remove it, then the films are made"):
         Films(tmp_path, tmp_path, FilmForms())
-
-
-@pytest.mark.parametrize("actions", ["'abcde'", "7"])
-def test_damaged_actions_are_named(tmp_path, actions):
-    path, good = tmp_path / "episodes.jsonl", f'{{"index": 0, "actions": "{encode_actions([1, 2])}"}}'
-    damaged = f'{{"index": 1, "actions": {actions.replace(chr(39), chr(34))}}}'
-    path.write_text(f"{good}\n{damaged}\n")
-    with pytest.raises(UserError, match=r"jsonl is damaged in line 2 .*take out that line"):
-        read_rows(path)
 
 
 @pytest.mark.slow

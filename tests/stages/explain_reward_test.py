@@ -1,5 +1,3 @@
-"""explain_reward, export_reward and import_reward on a small trained reward."""
-
 from __future__ import annotations
 
 import numpy as np

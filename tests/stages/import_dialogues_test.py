@@ -1,5 +1,3 @@
-"""Files that import_dialogues refuses."""
-
 from __future__ import annotations
 
 import pytest
@@ -26,10 +24,7 @@ def test_files_that_are_none(tmp_path):
     stage.check(config, tmp_path / "run")
     with pytest.raises(UserError, match="holds no dialogues"):
         stage.run(config, tmp_path / "run")
-    (tmp_path / "a.pkl").write_bytes(b"cos\nsystem\n.")
-    with pytest.raises(UserError, match="not a pickle of published Wordle games"):
-        stage.run(config_of(tmp_path / "a.pkl"), tmp_path / "third")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "dialogues.parquet").write_text("")
     with pytest.raises(UserError, match="not imported here"):
-        stage.check(config_of(tmp_path / "a.pkl"), tmp_path / "full")
+        stage.check(config, tmp_path / "full")

@@ -1,5 +1,3 @@
-"""rank_text: pairs, accuracies, and what cannot be ranked."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from motif_jax.published import evaluation_logs
-from motif_jax.rollouts import evaluation_files
 from motif_jax.stages import compare
 from motif_jax.support.errors import UserError
 from tests import recorded_outputs
@@ -22,9 +21,9 @@ def configured(**changes):
     return load_config("compare", "", changes)
 
 
-def evaluations(folder, *names, policy="random", games=8):
+def evaluations(folder, *names, policy="random"):
     for number, name in enumerate(names):
-        write_evaluation(folder / name, policy, evaluation_rows(games, 0.0, number))
+        write_evaluation(folder / name, policy, evaluation_rows(8, 0.0, number))
     return [folder / name for name in names]
 
 
@@ -122,18 +121,6 @@ def test_folders_of_every_kind_stand_side_by_side(tmp_path, monkeypatch, capsys,
     parts |= recorded_outputs.of_folder(tmp_path / "out", names)
     parts["printed"] = recorded_outputs.replaced("".join(capsys.readouterr()), names)
     recorded_outputs.compared("compare_folders", parts, record)
-
-
-@pytest.mark.slow
-def test_games_with_other_options_are_other_games(tmp_path):
-    one, two = evaluations(tmp_path, "one", "two", games=30)
-    config = configured(methods=f"a={one}; b={two}", resamples=100, plots=False)
-    summary = json.loads((two / "evaluation.json").read_text())
-    summary["plan"]["options"] = {"max_episode_steps": 9}
-    evaluation_files.write_summary(two, summary, evaluation_files.read_rows(two / "episodes.jsonl"))
-    compare.run(config, tmp_path / "out")
-    (found,) = json.loads((tmp_path / "out/comparison.json").read_text())["differences"]
-    assert found["over_games"]["pairs"] == 0
 
 
 def test_a_number_that_a_run_does_not_have_is_named_with_those_it_has(tmp_path):
