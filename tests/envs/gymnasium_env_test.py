@@ -20,14 +20,8 @@ LEVEL = "BabyAI-GoToLocal-v0"
 def test_only_text_is_drawn(record):
     with pytest.raises(ValueError, match="render_mode 'human' is not one of"):
         RegisteredEnv("Recall-v0", render_mode="human")
-    recall, level, plain = (
-        RegisteredEnv(name, mode, **given)
-        for name, mode, given in (
-            ("Recall-v0", "ansi", {}),
-            (LEVEL, "ansi", {"fields": ("prompt",)}),
-            (LEVEL, None, {"fields": ("prompt",)}),
-        )
-    )
+    recall = RegisteredEnv("Recall-v0", "ansi")
+    level, plain = (RegisteredEnv(LEVEL, mode, fields=("prompt",)) for mode in ("ansi", None))
     shown = [recall.observation_space, recall.action_space, recall.render(), recall.render_mode]
     shown.append(plain.render())
     for env in (level, plain):

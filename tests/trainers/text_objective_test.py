@@ -56,16 +56,13 @@ def parameters(objective: Objective, batch: implicit_q.TextBatch) -> tuple[Any, 
     return learned, {"target": target}, Part(batch, counted)
 
 
-def whole(learned: Any, frozen: Any) -> dict[str, Any]:
-    target = frozen["target"]
-    trunks = {**learned["trunks"], **target.get("trunks", {})}
-    return {"heads": None, "prefix": None, **learned, "trunks": trunks, "target_heads": target.get("heads")}
-
-
 def by_hand(method: str, objective: Objective, learned: Any, frozen: Any, batch: Any) -> dict[str, float]:
     """The terms of a method, a dialogue and an action at a time, from what the whole network says of every position."""
     returns = jnp.asarray([-2.0, -1.0, -1.0])
-    look = objective.agent.look(whole(learned, frozen), batch.tokens, batch.valid, returns)
+    behind = frozen["target"]
+    parts = {"trunks": {**learned["trunks"], **behind.get("trunks", {})}, "target_heads": behind.get("heads")}
+    whole = {"heads": None, "prefix": None, **learned, **parts}
+    look = objective.agent.look(whole, batch.tokens, batch.valid, returns)
     log_pis = np.asarray(jax.nn.log_softmax(look.logits), np.float64)
     if look.values is not None:
         given = look.qs, jax.nn.log_softmax(np.array(look.qs))

@@ -240,12 +240,8 @@ def test_early_stop_uses_the_best(tmp_path, patience, steps, best, kept):
 def test_a_folder_of_other_data_devices_steps_or_layout_is_refused(tmp_path, in_memory, record):
     """Where dropout is drawn, those devices that the machine has may be others in the next start."""
     subtracted(tmp_path, Subtractor(stop_at=3))
-    task, store, text, other = (
-        Subtractor(),
-        Store(tmp_path / "resume"),
-        {"the text": "a"},
-        {records.DEVICES: "2"},
-    )
+    task, store = Subtractor(), Store(tmp_path / "resume")
+    text, other = {"the text": "a"}, {records.DEVICES: "2"}
     task.steps_per_epoch = 2
     found, items = [said(subtracted, tmp_path, task)], store.kept[4]
     changed, more = {"the text": "b", "more": "c"}, {records.DEVICES: "3"}

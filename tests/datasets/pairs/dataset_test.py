@@ -103,11 +103,8 @@ def test_content_hash_follows_the_content_alone(tmp_path):
     dataset = PairsDataset.open(tmp_path / "a")
     for name, array in data.items():
         np.testing.assert_array_equal(dataset.data[name], array)
-    assert [dataset.meta[name] for name in ("origin", "num_pairs", "content_hash")] == [
-        "a test",
-        PAIRS,
-        first,
-    ]
+    told = [dataset.meta[name] for name in ("origin", "num_pairs", "content_hash")]
+    assert told == ["a test", PAIRS, first]
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["data", "dataset.json", "info"]
     with pytest.raises(UserError, match="already holds a dataset"):
         write_pairs(tmp_path / "a", data)

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import numpy as np
-
 from motif_jax.envs.babyai_text import changes, exchange
 from motif_jax.envs.babyai_text.changes import PromptChange
 from motif_jax.envs.babyai_text.environment import decoded
@@ -25,13 +23,6 @@ def test_whole_words_are_replaced_in_both_languages():
     assert PromptChange("no_meaning_words")("a keyboard, balls and a key") == "a keyboard, balls and a dax"
     for name in changes.CHANGES:
         assert (PromptChange(name, "french")(french) == french) == (name == changes.NONE)
-
-
-def test_an_environment_changes_the_prompt_alone():
-    name = "no_meaning_words"
-    plain, changed = (started(LOCAL, 4, fields=("prompt",), change=each)[1] for each in ("", name))
-    assert decoded(changed["prompt"]) == PromptChange(name)(decoded(plain["prompt"]))
-    assert [key for key in plain if not np.array_equal(plain[key], changed[key])] == ["prompt"]
 
 
 def test_what_is_exchanged_is_another_episodes_and_follows_the_same_actions(monkeypatch):

@@ -15,17 +15,6 @@ def taken(habit, seed, count, actions=23):
     return [choose({}) for _ in range(count)]
 
 
-@pytest.mark.parametrize("name", sorted(HABITS))
-@pytest.mark.parametrize("actions", SPECS)
-def test_frequencies_are_the_weights(name, actions):
-    """Repeats leave the long-run frequencies as they are."""
-    drawn = [taken(HABITS[name], seed, 5000, actions) for seed in range(12)]
-    counts = np.bincount(np.concatenate(drawn), minlength=actions)
-    expected = HABITS[name].probabilities(actions)
-    assert expected.sum() == pytest.approx(1.0)
-    np.testing.assert_allclose(counts / counts.sum(), expected, atol=0.012)
-
-
 def test_what_was_taken_is_taken_again_and_habits_are_of_the_tasks_with_these_actions(record):
     said = {f"{name} {of}": shown_array(taken(HABITS[name], 5, 5000, of)) for name in HABITS for of in SPECS}
     compared("habits", said, record)

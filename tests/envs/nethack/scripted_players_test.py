@@ -5,7 +5,7 @@ import numpy as np
 from motif_jax.envs import registry
 from motif_jax.envs.episode import play
 from motif_jax.envs.nethack.actions import TASK_KEYS, action_names
-from motif_jax.envs.nethack.scripted_players import ERRANDS, FIELDS, Errand
+from motif_jax.envs.nethack.scripted_players import ERRANDS, FIELDS
 from motif_jax.envs.nethack.status import DEPTH, X, Y
 from tests.envs.playing import told
 from tests.recorded_outputs import compared
@@ -26,9 +26,7 @@ def key(choose, rows, message=b""):
     return chr(TASK_KEYS[choose(seen)])
 
 
-def test_it_goes_down_where_it_stands_on_stairs_and_leaves_the_peaceful_alone():
-    dives = Errand(wanted=b">").player(0, SPEC)
-    assert [key(dives, rows=(row,)) for row in ("|.@>.|", "|..@.|")] == ["l", ">"]
+def test_it_leaves_the_peaceful_alone():
     hunts = ERRANDS["fighter"].player(0, SPEC)
     beside = ("|.@h.+|",)
     assert key(hunts, rows=beside) == "l"

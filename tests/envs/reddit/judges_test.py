@@ -14,16 +14,6 @@ from tests.envs.reddit.conftest import SCORES, refused, returns
 from tests.reward_fixtures import load_config
 
 
-def test_toxicity_by_the_lexicon(tmp_path, options):
-    judged = {**options, "scores": "", "store": str(tmp_path / "store")}
-    task = text_scores.attach(Reddit(judged))
-    assert task.texts_to_score("recorded") == tuple(SCORES)
-    path = text_scores.write(task, task.texts_to_score("recorded"), tmp_path / "run", lambda done: None)
-    found = {"judge": "toxicity", "scores": {**SCORES, "same words": 0}}
-    assert json.loads(path.read_text()) == found
-    assert returns({**judged, "scores": str(path)}) == [0, 0, 2, 1, 0]
-
-
 @pytest.mark.slow
 def test_scores_that_lack_some_are_completed(tmp_path, options):
     """The collection's file holds both, and nothing that is known is asked: the lexicon would have thanks pay 0."""

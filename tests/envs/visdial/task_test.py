@@ -13,7 +13,7 @@ from motif_jax.envs.visdial import data
 from motif_jax.envs.visdial.data import Features, Scene
 from motif_jax.envs.visdial.environment import VisDialEnvironment
 from motif_jax.envs.visdial.environment import recorded as recorded_of
-from motif_jax.envs.visdial.rules import YES_NO, Rules
+from motif_jax.envs.visdial.rules import MODES, YES_NO, Rules
 from motif_jax.envs.visdial.task import VisDial
 from tests.envs import playing
 from tests.envs.playing import told, without
@@ -161,10 +161,7 @@ def test_what_is_refused_is_told_in_one_line(tmp_path, files, monkeypatch, recor
         ({"data": ""}, "recorded", ""),
         ({"features": str(tmp_path / "one.npz")}, "recorded", ""),
         ({"additional": "nowhere"}, "recorded", ""),
-        *(
-            ({"mode": mode, "reward_cache": ""}, "recorded", "")
-            for mode in ("env_stops", "10_stop", "agent_stops")
-        ),
+        *(({"mode": mode, "reward_cache": ""}, "recorded", "") for mode in MODES),
         (URL, "chess", ""),
         ({**URL, "features": ""}, "games", "remote"),
         (URL, "games", "own"),
