@@ -25,6 +25,21 @@ def test_means_are_the_published_ones():
             assert returns(played(policy, 2000, size)).mean() == pytest.approx(mean, abs=0.12)
 
 
+def test_boards_play_by_the_environments_rules():
+    boards = played("mixture(0.5, random, fitting)", 200)
+    environment = WordleEnvironment(boards.table)
+    for game in range(len(boards)):
+        environment.reset(np.random.default_rng(0))
+        for turn in range(boards.turns[game]):
+            guess = boards.guesses[game, turn]
+            answers = np.flatnonzero(boards.table.table[guess] == boards.codes[game, turn])
+            hidden = next(word for word in answers if boards.fits[game, word])
+            outcome = environment.step(boards.table.words[guess], boards.table.words[hidden])
+        assert np.array_equal(outcome.observation.fits, boards.fits[game])
+        assert (outcome.terminal, outcome.reward == 0) == (True, boards.won[game])
+        assert outcome.observation.to_sequence().total == returns(boards)[game]
+
+
 def test_a_board_has_the_guesses_that_its_table_knows_and_a_picture_has_them_all(record):
     environment = WordleEnvironment(WordTable(["crane", "slate", "trace", "brick"], ["zzzzz"]))
     environment.reset(np.random.default_rng(0))
