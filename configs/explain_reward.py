@@ -23,7 +23,7 @@ KEYS = {
     "dataset_dir": Key(None, "whose messages are shown; None: those that the reward was trained on", str),
     "text": Key("", "messages to rate, with | between them"),
     "max_evaluations": positive(12, "evaluations that show the change over training, spread evenly"),
-    "max_rows": positive(None, "messages on the page, the most frequent ones; None: all", int),
+    "max_rows": positive(5000, "messages on the page, the most frequent ones; messages.csv has all"),
     "max_steps": positive(200_000, "steps to average a reward over that reads more than the message"),
 }
 get_config = configs(KEYS, {"smoke": {}, "quickstart": {}})

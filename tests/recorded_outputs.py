@@ -27,8 +27,10 @@ import numpy as np
 FOLDER = Path(__file__).parent / "recorded"
 _NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\w])")
 _DATA = re.compile(r"[A-Za-z0-9+/=]{300,}")
-# Digests, revisions, parts of names, ids in SVG; a number alone is none.
-_HEX = re.compile(r"(?<![.\w])p?(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{7,}\b(\+changes)?")
+# Digests, revisions, parts of names, ids in SVG; a number alone is none, but for a checksum before a digest.
+_HEX = re.compile(
+    r"(?<![.\w])p?(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{7,}\b(\+changes)?|\b\d{8}(?= [0-9a-f]{7,} \{)"
+)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d)?)?")
 _REVISION = re.compile(r"revision `[^`]*`|(\"|&quot;)(git_revision|platform)\1: [^\n]*")
 _VERSIONS = re.compile(r'("|&quot;)versions\1: \{[^}]*\}')

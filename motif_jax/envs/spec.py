@@ -116,9 +116,7 @@ class Frame(NamedTuple):
         cursor: row and column of the player.
         numbers, notes: name -> value or text to display; the same names for all observations.
         spare_rows: rows that a low terminal may leave out.
-        cells: for a grid world uint8 [columns, rows, 4]: object, colour, state (minigrid's codes), whether the agent sees it.
-        pose: with cells, the agent's column, row and direction (0 right, 1 down, 2 left, 3 up).
-        picture: uint8 [height, width, 3] instead of characters.
+        picture: uint8 [height, width, 3], shown in place of the characters except on a terminal.
     """
 
     chars: np.ndarray
@@ -126,8 +124,6 @@ class Frame(NamedTuple):
     cursor: tuple[int, int] | None = None
     numbers: Mapping[str, float] = {}
     spare_rows: tuple[int, ...] = ()
-    cells: np.ndarray | None = None
-    pose: tuple[int, int, int] = (0, 0, 0)
     notes: Mapping[str, str] = {}
     picture: np.ndarray | None = None
 

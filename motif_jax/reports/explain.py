@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -17,9 +16,8 @@ from motif_jax.reports.statistics import wilson
 BINS = 60
 # Most dots of a chart with one dot per message.
 DOTS = 1500
-_NO_SCRIPT = (
-    "<noscript><p>The table is drawn by the page's own script; messages.csv holds the same.</p></noscript>"
-)
+# Rows of the table of messages before "show all" is pressed.
+SHOWN = 100
 
 
 def histogram(reward: ExplainedReward, weights: np.ndarray, description: str) -> str:
@@ -61,14 +59,17 @@ def scatter(explanation: Explanation) -> str:
     return charts.inline(figure, "rewards of both models")
 
 
-def _cells(rewards: Sequence[ExplainedReward], index: int) -> list[TableCell]:
+def _cells(rewards: Sequence[ExplainedReward], index: int, history: bool = False) -> list[TableCell]:
     cells: list[TableCell] = []
     for reward in rewards:
-        paid = float(reward.paid[index])
+        paid = float(reward.paid[index]) if reward.rated[index] else np.nan
         cells += [number_cell(reward.normalised[index], "+.3f"), number_cell(reward.raw[index], ".4g")]
-        cells.append(TableCell(f"{paid:.3f}" if paid else "—", paid))
+        cells.append(number_cell(paid, ".3f") if paid else TableCell("—", paid))
         if reward.disagreement is not None:
             cells.append(number_cell(reward.disagreement[index], ".3f"))
+        if history:
+            first, last = reward.history[[0, -1], index].tolist()
+            cells.append(number_cell(last - first, "+.3f"))
     if len(rewards) == 2:
         cells.append(number_cell(rewards[1].normalised[index] - rewards[0].normalised[index], "+.3f"))
     return cells
@@ -134,9 +135,7 @@ def _typed(explanation: Explanation) -> Section:
         [message_cell(text), TableCell(seen(count), count), *_cells(explanation.typed, i)]
         for i, (text, count) in enumerate(zip(explanation.texts, explanation.text_counts, strict=True))
     ]
-    table = Table("typed", header, rows).html()
-    shown = f'<div class="wide">{table}</div>' if len(explanation.rewards) > 1 else table
-    return Section("Texts that were asked for", "texts", [shown])
+    return Section("Texts that were asked for", "texts", [_fitted(Table("typed", header, rows), explanation)])
 
 
 def _side_by_side(explanation: Explanation) -> Section:
@@ -149,7 +148,31 @@ def _side_by_side(explanation: Explanation) -> Section:
     return Section("Side by side", "both", [html.tiles(numbers), html.grid(chart)])
 
 
-def _messages_note(explanation: Explanation, max_rows: int | None) -> str:
+def _messages(explanation: Explanation, max_rows: int) -> Section:
+    """The `max_rows` most frequent messages by descending reward; those without one come last."""
+    kept = np.sort(np.argsort(-explanation.counts, kind="stable")[:max_rows])
+    kept = kept[np.argsort(-explanation.rewards[0].normalised[kept], kind="stable")]
+    history = any(len(reward.evaluations) > 1 for reward in explanation.rewards)
+    rows = [
+        [
+            message_cell(explanation.messages[i]),
+            number_cell(explanation.counts[i], ","),
+            *_cells(explanation.rewards, i, history),
+        ]
+        for i in kept.tolist()
+    ]
+    header = ["message", "seen (times)", *_titles(explanation.rewards, history)]
+    table = Table("messages", header, rows, search=True, limit=SHOWN, empty="there are no messages")
+    return Section(
+        "Messages", "messages-section", [_fitted(table, explanation)], _messages_note(explanation, max_rows)
+    )
+
+
+def _fitted(table: Table, explanation: Explanation) -> str:
+    return f'<div class="wide">{table.html()}</div>' if len(explanation.rewards) > 1 else table.html()
+
+
+def _messages_note(explanation: Explanation, max_rows: int) -> str:
     note = (
         "Normalised: mean 0, variance 1 over the training messages; what has no normalisation (a probability, a table's number) is as "
         "it is. Paid: 0 at or below the threshold; the n-th time in an episode it is divided by n to the power of the count exponent. "
@@ -161,7 +184,7 @@ def _messages_note(explanation: Explanation, max_rows: int | None) -> str:
             f" {unrated:,} messages have no reward (–): one that reads more than the message is averaged over max_steps "
             "steps of the dataset, and they are on none of those."
         )
-    if max_rows is not None and max_rows < (count := len(explanation.messages)):
+    if max_rows < (count := len(explanation.messages)):
         note += f" The {max_rows:,} most frequent of {count:,} messages; messages.csv has all."
     return note
 
@@ -171,64 +194,13 @@ def _titles(rewards: Sequence[ExplainedReward], history: bool) -> list[str]:
     for reward in rewards:
         shown = ["normalised", "raw", "paid first time"]
         shown += ["disagreement"] if reward.disagreement is not None else []
-        shown += ["over training"] if history else []
+        shown += ["change over training"] if history else []
         names += [f"{name} · {reward.name}" if len(rewards) > 1 else name for name in shown]
     return names + (["difference"] if len(rewards) == 2 else [])
 
 
-def _message_table(explanation: Explanation, max_rows: int | None) -> str:
-    if not len(explanation.messages):
-        return html.nothing("there are no messages")
-    data = html.embed_json(table_data(explanation, max_rows), "messages-data")
-    width = ' class="wide"' if len(explanation.rewards) > 1 else ""
-    return f'<div id="messages-holder"{width}>{_NO_SCRIPT}</div>{data}<script>{html.asset("explain.js")}</script>'
-
-
-def table_data(explanation: Explanation, max_rows: int | None) -> dict[str, Any]:
-    """All messages, or the `max_rows` most frequent, by descending reward, as numbers that assets/explain.js makes a table of."""
-    first = explanation.rewards[0]
-    kept = np.sort(np.argsort(-explanation.counts, kind="stable")[:max_rows])
-    # Messages without a reward come last.
-    kept = kept[np.argsort(-first.normalised[kept], kind="stable")]
-    history = any(len(reward.evaluations) > 1 for reward in explanation.rewards)
-    columns: list[tuple[str, list[Any]]] = [
-        ("text", [explanation.messages[i] for i in kept]),
-        ("count", explanation.counts[kept].tolist()),
-    ]
-    for reward in explanation.rewards:
-        columns += _columns(reward, kept, history)
-    if len(explanation.rewards) == 2:
-        one, other = (reward.normalised[kept] for reward in explanation.rewards)
-        columns.append(("signed", html.numbers(other - one, 5)))
-    line = None
-    if first.threshold is not None:
-        text = f"threshold {first.threshold:.3f}: what stands below pays nothing"
-        line = {"column": 2, "paid": 4, "text": text}
-    names = ["message", "seen (times)", *_titles(explanation.rewards, history)]
-    titled = zip(names, columns, strict=True)
-    return {
-        "columns": [{"title": name, "kind": kind, "values": values} for name, (kind, values) in titled],
-        "line": line,
-    }
-
-
-def _columns(reward: ExplainedReward, kept: np.ndarray, history: bool) -> list[tuple[str, list[Any]]]:
-    paid = np.where(reward.rated[kept], reward.paid[kept], np.nan)
-    found: list[tuple[str, list[Any]]] = [
-        ("signed", html.numbers(reward.normalised[kept], 5)),
-        ("plain", html.numbers(reward.raw[kept], 4)),
-        ("paid", html.numbers(paid, 5)),
-    ]
-    if reward.disagreement is not None:
-        found.append(("spread", html.numbers(reward.disagreement[kept], 4)))
-    if history:
-        curves = np.round(reward.history[:, kept].T.astype(float), 2)
-        found.append(("curve", [row.tolist() if np.isfinite(row).all() else None for row in curves]))
-    return found
-
-
-def render(explanation: Explanation, written: str, max_rows: int | None = None) -> str:
-    """The page; `written` is its date. The table has the `max_rows` most frequent messages, None for all."""
+def render(explanation: Explanation, written: str, max_rows: int) -> str:
+    """The page; `written` is its date. The table has the `max_rows` most frequent messages."""
     rewards, counts = explanation.rewards, explanation.counts
     sections = [_typed(explanation)] if explanation.texts else []
     for number, reward in enumerate(rewards):
@@ -242,7 +214,6 @@ def render(explanation: Explanation, written: str, max_rows: int | None = None) 
         sections.append(Section(title, f"reward-{number}", shown))
         sections.append(Section(f"{title} over the training", f"training-{number}", training))
     sections += [_side_by_side(explanation)] if len(rewards) == 2 else []
-    table, note = _message_table(explanation, max_rows), _messages_note(explanation, max_rows)
-    sections.append(Section("Messages", "messages-section", [table], note))
+    sections.append(_messages(explanation, max_rows))
     names = " and ".join(reward.name for reward in rewards)
     return page.render("What the reward likes", f"{names} · {explanation.source} · {written}", sections)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from html import escape
 from importlib import resources
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 # Only inline scripts, styles and images: a page never uses the network.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
@@ -26,23 +24,23 @@ def asset(name: str) -> str:
 
 
 class TableCell(NamedTuple):
-    """A table cell: a text and a small note below it, both escaped; `value` sorts the column, `code` is for the game's text."""
+    """A table cell: a text and a small note below it, both escaped; `value` sorts the column, `code` is for the game's text.
+
+    `link` is where the text leads: a path relative to the page, unescaped.
+    """
 
     text: str
     value: float | None = None
     code: bool = False
     note: str = ""
-
-
-class Markup(NamedTuple):
-    """HTML that is written unescaped."""
-
-    html: str
+    link: str = ""
 
 
 def number_cell(value: float | None, form: str) -> TableCell:
-    """A cell with `value` in the format `form`; an empty cell for None."""
-    return TableCell("") if value is None else TableCell(format(value, form), float(value))
+    """A cell with `value` in the format `form`; an empty cell for None; NaN is sorted below all numbers."""
+    if value is None:
+        return TableCell("")
+    return TableCell("–", -1e300) if math.isnan(value) else TableCell(format(value, form), float(value))
 
 
 def message_cell(text: str) -> TableCell:
@@ -96,11 +94,6 @@ def verdict(text: str, kind: str = "") -> str:
 def details(summary: str, text: str) -> str:
     """Preformatted text that opens on a click."""
     return f"<details><summary>{escape(summary)}</summary><pre>{escape(text)}</pre></details>"
-
-
-def link(path: str, text: str) -> str:
-    """A link to a file; `path` is relative to the page, unescaped."""
-    return f'<a href="{quote(os.fsencode(path))}">{escape(text)}</a>'
 
 
 def page(title: str, subtitle: str, sections: str, menu: str = "", after: str = "") -> str:

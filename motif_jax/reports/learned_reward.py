@@ -11,7 +11,7 @@ import numpy as np
 
 from motif_jax.reports.charts import Plot, Series
 from motif_jax.reports.html import TableCell, message_cell, number_cell
-from motif_jax.reports.page import Fold, Section, Table
+from motif_jax.reports.page import Section, Table
 from motif_jax.support.metric_files import Curve
 
 _STEPS = "environment steps"
@@ -83,16 +83,6 @@ def _changed(learned: LabelLogReport, top: int) -> list[tuple[TableCell, ...]]:
     ]
 
 
-def _earned(learned: LabelLogReport, top: int) -> list[tuple[TableCell, ...]]:
-    paid = sorted((text for text in learned.texts if text.earned), key=lambda one: -abs(one.earned))
-    total = sum(text.earned for text in paid)
-    rows: list[tuple[TableCell, ...]] = []
-    for text in paid[:top]:
-        share = TableCell(f"{100 * text.earned / total:.0f} %" if total > 0 else "", text.earned)
-        rows.append((message_cell(text.text), TableCell(text.label), number_cell(text.earned, ",.1f"), share))
-    return rows
-
-
 def disagreements(learned: LabelLogReport) -> list[LearnedText]:
     """The texts whose reward at the newest checkpoint contradicts their label."""
     known = (text for text in learned.texts if text.label and text.decided is not None)
@@ -115,8 +105,9 @@ def section(learned: LabelLogReport | None, metrics: Mapping[str, Curve], top: i
     ]
     if learned.tokens is not None and learned.tokens.y.any():
         parts.append(Plot("tokens", _STEPS, "so far", [Series("", learned.tokens.x, learned.tokens.y)]))
-    paid = ("message", "label", "paid in all", "share"), _earned(learned, top), "what paid most"
-    parts.append(Table("learned-earned", *paid, empty="nothing was paid"))
+    texts = sorted(learned.texts, key=lambda text: -abs(text.earned))
+    every = Table("learned-all", _HEADER, list(map(_row, texts)), "all messages, what paid most first")
+    parts.append(every._replace(search=True, limit=top, empty="no message was labelled or paid"))
     if len(learned.checkpoints) > 1:
         columns = ("message", "label", *(f"at {step:,}" for step in learned.checkpoints))
         same, rows = "no reward changed between checkpoints", _changed(learned, top)
@@ -126,9 +117,6 @@ def section(learned: LabelLogReport | None, metrics: Mapping[str, Curve], top: i
         title = f"where reward and annotator disagree: {len(wrong):,} of {number:,} labelled messages"
         shown = [_row(text) for text in wrong[:top]]
         parts.append(Table("learned-against", _HEADER, shown, title, empty="they agree on all"))
-    unlabelled, every = "no message was labelled or paid", [_row(text) for text in learned.texts]
-    table = Table("learned-all", _HEADER, every, search=True, limit=50, empty=unlabelled)
-    parts.append(Fold(f"all {len(every):,} messages", [table]))
     note = (
         f"The reward of kind {learned.kind} was learned while the agent played; steps are environment steps of the run, before the "
         "batch that knew the label; sums of rewards are those up to the newest checkpoint."

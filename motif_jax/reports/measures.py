@@ -153,7 +153,7 @@ def format_pairs(difference: Difference) -> str:
     return f"{difference.pairs:,} pairs" if difference.pairs else "no pairs"
 
 
-HEADER = ("measure", "unit", "mean", "median", "interquartile mean", "range")
+HEADER = ("measure (unit)", "mean", "median", "interquartile mean", "range")
 
 
 def table_rows(summaries: Mapping[str, Summary]) -> list[tuple[str, ...]]:
@@ -164,13 +164,5 @@ def table_rows(summaries: Mapping[str, Summary]) -> list[tuple[str, ...]]:
         span = f"{format_value(summary.minimum)} to {format_value(summary.maximum)}"
         middle = (format_estimate(summary.median), format_estimate(summary.iqm), span)
         shown = ("", "", "") if what.unit == "share" else middle
-        rows.append((what.title, what.unit, format_estimate(summary.mean), *shown))
+        rows.append((with_unit(what), format_estimate(summary.mean), *shown))
     return rows
-
-
-def fit_width(cells: Sequence[tuple[str, ...]], width: int) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Header and cells for a terminal of `width` columns; a narrow one drops the range and puts units behind the names."""
-    if width >= 110:
-        return HEADER, list(cells)
-    merged = [(f"{title} ({unit})" if unit else title, *row[:3]) for title, unit, *row in cells]
-    return ("measure (unit)", *HEADER[2:5]), merged

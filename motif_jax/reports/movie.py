@@ -14,7 +14,7 @@ from motif_jax.rollouts.messages import as_text
 from motif_jax.rollouts.watching import Film
 
 BACK = (12, 13, 16)
-# The page's player has the same 16 colours.
+# The 16 colours of the terminal, light enough on the dark screen.
 COLOURS = (
     (107, 114, 128), (229, 83, 75), (87, 171, 90), (198, 144, 38), (108, 182, 255), (198, 120, 221), (86, 182, 194),
     (200, 204, 210), (138, 145, 156), (255, 123, 114), (126, 231, 135), (242, 204, 96), (165, 214, 255),

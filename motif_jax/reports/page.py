@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -10,10 +11,11 @@ from html import escape
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from motif_jax.reports import charts, html, text_tables
 from motif_jax.reports.charts import Plot
-from motif_jax.reports.html import Markup, TableCell
+from motif_jax.reports.html import TableCell
 from motif_jax.reports.measures import format_interval, format_value
 from motif_jax.reports.plots import write as write_plots
 from motif_jax.support.files import atomic_write_text
@@ -22,8 +24,8 @@ from motif_jax.support.files import atomic_write_text
 class Table(NamedTuple):
     """A table whose columns sort on a click; with `in_files` also one of the Markdown and LaTeX files.
 
-    `name` is its id on the page and its label in LaTeX; `note` stands below the title in files alone; cells are strings (escaped),
-    `TableCell` or `Markup`; `limit` rows are shown before "show all" is pressed.
+    `name` is its id on the page and its label in LaTeX; `note` stands below the title in files alone; cells are strings (escaped)
+    or `TableCell`; `limit` rows are shown before "show all" is pressed.
     """
 
     name: str
@@ -60,15 +62,16 @@ class Table(NamedTuple):
 
 
 def _cell(cell: Any) -> str:
-    if isinstance(cell, Markup):
-        return f"<td>{cell.html}</td>"
     if not isinstance(cell, TableCell):
         cell = TableCell(str(cell))
     attributes = ' class="code"' if cell.code else ""
     if cell.value is not None:
         attributes = f' class="number" data-value="{cell.value!r}"'
     note = f"<small>{escape(cell.note)}</small>" if cell.note else ""
-    return f"<td{attributes}>{escape(cell.text) or '&nbsp;'}{note}</td>"
+    text = escape(cell.text) or "&nbsp;"
+    if cell.link:
+        text = f'<a href="{quote(os.fsencode(cell.link))}">{text}</a>'
+    return f"<td{attributes}>{text}{note}</td>"
 
 
 def _text(cell: Any) -> str:

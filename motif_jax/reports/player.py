@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.envs.babyai_text.sentences import COLORS, OBJECTS
 from motif_jax.reports import html
+from motif_jax.reports.movie import BACK, COLOURS
 from motif_jax.rollouts.messages import as_text
 from motif_jax.rollouts.watching import Film
 
@@ -54,13 +54,15 @@ def _distinct(texts: list[str]) -> dict[str, list[Any]]:
 
 def player_data(film: Film) -> dict[str, Any]:
     """The data for the page's script; numbers are rounded to 4 digits."""
-    numbers = ("raw", "normalised", "paid", "intrinsic", "values")
+    numbers = ("raw", "normalised", "intrinsic", "values")
+    screen = film.chars.size and not film.pictures
     data: dict[str, Any] = {
         "steps": len(film),
         "rows": film.chars.shape[1],
         "columns": film.chars.shape[2],
-        "chars": _pack(_changes(film.chars)) if film.chars.size else "",
-        "colors": _pack(_changes(film.colors)) if film.colors.size else "",
+        "chars": _pack(_changes(film.chars)) if screen else "",
+        "colors": _pack(_changes(film.colors)) if screen else "",
+        "colours": [BACK, *COLOURS],
         "cursor": film.cursor.ravel().tolist(),
         "actions": film.actions.tolist(),
         "actionNames": list(film.action_names),
@@ -72,22 +74,9 @@ def player_data(film: Film) -> dict[str, Any]:
         "vitals": {name: values.tolist() for name, values in film.vitals.items()},
         "end": _ENDS[film.end],
     }
-    if film.cells is not None and film.pose is not None:
-        # With several kinds of task the array has the size of the largest grid.
-        there = film.cells[..., 0].any(axis=0)
-        columns, rows = (int(place.max()) + 1 for place in np.nonzero(there))
-        data["grid"] = {
-            "columns": columns,
-            "rows": rows,
-            "cells": _pack(_changes(film.cells[:, :columns, :rows])),
-            "pose": film.pose.tolist(),
-            "objects": OBJECTS,
-            "colours": COLORS,
-        }
-        data["chars"] = data["colors"] = ""
-        # One sentence per line, in any language.
-        data["texts"] = [text.rstrip(b"\0").decode("latin-1") for text in film.texts]
     if film.pictures is not None:
+        # Sentences of a grid world: one per line, in any language.
+        data["texts"] = [text.rstrip(b"\0").decode("latin-1") for text in film.texts]
         data["pictures"] = _distinct([base64.b64encode(picture).decode() for picture in film.pictures])
     data["notes"] = {name: _distinct(texts) for name, texts in film.notes.items()}
     if film.probabilities is not None:
@@ -107,16 +96,13 @@ def _note(name: str, film: Film) -> str:
 
 
 def _screen(film: Film) -> str:
-    kind = "screenbox gridbox"
-    if film.cells is not None:
-        shown = '<svg id="grid" role="img" aria-label="the grid"></svg>'
-    elif film.pictures is not None:
-        shown = '<img id="picture" alt="what the environment shows">'
-    elif film.chars.size:
-        kind, shown = "screenbox", '<pre id="screen" role="img" aria-label="the game\'s screen"></pre>'
-    else:
-        return html.nothing("this environment has no screen")
-    return f'<div class="{kind}">{shown}</div>'
+    if film.pictures is not None:
+        return '<div class="screenbox"><img id="picture" alt="what the environment shows"></div>'
+    if film.chars.size:
+        return (
+            '<div class="screenbox"><pre id="screen" role="img" aria-label="the game\'s screen"></pre></div>'
+        )
+    return html.nothing("this environment has no screen")
 
 
 def render(film: Film) -> str:

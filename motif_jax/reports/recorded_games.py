@@ -55,7 +55,7 @@ def _table(
     cells = []
     for row in chosen:
         path, otherwise = watch(row)
-        replay = html.Markup(html.link(path, "watch")) if path else otherwise
+        replay = TableCell("watch", link=path) if path else otherwise
         numbers = (TableCell(format_value(row[name]), row[name]) for name in shown)
         cells.append((*(cell(row) for cell in lead.values()), *numbers, replay))
     return Table(name, header, cells)

@@ -130,7 +130,7 @@ def view(
     frame = sight.frame
     names = [printable(name) for name in names]
     rows = 0 if frame is None else len(frame.chars)
-    picture = None if frame is None or frame.picture is None else picture_text(frame.picture)
+    picture = None if frame is None or frame.picture is None or rows else picture_text(frame.picture)
     rows += 0 if picture is None else picture.plain.count("\n")
     compact = height < rows + _FULL_HEIGHT
     parts: list = [] if compact else [Text(printable(title), style="bold", no_wrap=True)]

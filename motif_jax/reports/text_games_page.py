@@ -30,21 +30,9 @@ def render(rows: Sequence[Mapping[str, Any]], plan: Mapping[str, Any]) -> str:
     """The page of `rows` of the journal; `plan` names the speakers."""
     texts = [text_of(row, bool(plan.get("values"))) for row in rows]
     decode = plan.get("decode")
-    how = "" if decode is None else f", decoded by {_in_words(decode)}"
+    how = "" if decode is None else ", " + ", ".join(f"{key} {value}" for key, value in decode.items())
     subtitle = f"{plan['policy']}{how}; seed {plan['seed']}"
     return token_page.render(texts, f"{plan['environment']}, token by token", subtitle)
-
-
-def _in_words(decode: Mapping[str, Any]) -> str:
-    parts = [str(decode["kind"])]
-    if decode["kind"] in ("beam", "rerank"):
-        parts.append(f"{decode['batches']} x {decode['width']}")
-    if decode["advantages"]:
-        clip = decode["advantage_clip"]
-        parts.append(f"weight {decode['advantage_weight']:g}" + ("" if clip is None else f", clip {clip:g}"))
-    if not decode["logits"]:
-        parts.append("without the policy's logits")
-    return ", ".join(parts)
 
 
 class _Piece(NamedTuple):

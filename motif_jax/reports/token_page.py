@@ -10,7 +10,7 @@ import numpy as np
 
 from motif_jax.reports import html, page
 from motif_jax.reports.charts import Plot, Series
-from motif_jax.reports.html import TableCell
+from motif_jax.reports.html import TableCell, number_cell
 from motif_jax.reports.page import Fold, Section, Table
 
 # A text with more tokens has a table that opens in part.
@@ -123,14 +123,9 @@ def _table(text: TokenText, name: str) -> Table:
         [
             TableCell(str(place), place),
             TableCell(piece.replace("\n", _LINE_END) or "∅", code=True),
-            *map(_cell, (float(row[place]) for row in text.rows.values())),
+            *(number_cell(float(row[place]), ".4g") for row in text.rows.values()),
             *(TableCell(row[place], code=True) for row in text.words.values()),
         ]
         for place, piece in enumerate(text.pieces)
     ]
     return Table(f"{name}-table", ["token", "text", *text.rows, *text.words], rows, limit=SHOWN)
-
-
-def _cell(value: float) -> TableCell:
-    # NaN sorts below all numbers.
-    return TableCell(f"{value:.4g}", value) if np.isfinite(value) else TableCell("–", -1e300)

@@ -241,12 +241,6 @@ def hacking_section(data: RunData) -> Section:
         header = ("between", "measure", "before", "after", "change between")
         note = "Means; interval of the change: 95 % for the intrinsic return, together 95 % for the measures of progress."
         parts.append(Table("progress", header, changes, "changes of the means", note, in_files=True))
-    shares = [
-        f"{name}: {100 * evaluation['measures']['hallucination']['mean']['value']:.2g} %"
-        for name, evaluation in data.evaluations.items()
-        if "hallucination" in evaluation["measures"]
-    ]
-    parts += [f"<p>Steps under hallucination: {html.escape(', '.join(shares))}.</p>"] if shares else []
     measured = [data.episodes, *(evaluation["measures"] for evaluation in data.evaluations.values())]
     progress = [measure(key).title for key in progress_keys(key for of in measured for key in of)]
     shown = f" ({', '.join(progress)})" if progress else ""

@@ -8,8 +8,9 @@ compressed with bzip2.
 from __future__ import annotations
 
 import bz2
+import itertools
+import operator
 import struct
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,6 @@ from motif_jax.rollouts.watching import Film
 
 SUFFIX = ".ttyrec3.bz2"
 _OUTPUT, _INPUT, _SCORE = 0, 1, 2
-_BLANK = (32, 0)
 
 
 def _style(color: int) -> bytes:
@@ -27,26 +27,19 @@ def _style(color: int) -> bytes:
 
 
 def _draw(chars: np.ndarray, colors: np.ndarray, before: tuple[np.ndarray, np.ndarray] | None) -> bytes:
-    parts = [b"\x1b[0m\x1b[2J"] if before is None else []
-    # A cleared cell is a blank of colour 0.
-    old: tuple[Any, Any] = before or _BLANK
-    changed = (chars != old[0]) | (colors != old[1])
-    for row, (start, stop) in _runs(changed, colors):
-        text = bytes(c if c >= 32 else 32 for c in chars[row, start:stop].tolist())
-        place, style = b"\x1b[%d;%dH" % (row + 1, start + 1), _style(int(colors[row, start]))
-        parts.append(place + style + text + b"\x1b[0m")
+    """The rows that differ from the screen `before`."""
+    parts, changed = [b"\x1b[0m\x1b[2J"], np.ones(chars.shape, bool)
+    if before is not None:
+        parts, changed = [], (chars != before[0]) | (colors != before[1])
+    for row in np.flatnonzero(changed.any(1)).tolist():
+        parts.append(b"\x1b[%d;1H\x1b[K" % (row + 1))
+        # A last row that was written to its end would scroll the screen.
+        inked = np.flatnonzero((chars[row] > 32) | (colors[row] & 16 > 0))[-1:].sum() + 1
+        cells = zip(colors[row, :inked].tolist(), chars[row, :inked].tolist(), strict=True)
+        for color, run in itertools.groupby(cells, operator.itemgetter(0)):
+            parts.append(_style(color) + bytes(max(character, 32) for _, character in run))
+        parts.append(b"\x1b[0m")
     return b"".join(parts)
-
-
-def _runs(changed: np.ndarray, colors: np.ndarray) -> list[tuple[int, tuple[int, int]]]:
-    """(row, (start, stop)) of neighbouring changed cells of one colour."""
-    runs = []
-    for row in np.flatnonzero(changed.any(1)):
-        columns = np.flatnonzero(changed[row])
-        breaks = np.flatnonzero((np.diff(columns) != 1) | (np.diff(colors[row, columns]) != 0)) + 1
-        for part in np.split(columns, breaks):
-            runs.append((int(row), (int(part[0]), int(part[-1]) + 1)))
-    return runs
 
 
 def _record(time: float, channel: int, data: bytes) -> bytes:

@@ -154,9 +154,8 @@ class Film:
       action_names, action_keys: by number, see `EnvironmentSpec`.
       chars: uint8 [n, rows, columns]; colors: the same, the screen. Empty [n, 0, 0] where there is none.
       cursor: int16 [n, 2], row and column of the player, -1 where unknown.
-      cells: uint8 [n, columns, rows, 4] and pose: uint8 [n, 3] of a grid world, see `Frame`; None elsewhere.
       notes: name -> a text of each row.
-      pictures: of each row a PNG in place of the screen; None where there are none.
+      pictures: of each row a PNG, shown in place of the screen; None where there are none.
       actions: int32 [n - 1]; task_rewards: float32 [n], of the action that led there.
       texts: distinct texts, or rather distinct pairs of a text and its reward, which may depend on more than the text;
         text_index: int32 [n]; text_count: int32 [n], of the text alone.
@@ -191,8 +190,6 @@ class Film:
     vitals: dict[str, np.ndarray] = field(default_factory=dict)
     info: dict[str, float] = field(default_factory=dict)
     end: int = RUNNING
-    cells: np.ndarray | None = None
-    pose: np.ndarray | None = None
     notes: dict[str, list[str]] = field(default_factory=dict)
     pictures: list[bytes] | None = None
 
@@ -216,10 +213,9 @@ class FilmMaker:
         self._index.append(self._rows.setdefault((text, sight.reward), len(self._rows)))
         if sight.frame is not None and sight.frame.picture is not None:
             self._pictures.append(_png(sight.frame.picture))
-        elif sight.frame is not None:
+        if sight.frame is not None:
             chars, colors = np.array(sight.frame.chars), np.array(sight.frame.colors)
-            cells = None if sight.frame.cells is None else np.array(sight.frame.cells)
-            self._frames.append(sight.frame._replace(chars=chars, colors=colors, cells=cells))
+            self._frames.append(sight.frame._replace(chars=chars, colors=colors, picture=None))
         self._sights.append(dataclasses.replace(sight, observation={}, frame=None, text=None, reward=None))
 
     def film(self, info: Mapping[str, float]) -> Film:
@@ -228,7 +224,6 @@ class FilmMaker:
         rewards = [reward for _, reward in self._rows if reward is not None]
         raw, normalised, paid = np.array(rewards, np.float32).T if rewards else (None, None, None)
         values = [choice.value for choice in choices]
-        cells = [frame.cells for frame in frames if frame.cells is not None]
         probabilities = [choice.probabilities for choice in choices if choice.probabilities is not None]
         return Film(
             *self._head,
@@ -251,8 +246,6 @@ class FilmMaker:
             sights[-1].end,
             notes={n: [f.notes[n] for f in frames] for n in (frames[0].notes if frames else ())},
             pictures=self._pictures or None,
-            cells=np.stack(cells) if cells else None,
-            pose=np.array([frame.pose for frame in frames], np.uint8) if cells else None,
         )
 
 

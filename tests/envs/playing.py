@@ -42,7 +42,8 @@ def told(call, *given, **options):
 def shown_frame(frame):
     """The lines of a frame, their colours as letters, and all that stands beside them."""
     lines = [bytes(line).decode("latin-1") for line in (*frame.chars, *(frame.colors + ord("a")))]
-    beside = frame.cursor, frame.numbers, frame.spare_rows, frame.pose, frame.notes, shown_array(frame.cells)
+    picture = None if frame.picture is None else shown_array(frame.picture)
+    beside = frame.cursor, frame.numbers, frame.spare_rows, frame.notes, picture
     return "\n".join(map(str, (*lines, *beside)))
 
 

@@ -37,7 +37,7 @@ def two():
 
 
 def test_hostile_text_stays_text(two, record):
-    page = explain.render(two, "now")
+    page = explain.render(two, "now", 9)
     assert HOSTILE not in page
     values = [np.nan, 1.0, np.nan, -0.75, 0.125]
     some, none = (reward("some", of, threshold=None, ensemble=True) for of in (values, [np.nan] * 5))
@@ -52,7 +52,7 @@ def test_hostile_text_stays_text(two, record):
     pair = [Explanation(MESSAGES, COUNTS, [some, other]) for other in (two.rewards[1], none)]
     parts = {
         "unrated": shown,
-        "few": explain.render(few, "now"),
+        "few": explain.render(few, "now", 9),
         "pairs": "".join(map(explain.scatter, pair)),
     }
     parts["none"] = explain.histogram(none, COUNTS.astype(float), "x")
@@ -63,7 +63,7 @@ def test_hostile_text_stays_text(two, record):
 @pytest.mark.browser
 @pytest.mark.slow
 def test_the_page_searches_and_sorts(two, tmp_path):
-    (tmp_path / "explain.html").write_text(explain.render(two, "now"), encoding="utf-8")
+    (tmp_path / "explain.html").write_text(explain.render(two, "now", 9), encoding="utf-8")
     with browser.open_browser() as driver:
         driver.get(f"file://{tmp_path}/explain.html")
         assert driver.title == "What the reward likes"
@@ -76,21 +76,25 @@ def test_the_page_searches_and_sorts(two, tmp_path):
             next(head for head in heads if head.text == title).click()
 
         key, newt, stone, nothing = MESSAGES[0], MESSAGES[4], MESSAGES[3], "(no message)"
-        line = "── threshold 0.200: what stands below pays nothing ──"
-        assert texts() == [key, newt, line, HOSTILE, stone, nothing]
+        assert texts() == [key, newt, HOSTILE, stone, nothing]
         rows = browser.rows(driver, "messages")
-        assert (rows[0][1:5], rows[3][4], rows[1][-1]) == (["10", "+1.500", "4.5", "1.500"], "—", "+2.200")
+        assert (rows[0][1:6], rows[2][4], rows[1][-1]) == (
+            ["10", "+1.500", "4.5", "1.500", "+1.500"],
+            "—",
+            "+2.200",
+        )
         for title, order in (
-            ("normalised · default", [nothing, stone, HOSTILE, line, newt, key]),
+            ("normalised · default", [key, newt, HOSTILE, stone, nothing]),
+            ("normalised · default", [nothing, stone, HOSTILE, newt, key]),
             ("seen (times)", [nothing, stone, key, newt, HOSTILE]),
             ("seen (times)", [HOSTILE, newt, key, stone, nothing]),
             ("difference", [newt, stone, nothing, HOSTILE, key]),
-            ("message", [nothing, HOSTILE, stone, newt, key]),
+            ("message", [key, newt, stone, HOSTILE, nothing]),
         ):
             click(title)
             assert texts() == order
         field = driver.find_element("css selector", "input[type=search]")
         field.send_keys("newt")
         assert texts() == [newt]
-        assert driver.find_element("css selector", ".count").text == "1 of 5 messages"
+        assert driver.find_element("css selector", ".count").text == "1 of 5 rows"
         assert browser.errors(driver) == []

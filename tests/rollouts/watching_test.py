@@ -84,7 +84,7 @@ def test_pictures_of_a_film_are_made_smaller():
     film = maker.film({})
     [picture] = [Image.open(io.BytesIO(picture)) for picture in film.pictures]
     assert (picture.format, picture.size, picture.getpixel((0, 0))) == ("PNG", (320, 240), (7, 7, 7))
-    assert (film.chars.shape, film.colors.shape, film.cursor.tolist()) == ((1, 0, 0), (1, 0, 0), [[-1, -1]])
+    assert (film.chars.shape, film.colors.shape, film.cursor.tolist()) == ((1, 1, 1), (1, 1, 1), [[-1, -1]])
 
 
 def test_a_policy_that_runs_out_ends_the_episode_there(monkeypatch):

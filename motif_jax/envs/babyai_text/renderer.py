@@ -1,4 +1,4 @@
-"""A grid world as text: a letter for each cell, in the colours of a terminal."""
+"""A grid world as minigrid draws it, and as text: a letter for each cell, in the colours of a terminal."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ _HERO = ">v<^"
 _TERMINAL_COLORS = {"red": 9, "green": 10, "blue": 12, "purple": 13, "yellow": 11, "grey": 7}
 _TERMINAL = np.array([_TERMINAL_COLORS[name] for name in COLORS], np.uint8)
 _WHITE = 15
+# Most pixels of a cell, and of a side.
+_TILE, _SIDE = 32, 320
 
 
 class GridRenderer(Renderer):
@@ -42,15 +44,18 @@ class GridRenderer(Renderer):
         rows, columns = letters.shape
         chars = np.full((rows, 2 * columns), ord(" "), np.uint8)
         chars[:, ::2] = letters
-        lit = observation["lit"]
-        return Frame(
-            chars,
-            shades.repeat(2, axis=1),
-            (y, 2 * x),
-            cells=np.concatenate([observation["grid"], lit[..., None]], axis=-1),
-            pose=(x, y, direction),
-            notes=self.notes(observation),
-        )
+        picture = self._picture(observation["grid"], observation["lit"] > 0, x, y, direction)
+        notes = self.notes(observation)
+        return Frame(chars, shades.repeat(2, axis=1), (y, 2 * x), notes=notes, picture=picture)
+
+    def _picture(self, grid: np.ndarray, lit: np.ndarray, x: int, y: int, direction: int) -> np.ndarray:
+        from minigrid.core.grid import Grid
+
+        # With several kinds of task the arrays have the size of the largest grid.
+        width, height = (int(place.max()) + 1 for place in np.nonzero(grid[..., 0]))
+        world, _ = Grid.decode(grid[:width, :height])
+        tile = min(_TILE, _SIDE // max(width, height))
+        return world.render(tile, (x, y), direction, lit[:width, :height])
 
     def notes(self, observation: Mapping[str, np.ndarray]) -> dict[str, str]:
         return {name: decoded(observation[name]) for name in ("mission", "prompt")}

@@ -2,10 +2,7 @@
 // Plays one episode that is stored in the page.
 
 const film = JSON.parse(document.getElementById("film").textContent);
-// The 16 colours of the terminal, light enough on the dark screen.
-const COLOURS = ["#6b7280", "#e5534b", "#57ab5a", "#c69026", "#6cb6ff", "#c678dd", "#56b6c2", "#c8ccd2",
-  "#8a919c", "#ff7b72", "#7ee787", "#f2cc60", "#a5d6ff", "#e2a8ff", "#8be9fd", "#ffffff"];
-const BACK = "#0c0d10";
+const [BACK, ...COLOURS] = film.colours.map((colour) => `rgb(${colour})`);
 const REVERSE = 16;
 const byId = (name) => document.getElementById(name);
 const last = film.steps - 1;
@@ -18,7 +15,6 @@ let step = 0;
 let playing = false;
 let previousTime = 0;
 let screens = null;
-let cells = null;
 let probabilities = null;
 
 async function inflate(text) {
@@ -81,52 +77,6 @@ function drawScreen() {
   const hero = pre.querySelector(".cursor");
   const box = pre.parentElement;
   if (hero && box.scrollWidth > box.clientWidth) box.scrollLeft = hero.offsetLeft - box.offsetLeft - box.clientWidth / 2;
-}
-
-// What a grid world looks like: minigrid's codes as shapes in a cell of 10 by 10.
-const HUES = { red: "#ff6b64", green: "#5fce77", blue: "#6ea8ff", purple: "#c98bff", yellow: "#f2cf54", grey: "#a8b0ba" };
-const DIRECTIONS = ["to the right", "down", "to the left", "up"];
-const DOOR = ["open", "closed", "locked"];
-const SHAPES = {
-  key: [["circle", { cx: 5, cy: 3, r: 1.6, fill: "none", "stroke-width": 1.1 }], ["path", { d: "M5 4.6V8.6M5 6.6H7M5 8.2H6.6", fill: "none", "stroke-width": 1.1 }]],
-  ball: [["circle", { cx: 5, cy: 5, r: 2.9, stroke: "none" }]],
-  box: [["rect", { x: 2, y: 2, width: 6, height: 6, fill: "none", "stroke-width": 1.1 }], ["path", { d: "M2 5H8", fill: "none", "stroke-width": 1.1 }]],
-  goal: [["rect", { x: 0.4, y: 0.4, width: 9.2, height: 9.2, stroke: "none", fill: "#3c9a54" }]],
-  lava: [["rect", { x: 0, y: 0, width: 10, height: 10, stroke: "none", fill: "#d9622b" }]],
-  floor: [["rect", { x: 2.5, y: 2.5, width: 5, height: 5, stroke: "none", opacity: 0.5 }]],
-};
-const DOORS = [
-  [["rect", { x: 0.6, y: 0.6, width: 2, height: 8.8, "stroke-width": 0.8, fill: "none" }]],
-  [["rect", { x: 1, y: 0.8, width: 8, height: 8.4, "stroke-width": 1, fill: "none" }], ["circle", { cx: 7, cy: 5, r: 0.8, stroke: "none" }]],
-  [["rect", { x: 1, y: 0.8, width: 8, height: 8.4, "stroke-width": 1, "fill-opacity": 0.45 }], ["path", { d: "M7 4V6.4", fill: "none", stroke: "#0c0d10", "stroke-width": 1.1 }]],
-];
-
-function drawGrid() {
-  if (!cells) return;
-  const { columns, rows, objects, colours } = film.grid;
-  const svg = byId("grid");
-  svg.setAttribute("viewBox", `0 0 ${10 * columns} ${10 * rows}`);
-  const parts = [];
-  for (let x = 0; x < columns; x += 1) {
-    for (let y = 0; y < rows; y += 1) {
-      const at = (step * columns * rows + x * rows + y) * 4;
-      const [kind, colour, state, lit] = cells.subarray(at, at + 4);
-      const name = objects[kind];
-      const cell = drawn("g", { transform: `translate(${10 * x} ${10 * y})`, class: lit ? "cell lit" : "cell" });
-      cell.append(drawn("rect", { width: 10, height: 10, class: name === "wall" ? "wall" : "ground" }));
-      const hue = HUES[colours[colour]];
-      for (const [shape, attributes] of (name === "door" ? DOORS[Math.min(state, 2)] : SHAPES[name] || [])) {
-        cell.append(drawn(shape, { fill: hue, stroke: hue, ...attributes }));
-      }
-      const title = name === "door" ? `${DOOR[Math.min(state, 2)]} ${colours[colour]} door` : `${colours[colour]} ${name}`;
-      if (SHAPES[name] || name === "door") cell.append(drawn("title", {}, title));
-      parts.push(cell);
-    }
-  }
-  const [x, y, direction] = film.grid.pose[step];
-  const hero = drawn("path", { class: "hero", d: "M8.6 5 1.8 8.6V1.4Z", transform: `translate(${10 * x} ${10 * y}) rotate(${90 * direction} 5 5)` });
-  svg.replaceChildren(...parts, hero);
-  svg.setAttribute("aria-label", `the grid; the agent at column ${x}, row ${y}, looks ${DIRECTIONS[direction]}`);
 }
 
 function drawNotes() {
@@ -252,7 +202,6 @@ function show(wanted) {
   step = Math.max(0, Math.min(last, wanted));
   drawScreen();
   if (film.pictures) byId("picture").src = `data:image/png;base64,${film.pictures.texts[film.pictures.index[step]]}`;
-  drawGrid();
   drawNotes();
   drawFacts();
   drawProbabilities();
@@ -331,7 +280,6 @@ document.addEventListener("keydown", (event) => {
 async function start() {
   const size = film.rows * film.columns;
   const [chars, colors, shares] = await Promise.all([inflate(film.chars), inflate(film.colors), inflate(film.probabilities)]);
-  if (film.grid) cells = undoChanges(await inflate(film.grid.cells), 4 * film.grid.columns * film.grid.rows);
   if (chars) screens = { chars: undoChanges(chars, size), colors: undoChanges(colors, size) };
   probabilities = shares;
   drawTimeline();
