@@ -104,7 +104,8 @@ pip_into() {
   local folder=$1
   shift
   {
-    "$folder/bin/python" -m pip install --progress-bar off --disable-pip-version-check "$@" 2>&1 >&3 \
+    # Python compiles what it imports, on its first import: a fraction of what is installed.
+    "$folder/bin/python" -m pip install --no-compile --progress-bar off --disable-pip-version-check "$@" 2>&1 >&3 \
       | { grep -v -e '^WARNING: Location' -e '^WARNING: Running pip as' || true; } >&2
   } 3>&1 | awk '/^(Collecting|Processing) / && ++n % 20 == 0 { print "  " n " packages"; fflush() }
                 /^Installing collected/ { print "  installing " n + 0 " packages"; fflush() }'
