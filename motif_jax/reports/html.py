@@ -37,10 +37,10 @@ class TableCell(NamedTuple):
 
 
 def number_cell(value: float | None, form: str) -> TableCell:
-    """A cell with `value` in the format `form`; an empty cell for None; NaN is sorted below all numbers."""
+    """A cell with `value` in the format `form`; an empty cell for None; what is not finite is sorted below all numbers."""
     if value is None:
         return TableCell("")
-    return TableCell("–", -1e300) if math.isnan(value) else TableCell(format(value, form), float(value))
+    return TableCell(format(value, form), float(value)) if math.isfinite(value) else TableCell("–", -1e300)
 
 
 def message_cell(text: str) -> TableCell:
