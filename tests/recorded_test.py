@@ -40,7 +40,7 @@ def test_environments_show_and_pay_what_was_recorded(record: bool) -> None:
     compared("environments", {name: played(name) for name in ENVIRONMENTS}, record)
 
 
-@pytest.mark.parametrize("hacking", [False, True])
+@pytest.mark.parametrize("hacking", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_pages_of_runs(tmp_path: Path, hacking: bool, record: bool) -> None:
     data = made_up_runs.run_data(tmp_path, hacking=hacking)
     parts = made_up_runs.run_texts(data) | {"page": made_up_runs.run_page(data)}

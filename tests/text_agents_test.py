@@ -37,6 +37,7 @@ def test_equal_seeds_say_the_same_whatever_form_the_dialogue_has(run: Path) -> N
     assert "ilql" in repr(agent)
 
 
+@pytest.mark.slow
 def test_values_are_those_of_each_token_and_candidates_are_ranked_by_them(run: Path) -> None:
     agent = text_agents.load(run)
     found = agent.values([*MESSAGES, {"role": "assistant", "content": "lodge"}])

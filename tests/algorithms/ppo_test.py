@@ -77,7 +77,9 @@ def test_shaped_rewards():
 
 
 @pytest.mark.parametrize("form", ["as_published", "fed_column_vectors"])
-@pytest.mark.parametrize("number", range(len(GOLDEN["ppo_loss"])))
+@pytest.mark.parametrize(
+    "number", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, len(GOLDEN["ppo_loss"])))]
+)
 def test_loss_gradient_and_step_of_the_published_updater(number, form):
     case = GOLDEN["ppo_loss"][number]
     wanted, batch = case[form], case["batch"]

@@ -33,6 +33,7 @@ def found():
     return config, fresh, init_model.with_comparing_heads(fresh, config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["encoder/attention", "decoder/attention", "decoder/cross_attention"])
 @pytest.mark.parametrize("layer", [0, 1])
 def test_the_first_heads_look_at_equal_tokens(found, place, layer) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from motif_jax.language import config
 from motif_jax.language.model import LanguageModel
@@ -24,6 +25,7 @@ DESIGNS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 def test_what_agents_are_made_of_and_what_is_read_of_them_stay_what_they_were(record: bool) -> None:
     # Without layers: states are what is left of the embeddings of tokens and places.
     model = LanguageModel(dataclasses.replace(config.parse(recipes.CONFIGS["gpt2"]), layers=0))

@@ -58,6 +58,7 @@ def test_no_reward_is_none_and_bad_values_are_told(trained, tmp_path, record):
     compared("trained_refusals", {"lines": "\n".join(lines).replace(str(trained), "FOLDER")}, record)
 
 
+@pytest.mark.slow
 def test_rewards_of_whole_observations_run_in_the_step(tmp_path):
     network = RewardNetwork(RewardArchitecture(message="lt_cnn_small", status=True, hidden_dim=8))
     rng = np.random.default_rng(0)

@@ -58,6 +58,7 @@ def header_of(path):
     return json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["reward"])
 
 
+@pytest.mark.slow
 def test_a_file_says_what_training_knew(tmp_path):
     texts = np.zeros((2, 256), np.uint8)
     texts[1, :4] = np.frombuffer(b"Hi!!", np.uint8)

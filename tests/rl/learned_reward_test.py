@@ -71,7 +71,8 @@ def unlearning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RankingModel, "rewards", zeros)
 
 
-@pytest.mark.parametrize("device", ["auto", pytest.param("1", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("device", ["auto", "1"])
 def test_the_classifier_pays_by_threshold(tmp_path: Path, annotator: oni_runs.Annotator, device: str) -> None:
     reward: ClassificationReward = made(
         tmp_path, "classification", reward__training__learning_rate=1e-2, reward__training__steps_per_update=40,

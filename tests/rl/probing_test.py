@@ -50,6 +50,7 @@ def test_probabilities_are_those_of_the_policy_with_and_without_a_clause(asked: 
     np.testing.assert_allclose(chosen["probabilities"], wanted[1], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_files_have_a_line_an_update(asked: Any, tmp_path: Path, record: bool) -> None:
     _, _, params, made = asked
     for known, updates in ((-1, range(3)), (2, [2])):

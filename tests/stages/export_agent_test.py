@@ -61,6 +61,7 @@ def said(agent: agent_folder.SavedAgent, tokens: list[int]) -> np.ndarray:
     return np.asarray(agent.network.look(agent.params, rows, jnp.ones(rows.shape, bool)).logits)[0]
 
 
+@pytest.mark.slow
 def test_agents_that_transformers_has_no_form_for_are_refused(tmp_path: Path) -> None:
     run = made_agents.write(tmp_path / "dt", Design(q="none", prefix=True), "dt")
     with pytest.raises(UserError, match=r"config\.agent=.*an agent without a prefix"):

@@ -86,6 +86,7 @@ def files_of(folder: Path, *names: str) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths if path.is_file()}
 
 
+@pytest.mark.slow
 def test_an_agent_is_loaded_with_its_reward(served: type[Hub], tmp_path: Path, monkeypatch) -> None:
     served.repositories["me/agent"] = [{**files_of(EXAMPLE, ""), "run.py": b"raise SystemExit('others')"}]
     monkeypatch.chdir(tmp_path)  # where nothing of the training lies
