@@ -177,7 +177,7 @@ def start(name: str) -> tuple[Any, Any]:
     return state, algorithm.make_update(network, optimizer, config, reward_fn=reward)
 
 
-SLOW = {"entropy", "running", "ppo"}
+SLOW = {"entropy", "running", "ppo", "popart", "limit"}
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ def test_the_first_heads_look_at_equal_tokens(found, place, layer) -> None:
     assert (part["key"]["kernel"][:, half:] == before[:, half:]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("side", "looks_at"), [("encoder", {2: 5, 3: 7}), ("decoder", {2: 5, 3: 5})])
 def test_the_other_heads_look_at_neighbours(found, side, looks_at) -> None:
     config, _, made = found

@@ -187,6 +187,7 @@ def network_input(batch: int) -> dict[str, np.ndarray]:
     return {name: rng.integers(0, most[name], (1, batch, *of.shape)).astype(of.dtype) for name, of in fields}
 
 
+@pytest.mark.slow
 def test_the_tile_under_the_hero_is_the_one_that_lay_there_before() -> None:
     rows = 8
     chars, numbers = np.full((rows, 1, 12, 12), ord("."), np.uint8), np.zeros((rows, 1, 27), np.int32)

@@ -91,6 +91,7 @@ def test_the_classifier_pays_by_threshold(tmp_path: Path, annotator: oni_runs.An
     np.testing.assert_array_equal(reward.lookup(ROWS[::-1]).values, expected[::-1])
 
 
+@pytest.mark.slow
 def test_no_retracing(tmp_path: Path, annotator: oni_runs.Annotator, monkeypatch: pytest.MonkeyPatch) -> None:
     traced: list[str] = []
     make = classification.make_train_step
