@@ -115,6 +115,7 @@ def test_pools_that_fork_together_leave_the_environment(monkeypatch: pytest.Monk
     assert seen == [before, before]
 
 
+@pytest.mark.slow
 def test_actors_that_cannot_be_forked_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     with playing(config(workers=1)) as pool:
         monkeypatch.setattr(BaseProcess, "start", Mock(side_effect=EOFError("unexpected EOF")))
@@ -177,6 +178,7 @@ def test_a_worker_that_hangs_before_it_is_up_is_dead(tmp_path: Path, capfd: Any,
     assert "it was not up after 240 seconds" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_silent_worker_is_taken_for_dead(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     hang = tmp_path / "hang"
     with playing(fragile("hangs", hang, groups_per_worker=1, timeout_seconds=2.0)) as pool:
@@ -186,6 +188,7 @@ def test_a_silent_worker_is_taken_for_dead(tmp_path: Path, capfd: pytest.Capture
     assert "it did not answer for 2 seconds" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_actor_that_cannot_work_ends_the_run_with_its_traceback(tmp_path: Path) -> None:
     with playing(fragile("broken", tmp_path / "broken", max_failures=2)) as pool:
         (tmp_path / "broken").touch()

@@ -120,6 +120,7 @@ def test_nothing_is_left_when_the_parent_is_killed(short: Path, name: str) -> No
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("warmup", [{"warmup_steps": 10**7}, {"warmup_seconds": 1e4}])
 def test_warming_up_ends_with_the_parent(warmup: dict[str, float]) -> None:
     with playing(config(workers=1, groups_per_worker=1, **warmup)) as parent:

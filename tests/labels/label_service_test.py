@@ -194,6 +194,7 @@ def test_the_books_of_a_drawn_training_that_is_resumed(form, order, published, b
     compared(f"books_{form.name}_{order}_{published}", {"lines": "\n".join(lines)}, record)
 
 
+@pytest.mark.slow
 def test_a_server_is_asked_again_beside_the_training_which_hears_of_a_full_disk(make, monkeypatch, capsys):
     gone = ServerError("is gone", "no connection")
     first, second = Answer(YES, tokens=(1, 1, 0)), Answer(YES, (0.25, 0.75), (9, 2, 0))

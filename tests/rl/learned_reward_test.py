@@ -185,6 +185,7 @@ def test_pairs_are_drawn_and_asked_once(tmp_path: Path, annotator: oni_runs.Anno
     compared("asked_pairs", {"all": json.dumps(asked + rows, indent=0)}, record)
 
 
+@pytest.mark.slow
 def test_nobody_waits_for_a_training_and_its_failure_is_told(
     tmp_path: Path, annotator: oni_runs.Annotator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,6 +84,7 @@ class Slow(RandomPolicy):
         return super().player(seed, spec)
 
 
+@pytest.mark.slow
 def test_a_slow_bot_is_not_taken_for_an_engine_that_hangs(monkeypatch):
     monkeypatch.setattr(worker_process, "HANG_SECONDS", 0.5)
     deaths = []
