@@ -81,7 +81,8 @@ def frame(film: Film, step: int, size: int = 12) -> np.ndarray:
     if film.values is not None and step < len(film.values):
         facts += f"  value {film.values[step]:.2f}"
     draw.text((4, height + 2), facts, font=font, fill=_INK)
-    text = as_text(film.texts[film.text_index[step]]) or "(no message)"
+    # Sentences of a grid world are lines; a movie has room for one.
+    text = as_text(film.texts[film.text_index[step]]).replace("\\x0a", " ") or "(no message)"
     colour = _GOOD if film.intrinsic is not None and film.intrinsic[step] > 0 else _INK
     fits = width // max(1, round(font.getlength("M"))) - 1
     draw.text((4, height + line + 2), text[:fits], font=font, fill=colour)

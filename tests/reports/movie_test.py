@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 
 import numpy as np
@@ -52,3 +53,13 @@ def test_a_gif_has_the_bytes_that_pillow_writes(chosen):
     options = {"duration": duration, "loop": 0, "optimize": False}
     images[0].save(buffer, "GIF", save_all=True, append_images=images[1:], **options)
     assert movie.gif(film(), list(chosen), 12.0) == buffer.getvalue()
+
+
+def test_lines_of_a_text_stand_in_one_of_the_movie():
+    shot = film()
+    drawn = [
+        movie.frame(dataclasses.replace(shot, texts=[text] * len(shot.texts)), 3)
+        for text in (b"a key\na door", b"a key a door", b"a key, a door")
+    ]
+    np.testing.assert_array_equal(drawn[0], drawn[1])
+    assert (drawn[0] != drawn[2]).any()
