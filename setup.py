@@ -5,7 +5,7 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
-# Below motif_jax/_copies in what is built; `motif_jax.support.resources` finds them there.
+# Below motif_jax/_copies in what is built; `motif_jax.core.resources` finds them there.
 COPIED = (
     "configs/*.py",
     "configs/probes/*.json",

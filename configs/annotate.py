@@ -13,9 +13,9 @@ docs/annotation.md. Variants: smoke (the same, seconds), quickstart, faithful (t
 lexicon: docs/results_minigrid.md).
 """
 
-from motif_jax import sections
+from motif_jax.core import sections
+from motif_jax.motif.annotation.config import AnnotationConfig
 from motif_jax.schema import configs, keys
-from motif_jax.sections.annotators import AnnotationConfig
 
 KEYS = {
     "stage": "annotate",

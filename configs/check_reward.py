@@ -13,7 +13,7 @@ Variants:
   quickstart  an error unless they agree on 95 % of the messages seen at least 3 times.
 """
 
-from motif_jax import sections
+from motif_jax.core import sections
 from motif_jax.schema import Key, configs, fraction, positive
 
 KEYS = {

@@ -14,10 +14,9 @@ Variants:
   smoke     seconds: whether everything works; needs a small model.
 """
 
-from motif_jax import sections
+from motif_jax.core import resources, sections
+from motif_jax.core.training.config import CloningConfig
 from motif_jax.schema import Key, configs, keys
-from motif_jax.sections.trainings import CloningConfig
-from motif_jax.support import resources
 
 _AGENT = resources.config_file("train_language_agent")["KEYS"]
 KEYS = {

@@ -11,9 +11,9 @@ of scripted players besides, so that fights, gold and stairs occur), minigrid (3
 captions of events, half a minute).
 """
 
-from motif_jax import sections
+from motif_jax.core import sections
+from motif_jax.play.config import CollectedPairs
 from motif_jax.schema import Key, configs, count, keys, natural, one_of, positive
-from motif_jax.sections.played import CollectedPairs
 
 _WEIGHT = "weight of this player in a mixture"
 _HABIT = f"{_WEIGHT}; habits of NetHack's actions"
@@ -55,7 +55,7 @@ KEYS = {
     "agents": Key(
         "", "runs of train_agent, with commas between: RUN (the newest), RUN@STEP, RUN@best, RUN@all"
     ),
-    "scripted": Key("", "players of your own, module:Class (rollouts/policies.py), with commas between"),
+    "scripted": Key("", "players of your own, module:Class (play/policies.py), with commas between"),
     "screens": Key(True, "writes data/tty_chars and data/tty_colors, to look at: most of a dataset's size"),
     "glyphs": Key(False, "writes data/glyphs, for rewards that read the map"),
 }

@@ -10,13 +10,13 @@ tweets (games with the colours of tweets), smoke (500 games, seconds); visdial (
 (replies to comments); babyai (1,000 random episodes of BabyAI-Text, relabelled in hindsight, to make a language model of: docs/glam.md).
 """
 
-from motif_jax import sections
-from motif_jax.envs.babyai_text import task as babyai_text
-from motif_jax.envs.reddit import task as reddit
-from motif_jax.envs.visdial import task as visdial
-from motif_jax.envs.wordle import task as wordle
+from motif_jax.core import sections
+from motif_jax.core.config import available_cores
+from motif_jax.ilql.tasks import babyai_text
+from motif_jax.ilql.tasks.reddit import task as reddit
+from motif_jax.ilql.tasks.visdial import task as visdial
+from motif_jax.ilql.tasks.wordle import task as wordle
 from motif_jax.schema import Key, configs, natural, positive
-from motif_jax.support.config import available_cores
 
 # The published noisy data with expert .5: else a word that was guessed before.
 NOISY_EXPERT = "mixture(0.5, optimal, repeat(optimal))"

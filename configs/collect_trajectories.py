@@ -9,10 +9,9 @@ last), and with config.published the published arrays. Stopped at any moment and
 makes 400,000 steps in a few minutes on two cores.
 """
 
-from motif_jax import sections
+from motif_jax.core import resources, sections
+from motif_jax.play.config import LevelPolicy
 from motif_jax.schema import Key, configs, keys, positive
-from motif_jax.sections.played import LevelPolicy
-from motif_jax.support import resources
 
 _AGENT = resources.config_file("train_language_agent")["KEYS"]
 KEYS = {

@@ -12,7 +12,7 @@ efficiency. A run given twice is refused.
 Ends with exit code 1 where the games do not support one of `claims`. Under a minute.
 """
 
-from motif_jax import sections
+from motif_jax.core import sections
 from motif_jax.schema import Key, configs, natural, positive
 
 KEYS = {

@@ -14,9 +14,9 @@ started again, it loses at most the episodes in flight.
 100 episodes of the random policy take about 10 seconds on two cores, of the published agent network minutes.
 """
 
-from motif_jax import sections
+from motif_jax.core import sections
+from motif_jax.play.config import PlayedPolicy
 from motif_jax.schema import Key, configs, keys, natural, positive
-from motif_jax.sections.played import PlayedPolicy
 
 KEYS = {
     "stage": "evaluate",

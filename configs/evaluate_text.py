@@ -13,9 +13,9 @@ Variants: wordle, visdial, reddit: the published way to decode for that task (we
 (of 4 and of 5 samples the one with the best value, for agents of those methods); smoke (8 episodes).
 """
 
-from motif_jax import sections
+from motif_jax.core import sections
+from motif_jax.ilql.evaluation.config import EvaluatedSpeaker
 from motif_jax.schema import Key, configs, keys, natural, positive
-from motif_jax.sections.played_texts import EvaluatedSpeaker
 
 # The published way to decode, by task.
 TASKS = {

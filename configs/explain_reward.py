@@ -7,7 +7,7 @@ with | between them) is answered on the terminal and on the page. Out come expla
 messages.csv (every message), texts.csv and summary.json. Seconds; a minute for many messages and evaluations.
 """
 
-from motif_jax import sections
+from motif_jax.core import sections
 from motif_jax.schema import Key, configs, positive
 
 KEYS = {

@@ -6,7 +6,7 @@ Out comes pairs.parquet: messages as bytes, numbers as lists, a column for each 
 left out unless asked for: --config.arrays=all. configs/import_dataset.py makes a dataset folder of it again.
 """
 
-from motif_jax import sections
+from motif_jax.core import sections
 from motif_jax.schema import Key, configs
 
 KEYS = {

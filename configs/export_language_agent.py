@@ -7,7 +7,7 @@ the policy is a head, action_head.safetensors.
 Publish it: hf upload USER/NAME runs/export/model
 """
 
-from motif_jax import sections
+from motif_jax.core import sections
 from motif_jax.schema import Key, configs
 
 KEYS = {

@@ -9,7 +9,7 @@ licence, settings, read from the run and from the dataset that it was made from.
     hf upload USER/NAME runs/export_reward . --include reward.safetensors --include README.md
 """
 
-from motif_jax import sections
+from motif_jax.core import sections
 from motif_jax.schema import Key, configs
 
 KEYS = {

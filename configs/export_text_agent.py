@@ -6,7 +6,7 @@ Out comes model/: weights of the policy, config, tokenizer with the delimiters, 
 Publish it: hf upload USER/NAME runs/export/model
 """
 
-from motif_jax import sections
+from motif_jax.core import sections
 from motif_jax.schema import Key, configs
 
 KEYS = {

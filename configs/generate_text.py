@@ -7,7 +7,7 @@ MODEL and FILE as in configs/score_text.py. Greedy by default; --config.sampling
 `count` beams. Out comes generated.jsonl with a line a prompt; a run that is stopped resumes, and ends with the same texts.
 """
 
-from motif_jax import sections
+from motif_jax.core import sections
 from motif_jax.schema import Key, configs, count, positive
 
 KEYS = {

@@ -6,7 +6,7 @@ The workdir becomes the dataset folder. The same command again finds it done, or
 holds another dataset is refused. The result is compared with the digests in the file.
 """
 
-from motif_jax import sections
+from motif_jax.core import sections
 from motif_jax.schema import Key, configs
 
 KEYS = {

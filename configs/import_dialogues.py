@@ -5,7 +5,7 @@
 No code of a pickle is run. The same command again finds it done, or starts over after a kill.
 """
 
-from motif_jax import sections
+from motif_jax.core import sections
 from motif_jax.schema import Key, configs
 
 KEYS = {

@@ -6,7 +6,7 @@ No code of the file is run. BC, DT, ILQL, CQL, Psi, utterance ILQL and CHAI are 
 --config.task=reddit --config.options='{"tokenizer": "gpt2"}' with a folder gpt2 that has its tokenizer.json.
 """
 
-from motif_jax import sections
+from motif_jax.core import sections
 from motif_jax.schema import Key, configs, fraction, natural
 
 KEYS = {

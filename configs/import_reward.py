@@ -5,7 +5,7 @@
 Seconds. The same command again finds it done; a folder with something else is refused.
 """
 
-from motif_jax import sections
+from motif_jax.core import sections
 from motif_jax.schema import Key, configs
 
 KEYS = {

@@ -17,10 +17,9 @@ command again finds it done; a folder with something else is refused.
 
 from ml_collections import ConfigDict
 
-from motif_jax import sections
+from motif_jax.core import resources, sections
+from motif_jax.core.config import unknown_variant
 from motif_jax.schema import Key, natural, one_of, section
-from motif_jax.support import resources
-from motif_jax.support.config import unknown_variant
 
 # Variant -> what the file holds, and the stage whose faithful config says what it is: its network and task.
 VARIANTS = {

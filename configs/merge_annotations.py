@@ -7,7 +7,7 @@ Seconds. What comes out: the tables in the terminal and in agreement.txt, DATASE
 DATASET/annotations/ensemble/probabilities.npy. Without a name only the tables; without names, of all label files.
 """
 
-from motif_jax import sections
+from motif_jax.core import sections
 from motif_jax.schema import Key, configs, one_of
 
 KEYS = {

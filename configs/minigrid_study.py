@@ -17,7 +17,7 @@ Variants:
   demo    task, random and both with one seed on DoorKey: launch/demo_any_env.sh.
 """
 
-from motif_jax.sections import studies
+from motif_jax.reports import study_config as studies
 
 _TASK = "--config.reward.intrinsic_coefficient=0"
 _JUDGES = ("defaultgoal", "alike", "shuffled1", "shuffled2", "shuffled3")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from motif_jax.sections import studies
+from motif_jax.reports import study_config as studies
 
 # What is played, and what the judge's texts are of: random play there.
 _LEVELS = {"multiroom": ("MultiRoom-N4", "MultiRoom-N4"), "keyroom": ("KeyRoom-S5", "KeyRoom-S5")}

@@ -17,11 +17,10 @@ Variants:
   smoke       seconds: whether everything works.
 """
 
-from motif_jax import sections
+from motif_jax.core import resources, sections
+from motif_jax.motif.annotation.config import OnlineAnnotator, Queue
+from motif_jax.rl.config import LearnedReward
 from motif_jax.schema import configs, keys
-from motif_jax.sections.agents import LearnedReward
-from motif_jax.sections.annotators import OnlineAnnotator, Queue
-from motif_jax.support import resources
 
 _FILE = resources.config_file("train_agent")
 _AGENT, _VARIANTS = _FILE["KEYS"], _FILE["VARIANTS"]

@@ -12,7 +12,7 @@ Variants:
   smoke    two methods, one seed, a minute: whether everything works.
 """
 
-from motif_jax.sections import studies
+from motif_jax.reports import study_config as studies
 
 _DATASET = "--config.dataset_dir={workdir}/dataset"
 _CLASSIFICATION = "--config.reward.kind=classification"

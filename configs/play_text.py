@@ -5,9 +5,9 @@
 Every game is kept in WORKDIR/games.jsonl. End with Ctrl-D.
 """
 
-from motif_jax import sections
+from motif_jax.core import sections
+from motif_jax.ilql.evaluation.config import TextSpeaker
 from motif_jax.schema import configs, keys, one_of, positive
-from motif_jax.sections.played_texts import TextSpeaker
 
 KEYS = {
     "stage": "play_text",

@@ -4,7 +4,7 @@
 
 FILES are .txt, .md, .jsonl (objects with `text`, and `prompt` if they like) and .parquet (such columns, or dialogues of collect_text: an item
 an action, with what came of it), or folders of them, with commas between; what has prompts needs --config.packing=items. Out come tokenizer/, tokens/, checkpoints/, metrics.jsonl, tensorboard/, summary.json, and model/, which transformers and
-`motif_jax.language.load` open. Stopped at any moment and started again with the same command it resumes, to the same parameters.
+`motif_jax.lm.load` open. Stopped at any moment and started again with the same command it resumes, to the same parameters.
 Fine-tuning: --config.model.folder=FOLDER_OR_HUB_NAME, whole or by low-rank additions (--config.lora.patterns='*/attention/*'), the base
 in 8 or 4 bits (--config.lora.base=nf4).
 
@@ -15,8 +15,8 @@ Variants:
   smoke       seconds: whether everything works.
 """
 
+from motif_jax.core.training.config import LanguageModelConfig
 from motif_jax.schema import configs, keys
-from motif_jax.sections.trainings import LanguageModelConfig
 
 KEYS = {
     "stage": "pretrain_language_model",

@@ -10,7 +10,7 @@ reward can be laid over it (`reward.dir`), and an agent can be asked what it thi
 per episode of 1,000 steps, GIF 10 ms per frame.
 """
 
-from motif_jax import sections
+from motif_jax.core import sections
 from motif_jax.schema import Key, configs, keys
 
 KEYS = {

@@ -8,7 +8,7 @@ Out come WORKDIR/report.html, one file that needs no network, its numbers as rep
 charts as plots/*.png and plots/*.pdf. What is not given is left out, and the page says so. A few seconds.
 """
 
-from motif_jax import sections
+from motif_jax.core import sections
 from motif_jax.schema import Key, configs, positive
 
 KEYS = {

@@ -17,7 +17,7 @@ Variants:
 
 from typing import Any
 
-from motif_jax.sections import studies
+from motif_jax.reports import study_config as studies
 
 _MOTIF = "--config.reward.dir={workdir}/reward"
 # The published coefficients: the intrinsic reward's is 0.1, the task's by itself 0.1 for scores and 10 for the others.

@@ -9,7 +9,7 @@ of such a model on the Hugging Face hub. FILE: objects {"prompt": ..., "candidat
 page of the first 20 prompts token by token; a run that is stopped resumes.
 """
 
-from motif_jax import sections
+from motif_jax.core import sections
 from motif_jax.schema import Key, configs, natural, positive
 
 KEYS = {

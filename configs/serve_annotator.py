@@ -6,8 +6,8 @@ answers the questions of this project's prompt files (one text or a pair, every 
 stopped (SIGTERM, Ctrl-C); it prints its address when it can be asked. For trying out a setup, and for tests. See docs/oni.md.
 """
 
+from motif_jax.motif.annotation import config as annotators
 from motif_jax.schema import Key, configs, keys, natural
-from motif_jax.sections import annotators
 
 KEYS = {
     "stage": "serve_annotator",

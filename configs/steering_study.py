@@ -13,7 +13,7 @@ Variants:
   demo    combat, gold and random with one seed: launch/demo_steering.sh.
 """
 
-from motif_jax.sections import studies
+from motif_jax.reports import study_config as studies
 
 _NO_REWARD = "--config.reward.intrinsic_coefficient=0 --config.reward.extrinsic_coefficient=1"
 _LEXICONS = {

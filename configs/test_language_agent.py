@@ -10,10 +10,9 @@ test with intervals, and the change against none), tests/NAME/episodes.jsonl (a 
 return_per_episode/NAME.npy, the published arrays. Stopped at any moment and started again, it loses at most the episodes in flight.
 """
 
-from motif_jax import sections
+from motif_jax.core import resources, sections
+from motif_jax.play.config import LevelPolicy
 from motif_jax.schema import Key, configs, count, keys, positive
-from motif_jax.sections.played import LevelPolicy
-from motif_jax.support import resources
 
 _AGENT = resources.config_file("train_language_agent")["KEYS"]
 KEYS = {
@@ -22,7 +21,7 @@ KEYS = {
     "policy": Key(
         "random",
         "'random'; 'bot'; 'zero_shot' (network.model as it is, before any training); the folder of an agent run (language, cloned, DRRN, "
-        "symbolic); or module:Class of your own (rollouts/policies.py)",
+        "symbolic); or module:Class of your own (play/policies.py)",
     ),
     "tests": Key(
         "all",

@@ -27,10 +27,9 @@ Variants:
 
 from ml_collections import ConfigDict
 
-from motif_jax import sections
+from motif_jax.core import resources, sections
+from motif_jax.rl.config import AgentConfig, PlayedTask
 from motif_jax.schema import Key, configs, keys, positive, section, update
-from motif_jax.sections.agents import AgentConfig, PlayedTask
-from motif_jax.support import resources
 
 KEYS = {
     "stage": "train_agent",

@@ -20,13 +20,12 @@ Several are joined by '+': faithful+npae.
 
 from ml_collections import ConfigDict
 
-from motif_jax import sections
+from motif_jax.core import resources, sections
+from motif_jax.core.config import unknown_variant
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
+from motif_jax.rl.config import ProbeQuestions
+from motif_jax.rl.policy_config import DrrnPolicy, LanguagePolicy, Ppo, QLearning
 from motif_jax.schema import Key, keys, natural, positive, section, update
-from motif_jax.sections.agents import ProbeQuestions
-from motif_jax.sections.policies import DrrnPolicy, LanguagePolicy, Ppo, QLearning
-from motif_jax.support import resources
-from motif_jax.support.config import unknown_variant
 
 # Quirks that exclude each other stand in one set each: those of the code since May 2023, and those of the paper's time.
 _ALWAYS = (

@@ -17,9 +17,9 @@ Variants:
   smoke       seconds: whether everything works.
 """
 
-from motif_jax import sections
+from motif_jax.core import sections
+from motif_jax.core.training.config import RewardConfig
 from motif_jax.schema import configs, keys
-from motif_jax.sections.trainings import RewardConfig
 
 KEYS = {
     "stage": "train_reward",

@@ -19,10 +19,10 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from motif_jax import sections
-from motif_jax.envs.text import registry
+from motif_jax.core import sections
+from motif_jax.ilql.config import TextConfig
+from motif_jax.ilql.tasks import registry
 from motif_jax.schema import configs, keys, update
-from motif_jax.sections.texts import TextConfig
 
 TASKS = registry.names()
 METHODS = "bc bc_top ilql sarsa awac ilql_utterance cql psi bcq g chai dt ppo".split()

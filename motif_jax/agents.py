@@ -21,13 +21,13 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from motif_jax.rollouts.episode_worker import PlayedEpisode
-from motif_jax.rollouts.episodes import PlaySettings, play_episodes
-from motif_jax.rollouts.evaluation_setup import EvalSetup, of_folder, open_setup
-from motif_jax.rollouts.policies import choose_actions, log_softmax, masked
-from motif_jax.support import entry_points, hub, seeds
-from motif_jax.support.config import default_workers
-from motif_jax.support.errors import UserError
+from motif_jax.core import entry_points, hub, seeds
+from motif_jax.core.config import default_workers
+from motif_jax.core.errors import UserError
+from motif_jax.play.episode_worker import PlayedEpisode
+from motif_jax.play.episodes import PlaySettings, play_episodes
+from motif_jax.play.evaluation_setup import EvalSetup, of_folder, open_setup
+from motif_jax.play.policies import choose_actions, log_softmax, masked
 
 
 class State(NamedTuple):

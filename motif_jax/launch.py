@@ -10,7 +10,7 @@ Spawned worker processes import this module again, so it imports nothing heavy a
 
 from __future__ import annotations
 
-from motif_jax.support.interruption import INTERRUPTED, INTERRUPTED_CODE, leave_at_interrupt
+from motif_jax.core.interruption import INTERRUPTED, INTERRUPTED_CODE, leave_at_interrupt
 
 if __name__ == "__main__":
     leave_at_interrupt()  # before the imports that take time
@@ -31,11 +31,11 @@ from ml_collections import ConfigDict, FieldReference, config_flags
 from ml_collections.config_flags import config_path
 
 from motif_jax import schema, stages
-from motif_jax.sections import ClusterHosts
-from motif_jax.support import entry_points, memory_limit, resources
-from motif_jax.support.config import dotted, flat
-from motif_jax.support.errors import UserError, printable
-from motif_jax.support.files import parse_json
+from motif_jax.core import entry_points, memory_limit, resources
+from motif_jax.core.config import dotted, flat
+from motif_jax.core.errors import UserError, printable
+from motif_jax.core.files import parse_json
+from motif_jax.core.sections import ClusterHosts
 
 USAGE = """motif_jax: reinforcement learning from a language model's preferences.
 
@@ -274,7 +274,7 @@ def _keys_of_stage(config: ConfigDict) -> dict[str, schema.Key]:
 
 def localise(config: ConfigDict, workdir: Path | None) -> None:
     """Replaces every value that names something on a hub by its local copy (`hub.local`); a run in `workdir` is resumed."""
-    from motif_jax.support import hub
+    from motif_jax.core import hub
 
     named = {key: value for key, value in flat(config.to_dict()).items() if hub.is_named(value)}
     before: dict[str, Any] = {}
@@ -289,7 +289,7 @@ def _hosts(config: ConfigDict) -> contextlib.AbstractContextManager[None]:
     """Joins the other hosts of a run of several, which imports jax."""
     if "hosts" not in config or schema.values(ClusterHosts, config.hosts).place().count == 1:
         return contextlib.nullcontext()
-    from motif_jax.devices import hosts
+    from motif_jax.core.devices import hosts
 
     return hosts.connected(schema.values(ClusterHosts, config.hosts))
 
@@ -301,7 +301,7 @@ def _main(_: Sequence[str]) -> int:
         for name, value in sorted(flat(config.to_dict()).items()):
             print(f"--config.{name}={value}")
         return 0
-    from motif_jax.support import tempdirs
+    from motif_jax.core import tempdirs
 
     try:
         stage_name = config.get("stage")
@@ -327,7 +327,7 @@ def _main(_: Sequence[str]) -> int:
         print(INTERRUPTED, file=sys.stderr, flush=True)
         return INTERRUPTED_CODE
     except Exception as error:
-        from motif_jax.support.files import system_error
+        from motif_jax.core.files import system_error
 
         if line := system_error(error, _WORKDIR.value or "."):
             _fail(line)

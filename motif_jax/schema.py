@@ -15,7 +15,7 @@ What functions below the stages read is a class (`settings`), which holds the ke
     KEYS = {"algorithm": keys(Surrogate, clip_ratio=0.2)}
     surrogate = values(Surrogate, config.algorithm)
 
-These classes are in `motif_jax/sections/`.
+These classes are in `motif_jax/core/sections.py`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import Any, TypeVar
 
 from ml_collections import ConfigDict, FieldReference
 
-from motif_jax.support.config import dotted, is_finite, require, unknown_variant
+from motif_jax.core.config import dotted, is_finite, require, unknown_variant
 
 # Upper limits of sizes of networks, lengths of sequences and sizes of batches: a larger number is a mistake, and would take all
 # memory before it fails.

@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from motif_jax import schema, sections
-from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
-from motif_jax.datasets.dialogues.json_lines import AGENT, ROLES
-from motif_jax.rollouts import text_setup, text_values
-from motif_jax.rollouts.text_episodes import AgentTextActor, Spoken
-from motif_jax.support import entry_points, hub, run_folder
-from motif_jax.support.errors import UserError
-from motif_jax.trainers import agent_folder
+from motif_jax import schema
+from motif_jax.core import entry_points, hub, run_folder, sections
+from motif_jax.core.errors import UserError
+from motif_jax.ilql.agent import agent_folder
+from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
+from motif_jax.ilql.dialogues.json_lines import AGENT, ROLES
+from motif_jax.ilql.evaluation import text_setup, text_values
+from motif_jax.ilql.evaluation.text_episodes import AgentTextActor, Spoken
 
 
 class TokenValues(NamedTuple):

@@ -22,9 +22,9 @@ import numpy as np
 from gymnasium.vector import VectorEnv, VectorWrapper
 
 from motif_jax import rewards
-from motif_jax.rewards.reward_function import encode
-from motif_jax.support import entry_points, hub
-from motif_jax.support.errors import UserError
+from motif_jax.core import entry_points, hub
+from motif_jax.core.errors import UserError
+from motif_jax.motif.reward.reward_function import encode
 
 PARTS = "reward_parts"
 EPISODE = "reward_episode"
@@ -304,8 +304,8 @@ class VectorIntrinsicReward(VectorWrapper):
 
 def _as_trained(folder: str | Path, shown: gymnasium.Space, trust: Iterable[str]) -> dict[str, Any]:
     """The wrappers' arguments for the rewards of the agent in `folder`; they count texts where `shown` has no counts."""
+    from motif_jax.play import agent_policy, evaluation_setup
     from motif_jax.rl import settings
-    from motif_jax.rollouts import agent_policy, evaluation_setup
 
     entry_points.trust(trust)
     folder = hub.local(folder)

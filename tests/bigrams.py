@@ -19,10 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from motif_jax.devices.parallel import AXIS, DataParallel
-from motif_jax.support import seeds
-from motif_jax.trainers.task import Evaluation, Task, TrainingPosition
-from motif_jax.trainers.trainer import OfflineTrainer, TrainerSettings
+from motif_jax.core import seeds
+from motif_jax.core.devices.parallel import AXIS, DataParallel
+from motif_jax.core.training.task import Evaluation, Task, TrainingPosition
+from motif_jax.core.training.trainer import OfflineTrainer, TrainerSettings
 
 TEXT = b"the quick brown fox jumps over the lazy dog and the dog is not amused at all by it " * 4
 BATCH, LETTERS = 16, 128

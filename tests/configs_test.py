@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from motif_jax.core.config import available_cores, dotted
 from motif_jax.rl import settings
-from motif_jax.sections.agents import agent_config
-from motif_jax.support.config import available_cores, dotted
+from motif_jax.rl.config import agent_config
 from tests.reward_fixtures import load_config
 
 

@@ -25,8 +25,8 @@ os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {IN_ORDER}".strip(
 
 # Parts of the tests' own, which they make without the command that would name them.
 os.environ["MOTIF_JAX_TRUST"] = (
-    "tests.toys,tests.toy_text,tests.rl.outside_parts,tests.actors.lives_test,tests.gym_toys,"
-    "tests.labels.label_service_test,tests.rollouts.episodes_test,tests.stages.train_text_stopped_test,minigrid,json,nowhere"
+    "tests.toys,tests.toy_text,tests.rl.outside_parts,tests.rl.actors.lives_test,tests.gym_toys,"
+    "tests.oni.label_service_test,tests.play.episodes_test,tests.ilql.train_text_stopped_test,minigrid,json,nowhere"
 )
 
 # What a test or its processes compile is kept between runs. A folder above 2 GB is started again. The workers of xdist
@@ -99,7 +99,7 @@ def clear_compiled_programs() -> Iterator[None]:
     if "jax" in sys.modules:
         if psutil.Process().memory_info().rss > CLEAR_ABOVE_BYTES:
             sys.modules["jax"].clear_caches()
-        from motif_jax.devices import compiled_programs
+        from motif_jax.core.devices import compiled_programs
 
         # Of processes that a test killed. What another process of the tests writes at this moment is compiled once more.
         compiled_programs.remove_torn(Path(os.environ["JAX_COMPILATION_CACHE_DIR"]))

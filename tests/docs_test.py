@@ -13,7 +13,7 @@ import pytest
 from absl import flags
 
 from motif_jax import benchmarks, schema, stages
-from motif_jax.support.errors import UserError
+from motif_jax.core.errors import UserError
 from tests import prose, stage_inputs
 from tests.refusals import config_of
 from tests.reward_fixtures import load_config

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from motif_jax import agents, rewards
-from motif_jax.datasets.verdicts import FIRST, SECOND
+from motif_jax.core.verdicts import FIRST, SECOND
 from motif_jax.envs.spec import RUNNING, TRUNCATED
-from motif_jax.rollouts import evaluation_setup
-from motif_jax.stages import explain_reward
+from motif_jax.motif import explain_reward
+from motif_jax.play import evaluation_setup
 from tests.envs.playing import started
 from tests.reward_fixtures import environment, load_config, run_stage
 from tests.reward_fixtures import launch as launch_stage

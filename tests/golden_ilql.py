@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from motif_jax.algorithms.implicit_q import ImplicitQSettings, TextBatch
-from motif_jax.datasets.dialogues.collate import Quirks, truncated
-from motif_jax.datasets.dialogues.dialogue import Dialogue
-from motif_jax.datasets.dialogues.items import TokenItem, tokenise
-from motif_jax.datasets.dialogues.token_rewards import constant
-from motif_jax.envs.wordle.tokens import WordleTokenizer
-from motif_jax.trainers.dialogue_batches import ItemLayout
+from motif_jax.ilql.dialogues.collate import Quirks, truncated
+from motif_jax.ilql.dialogues.dialogue import Dialogue
+from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout
+from motif_jax.ilql.dialogues.items import TokenItem, tokenise
+from motif_jax.ilql.dialogues.token_rewards import constant
+from motif_jax.ilql.methods.implicit_q import ImplicitQSettings, TextBatch
+from motif_jax.ilql.tasks.wordle.tokens import WordleTokenizer
 
 GOLDEN = Path(__file__).parent / "golden"
 FILES = (("ilql_loss.json", "ilql_loss.npz"), ("ilql_loss_extra.json", "ilql_loss_extra.npz"))

@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motif_jax.networks import layout, reward_layout
-from motif_jax.networks.agent import AgentNetwork
-from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
+from motif_jax.nets import layout, reward_layout
+from motif_jax.nets.agent import AgentNetwork
+from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 
 
 def recipe_tensors(shapes: Mapping[str, list[int]]) -> dict[str, np.ndarray]:

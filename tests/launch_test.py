@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from motif_jax import launch as launch_module
-from motif_jax.support.interruption import INTERRUPTED
+from motif_jax.core.interruption import INTERRUPTED
 from tests.commands import Commands, commands
 from tests.processes import REPOSITORY, with_sigint
 from tests.reward_fixtures import load_config

@@ -7,9 +7,9 @@ import functools
 import numpy as np
 
 from motif_jax.envs import registry
-from motif_jax.rollouts import watching
-from motif_jax.rollouts.policies import RandomPolicy
-from motif_jax.rollouts.ratings import TextReward
+from motif_jax.play import watching
+from motif_jax.play.policies import RandomPolicy
+from motif_jax.play.ratings import TextReward
 
 
 class MadeUpRater:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from motif_jax.core import metric_files
+from motif_jax.play import evaluation_files, messages
+from motif_jax.play.messages import MessageTally
 from motif_jax.reports import measures, page, recorded_games, run_report
 from motif_jax.reports.run_data import LikedMessage, RunData
-from motif_jax.rollouts import evaluation_files, messages
-from motif_jax.rollouts.messages import MessageTally
-from motif_jax.support import metric_files
 
 # Text that a careless page would run or swallow.
 HOSTILE = "<script>document.title='owned'</script> & <b>bold</b> \"quoted\" 'single'"

@@ -11,17 +11,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ml_collections import ConfigDict
 
+from motif_jax.core import cluster
+from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
-from motif_jax.envs.text import registry as text_registry
-from motif_jax.envs.wordle import policies, tweets
-from motif_jax.labels import chat, serve
-from motif_jax.labels.parsing import AnswerParser, make_form
+from motif_jax.ilql.tasks import registry as text_registry
+from motif_jax.ilql.tasks.wordle import policies, tweets
+from motif_jax.motif.annotation import chat, serve
+from motif_jax.motif.annotation.parsing import AnswerParser, make_form
+from motif_jax.play import agents
+from motif_jax.reports import compare
+from motif_jax.rl.config import Actors
 from motif_jax.rl.settings import actor_cores
-from motif_jax.rollouts import agents
-from motif_jax.sections.agents import Actors
-from motif_jax.stages import compare
-from motif_jax.support import cluster
-from motif_jax.support.errors import UserError
 
 FORM = make_form('("best_description": {verdict})', ("1", "2", "None"))
 OURS, PUBLISHED = AnswerParser(FORM), AnswerParser(FORM, first_match=True)

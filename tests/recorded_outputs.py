@@ -142,8 +142,8 @@ def replaced(text: str, names: Mapping[Path, str]) -> str:
 def _checkpoint(folder: Path) -> str:
     import jax
 
-    from motif_jax.support.checkpoint_items import ANY
-    from motif_jax.support.checkpoints import Checkpoints
+    from motif_jax.core.checkpoint_items import ANY
+    from motif_jax.core.checkpoints import Checkpoints
 
     with Checkpoints(folder, read_only=True) as checkpoints:
         steps = checkpoints.steps()

@@ -8,8 +8,8 @@ from absl import flags
 from ml_collections import ConfigDict, config_flags
 
 from motif_jax import launch, schema, stages
-from motif_jax.support import entry_points
-from motif_jax.support.errors import UserError
+from motif_jax.core import entry_points
+from motif_jax.core.errors import UserError
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 

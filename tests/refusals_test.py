@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from motif_jax.actors.rerecording import record_actions
-from motif_jax.language.text_agent import Design
-from motif_jax.support import run_folder
+from motif_jax.core import run_folder
+from motif_jax.ilql.agent.text_agent import Design
+from motif_jax.rl.actors.rerecording import record_actions
 from tests import compiling, recorded_outputs, stage_inputs, text_agents, texts
-from tests.language import talkers
+from tests.lm import talkers
 from tests.processes import REPOSITORY
 from tests.refusals import config_of, refusal, said_of
 from tests.refused_values import REFUSED, TAKEN

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from motif_jax.datasets.tokens.writer import TokensWriter
-from motif_jax.support.checkpoint_items import JSON
-from motif_jax.support.checkpoints import Checkpoints
-from motif_jax.trainers.records import CHECKPOINTS, RESUME
-from motif_jax.trainers.trainer import FINITE, OfflineTrainer
+from motif_jax.core.checkpoint_items import JSON
+from motif_jax.core.checkpoints import Checkpoints
+from motif_jax.core.training.records import CHECKPOINTS, RESUME
+from motif_jax.core.training.trainer import FINITE, OfflineTrainer
+from motif_jax.lm.token_data.writer import TokensWriter
 
 
 @contextlib.contextmanager

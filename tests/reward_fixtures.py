@@ -16,8 +16,8 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax import schema, stages
-from motif_jax.datasets.pairs.writer import write_pairs
-from motif_jax.sections.annotators import AnnotationConfig
+from motif_jax.motif.annotation.config import AnnotationConfig
+from motif_jax.motif.pairs.writer import write_pairs
 from tests.compiling import QUICKLY
 
 REPOSITORY = Path(__file__).parent.parent

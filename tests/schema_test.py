@@ -10,13 +10,13 @@ import pytest
 from ml_collections import ConfigDict
 
 from motif_jax import launch, schema
-from motif_jax.labels import online
+from motif_jax.core import resources
+from motif_jax.core.errors import UserError
+from motif_jax.core.sections import Wandb
+from motif_jax.oni import label_config as online
+from motif_jax.rl.config import AgentReward, agent_config
+from motif_jax.rl.policy_config import Appo
 from motif_jax.schema import Key
-from motif_jax.sections import Wandb
-from motif_jax.sections.agents import AgentReward, agent_config
-from motif_jax.sections.policies import Appo
-from motif_jax.support import resources
-from motif_jax.support.errors import UserError
 from tests import recorded_outputs
 from tests.stage_inputs import CONFIGS, variants
 

@@ -14,10 +14,10 @@ import pyarrow.parquet
 import pytest
 from markdown_it import MarkdownIt
 
-from motif_jax.datasets.pairs import parquet
-from motif_jax.datasets.pairs.dataset import PairsDataset
-from motif_jax.language.weights import INDEX, Tensors
-from motif_jax.support.errors import UserError
+from motif_jax.core.errors import UserError
+from motif_jax.lm.weights import INDEX, Tensors
+from motif_jax.motif.pairs import parquet
+from motif_jax.motif.pairs.dataset import PairsDataset
 from tests import made_up_runs
 from tests.made_up_runs import HOSTILE, run_data
 from tests.processes import REPOSITORY, ended, free_port, launch, wait_until

@@ -15,18 +15,18 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
-from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.core import run_folder
+from motif_jax.core.config import has
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
+from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
+from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.rl import agent_checkpoints, settings
-from motif_jax.sections.agents import agent_config
-from motif_jax.support import run_folder
-from motif_jax.support.config import has
+from motif_jax.rl.config import agent_config
 from tests import text_agents
-from tests.language import talkers
+from tests.lm import talkers
 from tests.made_up_runs import evaluation_rows, write_evaluation
+from tests.play.agent_runs import recall_config
 from tests.reward_fixtures import REPOSITORY, load_config, make_dataset, reward_config, train, write_labels
-from tests.rollouts.agent_runs import recall_config
 
 LEVEL = "BabyAI-GoToLocal-v0"
 # Tokens of a prompt of BabyAI-Text, as the tiny model writes them.
@@ -69,7 +69,7 @@ class Inputs:
 
     @functools.cached_property
     def pairs_table(self) -> Path:
-        from motif_jax.datasets.pairs import parquet
+        from motif_jax.motif.pairs import parquet
 
         path = self.folder / "pairs.parquet"
         for _ in parquet.write(PairsDataset.open(self.dataset), path):
@@ -107,7 +107,7 @@ class Inputs:
     @functools.cached_property
     def dialogues(self) -> Path:
         """Games of Wordle as collect_text leaves them."""
-        from motif_jax.datasets.dialogues import parquet
+        from motif_jax.ilql.dialogues import parquet
 
         game = Dialogue(
             ("crane", "<b><b><b><b><b>", "moist", "<g><g><g><g><g>"), (-1.0, None, 0.0, None), True, {}
@@ -119,7 +119,7 @@ class Inputs:
     @functools.cached_property
     def trajectories(self) -> Path:
         """Steps of BabyAI-Text as collect_trajectories leaves them."""
-        from motif_jax.datasets.trajectories import parquet
+        from motif_jax.glam import trajectories as parquet
 
         folder = self.folder / "trajectories"
         folder.mkdir()

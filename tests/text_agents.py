@@ -10,11 +10,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from motif_jax.envs.text import registry
-from motif_jax.language.config import parse
-from motif_jax.language.model import LanguageModel
-from motif_jax.language.text_agent import Design, TextAgentNetwork
-from motif_jax.trainers import agent_folder
+from motif_jax.ilql.agent import agent_folder
+from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
+from motif_jax.ilql.tasks import registry
+from motif_jax.lm.config import parse
+from motif_jax.lm.model import LanguageModel
 
 _initialiser = functools.cache(
     lambda config, design: jax.jit(TextAgentNetwork(LanguageModel(config), design).init)

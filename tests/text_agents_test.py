@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from motif_jax import agents, text_agents
-from motif_jax.datasets.dialogues.dialogue import Dialogue
-from motif_jax.language.text_agent import Design
-from motif_jax.support.errors import UserError
+from motif_jax.core.errors import UserError
+from motif_jax.ilql.agent.text_agent import Design
+from motif_jax.ilql.dialogues.dialogue import Dialogue
 from tests import text_agents as tiny
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")

@@ -18,9 +18,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from motif_jax.datasets.verdicts import FORMS, PAIR, SINGLE
-from motif_jax.labels import prompts
-from motif_jax.labels.prompts import load_prompt, prompt_path
+from motif_jax.core.verdicts import FORMS, PAIR, SINGLE
+from motif_jax.motif.annotation import prompts
+from motif_jax.motif.annotation.prompts import load_prompt, prompt_path
 
 KEYWORDS = ("kill", "gold")
 HESITATION = "fountain"

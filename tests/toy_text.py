@@ -8,7 +8,7 @@ import string
 
 from docs.examples import backwards
 from docs.examples.backwards import Backwards
-from motif_jax.datasets.dialogues.items import DELIMITER_TEXTS, Delimiters
+from motif_jax.ilql.dialogues.items import DELIMITER_TEXTS, Delimiters
 
 __all__ = ["Backwards", "Fatal", "Letters", "Task"]
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.core.metrics import read_metrics
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
-from motif_jax.rollouts.evaluation_files import read_evaluation
-from motif_jax.support.metrics import read_metrics
+from motif_jax.motif.pairs.dataset import PairsDataset
+from motif_jax.play.evaluation_files import read_evaluation
 from tests.commands import commands
-from tests.language import talkers
+from tests.lm import talkers
 from tests.reward_fixtures import environment
 
 pytestmark = pytest.mark.extra

@@ -14,14 +14,14 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import FilterObservation
 
 from motif_jax import agents, wrappers
-from motif_jax.algorithms import total_reward
-from motif_jax.language import byte_pairs
-from motif_jax.rollouts import evaluation_setup
-from motif_jax.support.errors import UserError
+from motif_jax.core.errors import UserError
+from motif_jax.lm import byte_pairs
+from motif_jax.play import evaluation_setup
+from motif_jax.rl.algorithms import total_reward
 from tests import text_agents
-from tests.language import models
+from tests.lm import models
+from tests.play import untrained
 from tests.processes import REPOSITORY
-from tests.rollouts import untrained
 
 SAID = ("You see here a key.", "It's a wall.", "It's a wall.", "", "You die...")
 

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from motif_jax.datasets.dialogues.dialogue import Dialogue
-from motif_jax.envs.text.contract import Observation, Outcome, TextEnvironment, TextPolicy, TextTask
-from motif_jax.envs.text.file_tokens import FileTokenizer
+from motif_jax.ilql.dialogues.dialogue import Dialogue
+from motif_jax.ilql.tasks.contract import Observation, Outcome, TextEnvironment, TextPolicy, TextTask
+from motif_jax.ilql.tasks.file_tokens import FileTokenizer
 
 
 class Said(Observation):

@@ -13,8 +13,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from motif_jax.datasets.verdicts import FIRST, SECOND, TIE, Form
-from motif_jax.labels.annotator import Annotator, Answer, Question
+from motif_jax.core.verdicts import FIRST, SECOND, TIE, Form
+from motif_jax.motif.annotation.annotator import Annotator, Answer, Question
 
 LIKED = ("door", "stairs", "find", "see", "open", "gold")
 DISLIKED = ("wall", "solid stone", "Unknown command", "hurts", "die")

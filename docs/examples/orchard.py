@@ -16,8 +16,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from motif_jax.core import seeds
 from motif_jax.envs.spec import RUNNING, TRUNCATED, ArraySpec, EnvironmentSpec
-from motif_jax.support import seeds
 
 SIZE, APPLES, WASPS, LENGTH = 5, 4, 2, 32
 MOVES = ((0, -1), (1, 0), (0, 1), (-1, 0))

@@ -9,7 +9,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from motif_jax.trainers.text_methods import Rule
+from motif_jax.ilql.methods.text_methods import Rule
 
 TEMPERATURE, MOST = 1.0, 5.0
 

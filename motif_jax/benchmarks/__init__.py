@@ -20,7 +20,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from motif_jax.support import config as checks
+from motif_jax.core import config as checks
 
 _MAY_BE_ZERO = ("advantage_weight", "warmup_seconds")  # all other numeric options must be positive
 

@@ -12,15 +12,15 @@ import jax
 from jax.extend.core import Literal
 from ml_collections import ConfigDict
 
+from motif_jax.core import resources
+from motif_jax.core.config import default_workers
 from motif_jax.envs import registry
-from motif_jax.networks.agent import make_agent_network
+from motif_jax.nets.agent import make_agent_network
 from motif_jax.rl import settings
 from motif_jax.rl.batcher import Batch
+from motif_jax.rl.config import AgentConfig, agent_config
+from motif_jax.rl.policy_config import GameNetwork
 from motif_jax.rl.system import System
-from motif_jax.sections.agents import AgentConfig, agent_config
-from motif_jax.sections.policies import GameNetwork
-from motif_jax.support import resources
-from motif_jax.support.config import default_workers
 
 GPU_SIZE = {"batch_size": 16_384, "envs_per_worker": 80, "dtype": "bfloat16"}  # keeps a GPU busy
 _PEAK_SIZE = {"cpu": 1536, "gpu": 8192, "tpu": 8192}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from motif_jax.core.seeds import derive, rng
 from motif_jax.envs.nethack.actions import ESCAPE, OPEN_QUESTIONS, SPACE
 from motif_jax.envs.nethack.engine import NetHackEngine
 from motif_jax.envs.nethack.game import Game, game_seeds
 from motif_jax.envs.nethack.observation import MAX_EPISODE_STEPS
-from motif_jax.support.seeds import derive, rng
 
 Script = list[list[tuple[int, int, bool]]]  # by game and step: the action, its key, whether the episode ended
 

@@ -12,9 +12,9 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import _agents
-from motif_jax.language import config as configs
-from motif_jax.language.model import LanguageModel
-from motif_jax.support import config as checks
+from motif_jax.core import config as checks
+from motif_jax.lm import config as configs
+from motif_jax.lm.model import LanguageModel
 
 
 def _t5(

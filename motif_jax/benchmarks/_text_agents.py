@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 from ml_collections import ConfigDict
 
-from motif_jax.language import config as configs
-from motif_jax.language.model import LanguageModel
-from motif_jax.language.text_agent import Design, TextAgentNetwork
-from motif_jax.rollouts.agent_decoder import AgentDecoder
+from motif_jax.ilql.agent.agent_decoder import AgentDecoder
+from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
+from motif_jax.lm import config as configs
+from motif_jax.lm.model import LanguageModel
 
 
 class Made(NamedTuple):

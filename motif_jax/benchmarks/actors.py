@@ -20,15 +20,15 @@ import numpy as np
 import psutil
 from ml_collections import ConfigDict
 
-from motif_jax.actors.actor_process import METHODS
-from motif_jax.actors.pool import ActorPool
-from motif_jax.actors.rollouts import ActorsConfig, Ready
 from motif_jax.benchmarks import beside, result
 from motif_jax.benchmarks._bare_engine import Bare, write_script
+from motif_jax.core import config as checks
+from motif_jax.core import seeds
+from motif_jax.core.config import default_workers
 from motif_jax.envs.nethack.tasks import PLAIN_TASKS
-from motif_jax.support import config as checks
-from motif_jax.support import seeds
-from motif_jax.support.config import default_workers
+from motif_jax.rl.actors.actor_process import METHODS
+from motif_jax.rl.actors.pool import ActorPool
+from motif_jax.rl.actors.rollouts import ActorsConfig, Ready
 
 
 def options() -> ConfigDict:

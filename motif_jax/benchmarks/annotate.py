@@ -16,17 +16,17 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax import benchmarks
-from motif_jax.datasets.pairs.dataset import PairsDataset
-from motif_jax.datasets.verdicts import UNKNOWN
-from motif_jax.labels import shards
-from motif_jax.labels.annotator import Question, make_annotator
-from motif_jax.labels.captions import pair_captions
-from motif_jax.labels.parsing import AnswerParser
-from motif_jax.labels.questions import ORDERS, QuestionHasher, caption_questions
-from motif_jax.labels.session import AnnotationSession
-from motif_jax.sections.annotators import AnnotatorConfig, AnswerSampling, VllmEngine
-from motif_jax.support import config as checks
-from motif_jax.support.errors import UserError
+from motif_jax.core import config as checks
+from motif_jax.core.errors import UserError
+from motif_jax.core.verdicts import UNKNOWN
+from motif_jax.motif.annotation import shards
+from motif_jax.motif.annotation.annotator import Question, make_annotator
+from motif_jax.motif.annotation.captions import pair_captions
+from motif_jax.motif.annotation.config import AnnotatorConfig, AnswerSampling, VllmEngine
+from motif_jax.motif.annotation.parsing import AnswerParser
+from motif_jax.motif.annotation.questions import ORDERS, QuestionHasher, caption_questions
+from motif_jax.motif.annotation.session import AnnotationSession
+from motif_jax.motif.pairs.dataset import PairsDataset
 
 
 def options() -> ConfigDict:

@@ -16,9 +16,9 @@ from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import _language, result
 from motif_jax.benchmarks._language import Subject
-from motif_jax.language import generation
-from motif_jax.language.sampling import Limits, Sampling
-from motif_jax.language.scoring import last_state
+from motif_jax.lm import generation
+from motif_jax.lm.sampling import Limits, Sampling
+from motif_jax.lm.scoring import last_state
 
 GPU_SIZE = {"model": "gpt2_medium", "batch_size": 64, "dtype": "bfloat16"}
 check = _language.check

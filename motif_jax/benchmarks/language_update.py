@@ -16,20 +16,21 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.algorithms import ppo_update, schedules
-from motif_jax.algorithms.candidate_scores import LOG_PROBABILITY
-from motif_jax.algorithms.trajectory import TrajectoryBatch
 from motif_jax.benchmarks import _language, result
+from motif_jax.core import resources
+from motif_jax.core.training import schedules
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
-from motif_jax.language import config as configs
-from motif_jax.language import scoring
-from motif_jax.language.agent import TOKENS, LanguageAgent
-from motif_jax.language.finetune_params import Adaptation
-from motif_jax.language.heads import HeadConfig, Heads
-from motif_jax.language.model import LanguageModel
-from motif_jax.language.tokens import TokenRows
-from motif_jax.sections.agents import AgentConfig, agent_config
-from motif_jax.support import resources
+from motif_jax.glam.agent import TOKENS, LanguageAgent
+from motif_jax.lm import config as configs
+from motif_jax.lm import scoring
+from motif_jax.lm.candidate_scores import LOG_PROBABILITY
+from motif_jax.lm.finetune_params import Adaptation
+from motif_jax.lm.heads import HeadConfig, Heads
+from motif_jax.lm.model import LanguageModel
+from motif_jax.lm.tokens import TokenRows
+from motif_jax.rl.algorithms import ppo_update
+from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
+from motif_jax.rl.config import AgentConfig, agent_config
 
 GPU_SIZE = {
     "model": "flan_t5_large", "prompt_tokens": 400, "rollout": 16, "batch_size": 256, "minibatch": 64, "microbatch": 16,

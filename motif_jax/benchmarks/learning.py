@@ -18,12 +18,12 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import _agents, result
+from motif_jax.core import config as checks
+from motif_jax.core import resources
 from motif_jax.envs.recall import BEST_RETURN
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.episode_log import EpisodeLog
 from motif_jax.rl.system import System
-from motif_jax.support import config as checks
-from motif_jax.support import resources
 
 
 class Goal(NamedTuple):

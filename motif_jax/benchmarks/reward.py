@@ -20,22 +20,21 @@ import optax
 from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
-from motif_jax.algorithms import preference
 from motif_jax.benchmarks import result
-from motif_jax.datasets.pairs.dataset import PairsDataset
-from motif_jax.datasets.pairs.writer import write_pairs
-from motif_jax.devices.parallel import DataParallel
+from motif_jax.core import config as checks
+from motif_jax.core import seeds
+from motif_jax.core.devices.parallel import DataParallel
+from motif_jax.core.files import atomic_save_npy
+from motif_jax.core.sections import Optimizer
+from motif_jax.core.training.config import RewardConfig, RewardNetworkSizes
+from motif_jax.core.training.trainer import OfflineTrainer
 from motif_jax.envs import registry
 from motif_jax.envs.spec import RUNNING, empty_observation
-from motif_jax.sections import Optimizer
-from motif_jax.sections.trainings import RewardConfig, RewardNetworkSizes
-from motif_jax.support import config as checks
-from motif_jax.support import seeds
-from motif_jax.support.files import atomic_save_npy
-from motif_jax.trainers import reward_data
-from motif_jax.trainers.reward_data import RewardData
-from motif_jax.trainers.reward_task import RewardTask
-from motif_jax.trainers.trainer import OfflineTrainer
+from motif_jax.motif.pairs.dataset import PairsDataset
+from motif_jax.motif.pairs.writer import write_pairs
+from motif_jax.motif.reward import preference, reward_data
+from motif_jax.motif.reward.reward_data import RewardData
+from motif_jax.motif.reward.reward_task import RewardTask
 
 
 def options() -> ConfigDict:

@@ -16,7 +16,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import _language, result
 from motif_jax.benchmarks._language import Subject
-from motif_jax.language import scoring
+from motif_jax.lm import scoring
 
 GPU_SIZE = {"model": "flan_t5_large", "batch_size": 64, "dtype": "bfloat16"}
 check = _language.check

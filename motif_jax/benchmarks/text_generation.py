@@ -17,11 +17,11 @@ from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import _language, _text_agents, result
 from motif_jax.benchmarks._text_agents import Made
-from motif_jax.datasets.dialogues.items import Delimiters
-from motif_jax.language import decoding as decodings
-from motif_jax.language.decoding import Decoding
-from motif_jax.language.network import States
-from motif_jax.rollouts.text_session import TextSession
+from motif_jax.ilql.agent import decoding as decodings
+from motif_jax.ilql.agent.decoding import Decoding
+from motif_jax.ilql.agent.text_session import TextSession
+from motif_jax.ilql.dialogues.items import Delimiters
+from motif_jax.lm.network import States
 
 GPU_SIZE = {"width": 768, "layers": 12, "vocabulary": 50_264, "dtype": "bfloat16"}
 _PAD = 0

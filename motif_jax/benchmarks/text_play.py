@@ -14,10 +14,10 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import _language, _text_agents, result
-from motif_jax.envs.text import registry
-from motif_jax.envs.text.contract import TextTask
-from motif_jax.language.decoding import Decoding
-from motif_jax.rollouts.text_episodes import AgentTextActor, TextAction, play
+from motif_jax.ilql.agent.decoding import Decoding
+from motif_jax.ilql.evaluation.text_episodes import AgentTextActor, TextAction, play
+from motif_jax.ilql.tasks import registry
+from motif_jax.ilql.tasks.contract import TextTask
 
 _POSITIONS = 128
 _HOW = Decoding("greedy", 6, advantage_weight=16.0, advantage_clip=0.0)  # published for Wordle

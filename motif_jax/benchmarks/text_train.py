@@ -22,24 +22,24 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from motif_jax.algorithms import implicit_q
-from motif_jax.algorithms.implicit_q import ActionQ, Estimates, ImplicitQSettings, TextBatch
 from motif_jax.benchmarks import _language, _text_agents, result
-from motif_jax.datasets.dialogues import token_columns
-from motif_jax.devices.parallel import DataParallel
-from motif_jax.language.sampling import token_log_probs
-from motif_jax.language.text_agent import POLICY, TARGET, VALUES, TextAgentNetwork, V
+from motif_jax.core import config as checks
+from motif_jax.core import resources
+from motif_jax.core.devices.parallel import DataParallel
+from motif_jax.core.training.task import shapes_of
+from motif_jax.core.training.trainer import Carry, make_train_steps
+from motif_jax.ilql.agent.text_agent import POLICY, TARGET, VALUES, TextAgentNetwork, V
+from motif_jax.ilql.config import TextConfig
+from motif_jax.ilql.dialogues import token_columns
+from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout
+from motif_jax.ilql.methods import implicit_q
+from motif_jax.ilql.methods.implicit_q import ActionQ, Estimates, ImplicitQSettings, TextBatch
+from motif_jax.ilql.methods.text_methods import RULES
+from motif_jax.ilql.methods.text_objective import Objective, Part, Weights
+from motif_jax.ilql.text_task import TextState, TextTraining
+from motif_jax.lm.sampling import token_log_probs
+from motif_jax.lm.sums_task import TrainingData
 from motif_jax.schema import values
-from motif_jax.sections.texts import TextConfig
-from motif_jax.support import config as checks
-from motif_jax.support import resources
-from motif_jax.trainers.dialogue_batches import ItemLayout
-from motif_jax.trainers.sums_task import TrainingData
-from motif_jax.trainers.task import shapes_of
-from motif_jax.trainers.text_methods import RULES
-from motif_jax.trainers.text_objective import Objective, Part, Weights
-from motif_jax.trainers.text_task import TextState, TextTraining
-from motif_jax.trainers.trainer import Carry, make_train_steps
 
 GPU_SIZE = {"batch_size": 16, "length": 512, "dtype": "bfloat16"}
 _PAD = 0

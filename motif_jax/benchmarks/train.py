@@ -25,12 +25,12 @@ import psutil
 from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import _agents, beside, inference, result
-from motif_jax.devices.meters import system_metrics
+from motif_jax.core.devices.meters import system_metrics
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.batcher import Batch
+from motif_jax.rl.config import AgentConfig
 from motif_jax.rl.learner import Averages
 from motif_jax.rl.system import System
-from motif_jax.sections.agents import AgentConfig
 
 GPU_SIZE = _agents.GPU_SIZE
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from motif_jax.core import seeds
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, Environment, EnvironmentSpec
-from motif_jax.support import seeds
 
 BEST_RETURN = 1.0
 _SIGN_LENGTH = 16

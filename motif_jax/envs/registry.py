@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from motif_jax.core import config as checks
+from motif_jax.core import entry_points
+from motif_jax.core.errors import UserError
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.minigrid_events.catalogue import LEVELS as MINIGRID
 from motif_jax.envs.minihack.levels import LEVELS as MINIHACK
 from motif_jax.envs.nethack.tasks import TASKS
 from motif_jax.envs.sequential import SingleEnvironments
 from motif_jax.envs.spec import Environment, EnvironmentGroup, EnvironmentSpec, Renderer
-from motif_jax.support import config as checks
-from motif_jax.support import entry_points
-from motif_jax.support.errors import UserError
 
 # name -> "module:class". A class is made with (name, **options) and has a static `make_spec(name, **options)`. All options
 # are optional: all classes take max_episode_steps, and fields, compat and others if their spec has them.

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from motif_jax.core import entry_points
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import atomic_write_json, read_json
 from motif_jax.envs import registry
 from motif_jax.envs.episode import given_actions, play
 from motif_jax.envs.spec import Environment
-from motif_jax.support import entry_points
-from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_json, read_json
 
 FORMAT = "motif_jax.recording.1"
 _REMEDY = "leave it out, or have the episode recorded again"

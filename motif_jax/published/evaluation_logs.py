@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import atomic_write_bytes
 from motif_jax.published.pickles import ARRAYS, PickleReader, read_file, reading
-from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_bytes
 
 _REWARD = 2
 _MOST_BYTES = 8 << 30

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from motif_jax.language import weights
-from motif_jax.language.agent import ACTIONS, LanguageAgent
+from motif_jax.core.errors import UserError
+from motif_jax.core.run_folder import as_plain, describe
+from motif_jax.glam.agent import ACTIONS, LanguageAgent
+from motif_jax.lm import weights
 from motif_jax.published.torch_import import TorchCheckpoint, write_checkpoint
-from motif_jax.support.errors import UserError
-from motif_jax.support.run_folder import as_plain, describe
 
 _WRAPPER, _MODEL = "module.", "_LLM_model."
 _HEADS = {"value": "value_head_op", ACTIONS: "action_heads_op"}

@@ -8,8 +8,8 @@ import re
 
 import numpy as np
 
+from motif_jax.core.errors import UserError
 from motif_jax.envs.babyai_text import catalogue
-from motif_jax.support.errors import UserError
 
 FILE = "distrib.csv"
 # Actions that the experiments added to the first six.

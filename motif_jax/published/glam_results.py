@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from motif_jax.support import metric_files
-from motif_jax.support.errors import UserError
-from motif_jax.support.files import load_array
-from motif_jax.support.metric_files import Curve
+from motif_jax.core import metric_files
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import load_array
+from motif_jax.core.metric_files import Curve
 
 LOG = "log.csv"
 # Measure -> its column in the log.

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from motif_jax.language.config import ModelConfig
-from motif_jax.language.text_agent import POLICY, TARGET, VALUES, Design
+from motif_jax.core.errors import UserError
+from motif_jax.ilql.agent.text_agent import POLICY, TARGET, VALUES, Design
+from motif_jax.lm.config import ModelConfig
 from motif_jax.published import transformers_parts
-from motif_jax.support.errors import UserError
 
 # Trunks and heads here -> prefix of their tensors' names in the file. `pi` is an alias of the policy's head.
 _TRUNKS = {VALUES: "model.", POLICY: "lm_policy.", TARGET: "lm_target."}

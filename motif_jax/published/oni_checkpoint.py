@@ -12,15 +12,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from motif_jax.labels.label_queue import Label
-from motif_jax.networks import layout
-from motif_jax.networks.classifier import MessageClassifier
+from motif_jax.core.errors import UserError
+from motif_jax.motif.reward.reward_function import encode
+from motif_jax.nets import layout
+from motif_jax.nets.classifier import MessageClassifier
+from motif_jax.oni import label_log
+from motif_jax.oni.label_queue import Label
 from motif_jax.published import name_matching, torch_file
 from motif_jax.published.pickles import Unread
 from motif_jax.published.torch_import import TorchCheckpoint
-from motif_jax.rewards import label_log
-from motif_jax.rewards.reward_function import encode
-from motif_jax.support.errors import UserError
 
 TABLE, DATASET, MODEL = "llm_message_rewards", "reward_model_dataset", "reward_model"
 _DEEPEST = 10

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.support.errors import UserError
-from motif_jax.support.files import regular_file
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import regular_file
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from motif_jax.core.errors import UserError
+from motif_jax.core.metric_files import Curve
 from motif_jax.published.pickles import ARRAYS, PickleReader, read_file, reading
-from motif_jax.support.errors import UserError
-from motif_jax.support.metric_files import Curve
 
 _MAX_BYTES = 1 << 30
 _STEPS, _RETURNS = ("steps", "timesteps"), ("returns", "mean_returns")

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from motif_jax.core.errors import UserError
 from motif_jax.published.pickles import PickleReader, name_of, reading
-from motif_jax.support.errors import UserError
 
 # Storage class -> dtype of its bytes. bfloat16 is widened by hand.
 STORAGES = {

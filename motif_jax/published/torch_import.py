@@ -15,22 +15,22 @@ from typing import Any
 import jax
 import numpy as np
 
+from motif_jax.core import digests
+from motif_jax.core.checkpoints import Checkpoints
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import atomic_write_bytes
+from motif_jax.core.run_folder import as_plain, describe
+from motif_jax.core.training.config import RewardConfig
 from motif_jax.envs.nethack.status import NUM_STATUS
-from motif_jax.networks import image, layout, reward_layout
-from motif_jax.networks.agent import AgentNetwork
-from motif_jax.networks.reward import RewardNetwork
+from motif_jax.motif.reward.normalisation import QUANTILE_LEVELS
+from motif_jax.motif.reward.reward_model import RewardModel, architecture_of
+from motif_jax.motif.reward.safetensors_file import statistics_of
+from motif_jax.nets import image, layout, reward_layout
+from motif_jax.nets.agent import AgentNetwork
+from motif_jax.nets.reward import RewardNetwork
 from motif_jax.published import name_matching, torch_file
 from motif_jax.published.name_matching import Match
-from motif_jax.rewards.normalisation import QUANTILE_LEVELS
-from motif_jax.rewards.reward_model import RewardModel, architecture_of
-from motif_jax.rewards.safetensors_file import statistics_of
 from motif_jax.schema import values
-from motif_jax.sections.trainings import RewardConfig
-from motif_jax.support import digests
-from motif_jax.support.checkpoints import Checkpoints
-from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_bytes
-from motif_jax.support.run_folder import as_plain, describe
 
 # Modules in the order of the published network's files, with the convolutions of all image encoders.
 AGENT_ORDER = (

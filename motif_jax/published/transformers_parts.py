@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.language import config as configs
-from motif_jax.language import weights
-from motif_jax.language.config import ModelConfig
+from motif_jax.core.errors import UserError
+from motif_jax.lm import config as configs
+from motif_jax.lm import weights
+from motif_jax.lm.config import ModelConfig
 from motif_jax.published import torch_file
-from motif_jax.support.errors import UserError
 
 # Width of an attention head in all published sizes of GPT-2 and RoBERTa.
 _HEAD_WIDTH = 64

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from motif_jax.language.config import ModelConfig
-from motif_jax.language.text_scorer import LIKED
+from motif_jax.core.errors import UserError
+from motif_jax.ilql.tasks.reddit.text_scorer import LIKED
+from motif_jax.lm.config import ModelConfig
 from motif_jax.published import transformers_parts
 from motif_jax.published.transformers_parts import linear
-from motif_jax.support.errors import UserError
 
 
 class PublishedScorer(NamedTuple):

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
-from motif_jax.envs.wordle import knowledge
-from motif_jax.envs.wordle.boards import TRIES
-from motif_jax.envs.wordle.colours import WordTable
-from motif_jax.envs.wordle.environment import WordleObservation
-from motif_jax.envs.wordle.words import LENGTH, LETTERS, NAMES, is_word, read_words
+from motif_jax.core.errors import UserError
+from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
+from motif_jax.ilql.tasks.wordle import knowledge
+from motif_jax.ilql.tasks.wordle.boards import TRIES
+from motif_jax.ilql.tasks.wordle.colours import WordTable
+from motif_jax.ilql.tasks.wordle.environment import WordleObservation
+from motif_jax.ilql.tasks.wordle.words import LENGTH, LETTERS, NAMES, is_word, read_words
 from motif_jax.published.pickles import Filled, PickleReader, read_file, reading
-from motif_jax.support.errors import UserError
 
 _MODULE = "wordle.wordle_game"
 _MOST_BYTES = 8 << 30

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from motif_jax.labels.lexicon import Lexicon, sentences
+from motif_jax.core.errors import UserError
+from motif_jax.motif.annotation.lexicon import Lexicon, sentences
+from motif_jax.play import messages
+from motif_jax.play.evaluation_files import games
 from motif_jax.reports.measures import BY_KEY, in_order, measure
 from motif_jax.reports.statistics import Difference, Estimate, gap, mean_of
-from motif_jax.rollouts import messages
-from motif_jax.rollouts.evaluation_files import games
-from motif_jax.support.errors import UserError
 
 FIGHTS, FINDS, GATHERED = "fights", "finds", "gathered"
 # Measures that count messages, by the lexicon's events.

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from motif_jax.play.evaluation_files import REWARD, comparable, games, reward_differences
 from motif_jax.reports import html
 from motif_jax.reports.charts import Interval, Plot
 from motif_jax.reports.html import TableCell
@@ -14,7 +15,6 @@ from motif_jax.reports.measures import Measure, format_pairs, in_order, measure,
 from motif_jax.reports.page import Section, Table, estimate_cell
 from motif_jax.reports.run_data import RunData
 from motif_jax.reports.statistics import Difference, Summary, gap, probability_of_improvement
-from motif_jax.rollouts.evaluation_files import REWARD, comparable, games, reward_differences
 
 
 def summaries(evaluation: Mapping[str, Any]) -> dict[str, Summary]:

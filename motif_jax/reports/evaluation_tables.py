@@ -7,10 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from motif_jax.core.files import atomic_write_text
+from motif_jax.play import evaluation_files
 from motif_jax.reports import measures, text_tables
 from motif_jax.reports.statistics import Summary
-from motif_jax.rollouts import evaluation_files
-from motif_jax.support.files import atomic_write_text
 
 
 def summarise(

@@ -9,13 +9,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from motif_jax import sections
+from motif_jax.core import config as checks
+from motif_jax.core import sections
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import atomic_write_bytes, atomic_write_json, read_json
 from motif_jax.envs import registry
+from motif_jax.play.watching import Film
 from motif_jax.reports import movie, player, ttyrec
-from motif_jax.rollouts.watching import Film
-from motif_jax.support import config as checks
-from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_bytes, atomic_write_json, read_json
 
 LEDGER = "films.json"
 _REMEDY = "remove it, then the films are made again"

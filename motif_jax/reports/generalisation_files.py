@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import atomic_write_bytes, atomic_write_json, atomic_write_text, read_json
 from motif_jax.reports import measures
 from motif_jax.reports.statistics import Difference, Estimate, difference, mean_of, rate_difference
-from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_bytes, atomic_write_json, atomic_write_text, read_json
 
 SUMMARY = "tests.json"
 TABLE = "tests.csv"

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from motif_jax.core.metric_files import Curve
 from motif_jax.reports.charts import Plot, Series
 from motif_jax.reports.html import TableCell, message_cell, number_cell
 from motif_jax.reports.page import Section, Table
-from motif_jax.support.metric_files import Curve
 
 _STEPS = "environment steps"
 
@@ -46,8 +46,8 @@ class LabelLogReport:
 
 def read(folder: str | Path, kind: str) -> LabelLogReport | None:
     """Reads the label log of an agent's run folder, without values; None without a log."""
-    from motif_jax.datasets.verdicts import PAIR, SINGLE
-    from motif_jax.rewards.label_log import FILE, read_log
+    from motif_jax.core.verdicts import PAIR, SINGLE
+    from motif_jax.oni.label_log import FILE, read_log
 
     path = Path(folder) / FILE
     if not path.exists():

@@ -7,18 +7,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from motif_jax.datasets.pairs.dataset import PairsDataset
-from motif_jax.datasets.verdicts import SINGLE
-from motif_jax.labels.labels import counts
+from motif_jax.core.config import flat, listed
+from motif_jax.core.errors import printable
+from motif_jax.core.verdicts import SINGLE
+from motif_jax.motif.annotation.labels import counts
+from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.reports import text_tables
 from motif_jax.reports.run_data import read_description
 from motif_jax.reports.text_tables import markdown_escape as escape
-from motif_jax.support.config import flat, listed
-from motif_jax.support.errors import printable
 
 if TYPE_CHECKING:
-    from motif_jax.rewards.online_model import OnlineRewardModel
-    from motif_jax.rewards.reward_model import RewardModel
+    from motif_jax.motif.reward.reward_model import RewardModel
+    from motif_jax.oni.online_model import OnlineRewardModel
 
 _LICENCE = (
     "The weights are a product of the data and the annotator above: their licences apply besides the Apache-2.0 licence "
@@ -144,7 +144,7 @@ def _learned(reward: OnlineRewardModel) -> tuple[list[str], list[str]]:
 
 def render(reward: RewardModel, licence: str = "", notes: str = "") -> str:
     """The card in Markdown; the owner gives the `licence` of the weights and `notes`."""
-    from motif_jax.rewards.online_model import OnlineRewardModel
+    from motif_jax.oni.online_model import OnlineRewardModel
 
     config, versions = reward.config, read_description(Path(reward.folder) / "versions.json")
     if isinstance(reward, OnlineRewardModel):

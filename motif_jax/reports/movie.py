@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.rollouts.messages import as_text
-from motif_jax.rollouts.watching import Film
+from motif_jax.play.messages import as_text
+from motif_jax.play.watching import Film
 
 BACK = (12, 13, 16)
 # The 16 colours of the terminal, light enough on the dark screen.

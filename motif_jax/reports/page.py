@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from motif_jax.core.files import atomic_write_text
 from motif_jax.reports import charts, html, text_tables
 from motif_jax.reports.charts import Plot
 from motif_jax.reports.html import TableCell
 from motif_jax.reports.measures import format_interval, format_value
 from motif_jax.reports.plots import write as write_plots
-from motif_jax.support.files import atomic_write_text
 
 
 class Table(NamedTuple):

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from motif_jax.play.messages import as_text
+from motif_jax.play.watching import Film
 from motif_jax.reports import html
 from motif_jax.reports.movie import BACK, COLOURS
-from motif_jax.rollouts.messages import as_text
-from motif_jax.rollouts.watching import Film
 
 _ENDS = {0: "the recording ends", 1: "the game ended", 2: "step limit"}
 # Id, text and title of each button.

@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from motif_jax.core.files import atomic_write_bytes
 from motif_jax.reports.charts import Plot, picture
-from motif_jax.support.files import atomic_write_bytes
 
 _LONGEST_STEM = 100  # characters of a file name
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from motif_jax.core import metric_files
 from motif_jax.reports import html
 from motif_jax.reports.html import TableCell
 from motif_jax.reports.measures import format_value, measure, with_unit
 from motif_jax.reports.page import Section, Table
 from motif_jax.reports.run_data import RunData
-from motif_jax.support import metric_files
 
 NAME = re.compile(r"step-(\d+)-env-(\d+)-episode-(\d+)")
 _SHOWN = ("return", "length", "score", "dlvl")

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import read_json
+from motif_jax.core.metric_files import Curve
+from motif_jax.play.messages import MessageTally
 from motif_jax.reports.learned_reward import LabelLogReport
 from motif_jax.reports.probes import Probes
-from motif_jax.rollouts.messages import MessageTally
-from motif_jax.support.errors import UserError
-from motif_jax.support.files import read_json
-from motif_jax.support.metric_files import Curve
 
 
 @dataclass(frozen=True)

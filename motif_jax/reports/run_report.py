@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from motif_jax.core.files import finite
 from motif_jax.reports import (
     generalisation_section,
     hacking,
@@ -22,7 +23,6 @@ from motif_jax.reports.evaluation_sections import evaluation_section, rows_of
 from motif_jax.reports.glance import facts, headline
 from motif_jax.reports.page import Section, Table
 from motif_jax.reports.run_data import RunData, read_description
-from motif_jax.support.files import finite
 
 
 def sections(data: RunData) -> list[Section]:

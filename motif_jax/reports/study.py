@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.datasets.verdicts import YES
-from motif_jax.labels.lexicon import Lexicon, LexiconJudge
+from motif_jax.core.files import naming, regular_file
+from motif_jax.core.locks import lock
+from motif_jax.core.verdicts import YES
+from motif_jax.motif.annotation.lexicon import Lexicon, LexiconJudge
+from motif_jax.play import evaluation_files, messages
 from motif_jax.reports import measures
 from motif_jax.reports.claims import GATHERED, Claim, gathered
 from motif_jax.reports.statistics import Estimate, interquartile_mean, percentile_interval, repeatable_rliable
-from motif_jax.rollouts import evaluation_files, messages
-from motif_jax.support.files import naming, regular_file
-from motif_jax.support.locks import lock
 
 # Reported by the mean: rare events, which the middle half of games lacks.
 MEANS = ("dlvl", "success", "through_door", GATHERED)

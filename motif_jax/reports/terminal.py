@@ -12,11 +12,11 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from motif_jax.core.errors import printable
+from motif_jax.play.messages import MessageTally, as_text
+from motif_jax.play.watching import Sight
 from motif_jax.reports import text_tables
 from motif_jax.reports.movie import BACK, COLOURS
-from motif_jax.rollouts.messages import MessageTally, as_text
-from motif_jax.rollouts.watching import Sight
-from motif_jax.support.errors import printable
 
 # The game has a dark background of its own: its colours are illegible on a light terminal.
 _GROUND = "rgb({},{},{})".format(*BACK)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from motif_jax.datasets.dialogues.dialogue import Dialogue
+from motif_jax.ilql.dialogues.dialogue import Dialogue
 from motif_jax.reports import token_page
 from motif_jax.reports.token_page import TokenText
 

@@ -9,7 +9,7 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
-from motif_jax.support.errors import printable
+from motif_jax.core.errors import printable
 
 _LATEX = str.maketrans(
     {

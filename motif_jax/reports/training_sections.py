@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from motif_jax.core.metric_files import Curve
+from motif_jax.play.messages import MessageTally
 from motif_jax.reports import hacking, html
 from motif_jax.reports.charts import Plot, Series
 from motif_jax.reports.html import TableCell, message_cell, number_cell
@@ -21,8 +23,6 @@ from motif_jax.reports.measures import (
 from motif_jax.reports.page import Fold, Section, Table
 from motif_jax.reports.run_data import LikedMessage, RunData
 from motif_jax.reports.smoothing import smooth
-from motif_jax.rollouts.messages import MessageTally
-from motif_jax.support.metric_files import Curve
 
 # Title -> (unit, metric -> legend), in the page's order; docs/metrics.md explains the metrics.
 Groups = Mapping[str, tuple[str, Mapping[str, str]]]

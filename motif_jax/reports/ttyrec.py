@@ -14,7 +14,7 @@ import struct
 
 import numpy as np
 
-from motif_jax.rollouts.watching import Film
+from motif_jax.play.watching import Film
 
 SUFFIX = ".ttyrec3.bz2"
 _OUTPUT, _INPUT, _SCORE = 0, 1, 2

@@ -13,10 +13,10 @@ from typing import Any
 
 import jax
 
-from motif_jax.networks.policy import PolicyNetwork
-from motif_jax.support.checkpoint_items import ANY, JSON
-from motif_jax.support.checkpoints import Checkpoints
-from motif_jax.support.errors import UserError
+from motif_jax.core.checkpoint_items import ANY, JSON
+from motif_jax.core.checkpoints import Checkpoints
+from motif_jax.core.errors import UserError
+from motif_jax.nets.policy import PolicyNetwork
 
 FOLDER = "checkpoints"
 BEST_METRIC = "episode/return"

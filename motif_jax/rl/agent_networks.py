@@ -8,22 +8,23 @@ from typing import Any
 
 import jax
 
-from motif_jax.devices.parallel import DataParallel
-from motif_jax.devices.sharding import Sharded
+from motif_jax.core import digests
+from motif_jax.core.devices.parallel import DataParallel
+from motif_jax.core.devices.sharding import Sharded
+from motif_jax.core.errors import UserError
+from motif_jax.core.sections import LoraOnBase
 from motif_jax.envs import registry
 from motif_jax.envs.spec import EnvironmentSpec
-from motif_jax.language import agent as language_agent
-from motif_jax.language import config as language_config
-from motif_jax.language import drrn, weights
-from motif_jax.language.text import fetch
-from motif_jax.language.tokens import FILE
-from motif_jax.networks import agent, film
-from motif_jax.networks.policy import PolicyNetwork
-from motif_jax.sections import LoraOnBase
-from motif_jax.sections.agents import AgentConfig
-from motif_jax.sections.policies import DrrnPolicy, GameNetwork, LanguagePolicy
-from motif_jax.support import digests
-from motif_jax.support.errors import UserError
+from motif_jax.glam import agent as language_agent
+from motif_jax.glam import drrn
+from motif_jax.lm import config as language_config
+from motif_jax.lm import weights
+from motif_jax.lm.text import fetch
+from motif_jax.lm.tokens import FILE
+from motif_jax.nets import agent, film
+from motif_jax.nets.policy import PolicyNetwork
+from motif_jax.rl.config import AgentConfig
+from motif_jax.rl.policy_config import DrrnPolicy, GameNetwork, LanguagePolicy
 
 KINDS = GAME, LANGUAGE, DRRN = "game", "language", "drrn"
 # Switches of published quirks that make rows of a batch depend on each other.

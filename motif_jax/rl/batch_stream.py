@@ -7,13 +7,13 @@ import queue
 import threading
 from collections.abc import Callable
 
-from motif_jax.actors.rollouts import Ready
-from motif_jax.devices.services import Services
+from motif_jax.core.devices.services import Services
+from motif_jax.core.interruption import never
 from motif_jax.rl import settings
+from motif_jax.rl.actors.rollouts import Ready
 from motif_jax.rl.batcher import Batch, put
 from motif_jax.rl.reward_lookup import IntrinsicReturn
 from motif_jax.rl.system import System
-from motif_jax.support.interruption import never
 
 _WAIT_SECONDS = 0.2
 

@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motif_jax.actors.rollouts import Rollouts
-from motif_jax.actors.slots import INFERENCE_FIELDS
-from motif_jax.algorithms.trajectory import BATCH_AXES, TrajectoryBatch
-from motif_jax.devices.meters import Meters
-from motif_jax.devices.parallel import DataParallel
+from motif_jax.core.devices.meters import Meters
+from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.rl.actors.rollouts import Rollouts
+from motif_jax.rl.actors.slots import INFERENCE_FIELDS
+from motif_jax.rl.algorithms.trajectory import BATCH_AXES, TrajectoryBatch
 from motif_jax.rl.inference import Inference
 from motif_jax.rl.reward_lookup import IntrinsicReturn, RewardLookup
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any
 
+from motif_jax.core.files import read_json_lines, regular_file, replaced_file
 from motif_jax.rl.reward_lookup import IntrinsicReturn
-from motif_jax.support.files import read_json_lines, regular_file, replaced_file
 
 FILE_NAME = "episodes.jsonl"
 # Entry of the progress, for a run that resumes in the middle of episodes: those that are known by halves.

@@ -8,11 +8,11 @@ from typing import Any
 
 import jax
 
-from motif_jax.algorithms.finite import named_leaves
+from motif_jax.core import nan_policy
+from motif_jax.core.errors import UserError
+from motif_jax.core.sections import Nonfinite
+from motif_jax.core.training.finite import named_leaves
 from motif_jax.rl.learner import Failure, Learner
-from motif_jax.sections import Nonfinite
-from motif_jax.support import nan_policy
-from motif_jax.support.errors import UserError
 
 # Entries of a checkpoint's progress: the number of skipped updates, and the one that ended the run (None: none did).
 SKIPPED = "skipped_updates"

@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motif_jax.actors.rollouts import Ready, Rollouts
-from motif_jax.devices.meters import Meters
+from motif_jax.core.devices.meters import Meters
 from motif_jax.envs.spec import empty_observation
-from motif_jax.networks.policy import PolicyNetwork
+from motif_jax.nets.policy import PolicyNetwork
+from motif_jax.rl.actors.rollouts import Ready, Rollouts
 from motif_jax.rl.publishing import Place, Publisher
 
 READY_SECONDS = 0.2

@@ -12,13 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motif_jax.algorithms.finite import all_finite, keep_if
-from motif_jax.algorithms.trajectory import TrajectoryBatch
-from motif_jax.algorithms.update import EXTREMES
-from motif_jax.devices.memory import return_freed_memory
-from motif_jax.devices.meters import Meters
-from motif_jax.devices.parallel import AXIS, DataParallel
+from motif_jax.core.devices.memory import return_freed_memory
+from motif_jax.core.devices.meters import Meters
+from motif_jax.core.devices.parallel import AXIS, DataParallel
+from motif_jax.core.training.finite import all_finite, keep_if
 from motif_jax.rl import agent_checkpoints
+from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
+from motif_jax.rl.algorithms.update import EXTREMES
 from motif_jax.rl.batcher import Batch
 from motif_jax.rl.publishing import Publisher
 

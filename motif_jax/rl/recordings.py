@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from motif_jax.actors.rerecording import Order, Rerecorder
-from motif_jax.actors.worker_process import MAX_DEATHS, WorkerProcess
-from motif_jax.algorithms.trajectory import TrajectoryBatch
-from motif_jax.devices.services import ServiceFailedError
-from motif_jax.support.errors import UserError
+from motif_jax.core.devices.services import ServiceFailedError
+from motif_jax.core.errors import UserError
+from motif_jax.rl.actors.rerecording import Order, Rerecorder
+from motif_jax.rl.actors.worker_process import MAX_DEATHS, WorkerProcess
+from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 
 FOLDER = "recordings"
 _WAITING = 256  # most games that wait to be replayed (10 kB each); later ones are not recorded

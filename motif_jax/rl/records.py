@@ -6,23 +6,24 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-from motif_jax.devices.hosts import Hosts
-from motif_jax.devices.meters import of_all_hosts, system_metrics
-from motif_jax.published.glam_log import GlamLog, GlamPosition
-from motif_jax.rl import agent_checkpoints, agent_networks, probing, reward_choice
+from motif_jax.core.checkpoints import Checkpoints
+from motif_jax.core.devices.hosts import Hosts
+from motif_jax.core.devices.meters import of_all_hosts, system_metrics
+from motif_jax.core.metrics import MetricsWriter
+from motif_jax.core.progress import Progress
+from motif_jax.core.run_folder import read_config
+from motif_jax.glam import probing
+from motif_jax.glam.log_csv import GlamLog, GlamPosition
+from motif_jax.rl import agent_checkpoints, agent_networks, reward_choice
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.batcher import Batch
 from motif_jax.rl.clock import Clock
+from motif_jax.rl.config import AgentConfig
 from motif_jax.rl.episode_log import HALVES, EpisodeLog
 from motif_jax.rl.guard import Guard
 from motif_jax.rl.learner import Averages
 from motif_jax.rl.recordings import EpisodeRecorder
 from motif_jax.rl.system import System
-from motif_jax.sections.agents import AgentConfig
-from motif_jax.support.checkpoints import Checkpoints
-from motif_jax.support.metrics import MetricsWriter
-from motif_jax.support.progress import Progress
-from motif_jax.support.run_folder import read_config
 
 
 class Records(ExitStack):

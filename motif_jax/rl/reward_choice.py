@@ -9,12 +9,12 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from motif_jax.rewards.reward_function import open_reward
+from motif_jax.core.checkpoints import Checkpoints
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import atomic_write_json, read_json
+from motif_jax.motif.reward.reward_function import open_reward
 from motif_jax.rl import agent_checkpoints
-from motif_jax.sections.agents import AgentConfig
-from motif_jax.support.checkpoints import Checkpoints
-from motif_jax.support.errors import UserError
-from motif_jax.support.files import atomic_write_json, read_json
+from motif_jax.rl.config import AgentConfig
 
 FILE = "plan.json"
 STEP = "reward_step"

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from motif_jax.algorithms.trajectory import TrajectoryBatch
-from motif_jax.datasets.pairs.distinct import distinct_rows
-from motif_jax.devices.meters import Meters
+from motif_jax.core.devices.meters import Meters
+from motif_jax.core.distinct import distinct_rows
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.rewards import BatchMessages, IntrinsicReward
+from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 
 
 class IntrinsicReturn(NamedTuple):

@@ -10,18 +10,18 @@ from typing import Any
 import jax
 
 from motif_jax import rewards
-from motif_jax.actors.rollouts import ActorsConfig
-from motif_jax.actors.slots import require_memory
-from motif_jax.algorithms import schedules
-from motif_jax.devices import compiled_programs, memory, precision
+from motif_jax.core import capacity, metrics, seeds
+from motif_jax.core import config as checks
+from motif_jax.core.devices import compiled_programs, memory, precision
+from motif_jax.core.training import schedules
 from motif_jax.envs import registry
-from motif_jax.networks.policy import PolicyNetwork
-from motif_jax.rewards.reward_model import cpu_device
+from motif_jax.motif.reward.reward_model import cpu_device
+from motif_jax.nets.policy import PolicyNetwork
 from motif_jax.rl import agent_networks
-from motif_jax.sections.agents import Actors, AgentConfig, AgentReward, Devices
-from motif_jax.sections.policies import Ppo
-from motif_jax.support import capacity, metrics, seeds
-from motif_jax.support import config as checks
+from motif_jax.rl.actors.rollouts import ActorsConfig
+from motif_jax.rl.actors.slots import require_memory
+from motif_jax.rl.config import Actors, AgentConfig, AgentReward, Devices
+from motif_jax.rl.policy_config import Ppo
 
 SCORE_TASKS = ("NetHackScore-v1", "NetHackScoreExtendedActions-v1")
 TEXT_FIELD = "message"  # that rewards read

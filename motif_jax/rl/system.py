@@ -12,26 +12,27 @@ from typing import Any
 import jax
 
 from motif_jax import rewards
-from motif_jax.actors.inline import InlineActors
-from motif_jax.actors.pool import ActorPool
-from motif_jax.actors.rollouts import Rollouts
-from motif_jax.algorithms import appo, schedules
-from motif_jax.algorithms.registry import Algorithm, algorithm_of
-from motif_jax.devices.meters import Meters
-from motif_jax.devices.sharding import Sharded
-from motif_jax.networks.policy import PolicyNetwork
+from motif_jax.core.checkpoint_items import ANY
+from motif_jax.core.devices.meters import Meters
+from motif_jax.core.devices.sharding import Sharded
+from motif_jax.core.errors import UserError
+from motif_jax.core.interruption import never
+from motif_jax.core.training import schedules
+from motif_jax.nets.policy import PolicyNetwork
 from motif_jax.rewards import RunSetup
 from motif_jax.rl import agent_checkpoints, agent_networks, play_state, settings
+from motif_jax.rl.actors.inline import InlineActors
+from motif_jax.rl.actors.pool import ActorPool
+from motif_jax.rl.actors.rollouts import Rollouts
 from motif_jax.rl.agent_checkpoints import Snapshot
+from motif_jax.rl.algorithms import appo
+from motif_jax.rl.algorithms.registry import Algorithm, algorithm_of
 from motif_jax.rl.batcher import ActorSource, Batcher, BatchListener, Finished
+from motif_jax.rl.config import AgentConfig
 from motif_jax.rl.inference import Inference
 from motif_jax.rl.learner import Learner
 from motif_jax.rl.publishing import Place, Publisher
 from motif_jax.rl.reward_lookup import RewardLookup
-from motif_jax.sections.agents import AgentConfig
-from motif_jax.support.checkpoint_items import ANY
-from motif_jax.support.errors import UserError
-from motif_jax.support.interruption import never
 
 
 class System:

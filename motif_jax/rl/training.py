@@ -15,19 +15,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motif_jax.devices.hosts import Hosts
-from motif_jax.devices.parallel import AXIS, DataParallel
+from motif_jax.core.devices.hosts import Hosts
+from motif_jax.core.devices.parallel import AXIS, DataParallel
+from motif_jax.core.interruption import Interruption, StoppedError, never
+from motif_jax.core.profiling import Profiler
 from motif_jax.rl import agent_checkpoints, reward_choice, settings
 from motif_jax.rl.agent_checkpoints import Snapshot
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.clock import Clock
+from motif_jax.rl.config import AgentConfig
 from motif_jax.rl.guard import Guard
 from motif_jax.rl.recordings import EpisodeRecorder, drop_recordings
 from motif_jax.rl.records import Records
 from motif_jax.rl.system import System
-from motif_jax.sections.agents import AgentConfig
-from motif_jax.support.interruption import Interruption, StoppedError, never
-from motif_jax.support.profiling import Profiler
 
 
 class Agreement:

@@ -16,7 +16,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import _agents, learning
-from motif_jax.support import resources
+from motif_jax.core import resources
 from tests.recorded_outputs import compared
 from tests.reward_fixtures import load_config
 

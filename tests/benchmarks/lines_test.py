@@ -18,8 +18,8 @@ from ml_collections import ConfigDict
 from motif_jax import benchmarks
 from motif_jax.benchmarks import _agents, _language, _text_agents, actors, annotate, learning, text_play
 from motif_jax.benchmarks._bare_engine import Bare, write_script
-from motif_jax.devices.parallel import DataParallel
-from motif_jax.support.errors import UserError
+from motif_jax.core.devices.parallel import DataParallel
+from motif_jax.core.errors import UserError
 from tests import stage_inputs
 from tests.recorded_outputs import compared, shown_array
 from tests.reward_fixtures import load_config, make_dataset

@@ -15,9 +15,9 @@ import jax
 import pytest
 
 from motif_jax import benchmarks
+from motif_jax.benchmarks import _command as benchmark
 from motif_jax.benchmarks import train
-from motif_jax.stages import benchmark
-from motif_jax.support.errors import UserError
+from motif_jax.core.errors import UserError
 from tests.reward_fixtures import REPOSITORY, load_config
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from motif_jax.support.errors import UserError
-from motif_jax.support.files import system_error
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import system_error
 from tests.damaged_files import harms
 from tests.damaged_files.kinds import FEW, READERS, Reader
 

@@ -9,30 +9,30 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from motif_jax.actors.rerecording import record_actions
-from motif_jax.datasets.dialogues import parquet as dialogue_files
-from motif_jax.datasets.dialogues.dialogue import Dialogue, Dialogues
-from motif_jax.datasets.pairs.dataset import PairsDataset
-from motif_jax.datasets.tokens.dataset import TokensDataset
-from motif_jax.datasets.tokens.writer import TokensWriter
-from motif_jax.datasets.trajectories import parquet as step_files
+from motif_jax.core import metric_files, run_folder
+from motif_jax.core.checked_lines import LineWriter, read_lines
 from motif_jax.envs.replay import Recording
-from motif_jax.labels import shards
-from motif_jax.labels.label_queue import Label
-from motif_jax.language import folder as model_folder
-from motif_jax.language.tokens import Tokenizer
+from motif_jax.glam import trajectories as step_files
+from motif_jax.ilql.agent import agent_folder
+from motif_jax.ilql.dialogues import parquet as dialogue_files
+from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
+from motif_jax.lm import folder as model_folder
+from motif_jax.lm.token_data.dataset import TokensDataset
+from motif_jax.lm.token_data.writer import TokensWriter
+from motif_jax.lm.tokens import Tokenizer
+from motif_jax.motif.annotation import shards
+from motif_jax.motif.pairs.dataset import PairsDataset
+from motif_jax.oni.label_log import LabelLog
+from motif_jax.oni.label_queue import Label
+from motif_jax.play import agent_policy, evaluation_files, messages
+from motif_jax.play.watching import film_recording
 from motif_jax.reports import learned_reward
-from motif_jax.rewards.label_log import LabelLog
-from motif_jax.rollouts import agent_policy, evaluation_files, messages
-from motif_jax.rollouts.watching import film_recording
-from motif_jax.support import metric_files, run_folder
-from motif_jax.support.checked_lines import LineWriter, read_lines
-from motif_jax.trainers import agent_folder
+from motif_jax.rl.actors.rerecording import record_actions
 from tests import text_agents
-from tests.language import talkers
+from tests.lm import talkers
 from tests.made_up_runs import evaluation_rows, write_evaluation
+from tests.play.agent_runs import recall_config
 from tests.reward_fixtures import make_dataset
-from tests.rollouts.agent_runs import recall_config
 
 # Harms at random of a file's bytes, and of the values in it; the second of those that take long to be read.
 USUAL, FEW = (8, 30), (1, 4)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.labels.captions import decode_message
+from motif_jax.motif.annotation.captions import decode_message
 from tests import reward_fixtures
 
 

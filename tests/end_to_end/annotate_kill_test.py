@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from motif_jax.support.checked_lines import read_lines
+from motif_jax.core.checked_lines import read_lines
 from tests.end_to_end.annotate_datasets import (
     drawn_pairs,
     labels,

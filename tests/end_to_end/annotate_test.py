@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from motif_jax.support.errors import UserError
+from motif_jax.core.errors import UserError
 from tests.end_to_end.annotate_datasets import drawn_pairs, labels, run_stage, write_dataset
 
 

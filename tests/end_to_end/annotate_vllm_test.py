@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from motif_jax import schema
-from motif_jax.datasets.verdicts import SINGLE
-from motif_jax.labels import online
-from motif_jax.labels.label_service import LabelService
+from motif_jax.core.verdicts import SINGLE
+from motif_jax.motif.annotation.config import OnlineAnnotator, Queue
+from motif_jax.oni import label_config as online
+from motif_jax.oni.label_service import LabelService
+from motif_jax.rl.config import agent_config
 from motif_jax.schema import keys
-from motif_jax.sections.agents import agent_config
-from motif_jax.sections.annotators import OnlineAnnotator, Queue
 from tests import tiny_judge
 from tests.end_to_end.annotate_datasets import (
     conversations,

@@ -7,11 +7,11 @@ import json
 import numpy as np
 import pytest
 
-from motif_jax.datasets.pairs.dataset import PairsDataset
 from motif_jax.envs.nethack.random_players import HABITS
-from motif_jax.rollouts import agents
+from motif_jax.motif.pairs.dataset import PairsDataset
+from motif_jax.play import agents
+from tests.play import untrained
 from tests.reward_fixtures import run_stage
-from tests.rollouts import untrained
 
 
 @pytest.fixture(scope="module")

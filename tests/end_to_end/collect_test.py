@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from motif_jax.datasets.pairs import chunks
-from motif_jax.datasets.pairs.dataset import PairsDataset
+from motif_jax.motif.pairs import chunks
+from motif_jax.motif.pairs.dataset import PairsDataset
 from tests import processes
 from tests.reward_fixtures import launch
 

@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from motif_jax.stages import collect_text as stage
-from motif_jax.support import resources
-from motif_jax.support.errors import UserError
+from motif_jax.core import resources
+from motif_jax.core.errors import UserError
+from motif_jax.ilql import collect_text as stage
 from tests import reward_fixtures
 from tests.processes import killed_often, launch
 

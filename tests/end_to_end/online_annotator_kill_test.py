@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
-from motif_jax.rewards.label_log import FILE, read_log
-from motif_jax.support.checked_lines import read_lines
+from motif_jax.core.checked_lines import read_lines
+from motif_jax.oni.label_log import FILE, read_log
 from tests.processes import Program, checkpoint_steps, ended, launch, processes_with, wait_until
 
 

@@ -7,11 +7,11 @@ import threading
 
 import pytest
 
-from motif_jax.datasets.verdicts import PAIR, SINGLE
-from motif_jax.labels import online
-from motif_jax.labels.label_service import LabelService
-from motif_jax.labels.lexicon import LexiconJudge, load_lexicon
-from motif_jax.sections.agents import agent_config
+from motif_jax.core.verdicts import PAIR, SINGLE
+from motif_jax.motif.annotation.lexicon import LexiconJudge, load_lexicon
+from motif_jax.oni import label_config as online
+from motif_jax.oni.label_service import LabelService
+from motif_jax.rl.config import agent_config
 from tests.end_to_end.served_lexicon import serve_lexicon
 from tests.processes import ended, free_port, wait_until
 from tests.reward_fixtures import load_config

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from motif_jax.support.interruption import EXIT_CODE
+from motif_jax.core.interruption import EXIT_CODE
 from tests.force.outcomes import rows_of
 from tests.processes import (
     Program,

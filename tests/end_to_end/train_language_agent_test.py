@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from motif_jax.stages import probe_language_agent
+from motif_jax.glam import probe_language_agent
 from tests.force.outcomes import rows_of
-from tests.language import talkers
+from tests.lm import talkers
 from tests.processes import Program, checkpoint_steps, ended, launch, wait_until
 from tests.reward_fixtures import load_config, run_stage
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from motif_jax.support.metrics import read_metrics
+from motif_jax.core.metrics import read_metrics
 from tests.force.outcomes import rows_of
-from tests.language import talkers
+from tests.lm import talkers
 from tests.processes import REPOSITORY, ended, launch_hosts
 
 pytestmark = [pytest.mark.extra, pytest.mark.timeout(900)]

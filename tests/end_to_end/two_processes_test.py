@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from motif_jax.support.metrics import read_metrics
+from motif_jax.core.metrics import read_metrics
 from tests.force.outcomes import rows_of
 from tests.processes import (
     Program,

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from motif_jax.stages import visualize
-from motif_jax.support.interruption import INTERRUPTED
+from motif_jax.core.interruption import INTERRUPTED
+from motif_jax.play import visualize
 
 LAUNCH = [sys.executable, "-m", "motif_jax.launch"]
 

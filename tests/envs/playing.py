@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.spec import empty_observation
-from motif_jax.envs.text import registry as tasks
-from motif_jax.support.errors import UserError
+from motif_jax.ilql.tasks import registry as tasks
 from tests.recorded_outputs import shown_array
 
 

@@ -8,11 +8,11 @@ import sys
 
 import numpy as np
 
-from motif_jax.actors.rerecording import record_actions
 from motif_jax.envs import registry
 from motif_jax.envs.nethack.game import END_DEATH, END_LIMIT
 from motif_jax.envs.nethack.random_players import HABITS
 from motif_jax.envs.replay import Recording, record
+from motif_jax.rl.actors.rerecording import record_actions
 from tests.envs.playing import told
 from tests.recorded_outputs import compared
 

@@ -47,9 +47,9 @@ def params(*patterns: str) -> Compared:
         import jax
         import numpy as np
 
-        from motif_jax.support import digests
-        from motif_jax.support.checkpoint_items import ANY
-        from motif_jax.support.checkpoints import Checkpoints
+        from motif_jax.core import digests
+        from motif_jax.core.checkpoint_items import ANY
+        from motif_jax.core.checkpoints import Checkpoints
 
         with Checkpoints(workdir / "checkpoints", read_only=True) as checkpoints:
             step = checkpoints.latest()
@@ -110,7 +110,7 @@ def labels(trained: Compared) -> Compared:
     """Besides `trained`: no question has two labels."""
 
     def outcome(workdir: Path, trial: Path) -> Any:
-        from motif_jax.support.checked_lines import read_lines
+        from motif_jax.core.checked_lines import read_lines
 
         said: dict[str, Any] = {}
         for path in (trial / "store").glob("*.jsonl"):

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from motif_jax.actors.rerecording import record_actions
-from motif_jax.language import byte_pairs
-from motif_jax.rewards.reward_model import read_run
-from motif_jax.rewards.safetensors_file import write_safetensors
+from motif_jax.lm import byte_pairs
+from motif_jax.motif.reward.reward_model import read_run
+from motif_jax.motif.reward.safetensors_file import write_safetensors
+from motif_jax.rl.actors.rerecording import record_actions
 from tests import reward_fixtures, stage_inputs, torch_files
 from tests.conftest import load_golden
-from tests.envs.visdial import made_up
+from tests.ilql.tasks.visdial import made_up
 from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
 from tests.reward_fixtures import make_dataset
 
@@ -61,7 +61,7 @@ class Inputs(stage_inputs.Inputs):
 
     @functools.cached_property
     def torch_reward(self) -> Path:
-        from tests.stages.import_torch_test import write_reward
+        from tests.published.import_torch_test import write_reward
 
         return write_reward(self.folder / "reward.pth", load_golden)
 
@@ -74,7 +74,7 @@ class Inputs(stage_inputs.Inputs):
 
     @functools.cached_property
     def torch_text_agent(self) -> Path:
-        from tests.stages.import_ilql_test import ilql
+        from tests.published.import_ilql_test import ilql
 
         tensors = {name: torch_files.tensor(array) for name, array in ilql().items()}
         return torch_files.write(self.folder / "model.pkl", tensors)
@@ -89,7 +89,7 @@ class Inputs(stage_inputs.Inputs):
 
     @functools.cached_property
     def dialogue_lines(self) -> Path:
-        from tests.stages.import_dialogues_test import LINES
+        from tests.published.import_dialogues_test import LINES
 
         path = self.folder / "dialogues.jsonl"
         path.write_text("".join(f"{json.dumps(line)}\n" for line in LINES) * 5_000)

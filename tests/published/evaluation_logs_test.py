@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from motif_jax.core.errors import UserError
 from motif_jax.published import evaluation_logs
-from motif_jax.stages import compare
-from motif_jax.support.errors import UserError
+from motif_jax.reports import compare
 from tests.reward_fixtures import load_config
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from motif_jax.core.errors import UserError
+from motif_jax.core.metric_files import Curve
 from motif_jax.published import glam_results
 from motif_jax.reports import efficiency
-from motif_jax.support.errors import UserError
-from motif_jax.support.metric_files import Curve
 
 
 def write_log(folder, shift=0.0):

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from motif_jax.published import glam_probes
+from motif_jax.core.checkpoints import Checkpoints
+from motif_jax.core.errors import UserError
+from motif_jax.published import glam_probes, import_torch
 from motif_jax.rl import agent_checkpoints
-from motif_jax.stages import import_torch
-from motif_jax.support.checkpoints import Checkpoints
-from motif_jax.support.errors import UserError
 from tests import torch_files
-from tests.language import talkers
+from tests.lm import talkers
 from tests.recorded_outputs import compared, said
 from tests.reward_fixtures import load_config, run_config
 

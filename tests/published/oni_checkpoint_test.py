@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 
 from motif_jax import rewards
-from motif_jax.networks import layout
-from motif_jax.published import oni_checkpoint, torch_file, torch_import
+from motif_jax.nets import layout
+from motif_jax.play import agent_policy, evaluation_setup
+from motif_jax.play.config import PlayedPolicy
+from motif_jax.published import import_torch, oni_checkpoint, torch_file, torch_import
 from motif_jax.published.torch_import import TorchCheckpoint
-from motif_jax.rollouts import agent_policy, evaluation_setup
-from motif_jax.sections.played import PlayedPolicy
-from motif_jax.stages import import_torch
 from tests import torch_files
 from tests.golden_numbers import recipe_tensors
 from tests.recorded_outputs import compared, said

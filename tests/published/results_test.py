@@ -9,9 +9,9 @@ import pickle
 import numpy as np
 import pytest
 
+from motif_jax.core.errors import UserError
 from motif_jax.published import pickles
 from motif_jax.published.results import read_published
-from motif_jax.support.errors import UserError
 from tests.recorded_outputs import compared, said
 
 STEPS = np.array([0.0, 1e6, 2e6, 3e6])

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from motif_jax.core.errors import UserError
 from motif_jax.published import torch_file
 from motif_jax.published.pickles import Unread
 from motif_jax.published.torch_file import read_checkpoint, tensors
-from motif_jax.support.errors import UserError
 from tests import torch_files
 from tests.recorded_outputs import compared, said
 from tests.torch_files import Storage, Tensor, tensor

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from motif_jax.networks import layout
+from motif_jax.nets import layout
 from motif_jax.published import torch_import
 from motif_jax.published.torch_import import TorchCheckpoint
 from tests import torch_files
 from tests.agents import nethack_network
-from tests.networks.agent_test import VARIANTS
+from tests.nets.agent_test import VARIANTS
 from tests.recorded_outputs import compared, said
 
 Shapes = dict[str, list[int]]

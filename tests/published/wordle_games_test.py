@@ -11,9 +11,9 @@ import types
 import numpy as np
 import pytest
 
-from motif_jax.envs.wordle.colours import ABSENT, DIGITS, HERE, WordTable, letters
-from motif_jax.envs.wordle.environment import WordleEnvironment
-from motif_jax.envs.wordle.words import read_words
+from motif_jax.ilql.tasks.wordle.colours import ABSENT, DIGITS, HERE, WordTable, letters
+from motif_jax.ilql.tasks.wordle.environment import WordleEnvironment
+from motif_jax.ilql.tasks.wordle.words import read_words
 from motif_jax.published.wordle_games import read_games
 from tests.recorded_outputs import compared, said
 

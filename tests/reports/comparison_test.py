@@ -5,14 +5,14 @@ import json
 import numpy as np
 import pytest
 
-from motif_jax.labels.lexicon import load_lexicon
+from motif_jax.core.errors import UserError
+from motif_jax.motif.annotation.lexicon import load_lexicon
+from motif_jax.play import messages
+from motif_jax.play.messages import MessageTally
 from motif_jax.reports import claims, comparison_page, page
 from motif_jax.reports.charts import Series
 from motif_jax.reports.comparison import RunScore, as_json, collect_scores, compare, normalise
 from motif_jax.reports.comparison_page import ComparisonData
-from motif_jax.rollouts import messages
-from motif_jax.rollouts.messages import MessageTally
-from motif_jax.support.errors import UserError
 from tests.recorded_outputs import compared
 
 

@@ -8,14 +8,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from motif_jax.datasets.pairs.dataset import PairsDataset
-from motif_jax.labels.chat import check_chat
-from motif_jax.networks.reward import RewardNetwork
+from motif_jax.core import run_folder
+from motif_jax.motif import merge_annotations
+from motif_jax.motif.annotation.chat import check_chat
+from motif_jax.motif.pairs.dataset import PairsDataset
+from motif_jax.motif.reward.safetensors_file import statistics_of
+from motif_jax.nets.reward import RewardNetwork
+from motif_jax.oni import online_model
 from motif_jax.reports import model_card
-from motif_jax.rewards import online_model
-from motif_jax.rewards.safetensors_file import statistics_of
-from motif_jax.stages import merge_annotations
-from motif_jax.support import run_folder
 from tests.recorded_outputs import compared
 from tests.reward_fixtures import annotation_config, load_config, make_dataset, reward_config, write_labels
 

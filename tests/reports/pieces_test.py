@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from motif_jax.labels.label_queue import Label
+from motif_jax.core.metric_files import Curve
+from motif_jax.oni import label_log
+from motif_jax.oni.label_log import LabelLog
+from motif_jax.oni.label_queue import Label
 from motif_jax.reports import charts, hacking, learned_reward, measures, page, plots, run_report, text_tables
 from motif_jax.reports.charts import Interval, Plot, Series
 from motif_jax.reports.learned_reward import LabelLogReport, LearnedText
 from motif_jax.reports.training_sections import METRIC_GROUPS, dialogues_section, language_section
-from motif_jax.rewards import label_log
-from motif_jax.rewards.label_log import LabelLog
-from motif_jax.support.metric_files import Curve
 from tests.made_up_runs import HOSTILE, run_data, run_page
 from tests.recorded_outputs import compared
 

@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
+from motif_jax.core.errors import UserError
 from motif_jax.reports import generalisation_files, generalisation_section, page, probes
 from motif_jax.reports.run_data import RunData
-from motif_jax.support.errors import UserError
 from tests.made_up_runs import HOSTILE
 from tests.recorded_outputs import compared
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from motif_jax.play.evaluation_files import games
 from motif_jax.reports import statistics
-from motif_jax.rollouts.evaluation_files import games
 from tests.recorded_outputs import compared
 
 

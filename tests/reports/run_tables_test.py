@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 
+from motif_jax.core.metric_files import Curve
 from motif_jax.reports import evaluation_tables, page, run_report
 from motif_jax.reports.evaluation_sections import rows_of
 from motif_jax.reports.run_data import RunData
-from motif_jax.support.metric_files import Curve
 from tests.made_up_runs import run_page, run_texts
 from tests.recorded_outputs import compared
 from tests.reports.glance_test import evaluation

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from motif_jax.core.metric_files import Curve
 from motif_jax.reports.smoothing import joined_stretches, learning_curve, smooth
-from motif_jax.support.metric_files import Curve
 from tests.recorded_outputs import compared
 
 TEN = Curve(np.arange(10.0), np.arange(10.0) ** 2)

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from motif_jax.labels.lexicon import load_lexicon
+from motif_jax.motif.annotation.lexicon import load_lexicon
+from motif_jax.play import messages
+from motif_jax.play.messages import MessageTally
 from motif_jax.reports import study
 from motif_jax.reports.claims import Claim
-from motif_jax.rollouts import messages
-from motif_jax.rollouts.messages import MessageTally
 from tests.made_up_runs import evaluation_rows, write_evaluation
 from tests.recorded_outputs import compared
 

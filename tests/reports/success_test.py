@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from motif_jax.core.metric_files import Curve
 from motif_jax.reports import hacking, page, success, text_section
 from motif_jax.reports.glance import headline
 from motif_jax.reports.learned_reward import LabelLogReport
 from motif_jax.reports.run_data import RunData
-from motif_jax.support.metric_files import Curve
 from tests.made_up_runs import run_page, run_texts
 from tests.recorded_outputs import compared
 from tests.reports.glance_test import evaluation as evaluation_of

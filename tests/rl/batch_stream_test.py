@@ -10,15 +10,15 @@ import jax
 import numpy as np
 import pytest
 
-from motif_jax.actors.rollouts import Ready
-from motif_jax.devices.meters import Meters
-from motif_jax.devices.parallel import DataParallel
+from motif_jax.core.devices.meters import Meters
+from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.rl import batch_stream
+from motif_jax.rl.actors.rollouts import Ready
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.batcher import Batch
 from motif_jax.rl.reward_lookup import IntrinsicReturn
+from tests.play.agent_runs import recall_training
 from tests.rl.runs import column
-from tests.rollouts.agent_runs import recall_training
 
 
 class Parts:

@@ -11,14 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.actors.inline import InlineActors
-from motif_jax.actors.rollouts import ActorsConfig
-from motif_jax.algorithms import trajectory
-from motif_jax.devices.meters import Meters
-from motif_jax.devices.parallel import DataParallel
+from motif_jax.core.devices.meters import Meters
+from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.envs import registry
 from motif_jax.rewards import BatchMessages, IntrinsicReward, Values
 from motif_jax.rl import play_state
+from motif_jax.rl.actors.inline import InlineActors
+from motif_jax.rl.actors.rollouts import ActorsConfig
+from motif_jax.rl.algorithms import trajectory
 from motif_jax.rl.batcher import ActorSource, Batcher, Finished, put
 from motif_jax.rl.inference import Inference
 from motif_jax.rl.publishing import Publisher

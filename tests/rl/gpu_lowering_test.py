@@ -15,25 +15,26 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.algorithms import appo, ensembles, schedules
-from motif_jax.algorithms.trajectory import BATCH_AXES
-from motif_jax.devices.meters import Meters
-from motif_jax.devices.parallel import DataParallel
+from motif_jax.core.devices.meters import Meters
+from motif_jax.core.devices.parallel import DataParallel
+from motif_jax.core.training import ensembles, schedules
+from motif_jax.core.training.config import RewardConfig, RewardNetworkSizes
+from motif_jax.core.training.trainer import Carry, OfflineTrainer
 from motif_jax.envs.spec import ArraySpec
-from motif_jax.networks.reward import RewardArchitecture, RewardNetwork
-from motif_jax.rewards import RewardSetup, reward_model
-from motif_jax.rewards.motif import MotifReward
-from motif_jax.rewards.reward_model import RewardModel
+from motif_jax.motif.reward import reward_data, reward_model
+from motif_jax.motif.reward.motif import MotifReward
+from motif_jax.motif.reward.reward_model import RewardModel
+from motif_jax.motif.reward.reward_task import RewardTask
+from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
+from motif_jax.play import agent_policy
+from motif_jax.rewards import RewardSetup
 from motif_jax.rl import batcher, inference
+from motif_jax.rl.algorithms import appo
+from motif_jax.rl.algorithms.trajectory import BATCH_AXES
+from motif_jax.rl.config import AgentReward
 from motif_jax.rl.learner import Learner
 from motif_jax.rl.publishing import Publisher
-from motif_jax.rollouts import agent_policy
 from motif_jax.schema import values
-from motif_jax.sections.agents import AgentReward
-from motif_jax.sections.trainings import RewardConfig, RewardNetworkSizes
-from motif_jax.trainers import reward_data
-from motif_jax.trainers.reward_task import RewardTask
-from motif_jax.trainers.trainer import Carry, OfflineTrainer
 from tests.agents import NETHACK_SPEC, appo_config, nethack_network, random_batch, random_params
 from tests.reward_fixtures import make_dataset, reward_config
 

@@ -10,12 +10,12 @@ import jax
 import numpy as np
 import pytest
 
+from motif_jax.core.errors import UserError
 from motif_jax.rl.batcher import Batch
 from motif_jax.rl.guard import Guard
 from motif_jax.rl.learner import Failure, Learner
-from motif_jax.support.errors import UserError
+from tests.play.agent_runs import recall_config, recall_training
 from tests.rl.runs import column, saved, steps_of, train
-from tests.rollouts.agent_runs import recall_config, recall_training
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 

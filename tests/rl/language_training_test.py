@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from motif_jax.devices.sharding import Sharded
-from motif_jax.rl import settings
-from motif_jax.rollouts import agent_policy
-from motif_jax.stages import train_agent
-from motif_jax.support import run_folder
-from motif_jax.support.errors import UserError
-from motif_jax.support.metrics import read_metrics
-from tests.language import talkers
+from motif_jax.core import run_folder
+from motif_jax.core.devices.sharding import Sharded
+from motif_jax.core.errors import UserError
+from motif_jax.core.metrics import read_metrics
+from motif_jax.play import agent_policy
+from motif_jax.rl import settings, train_agent
+from tests.lm import talkers
 from tests.reward_fixtures import load_config
 from tests.rl.runs import train
 

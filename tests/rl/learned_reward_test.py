@@ -13,20 +13,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.algorithms import classification
-from motif_jax.algorithms.ensembles import EnsembleState
-from motif_jax.algorithms.statistics import RunningMoments
+from motif_jax.core.errors import UserError
+from motif_jax.core.training.ensembles import EnsembleState
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
-from motif_jax.labels.label_queue import Label
+from motif_jax.motif.reward.statistics import RunningMoments
+from motif_jax.oni import classification_loss as classification
+from motif_jax.oni.classification import ClassificationReward, ClassifierModel
+from motif_jax.oni.label_log import FILE, read_log
+from motif_jax.oni.label_queue import Label
+from motif_jax.oni.label_set import LabelSet, as_bytes
+from motif_jax.oni.online_model import cautious
+from motif_jax.oni.ranking import RankingModel, RankingReward
+from motif_jax.oni.reward_trainer import METRICS
 from motif_jax.rewards import BatchMessages, RunSetup, load_intrinsic
-from motif_jax.rewards.label_log import FILE, read_log
-from motif_jax.rewards.label_set import LabelSet, as_bytes
-from motif_jax.rewards.online_model import cautious
-from motif_jax.rl.classification import ClassificationReward, ClassifierModel
-from motif_jax.rl.ranking import RankingModel, RankingReward
-from motif_jax.rl.reward_trainer import METRICS
-from motif_jax.sections.agents import agent_config
-from motif_jax.support.errors import UserError
+from motif_jax.rl.config import agent_config
 from tests.recorded_outputs import compared, shown_array
 from tests.rl import oni_runs
 from tests.rl.oni_runs import oni_config

@@ -13,21 +13,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.algorithms.appo import AppoTrainState
-from motif_jax.algorithms.trajectory import TrajectoryBatch
-from motif_jax.devices.meters import Meters, system_metrics
-from motif_jax.devices.parallel import DataParallel
+from motif_jax.core.devices.meters import Meters, system_metrics
+from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.rl import batch_stream, settings
 from motif_jax.rl import learner as learner_module
+from motif_jax.rl.algorithms.appo import AppoTrainState
+from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.batcher import Batch
 from motif_jax.rl.inference import Inference
 from motif_jax.rl.learner import Averages, Learner
 from motif_jax.rl.publishing import Publisher
 from motif_jax.rl.system import System
+from tests.play.agent_runs import recall_training
 from tests.processes import wait_until
 from tests.rl.runs import column
-from tests.rollouts.agent_runs import recall_training
 
 SECONDS = 60.0
 

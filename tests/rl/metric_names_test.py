@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from motif_jax.support.metrics import read_metrics
+from motif_jax.core.metrics import read_metrics
 from tests.reward_fixtures import REPOSITORY, load_config
 from tests.rl.runs import train
 

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from ml_collections import ConfigDict
 
-from motif_jax.datasets.verdicts import FIRST, PAIR, SECOND, TIE, Form
-from motif_jax.labels.label_queue import Label
-from motif_jax.rewards import online
-from motif_jax.stages import check_reward
-from motif_jax.support.interruption import never
+from motif_jax.core.interruption import never
+from motif_jax.core.verdicts import FIRST, PAIR, SECOND, TIE, Form
+from motif_jax.oni import check_reward, online
+from motif_jax.oni.label_queue import Label
+from tests.play.agent_runs import changed
 from tests.reward_fixtures import load_config
-from tests.rollouts.agent_runs import changed
 
 Items = tuple[str, ...]
 

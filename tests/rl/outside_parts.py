@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motif_jax.algorithms.trajectory import TrajectoryBatch
+from motif_jax.core.errors import UserError
 from motif_jax.rewards import BatchMessages, IntrinsicReward, RewardSetup, Values
-from motif_jax.sections.agents import AgentConfig, AgentReward
-from motif_jax.support.errors import UserError
+from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
+from motif_jax.rl.config import AgentConfig, AgentReward
 
 
 class Familiar(IntrinsicReward):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from motif_jax.support.errors import UserError
+from motif_jax.core.errors import UserError
+from tests.play.agent_runs import recall_config
 from tests.rl.runs import train
-from tests.rollouts.agent_runs import recall_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 

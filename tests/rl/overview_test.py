@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from motif_jax.rl.training import overview
+from tests.play.agent_runs import recall_training
 from tests.recorded_outputs import compared
-from tests.rollouts.agent_runs import recall_training
 
 
 def gpus(*numbers: int) -> list[Any]:

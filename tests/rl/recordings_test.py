@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 
 from motif_jax import rewards
-from motif_jax.actors.group import episode_seed
-from motif_jax.actors.rerecording import record_actions
-from motif_jax.actors.worker_process import WorkerProcess
-from motif_jax.devices.services import ServiceFailedError
+from motif_jax.core.devices.services import ServiceFailedError
 from motif_jax.envs.replay import Recording
 from motif_jax.rewards import IntrinsicReward, Values
 from motif_jax.rl import recordings
+from motif_jax.rl.actors.group import episode_seed
+from motif_jax.rl.actors.rerecording import record_actions
+from motif_jax.rl.actors.worker_process import WorkerProcess
 from motif_jax.rl.recordings import ActionCollector, EpisodeRecorder, drop_recordings
+from tests.play.agent_runs import recall_config
 from tests.rl.runs import column, episodes, steps_of, train
-from tests.rollouts.agent_runs import recall_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+from motif_jax.core.metrics import read_metrics
 from motif_jax.rl import agent_checkpoints
-from motif_jax.support.metrics import read_metrics
-from tests.language import talkers
+from tests.lm import talkers
+from tests.play.agent_runs import recall_config
 from tests.recorded_outputs import compared
 from tests.reward_fixtures import load_config
 from tests.rl import oni_runs, runs
-from tests.rollouts.agent_runs import recall_config
 from tests.stage_inputs import LEVEL
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")

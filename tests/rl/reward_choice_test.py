@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 from ml_collections import ConfigDict
 
-from motif_jax.rl import agent_checkpoints, reward_choice
-from motif_jax.rollouts import agent_policy
-from motif_jax.sections.agents import agent_config
-from motif_jax.stages import train_agent
-from motif_jax.support.errors import UserError
+from motif_jax.core.errors import UserError
+from motif_jax.play import agent_policy
+from motif_jax.rl import agent_checkpoints, reward_choice, train_agent
+from motif_jax.rl.config import agent_config
+from tests.play.agent_runs import recall_config
 from tests.rl.runs import train
-from tests.rollouts.agent_runs import recall_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 

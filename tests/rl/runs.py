@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from motif_jax.algorithms.trajectory import TrajectoryBatch
-from motif_jax.rl import agent_checkpoints, settings
+from motif_jax.core import run_folder
+from motif_jax.core.checkpoint_items import ANY, JSON
+from motif_jax.core.checkpoints import Checkpoints
+from motif_jax.core.interruption import Interruption
+from motif_jax.rl import agent_checkpoints, settings, train_agent
+from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
+from motif_jax.rl.config import agent_config
 from motif_jax.rl.training import AgentTraining
-from motif_jax.sections.agents import agent_config
-from motif_jax.stages import train_agent
-from motif_jax.support import run_folder
-from motif_jax.support.checkpoint_items import ANY, JSON
-from motif_jax.support.checkpoints import Checkpoints
-from motif_jax.support.interruption import Interruption
 
 
 def column(

@@ -10,16 +10,15 @@ import jax
 import numpy as np
 import pytest
 
-from motif_jax.rl import agent_networks, settings
-from motif_jax.sections import Sharding
-from motif_jax.sections.agents import Devices, agent_config
-from motif_jax.sections.policies import LanguagePolicy
-from motif_jax.stages import train_agent
-from motif_jax.support import capacity
-from motif_jax.support.errors import UserError
+from motif_jax.core import capacity
+from motif_jax.core.errors import UserError
+from motif_jax.core.sections import Sharding
+from motif_jax.rl import agent_networks, settings, train_agent
+from motif_jax.rl.config import Devices, agent_config
+from motif_jax.rl.policy_config import LanguagePolicy
+from tests.play.agent_runs import changed, recall_config, recall_training
 from tests.recorded_outputs import compared
 from tests.reward_fixtures import load_config
-from tests.rollouts.agent_runs import changed, recall_config, recall_training
 
 
 def test_extrinsic_coefficient_depends_on_the_task_unless_given() -> None:

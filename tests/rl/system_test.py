@@ -11,16 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.algorithms.value_normalisation import ValueStatistics
+from motif_jax.core.interruption import Interruption
 from motif_jax.rl import settings
+from motif_jax.rl.algorithms.value_normalisation import ValueStatistics
 from motif_jax.rl.batch_stream import BatchStream
+from motif_jax.rl.config import agent_config
 from motif_jax.rl.records import Records
 from motif_jax.rl.system import System
-from motif_jax.sections.agents import agent_config
-from motif_jax.support.interruption import Interruption
+from tests.play.agent_runs import recall_config, recall_training
 from tests.rl import language_training_test
 from tests.rl.runs import episodes, saved, train
-from tests.rollouts.agent_runs import recall_config, recall_training
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 

@@ -14,20 +14,20 @@ import numpy as np
 import psutil
 import pytest
 
-from motif_jax.actors.pool import ActorPool
-from motif_jax.devices.parallel import DataParallel
-from motif_jax.devices.services import ServiceFailedError
+from motif_jax.core.devices.parallel import DataParallel
+from motif_jax.core.devices.services import ServiceFailedError
+from motif_jax.core.interruption import Interruption
+from motif_jax.core.metrics import read_metrics
 from motif_jax.rl import settings
+from motif_jax.rl.actors.pool import ActorPool
+from motif_jax.rl.config import agent_config
 from motif_jax.rl.inference import bucket_sizes
 from motif_jax.rl.publishing import Publisher
 from motif_jax.rl.training import AgentTraining, Agreement
-from motif_jax.sections.agents import agent_config
-from motif_jax.support.interruption import Interruption
-from motif_jax.support.metrics import read_metrics
+from tests.play.agent_runs import recall_config
 from tests.processes import wait_until
 from tests.recorded_outputs import compared, of_folder
 from tests.rl.runs import saved, steps_of, train
-from tests.rollouts.agent_runs import recall_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 

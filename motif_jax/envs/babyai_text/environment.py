@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from motif_jax.core import seeds
+from motif_jax.core.errors import UserError
 from motif_jax.envs.babyai_text import catalogue, instructions, missions
 from motif_jax.envs.babyai_text.changes import CHANGES, EXCHANGED, PromptChange
 from motif_jax.envs.babyai_text.exchange import Exchange
 from motif_jax.envs.babyai_text.prompts import PromptTokens, Window
 from motif_jax.envs.babyai_text.sentences import VIEW, clauses
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, EnvironmentSpec
-from motif_jax.support import seeds
-from motif_jax.support.errors import UserError
 
 SECTION = "babyai_text"
 FRENCH_GOAL = "glam_french_goal"

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from motif_jax.core import seeds
+from motif_jax.core.errors import UserError
 from motif_jax.envs.babyai_text.changes import OTHER_EPISODE
 from motif_jax.envs.spec import RUNNING, empty_observation
-from motif_jax.support import seeds
-from motif_jax.support.errors import UserError
 
 _TRIES = 100
 

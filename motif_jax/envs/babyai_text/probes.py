@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from motif_jax.core import resources
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import read_json
 from motif_jax.envs.babyai_text.prompts import Window
-from motif_jax.support import resources
-from motif_jax.support.errors import UserError
-from motif_jax.support.files import read_json
 
 OWN = "own"
 _FILE = "configs/probes/babyai_text.json"

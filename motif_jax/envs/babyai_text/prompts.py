@@ -13,9 +13,9 @@ from collections.abc import Sequence
 import numpy as np
 from tokenizers import Tokenizer
 
+from motif_jax.core import tokenizer_files
+from motif_jax.core.errors import UserError
 from motif_jax.envs.babyai_text.catalogue import ENGLISH, FRENCH
-from motif_jax.support import tokenizer_files
-from motif_jax.support.errors import UserError
 
 _HEADS = {ENGLISH: "Possible action of the agent:", FRENCH: "Actions possibles pour l'agent:"}
 # Replaces the next observation once the goal is reached; no prompt has it.

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.support import entry_points
-from motif_jax.support.errors import UserError
+from motif_jax.core import entry_points
+from motif_jax.core.errors import UserError
 
 KEY = "environment.text"
 INFO, OBSERVATION = "info:", "obs:"

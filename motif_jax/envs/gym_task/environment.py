@@ -14,13 +14,13 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from motif_jax.core import config as checks
+from motif_jax.core import entry_points
+from motif_jax.core.errors import UserError
 from motif_jax.envs import spec
 from motif_jax.envs.gym_task import captions
 from motif_jax.envs.gym_task.spaces import UnsupportedSpaceError, leaves, padded
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, EngineError, EnvironmentSpec
-from motif_jax.support import config as checks
-from motif_jax.support import entry_points
-from motif_jax.support.errors import UserError
 
 PREFIX = "gym:"
 TEXT, COUNT, CUT, FRAME = "caption", "caption_count", "captions_cut", "frame"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 
-from motif_jax.support import resources
+from motif_jax.core import resources
 
 _HEADER = """
 MAZE: "mylevel", ' '

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
+from motif_jax.core.errors import UserError
 from motif_jax.envs.minihack.levels import LEVELS
 from motif_jax.envs.nethack import buffers as b
 from motif_jax.envs.nethack import observation
@@ -14,7 +15,6 @@ from motif_jax.envs.nethack.game import Game
 from motif_jax.envs.nethack.group import NetHackGroup
 from motif_jax.envs.nethack.observation import MAX_EPISODE_STEPS
 from motif_jax.envs.spec import EnvironmentSpec
-from motif_jax.support.errors import UserError
 
 # A NetHack task that gives the fields, which all of them share.
 _SHOWS = "NetHackScore-v1"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from minigrid.core.grid import Grid
 from minigrid.envs import MultiRoomEnv
 
+from motif_jax.core import seeds
 from motif_jax.envs.minihack.descriptions import ANYONE, Place, goal, maze, start
-from motif_jax.support import seeds
 
 # Size of minigrid's map: a terminal without the lines for message and status, and without edges.
 _WIDTH, _HEIGHT = 76, 21

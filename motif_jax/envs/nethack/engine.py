@@ -12,11 +12,11 @@ import numpy as np
 from nle import nethack
 from nle.nethack.nethack import DLPATH, OBSERVATION_DESC
 
+from motif_jax.core.tempdirs import own_folders
 from motif_jax.envs.nethack.actions import ESCAPE, SPACE
 from motif_jax.envs.nethack.buffers import Buffers
 from motif_jax.envs.nethack.library import KeptLibrary, no_use_of_keeping, set_long
 from motif_jax.envs.spec import EngineError
-from motif_jax.support.tempdirs import own_folders
 
 _MAX_OPENING_PROMPTS = 1000
 # Files in an engine's folder that grow with each game; a death shows the best of `record`.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 
+from motif_jax.core.seeds import derive
 from motif_jax.envs.nethack import actions
 from motif_jax.envs.nethack import buffers as b
 from motif_jax.envs.nethack import status as place
 from motif_jax.envs.nethack.tasks import HALLUCINATION, TASKS, TaskRule, make_rule
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, EngineError
-from motif_jax.support.seeds import derive
 
 EPISODE_FIELDS = tuple("score dlvl gold xlvl scout turns success end hallucination kills".split())
 # Values of the episode field `end`.

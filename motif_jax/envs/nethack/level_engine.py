@@ -11,10 +11,10 @@ from typing import Any
 
 from nle.nethack.nethack import HACKDIR
 
+from motif_jax.core.tempdirs import own_folders
 from motif_jax.envs.nethack.buffers import Buffers
 from motif_jax.envs.nethack.engine import NetHackEngine
 from motif_jax.envs.spec import EngineError
-from motif_jax.support.tempdirs import own_folders
 
 # Name of the level in descriptions.
 LEVEL = "mylevel"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from motif_jax.core.errors import UserError
 from motif_jax.envs.nethack import buffers as b
 from motif_jax.envs.nethack.actions import EXTENDED_KEYS, TASK_KEYS, action_names
 from motif_jax.envs.nethack.game import EPISODE_FIELDS
@@ -12,7 +13,6 @@ from motif_jax.envs.nethack.status import NUM_STATUS
 from motif_jax.envs.nethack.tasks import TASKS
 from motif_jax.envs.nethack.window import WINDOW
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
-from motif_jax.support.errors import UserError
 
 MAX_EPISODE_STEPS = 5000
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from motif_jax.core import seeds
 from motif_jax.envs.episode import Choose, given_actions
 from motif_jax.envs.nethack.actions import EXTENDED_KEYS, TASK_KEYS
 from motif_jax.envs.spec import EnvironmentSpec
-from motif_jax.support import seeds
 
 # The group of each action of the tasks with 28 actions; the others have the first 23.
 GROUPS = (

@@ -10,12 +10,12 @@ import functools
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 
+from motif_jax.core import seeds
 from motif_jax.envs.episode import Choose, Observation
 from motif_jax.envs.nethack.actions import TASK_KEYS
 from motif_jax.envs.nethack.random_players import HABITS, Habit
 from motif_jax.envs.nethack.status import DEPTH, X, Y
 from motif_jax.envs.spec import EnvironmentSpec
-from motif_jax.support import seeds
 
 # Optional fields that they read.
 FIELDS = ("tty_chars", "tty_colors")

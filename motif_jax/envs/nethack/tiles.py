@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from motif_jax.support import resources
+from motif_jax.core import resources
 
 _PATH = resources.path("third_party/hack_font_tiles/tiles.npy")
 

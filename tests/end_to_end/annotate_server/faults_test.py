@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from motif_jax.datasets.verdicts import SINGLE
-from motif_jax.labels.annotator import Question, make_annotator
-from motif_jax.support.errors import UserError
+from motif_jax.core.errors import UserError
+from motif_jax.core.verdicts import SINGLE
+from motif_jax.motif.annotation.annotator import Question, make_annotator
 from tests.end_to_end.annotate_datasets import expected, labels, summary
 from tests.reward_fixtures import annotation_config
 from tests.tiny_judge import rule

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
+from motif_jax.core import seeds
 from motif_jax.envs.babyai_text import changes, exchange
 from motif_jax.envs.babyai_text.changes import PromptChange
 from motif_jax.envs.babyai_text.environment import decoded
-from motif_jax.support import seeds
 from tests.envs.babyai_text.environment_test import LOCAL
 from tests.envs.playing import started, told
 from tests.recorded_outputs import compared

@@ -8,15 +8,15 @@ from unittest.mock import Mock
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from motif_jax.actors.group import place_numbers
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import bot, catalogue
 from motif_jax.envs.babyai_text.catalogue import ACTIONS, KINDS, LEVELS
 from motif_jax.envs.babyai_text.environment import PROMPT_BYTES, decoded, encoded
 from motif_jax.envs.babyai_text.instructions import numbered
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED
+from motif_jax.rl.actors.group import place_numbers
 from tests.envs.playing import shown, shown_frame, started, told
-from tests.language import talkers
+from tests.lm import talkers
 from tests.recorded_outputs import compared
 
 TRAIN = "BabyAI-MixedTrainLocal-v0"

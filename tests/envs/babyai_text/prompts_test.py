@@ -9,7 +9,7 @@ from motif_jax.envs.babyai_text.missions import in_french
 from motif_jax.envs.babyai_text.prompts import Window
 from tests.conftest import load_golden
 from tests.envs.playing import told
-from tests.language import talkers
+from tests.lm import talkers
 from tests.recorded_outputs import compared
 
 

@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from motif_jax.core import entry_points
+from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.envs.gym_task import captions
 from motif_jax.envs.gym_task.environment import _spec_of as registry_of_specs
 from motif_jax.envs.gym_task.spaces import leaves
 from motif_jax.envs.spec import RUNNING, TRUNCATED, EngineError
-from motif_jax.support import entry_points
-from motif_jax.support.errors import UserError
 from tests.envs.playing import shown, started, told
 from tests.recorded_outputs import compared
 

@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from motif_jax.core import tempdirs
 from motif_jax.envs.minihack import descriptions
 from motif_jax.envs.minihack.environment import make_spec
 from motif_jax.envs.minihack.levels import LEVELS
@@ -17,7 +18,6 @@ from motif_jax.envs.nethack import level_engine
 from motif_jax.envs.nethack.buffers import Buffers
 from motif_jax.envs.nethack.level_engine import LevelEngine
 from motif_jax.envs.spec import RUNNING
-from motif_jax.support import tempdirs
 from tests.conftest import load_golden
 from tests.envs.playing import started, told
 from tests.recorded_outputs import compared

@@ -9,7 +9,7 @@ from motif_jax.envs import registry
 from motif_jax.envs.nethack import tiles
 from motif_jax.envs.nethack.renderer import NetHackRenderer
 from motif_jax.envs.nethack.status import BLSTATS_CLIP, BLSTATS_SCALE, X, Y
-from motif_jax.networks.status import scale_status
+from motif_jax.nets.status import scale_status
 from tests.envs.nethack.fake_engine import FakeEngine, on
 from tests.envs.playing import shown_frame
 from tests.recorded_outputs import compared

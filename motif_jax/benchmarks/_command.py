@@ -1,0 +1,27 @@
+"""Runs one benchmark and prints its JSON line last; null stands for a number without a bound or a measurement."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from ml_collections import ConfigDict
+
+from motif_jax import benchmarks
+from motif_jax.core import config as checks
+from motif_jax.core.files import finite
+
+NEEDS_WORKDIR = False
+
+
+def check(config: ConfigDict, workdir: Path | None) -> None:
+    del workdir
+    checks.choice(config, "name", benchmarks.names())
+    checks.positive(config, "repeats")
+    benchmarks.check(config)
+
+
+def run(config: ConfigDict, workdir: Path | None) -> None:
+    del workdir
+    line = benchmarks.module(config.name).run(config)
+    print(json.dumps(finite(line), allow_nan=False))

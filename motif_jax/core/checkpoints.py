@@ -1,0 +1,342 @@
+"""Orbax checkpoints: saved in the background, the last few and the best kept, checked and restored by item."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import math
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from orbax.checkpoint import v1 as ocp
+
+from motif_jax.core import checkpoint_items, digests, memory_limit, orbax_messages
+from motif_jax.core.capacity import available_memory, require
+from motif_jax.core.errors import UserError, first_line
+from motif_jax.core.files import NO_ROOM, read_json, sync
+from motif_jax.core.locks import GONE
+
+# Begins the name of a checkpoint that is being removed.
+_REMOVED = ".removed-"
+_STAGING = ".saving"
+_METRICS = "metrics/metrics"
+# From this size on each array has files of its own: Orbax's shared files hold all that is written in memory.
+_LARGE = 1 << 30
+# A copy of the arrays may take this share of the memory that is left; larger ones are written before `save` returns.
+_COPY_SHARE = 0.25
+# Longest time that a host waits to see what the first one has written.
+_SEEN_SECONDS = 600.0
+
+orbax_messages.silence()
+
+
+class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
+    """The checkpoints of one run, by step; an item is a pytree of arrays, or JSON-able data.
+
+    All processes of a run call `save` with the same values. Orbax writes them once into `.saving/`, the digests of all files
+    are added (`digests.json`), and a rename gives the folder its number. So a numbered folder is whole; the next writer removes
+    what a kill left. Before a checkpoint is read, its files are compared with their digests.
+
+    The newest `keep` stay (None: all), and the one with the best metric `keep_best`, by `best_mode` 'max' or 'min'. With
+    `read_only` nothing is written or removed: the folder may belong to a running training. Raises UserError: `read_only` and
+    there is no such folder.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        keep: int | None = 5,
+        keep_best: str | None = None,
+        best_mode: str = "max",
+        read_only: bool = False,
+    ) -> None:
+        self._folder = Path(folder).absolute()
+        if read_only and not self._folder.is_dir():
+            raise UserError(f"{folder} does not exist: no checkpoint was saved there")
+        self._keep = keep
+        self._best_metric, self._best_sign = keep_best, 1.0 if best_mode == "max" else -1.0
+        self._checkpointer: Any = None
+        if not read_only:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            staged = (self._folder / _STAGING).glob("[0-9]*")
+            self._remove_leftovers([*staged, *self._folder.glob("*.orbax-checkpoint-tmp*")])
+        self._thread = ThreadPoolExecutor(1, "checkpoints")
+        self._pending: tuple[int, Future[None]] | None = None
+        self._failed = False
+        # Steps that `save` skips. They are read once: either all processes take part in a save or none, and each may see the
+        # folder change at another time.
+        self._there, self._saved = set(self.steps()), set[int]()
+        # Step -> its damage (None: intact), of steps that were compared with their digests.
+        self._damages: dict[int, str | None] = {}
+
+    def _open_for_writing(self, size: int) -> Any:
+        context = ocp.Context()
+        context.memory.deepcopy_host_arrays = False  # they are copies, or `save` waits
+        context.array.saving.use_ocdbt = size < _LARGE
+        # Orbax would delete file by file, and a kill would leave a part that looks whole.
+        return ocp.training.Checkpointer(
+            self._folder / _STAGING,
+            preservation_policy=ocp.training.preservation_policies.PreserveAll(),
+            cleanup_tmp_directories=True,
+            context=context,
+        )
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def save(
+        self,
+        step: int,
+        items: Mapping[str, Any],
+        metrics: Mapping[str, float] | None = None,
+        asynchronous: bool = True,
+    ) -> None:
+        """Saves `items` as checkpoint `step` in the background, once an earlier save has ended; an existing checkpoint stays.
+
+        The arrays are copied to the host before this returns, so the caller may donate or change them. Where memory is short,
+        nothing is copied and this returns when all is written. Raises UserError: this or an earlier background save failed,
+        as where the disk is full.
+        """
+        self.wait()
+        if step in self._there or step in self._saved:
+            return
+        self._saved.add(step)
+        if not self._folder.is_dir():
+            raise UserError(f"{self._folder} was removed {GONE}")
+        size = sum(leaf.nbytes for leaf in jax.tree.leaves(dict(items)) if hasattr(leaf, "nbytes"))
+        memory = available_memory()
+        copies = memory is None or size < _COPY_SHARE * memory
+        packed = {name: checkpoint_items.pack(item, copies) for name, item in items.items()}
+        numbers = {name: float(value) for name, value in (metrics or {}).items()}
+        try:
+            writer = self._checkpointer = self._checkpointer or self._open_for_writing(size)
+            response = writer.save_checkpointables_async(int(step), packed, force=True, metrics=numbers)
+        except Exception as error:
+            raise self._unsaved(step, error) from error
+        self._pending = step, self._thread.submit(self._finish, response, step)
+        del packed
+        if not (asynchronous and copies):
+            self.wait()
+
+    def _finish(self, response: Any, step: int) -> None:
+        """Adds the digests when all is written, and gives the checkpoint its number."""
+        response.result()
+        self._damages[step] = None
+        staged, target = self._folder / _STAGING / str(step), self._folder / str(step)
+        if jax.process_index() == 0:
+            digests.seal(staged)
+            if target.exists():  # a damaged one: the run resumed from an earlier one
+                os.rename(target, self._folder / f"{_REMOVED}{step}")
+            os.rename(staged, target)
+            sync(self._folder)
+        deadline = time.monotonic() + _SEEN_SECONDS
+        while not target.exists():  # on the other hosts
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{target} is not seen here within {_SEEN_SECONDS:.0f} s")
+            time.sleep(0.05)
+
+    def wait(self) -> None:
+        """Waits for the save under way. Raises UserError: it failed."""
+        if self._pending is None:
+            return
+        (step, future), self._pending = self._pending, None
+        try:
+            future.result()
+        except Exception as error:
+            raise self._unsaved(step, error) from error
+        self._prune()
+
+    def _unsaved(self, step: int, error: Exception) -> UserError:
+        self._failed = True
+        return UserError(
+            f"{self._folder}: checkpoint {step} could not be saved: {_reason(error, self._folder)}; earlier ones are "
+            "intact: remove the cause, then the same command resumes"
+        )
+
+    def _prune(self) -> None:
+        """Removes all but the newest and the best, each by a rename first, so that a kill leaves no part."""
+        if self._keep is None or jax.process_index() != 0:
+            return
+        steps = [step for step in self.steps() if not self._damages.get(step)]
+        kept = {*steps[-self._keep :], self.best() if self._best_metric is not None else None}
+        for step in steps:
+            if step not in kept:
+                os.rename(self._folder / str(step), self._folder / f"{_REMOVED}{step}")
+        self._remove_leftovers()
+
+    def _remove_leftovers(self, more: Iterable[Path] = ()) -> None:
+        if jax.process_index() == 0:
+            for path in [*self._folder.glob(f"{_REMOVED}*"), *more]:
+                shutil.rmtree(path)
+
+    def steps(self) -> list[int]:
+        """The steps of all checkpoints, damaged ones included, ascending."""
+        try:
+            names = os.listdir(self._folder)
+        except FileNotFoundError:
+            return []
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def _damage(self, step: int) -> str | None:
+        if step not in self._damages:
+            self._damages[step] = digests.damage(self._folder / str(step))
+        return self._damages[step]
+
+    def is_intact(self, step: int) -> bool:
+        """Whether the files of checkpoint `step` are as they were written; warns on stderr if not."""
+        what = self._damage(step)
+        # A training that is resumed may have removed it meanwhile.
+        if what and (self._folder / str(step)).exists():
+            _warn_once(f"{self._folder / str(step)} is damaged ({what}) and left out")
+        return not what
+
+    def latest(self, all_damaged_is_none: bool = False) -> int | None:
+        """The newest intact step, None without checkpoints; names newer, damaged ones on stderr, which may be saved again.
+
+        Raises UserError: there are checkpoints and none is intact, unless `all_damaged_is_none`.
+        """
+        steps = self.steps()
+        found = next((step for step in reversed(steps) if self.is_intact(step)), None)
+        if found is None and steps and not all_damaged_is_none:
+            raise UserError(
+                f"{self._folder} has no intact checkpoint of {steps}: restore one from a copy, or remove the folder and "
+                "train again"
+            )
+        self._there = {step for step in self._there if found is not None and step <= found}
+        return found
+
+    def metrics(self, step: int) -> dict[str, float]:
+        """The metrics that were saved with `step`. Raises UserError: there is no such checkpoint, or it is damaged."""
+        self._require(step)
+        return self._metrics(step)
+
+    def _metrics(self, step: int) -> dict[str, float]:
+        path = self._folder / str(step) / _METRICS
+        return read_json(path, "choose another checkpoint") if path.exists() else {}
+
+    def best(self) -> int | None:
+        """The intact step with the best value of `keep_best` (the newest of equals), None if none has one."""
+        readable = [s for s in self.steps() if digests.damage(self._folder / str(s), _METRICS) is None]
+        values = ((self._metrics(step).get(self._best_metric or ""), step) for step in readable)
+        scored = [(self._best_sign * float(value), step) for value, step in values if value is not None]
+        ranked = sorted((pair for pair in scored if pair[0] > -math.inf), reverse=True)  # without NaN
+        return next((step for _, step in ranked if self.is_intact(step)), None)
+
+    def _require(self, step: int | None) -> int:
+        """Returns `step`. Raises UserError unless this checkpoint is there and intact."""
+        steps = self.steps()
+        if step is None or step not in steps:
+            raise UserError(f"{self._folder} has no checkpoint {step}: it has {steps or 'none'}")
+        if what := self._damage(step):
+            raise UserError(
+                f"{self._folder / str(step)} is damaged ({what}): restore it from a copy, or choose another of {steps}"
+            )
+        return step
+
+    def restore(self, step: int | None, abstract: Mapping[str, Any]) -> dict[str, Any]:
+        """Reads items of checkpoint `step` (None: the newest intact one), as numpy arrays or JSON data.
+
+        Args:
+          abstract: for each item a tree of arrays or `jax.ShapeDtypeStruct` with the expected shapes and dtypes, or
+            `checkpoint_items.JSON`, or `.ANY`.
+
+        Raises:
+          UserError: there is no such checkpoint, it is damaged, or it holds other names, shapes or dtypes; they are named.
+        """
+        step = self._require(self.latest() if step is None else step)
+        self._refuse_other_shapes(step, abstract)
+        wanted = {
+            name: None if isinstance(item, str) else checkpoint_items.as_host_arrays(item)
+            for name, item in abstract.items()
+        }
+        folder = self._folder / str(step)
+        with self._reading(folder):
+            loaded = ocp.load_checkpointables(folder, wanted)
+            return {name: checkpoint_items.unpack(loaded[name], item) for name, item in abstract.items()}
+
+    @contextlib.contextmanager
+    def _reading(self, folder: Path) -> Iterator[None]:
+        """Turns Orbax's error about a crafted checkpoint, whose digests are right, into one line."""
+        try:
+            yield
+        except Exception as error:
+            if memory_limit.ran_out(error):
+                raise
+            raise UserError(
+                f"{folder} cannot be read ({first_line(error)[:200]}): restore it from a copy, or choose another of "
+                f"{self.steps()}"
+            ) from error
+
+    def _metadata(self, step: int) -> Mapping[str, Any]:
+        with self._reading(self._folder / str(step)):
+            return ocp.checkpointables_metadata(self._folder / str(step)).metadata
+
+    @property
+    def folder(self) -> Path:
+        return self._folder
+
+    def items(self, step: int) -> list[str]:
+        """Names of the items of checkpoint `step`. Raises UserError: there is no such checkpoint, or it is damaged."""
+        self._require(step)
+        return sorted(self._metadata(step))
+
+    def _refuse_other_shapes(self, step: int, abstract: Mapping[str, Any]) -> None:
+        saved = self._metadata(step)
+        for name, item in abstract.items():
+            if name not in saved:
+                raise UserError(
+                    f"{self._folder} checkpoint {step} has no {name}: it has {', '.join(sorted(saved))}"
+                )
+            if isinstance(item, str):
+                arrays = [leaf for leaf in jax.tree.leaves(saved[name]) if hasattr(leaf, "dtype")]
+                size = sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in arrays)
+                require(f"{self._folder} checkpoint {step}: {name}", size, available_memory())
+                continue
+            there, here = checkpoint_items.describe(saved[name]), checkpoint_items.describe(item)
+            different = [
+                f"{key}: {there.get(key, 'absent')} saved, {here.get(key, 'absent')} wanted"
+                for key in sorted({*there, *here})
+                if there.get(key) != here.get(key)
+            ]
+            if different:
+                more = f" and {len(different) - 3} more" if len(different) > 3 else ""
+                raise UserError(
+                    f"{self._folder} checkpoint {step} does not fit this config: {name} {'; '.join(different[:3])}{more}"
+                )
+
+    def close(self) -> None:
+        try:
+            self.wait()
+        finally:
+            self._thread.shutdown()
+            if self._checkpointer is not None:
+                # Orbax raises an error of its threads more than once.
+                with contextlib.suppress(Exception) if self._failed else contextlib.nullcontext():
+                    self._checkpointer.close()
+                if jax.process_index() == 0:  # after a failure it may hold a part
+                    shutil.rmtree(self._folder / _STAGING, ignore_errors=True)
+
+
+@functools.cache
+def _warn_once(line: str) -> None:
+    """Prints a warning on the first host; cached, so once in a process."""
+    if jax.process_index() == 0:
+        print(f"warning: {line}", file=sys.stderr, flush=True)
+
+
+def _reason(error: BaseException, folder: Path) -> str:
+    """Why a write failed, in a few words: Orbax's error of a full disk has pages."""
+    number = next((number for number in NO_ROOM if os.strerror(number) in str(error)), None)
+    if number is None:
+        return first_line(error)
+    free = f" ({shutil.disk_usage(folder).free / 1e6:,.1f} MB are free there)" * (number == errno.ENOSPC)
+    return os.strerror(number) + free

@@ -1,0 +1,224 @@
+"""Several hosts in one run, each a process with its own devices (`jax.distributed`): how they connect, agree and end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import secrets
+import socket
+import sys
+import threading
+import time
+import traceback
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+from motif_jax.core import cluster, interruption, run_folder
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import atomic_write_text, system_error
+from motif_jax.core.locks import FolderLock
+from motif_jax.core.sections import ClusterHosts
+
+Value = TypeVar("Value")
+# Smallest padded message in bytes; larger ones are padded to its doubles, so that few programs are compiled.
+_SMALLEST_MESSAGE = 256
+# The first host waits after an error: its end cuts off the others, which report the error first.
+_LAST_WORDS_SECONDS = 5.0
+_FOLDER_SECONDS = 20.0  # longest time in which a network file system shows one host what another has written
+_CLOSED = "closed by peer"  # in XLA's messages about a connection that another host closed
+_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+
+@contextlib.contextmanager
+def connected(hosts: ClusterHosts) -> Iterator[None]:
+    """Joins the hosts of a run, before jax's first computation; does nothing in a run of one host.
+
+    If the block raises, the process ends at once with the exit code of `motif_jax.launch`: an orderly end would deadlock
+    with the other hosts. They miss its heartbeats and end, too.
+    """
+    here = hosts.place()
+    if here.count == 1:
+        yield
+        return
+    with _leave_at_once_on_error(here.index):
+        _join(here, hosts)
+        yield
+
+
+def _join(here: cluster.HostPosition, hosts: ClusterHosts) -> None:
+    slurm, seconds = here.coordinator == cluster.SLURM, hosts.connect_timeout_seconds
+    host, _, port = str(here.coordinator).rpartition(":")
+    if here.index == 0 and not slurm:
+        try:
+            socket.create_server(("", int(port))).close()  # jaxlib may crash at a port that is taken
+        except OSError as error:
+            raise UserError(
+                f"config.hosts.coordinator={here.coordinator}: port {port} cannot be used here ({error.strerror}): choose another"
+            ) from None
+    where = "Slurm's first node" if slurm else here.coordinator
+    late = (
+        f"error: host {here.index}: the {here.count} hosts of the run did not all meet at {where} within {seconds:g} s: start all of "
+        "them at about the same time, with the same config.hosts.count, and each with a config.hosts.index of its own"
+    )
+    # After its own timeout jax aborts with a C++ trace.
+    watch = threading.Timer(seconds, _leave, (late, 2))
+    watch.daemon = True
+    watch.start()
+    # jax would take over SIGTERM, which asks for a checkpoint here.
+    jax.config.update("jax_enable_preemption_service", False)
+    heartbeat = math.ceil(hosts.heartbeat_timeout_seconds)
+    try:
+        jax.distributed.initialize(
+            None if slurm else here.coordinator,
+            here.count,
+            here.index,
+            local_device_ids=[],  # all that the process sees
+            cluster_detection_method="slurm" if slurm else "deactivate",
+            initialization_timeout=math.ceil(seconds) + 60,
+            heartbeat_timeout_seconds=heartbeat,
+            # Listen to this machine alone if it runs all hosts.
+            coordinator_bind_address=here.coordinator if host in _LOOPBACK else None,
+            shutdown_timeout_seconds=heartbeat,  # how long a finished host waits for the others
+        )
+    finally:
+        watch.cancel()
+
+
+class Hosts:
+    """The hosts of a run. Collective calls: every host makes them in the same order, from its main thread."""
+
+    def __init__(self) -> None:
+        self.index, self.count = jax.process_index(), jax.process_count()
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this host writes what the run writes once."""
+        return self.index == 0
+
+    def say(self, line: str) -> None:
+        if self.is_first:
+            print(line, flush=True)
+
+    def gather(self, value: Any) -> list[Any]:
+        """The JSON-able values of all hosts, by index."""
+        if self.count == 1:
+            return [json.loads(json.dumps(value))]
+        data = np.frombuffer(zlib.compress(json.dumps(value).encode()), np.uint8)
+        sizes = multihost_utils.process_allgather(np.int32(len(data))).tolist()
+        room = max(_SMALLEST_MESSAGE, 1 << (max(sizes) - 1).bit_length())
+        rows = multihost_utils.process_allgather(np.pad(data, (0, room - len(data))))
+        sized = zip(rows, sizes, strict=True)
+        return [json.loads(zlib.decompress(row[:size].tobytes())) for row, size in sized]
+
+    def sum(self, numbers: Sequence[int]) -> list[int]:
+        if self.count == 1:
+            return list(numbers)
+        return multihost_utils.process_allgather(np.array(numbers, np.int32)).sum(0).tolist()
+
+    def any(self, value: bool) -> bool:
+        return self.sum([int(value)])[0] > 0
+
+    def on_first(self, work: Callable[[], Value]) -> Value:
+        """Does `work` on the first host while the others wait; its JSON-able result, or its UserError, reaches all."""
+        if self.count == 1:
+            return work()
+        message, value = None, None
+        if self.is_first:
+            try:
+                value = work()
+            except UserError as error:
+                message = str(error)
+        message, value = self.gather([message, value])[0]
+        if message is not None:
+            raise UserError(message)
+        return value  # type: ignore[return-value]
+
+    @contextlib.contextmanager
+    def locked(self, folder: Path) -> Iterator[None]:
+        """The first host holds the lock of a run folder while the block runs."""
+        with contextlib.ExitStack() as stack:
+            self.on_first(lambda: stack.enter_context(FolderLock(folder)))
+            yield
+
+    def require_equal(self, value: Any, what: str) -> None:
+        """Raises UserError, with `what` in it, unless all hosts pass the same value."""
+        values = self.gather(value)
+        for number, other in enumerate(values):
+            if other != values[0]:
+                raise UserError(f"{what}: host 0 sees {values[0]}, host {number} sees {other}")
+
+    def require_alike(self, config: Mapping[str, Any]) -> None:
+        """Raises UserError, on all hosts, unless they have equal configs and equally many devices."""
+        plain = run_folder.as_plain(config)
+        plain["hosts"].pop("index")
+        for number, other in enumerate(everyone := self.gather(plain)):
+            changed = "; ".join(run_folder.differences(everyone[0], other, plain))
+            shown = changed.replace(" before, ", " on host 0, ").replace(" now", f" on host {number}")
+            if shown:
+                raise UserError(f"the hosts of a run need the same config: {shown}")
+        self.require_equal(jax.local_device_count(), "the hosts of a run need equally many devices")
+
+    def require_shared(self, folder: Path, seconds: float = _FOLDER_SECONDS) -> None:
+        """Waits until every host sees in the run's `folder` a file of the first host; UserError after `seconds`."""
+        if self.count == 1:
+            return
+        # A name that `run_folder.prepare` removes, should this process be killed.
+        path = folder / self.gather(f".hosts-{secrets.token_hex(8)}.tmp")[0]
+        self.on_first(lambda: atomic_write_text(path, ""))
+        places = self.gather([f"{folder.absolute()} on {socket.gethostname()}", _appears(path, seconds)])
+        if self.is_first:
+            path.unlink()
+        named = [f"host {number} ({where})" for number, (where, _) in enumerate(places)]
+        if others := [name for name, (_, seen) in zip(named, places, strict=True) if not seen]:
+            raise UserError(
+                f"--workdir must lie on a file system that all hosts share: {' and '.join(others)} cannot see what {named[0]} writes"
+            )
+
+
+def _appears(path: Path, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while True:
+        with contextlib.suppress(OSError):
+            os.listdir(path.parent)  # makes a network file system refresh the folder
+        if path.exists() or time.monotonic() > deadline:
+            return path.exists()
+        time.sleep(0.2)
+
+
+@contextlib.contextmanager
+def _leave_at_once_on_error(index: int) -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, SystemExit):
+            raise
+        code, line = 2, str(error) if isinstance(error, UserError) else system_error(error, ".")
+        if line:
+            line = f"error: {' '.join(line.split())}"
+        elif isinstance(error, jax.errors.JaxRuntimeError) and _CLOSED in str(error):
+            code = 1
+            line = (
+                "error: another host of the run has ended: its log says why; the same command resumes the run"
+            )
+        elif isinstance(error, KeyboardInterrupt):
+            code, line = interruption.INTERRUPTED_CODE, interruption.INTERRUPTED
+        else:
+            code, line = 1, "".join(traceback.format_exception(error)).rstrip()
+        _leave(line, code, _LAST_WORDS_SECONDS if index == 0 else 0.0)
+
+
+def _leave(line: str, code: int, seconds: float = 0.0) -> None:
+    """Ends the process without waiting for its threads."""
+    print(line, file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    time.sleep(seconds)
+    os._exit(code)

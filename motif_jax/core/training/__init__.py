@@ -1,0 +1,1 @@
+"""The offline trainer with exact resume, and what every optimiser step needs."""

@@ -1,0 +1,231 @@
+"""The files of an offline training: a checkpoint for each evaluation, one inside an epoch, and a summary."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from motif_jax.core import run_folder
+from motif_jax.core.checkpoint_items import JSON
+from motif_jax.core.checkpoints import Checkpoints
+from motif_jax.core.devices.hosts import Hosts
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import atomic_write_bytes, atomic_write_json, finite, read_json
+from motif_jax.core.metric_files import best_row
+from motif_jax.core.training.task import Evaluation, Task, TrainingPosition
+
+CHECKPOINTS, RESUME = "checkpoints", "resume"
+# Stands among the digests of files where each device draws its own dropout.
+DEVICES = "number of devices"
+# Prefix of the digests of files that options name.
+FILE_OF = "file of "
+_POSITION = {"epoch", "step", "step_in_epoch", "sums", "skipped", "digests"}
+
+
+class RunFiles(contextlib.ExitStack):
+    """The files of one run folder. All hosts save checkpoints; the first one writes the other files.
+
+    A checkpoint holds the task's items of the state, and `position` and `curve`; that of an evaluation also the evaluation's
+    items. For `keep`, `save_every_seconds` and `given` see `TrainerSettings`.
+    """
+
+    def __init__(
+        self,
+        workdir: Path,
+        task: Task,
+        keep: int | None,
+        save_every_seconds: float,
+        given: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self._given = {} if given is None else {"config": run_folder.as_plain(given)}
+        self._workdir, self._task, self._keep, self._every = workdir, task, keep, save_every_seconds
+        self._criterion = task.criterion.replace("/", "_")
+        self._evaluations = self.enter_context(
+            Checkpoints(workdir / CHECKPOINTS, keep=keep, keep_best=self._criterion, best_mode="min")
+        )
+        self._resume = self.enter_context(Checkpoints(workdir / RESUME, keep=1))
+        self._saved, self._hosts = time.monotonic(), Hosts()
+
+    def restore(self, state: Any) -> tuple[Any, TrainingPosition] | None:
+        """The newest state in the folder, of the shapes in `state`, and its position; None in a new folder."""
+        found = _newest(self._workdir, (self._evaluations, self._resume))
+        if found is None:
+            return None
+        checkpoints, number, place = found
+        _refuse_other_data(self._workdir, place, self._task.digests, self._task.source)
+        items = checkpoints.restore(number, {**self._task.items(state), "curve": JSON})
+        rows = items.pop("curve")["rows"]
+        position = TrainingPosition(place["step"], rows, place["sums"], place["skipped"])
+        if any(self._place(position)[key] != place[key] for key in ("epoch", "step_in_epoch")):
+            raise UserError(
+                f"{self._workdir} stands at step {position.step:,} after {position.epoch} evaluations: it was not "
+                f"written with {self._task.steps_per_epoch:,} steps between two evaluations"
+            )
+        self._write(rows)
+        return state._replace(**items), position
+
+    def _place(self, position: TrainingPosition) -> dict[str, Any]:
+        place = dataclasses.asdict(position)
+        place.pop("rows")
+        inside = position.step - position.epoch * self._task.steps_per_epoch
+        place |= {"epoch": position.epoch, "step_in_epoch": inside}
+        return {**place, "digests": dict(self._task.digests)}
+
+    def _items(self, state: Any, position: TrainingPosition) -> dict[str, Any]:
+        own = {"position": self._place(position), "curve": {"rows": position.rows}}
+        return {**self._task.items(state), **own}
+
+    def save_is_due(self) -> bool:
+        return time.monotonic() - self._saved >= self._every
+
+    def save_position(self, state: Any, position: TrainingPosition) -> None:
+        self._resume.save(position.step, self._items(state, position))
+        self._saved = time.monotonic()
+
+    def save_evaluation(self, state: Any, position: TrainingPosition, found: Evaluation) -> None:
+        """Saves the evaluation that `position` ends with, then the task's own files."""
+        score = position.rows[-1][self._task.criterion]
+        items = {**self._items(state, position), **found.items, **self._given}
+        # Of equal evaluations the first one is the best, and stays.
+        is_best = best_row(position.rows, self._task.criterion) == position.epoch and not math.isnan(score)
+        metrics = {self._criterion: score} if self._keep is None or is_best else {}
+        self._evaluations.save(position.epoch, items, metrics=metrics)
+        self._saved = time.monotonic()
+        self._write(position.rows)
+
+    def _write(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        if self._hosts.is_first:
+            self._task.write(self._workdir, rows)
+
+    def write_summary(self, position: TrainingPosition, use_best: bool) -> None:
+        """Writes summary.json: the last evaluation, the best one, and which of them is the default."""
+        self._evaluations.wait()
+        if not self._hosts.is_first:
+            return
+        rows = position.rows
+        best = best_row(rows, self._task.criterion)
+        used = best if use_best else position.epoch
+        summary = {
+            "evaluations": len(rows),
+            "stopped_early": position.step < self._task.steps,
+            "steps_left_out": position.skipped,
+            "best_evaluation": best,
+            "used_evaluation": used,
+            **finite({"best": rows[best], "used": rows[used], "last": rows[-1]}),
+        }
+        atomic_write_json(self._workdir / "summary.json", summary)
+
+
+@contextlib.contextmanager
+def prepared(
+    workdir: Path,
+    config: Mapping[str, Any],
+    identity: Iterable[str],
+    made: Iterable[str],
+    free: Iterable[str] = (),
+) -> Iterator[None]:
+    """Makes the run folder, which is locked, or resumes it; `config`, `identity` and `free` are of `run_folder.prepare`.
+
+    If the body raises UserError, a run with checkpoints gets back its config, and a folder without checkpoints is cleared of
+    the files `made` by the body, but for those that were there before the first start.
+    """
+    begun = (workdir / run_folder.CONFIG).exists()
+    kept = {path.name for path in workdir.iterdir()} if workdir.is_dir() and not begun else set()
+    # The files that bind the folder to its run go last: after a kill in between, the next start removes the rest.
+    binding = [workdir / name for name in (run_folder.VERSIONS, run_folder.CONFIG)]
+    bound = {path: path.read_bytes() for path in binding if path.exists()}
+    run_folder.prepare(workdir, config, identity, free=free)
+    try:
+        yield
+    except UserError:
+        if any((workdir / name).exists() for name in (CHECKPOINTS, RESUME)):
+            for path, content in bound.items():
+                atomic_write_bytes(path, content)
+        else:
+            for path in (*(workdir / name for name in sorted(set(made) - kept)), *binding):
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
+        raise
+
+
+def export(
+    workdir: Path,
+    description: Path,
+    wanted: Mapping[str, Any],
+    write: Callable[[dict[str, Any], dict[str, Any]], None],
+) -> Path:
+    """Writes the folder of `description` from the evaluation chosen in summary.json, unless it exists; returns that folder.
+
+    All hosts of a run call it, and the first one calls `write` with the items that are `wanted` and entries for the description,
+    a JSON file that names the evaluation of its folder, at the top or under `trained`.
+    """
+    hosts, keys = Hosts(), ("used_evaluation", "used")
+    summary = hosts.on_first(lambda: read_json(workdir / "summary.json", "give the command again", keys=keys))
+    trained = {"evaluation": summary["used_evaluation"], **summary["used"]}
+
+    def is_there() -> bool:
+        if not description.exists():
+            return False
+        there = read_json(description, f"remove {description.parent}")
+        return bool(trained.items() <= there.get("trained", there).items())
+
+    if not hosts.on_first(is_there):
+        with Checkpoints(workdir / CHECKPOINTS, keep=None, read_only=True) as checkpoints:
+            items = checkpoints.restore(summary["used_evaluation"], wanted)
+        if hosts.is_first:
+            write(items, trained)
+    return description.parent
+
+
+def refuse_other_data(workdir: Path, digests: Mapping[str, str], source: str) -> None:
+    """Refuses to resume the run in `workdir` on other data, whose names the error has; a new folder is always accepted."""
+    there = [folder for name in (CHECKPOINTS, RESUME) if (folder := workdir / name).is_dir()]
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(Checkpoints(folder, keep=None, read_only=True)) for folder in there]
+        found = _newest(workdir, opened)
+    if found is not None:
+        _refuse_other_data(workdir, found[2], digests, source)
+
+
+def _refuse_other_data(workdir: Path, place: Mapping[str, Any], now: Mapping[str, str], source: str) -> None:
+    before = place["digests"]
+    count, here = before.get(DEVICES), now.get(DEVICES)
+    if None not in (count, here) and count != here:
+        raise UserError(
+            f"{workdir} was trained on {count} devices, config.num_devices gives {here} here, and each has its own dropout: let the "
+            f"process see {count} of them (CUDA_VISIBLE_DEVICES) to continue, or choose another --workdir"
+        )
+    changed = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
+    if changed:
+        raise UserError(
+            f"{workdir} was trained on other {', '.join(changed)} than {source} has now: use the same to continue, or "
+            "another --workdir"
+        )
+
+
+def _newest(workdir: Path, folders: Sequence[Checkpoints]) -> tuple[Checkpoints, int, dict[str, Any]] | None:
+    """Folder, number and position of the intact checkpoint with the most steps; None without any, UserError if all are damaged."""
+    found = []
+    for checkpoints in folders:
+        latest = checkpoints.latest(all_damaged_is_none=True)
+        if latest is not None:
+            place = checkpoints.restore(latest, {"position": JSON})["position"]
+            if place.keys() != _POSITION:
+                raise UserError(
+                    f"{workdir}: checkpoint {latest} is of a layout that this version does not know (position: "
+                    f"{', '.join(sorted(place))}): continue it with the version in the run's versions.json"
+                )
+            found.append((checkpoints, latest, place))
+    if not found:
+        for checkpoints in folders:
+            checkpoints.latest()
+    return max(found, key=lambda entry: entry[2]["step"]) if found else None

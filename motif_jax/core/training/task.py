@@ -1,0 +1,180 @@
+"""The interface of a training to the offline trainer: `Task`."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+
+from motif_jax.core import seeds
+from motif_jax.core.devices.parallel import DataParallel
+from motif_jax.core.errors import UserError
+from motif_jax.core.sections import Optimizer
+from motif_jax.core.training.finite import all_finite, keep_if, named_leaves
+
+
+def ratio(sums: Mapping[str, float], name: str, over: str) -> float:
+    """One sum divided by another; NaN before the first step."""
+    count = sums.get(over, 0.0)
+    return sums[name] / count if count else math.nan
+
+
+@dataclasses.dataclass
+class TrainingPosition:
+    """The progress of a training, as JSON."""
+
+    step: int = 0  # steps taken, skipped ones included
+    # Results by name of each evaluation, the one before the first step included.
+    rows: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    # Of `Task.tally`, since the last evaluation.
+    sums: dict[str, float] = dataclasses.field(default_factory=dict)
+    skipped: int = 0  # steps that were not applied because they were not finite
+
+    @property
+    def epoch(self) -> int:
+        """Number of finished and evaluated epochs."""
+        return max(0, len(self.rows) - 1)
+
+    def mean(self, name: str, over: str = "steps") -> float:
+        """One of the sums divided by another; NaN before the first step."""
+        return ratio(self.sums, name, over)
+
+    def learning_rate(self, schedule: Callable[[int], Any]) -> float:
+        """The learning rate of the last step; NaN before the first."""
+        return float(schedule(self.step - 1)) if self.step else math.nan
+
+    def add(self, parts: Mapping[str, Any]) -> None:
+        for name, value in parts.items():
+            self.sums[name] = self.sums.get(name, 0.0) + float(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """The result of an evaluation."""
+
+    row: dict[str, Any]  # of the curve: numbers by name (with a slash: logged as metrics), and other JSON
+    items: Mapping[str, Any]  # of the checkpoint besides the state: by name a tree of arrays, or JSON
+    text: str  # the line to log
+
+
+class Task(Protocol):
+    """A dataset, a loss and an evaluation, for `OfflineTrainer`; inherit from it for the defaults.
+
+    An epoch is the part between two evaluations: a pass over the data, or a fixed number of steps. Results must depend on the
+    seed, the data and the step's number alone, so that a resumed run ends with the same bits.
+    """
+
+    parallel: DataParallel
+    title: str  # of the progress line, such as 'train reward'
+    unit: str  # of progress, in the plural, such as 'pairs'
+    steps: int
+    steps_per_epoch: int  # from one evaluation to the next; the last epoch may be shorter
+    chunk_steps: int  # steps of one program; their batches are made at once, while the previous chunk runs
+    criterion: str  # name in an evaluation's row; the smallest value is the best
+    digests: Mapping[str, str]  # of all data that decide results, by name; a run resumes only with equal ones
+    source: str  # place of the data, for messages
+    remedy: str  # advice after divergence; follows 'start it in another --workdir with'
+
+    def init_state(self) -> Any:
+        """The state before the first step, on the host: a NamedTuple of trees, a function of the seed. Called once."""
+
+    def shared(self) -> Any:
+        """Arrays for every device that do not change (tables, frozen parameters), or None."""
+        return None
+
+    def step(self, state: Any, shared: Any, batch: Any) -> tuple[Any, dict[str, Any]]:
+        """One step of one device with its part of a batch: (new state, metrics). Pure; traced once.
+
+        Both must be equal on all devices: reduce over `devices.parallel.AXIS`. Metrics are scalars, such as the loss and the
+        gradient's norm. A step whose metrics are not finite is not applied.
+        """
+
+    def guarded_step(
+        self, state: Any, shared: Any, batch: Any, goes_on: jax.Array
+    ) -> tuple[Any, dict[str, Any], jax.Array]:
+        """`step` applied only if `goes_on` (bool scalar) and its metrics are finite: (state, metrics, whether they are)."""
+        new, metrics = self.step(state, shared, batch)
+        # Metrics, not the new state, which overwrites the old one: the gradient's norm is not finite if one of its numbers is not.
+        finite = all_finite(metrics)
+        return keep_if(finite & goes_on, new, state), metrics, finite
+
+    def batches(self, first: int, count: int) -> Any:
+        """Batches of steps `first` to `first + count` of one epoch: numpy leaves [count, ...], of equal shapes.
+
+        It is called for whole chunks, also when a run resumes within one, so shapes may depend on the chunk.
+        """
+
+    def batches_for(self, state: Any, shared: Any, first: int, count: int) -> Any:
+        """As `batches`, for tasks whose data depend on the state, such as an agent's own episodes; `chunk_steps` must be 1."""
+        return self.batches(first, count)
+
+    def batch_axes(self, batches: Any) -> Any:
+        """The axis of each leaf of `batches` that is split over the devices, one for all or a tree prefix."""
+        return 1
+
+    def evaluate(self, state: Any, shared: Any, position: TrainingPosition) -> Evaluation:
+        """Evaluates the state on the devices. UserError (`diverged`) if a result is not finite."""
+
+    def units(self, step: int) -> int:
+        """Number of `unit`s in `step` steps."""
+        return step
+
+    def tally(self, metrics: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """Sums over the metrics [n] of n steps, which are added up until the next evaluation."""
+        sums = {name: np.sum(values, dtype=np.float64) for name, values in metrics.items()}
+        return {"steps": len(next(iter(metrics.values()))), **sums}
+
+    def logged(self, metrics: Mapping[str, np.ndarray], seconds: float) -> dict[str, float]:
+        """A row to log between evaluations, from the `metrics` [n] of the n steps since the last row; by default empty."""
+        return {}
+
+    def shown(self, sums: Mapping[str, float]) -> dict[str, float]:
+        """Numbers of the epoch so far for the progress line."""
+        return {"loss": sums["loss"] / sums["steps"]} if sums.get("steps") else {}
+
+    def items(self, state: Any) -> dict[str, Any]:
+        """The state as items of a checkpoint, by name; also for a state of `jax.ShapeDtypeStruct`."""
+        return state._asdict()
+
+    def write(self, workdir: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Writes the task's own files after every evaluation; by default none."""
+        del workdir, rows
+
+    def inspected(self, batch: Any) -> dict[str, Any]:
+        """A batch as arrays by name, to save for inspection."""
+        return named_leaves(batch)
+
+
+def key_of(seed: int, name: str) -> jax.Array:
+    """The key of a run's draws for purpose `name`."""
+    return jax.random.key(seeds.derive(seed, name) % 2**32)
+
+
+def shapes_of(tree: Any) -> Any:
+    """Shapes and dtypes of a tree's arrays."""
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree)
+
+
+def diverged(what: str, remedy: str) -> UserError:
+    """The error that ends a training; `what` is a phrase such as 'loss of step 3 not finite'."""
+    return UserError(
+        f"the training diverged: {what}; what was saved before stays; start it in another --workdir with {remedy}"
+    )
+
+
+def smaller_steps(optimizer: Optimizer) -> str:
+    """The remedy after divergence: settings of the optimiser that make steps smaller."""
+    rate, clip = optimizer.learning_rate, optimizer.max_gradient_norm
+    more = "" if clip else " or with --config.optimizer.max_gradient_norm=1"
+    return f"a smaller --config.optimizer.learning_rate (it is {rate:g}){more}"
+
+
+def epoch_order(seed: int, epoch: int, rows: np.ndarray, batch_size: int) -> np.ndarray:
+    """Shuffles `rows` [N] by seed and epoch: int64 [steps, batch_size], -1 fills the last batch."""
+    order = rows[seeds.rng(seed, "epoch", epoch).permutation(rows.size)]
+    return np.pad(order, (0, -rows.size % batch_size), constant_values=-1).reshape(-1, batch_size)

@@ -1,0 +1,321 @@
+"""Trains a `Task` on the devices in epochs, with evaluations, early stop and exact resume."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from motif_jax.core import nan_policy
+from motif_jax.core.devices.hosts import Hosts
+from motif_jax.core.devices.parallel import DataParallel
+from motif_jax.core.interruption import Interruption
+from motif_jax.core.metric_files import best_row
+from motif_jax.core.metrics import MetricsWriter
+from motif_jax.core.profiling import Profiler
+from motif_jax.core.progress import Progress
+from motif_jax.core.training.config import DatasetConfig
+from motif_jax.core.training.records import RunFiles
+from motif_jax.core.training.task import Task, TrainingPosition, diverged, shapes_of
+
+# Metric of a step: whether all its other metrics are finite.
+FINITE = "finite"
+# At most two longer steps are in flight, since a request to stop waits for them.
+_LONG_STEP_SECONDS = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainerSettings:
+    """Settings of a training's loop."""
+
+    patience: int = 0  # stop after so many evaluations without improvement; 0: never
+    keep: int | None = None  # number of newest evaluations to keep besides the best one; None: all
+    save_every_seconds: float = 300.0  # between two saves inside an epoch
+    log_every_seconds: float | None = None  # between two rows of `Task.logged`; None: no rows
+    most_skips: int = 0  # budget of steps that are not finite
+    profile: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # arguments of `profiling.Profiler`
+    wandb: Mapping[str, Any] | None = None  # arguments of `wandb.init`
+    given: Mapping[str, Any] | None = None  # the config that stands in each evaluation
+
+    @classmethod
+    def of(cls, config: DatasetConfig, given: Mapping[str, Any]) -> TrainerSettings:
+        wandb = {"project": config.wandb.project, "name": config.wandb.name} if config.wandb.enabled else None
+        return cls(
+            patience=config.early_stopping.patience,
+            keep=config.keep_checkpoints,
+            save_every_seconds=config.save_every_seconds,
+            log_every_seconds=config.log_every_seconds,
+            most_skips=config.nonfinite.budget,
+            profile=dataclasses.asdict(config.profile),
+            wandb=wandb,
+            given=given,
+        )
+
+
+class Carry(NamedTuple):
+    """Values that a step passes to the next one."""
+
+    state: Any
+    left: Any  # remaining budget of steps that are not finite, int32 scalar; -1: exceeded
+    shared: Any  # see `Task.shared`
+
+
+def make_train_steps(
+    guarded_step: Callable[[Any, Any, Any, jax.Array], tuple[Any, dict[str, Any], jax.Array]],
+) -> Callable[[Carry, Any], tuple[Carry, dict[str, jax.Array]]]:
+    """Returns `train(carry, batches) -> (carry, metrics)`, which takes a `Task.guarded_step` for each batch.
+
+    Batches and metrics have a leading axis of steps; metrics are those of the step and `FINITE`. A step that is not finite
+    changes nothing; after more of these than `carry.left` no later step changes anything either.
+    """
+
+    def guarded(carry: Carry, batch: Any) -> tuple[Carry, dict[str, jax.Array]]:
+        goes_on = carry.left >= 0
+        state, metrics, finite = guarded_step(carry.state, carry.shared, batch, goes_on)
+        left = carry.left - (~finite & goes_on).astype(jnp.int32)
+        return Carry(state, left, carry.shared), {**metrics, FINITE: finite}
+
+    def train(carry: Carry, batches: Any) -> tuple[Carry, dict[str, jax.Array]]:
+        if jax.tree.leaves(batches)[0].shape[0] == 1:
+            carry, metrics = guarded(carry, jax.tree.map(lambda leaf: leaf[0], batches))
+            return carry, jax.tree.map(lambda number: number[None], metrics)
+
+        def body(inner: Carry, batch: Any) -> tuple[Carry, dict[str, jax.Array]]:
+            new, metrics = guarded(inner._replace(shared=carry.shared), batch)
+            return new._replace(shared=None), metrics
+
+        last, metrics = jax.lax.scan(body, carry._replace(shared=None), batches)
+        return last._replace(shared=carry.shared), metrics
+
+    return train
+
+
+class OfflineTrainer:
+    """The programs of one training; `run` trains all epochs.
+
+    A program runs a chunk of `task.chunk_steps` steps (on CPU one step), and the host reads the metrics of a chunk while the
+    next one runs.
+    """
+
+    def __init__(self, task: Task, parallel: DataParallel, settings: TrainerSettings | None = None) -> None:
+        self.task, self.parallel, self.settings = task, parallel, settings or TrainerSettings()
+        # On CPU XLA computes convolutions inside a loop about ten times slower: there every step is a call of its own.
+        self.steps_per_call = 1 if parallel.platform == "cpu" else None
+        self.train = parallel.wrap(make_train_steps(task.guarded_step), donate_state=True)
+
+    def place(self, state: Any) -> Carry:
+        """Puts a host state and the task's shared arrays on every device."""
+        return self.parallel.replicate(self._carry(state, 0))
+
+    def _carry(self, state: Any, skipped: int) -> Carry:
+        return Carry(state, np.int32(max(0, self.settings.most_skips - skipped)), self.task.shared())
+
+    def train_chunk(
+        self,
+        carry: Carry,
+        batches: Any,
+        goes_on: Callable[[list[dict[str, jax.Array]]], bool] = lambda started: True,
+    ) -> tuple[Carry, list[dict[str, jax.Array]]]:
+        """Starts the steps of batches [steps, ...]; returns (new carry, metrics [steps] of each call) without waiting for them.
+
+        `goes_on` gets the metrics of the calls so far, and says whether to start the next call.
+        """
+        steps = len(jax.tree.leaves(batches)[0])
+        numbers: list[dict[str, jax.Array]] = []
+        for start in range(0, steps, self.steps_per_call or steps):
+            if numbers and not goes_on(numbers):
+                break
+            part = slice(start, start + (self.steps_per_call or steps))
+            called = jax.tree.map(lambda leaf: leaf[part], batches)  # noqa: B023
+            carry, metrics = self.train(carry, self.parallel.put_whole(called, self.task.batch_axes(called)))
+            numbers.append(metrics)
+        return carry, numbers
+
+    def run(self, workdir: Path) -> bool:
+        """Trains to the end, resuming from the run folder: True when done, False after a request to stop, with all saved."""
+        task, settings, hosts = self.task, self.settings, Hosts()
+        with (
+            RunFiles(workdir, task, settings.keep, settings.save_every_seconds, settings.given) as files,
+            Interruption() as stop,
+        ):
+            state = task.init_state()
+            state, position = files.restore(shapes_of(state)) or (state, TrainingPosition())
+            profiler = Profiler(workdir, **settings.profile if hosts.is_first else {})
+            with contextlib.ExitStack() as stack:
+                metrics, silent = None, None if hosts.is_first else io.StringIO()
+                if hosts.is_first:
+                    before = position.step if position.rows else None
+                    metrics = stack.enter_context(MetricsWriter(workdir, before, settings.wandb))
+                progress = stack.enter_context(
+                    Progress(task.units(task.steps), task.unit, task.title, task.units(position.step), silent)
+                )
+                start = [self._carry(state, position.skipped)]
+                del state
+                carry = self.parallel.replicate_freeing(start)
+                run = _Run(self, workdir, carry, position, files, metrics, progress, profiler, stop, hosts)
+                try:
+                    return run.to_the_end()
+                finally:
+                    profiler.close()
+
+
+@dataclasses.dataclass
+class _Run:
+    """The loop of one training, and its outputs; only the first host has `metrics`."""
+
+    trainer: OfflineTrainer
+    workdir: Path
+    carry: Carry
+    position: TrainingPosition
+    files: RunFiles
+    metrics: MetricsWriter | None
+    progress: Progress
+    profiler: Profiler
+    stop: Interruption
+    hosts: Hosts
+    # Chunks whose metrics are not read yet: first step, batches, metrics.
+    waiting: deque[tuple[int, Any, list[dict[str, jax.Array]]]] = dataclasses.field(default_factory=deque)
+    # Metrics of the steps since the last row of `Task.logged`, and its time.
+    unlogged: list[Mapping[str, np.ndarray]] = dataclasses.field(default_factory=list)
+    logged_at: float = dataclasses.field(default_factory=time.monotonic)
+    # Seconds of a step, and when metrics were read last.
+    step_seconds: float = math.inf
+    read_at: float = dataclasses.field(default_factory=time.monotonic)
+
+    def to_the_end(self) -> bool:
+        steps = self.trainer.task.steps
+        if not self.position.rows:
+            self._evaluate_and_save()
+        while self.position.step < steps and not self._is_no_better():
+            if not self._one_epoch():
+                return False
+            self._evaluate_and_save()
+            if self.position.step < steps and self.hosts.any(self.stop.requested):
+                return False
+        self.files.write_summary(self.position, use_best=self.trainer.settings.patience > 0)
+        return True
+
+    def _is_no_better(self) -> bool:
+        patience, rows = self.trainer.settings.patience, self.position.rows
+        return patience > 0 and self.position.epoch - best_row(rows, self.trainer.task.criterion) >= patience
+
+    def _one_epoch(self) -> bool:
+        """Trains to the end of the epoch; saves and returns False after a request to stop."""
+        task, first = self.trainer.task, self.position.epoch * self.trainer.task.steps_per_epoch
+        end, step = min(first + task.steps_per_epoch, task.steps), self.position.step
+        while step < end:
+            # A resumed run keeps the chunks of an uninterrupted one, and so the batches' shapes, on which dropout depends.
+            done = (step - first) % task.chunk_steps
+            self.profiler.step(step // task.chunk_steps)
+            count = min(task.chunk_steps, end - step + done)
+            whole = task.batches_for(self.carry.state, self.carry.shared, step - done, count)
+            batches = jax.tree.map(lambda leaf: leaf[done:], whole)  # noqa: B023
+            self.carry, numbers = self.trainer.train_chunk(self.carry, batches, self._goes_on)
+            self.waiting.append((step, batches, numbers))
+            step += sum(len(part[FINITE]) for part in numbers)
+            if len(self.waiting) > 1:
+                self._read()
+            # At the end of an epoch the evaluation is saved instead.
+            if step < end:
+                # The first host's clock decides whether to save.
+                due = self.hosts.is_first and self.files.save_is_due()
+                stop, save = self.hosts.sum([int(self.stop.requested), int(due)])
+                if stop or save:
+                    self._read_all()
+                    self.files.save_position(self.carry.state, self.position)
+                if stop:
+                    return False
+        self._read_all()
+        return True
+
+    def _goes_on(self, started: list[dict[str, jax.Array]]) -> bool:
+        if self.step_seconds > _LONG_STEP_SECONDS and len(started) > 1:
+            jax.block_until_ready(started[-2])
+        # Several hosts stop together, at the end of a chunk.
+        return self.hosts.count > 1 or not self.stop.requested
+
+    def _evaluate_and_save(self) -> None:
+        start, position = time.monotonic(), self.position
+        found = self.trainer.task.evaluate(self.carry.state, self.carry.shared, position)
+        row = {"epoch": len(position.rows), "step": position.step, **found.row}
+        position.rows.append(row)
+        position.sums = {}
+        values = {name: value for name, value in row.items() if "/" in name}
+        self._write(position.step, values | {"evaluation/seconds": time.monotonic() - start})
+        # Metrics first: a resumed run writes again the steps that are in no checkpoint, and no others.
+        self.files.save_evaluation(self.carry.state, position, found)
+        self.progress.log(found.text)
+
+    def _read_all(self) -> None:
+        while self.waiting:
+            self._read()
+
+    def _read(self) -> None:
+        first, batches, parts = self.waiting.popleft()
+        task, position = self.trainer.task, self.position
+        numbers = jax.device_get(parts)
+        now = time.monotonic()
+        self.step_seconds = (now - self.read_at) / sum(len(metrics[FINITE]) for metrics in numbers)
+        self.read_at = now
+        for metrics in numbers:
+            finite = metrics.pop(FINITE)
+            left = max(0, self.trainer.settings.most_skips - position.skipped)
+            bad = np.flatnonzero(~finite)
+            # The device applied no step from the one on that exceeded the budget.
+            end = int(bad[left]) if len(bad) > left else len(finite)
+            lines = [self._keep(first, batches, metrics, int(place)) for place in bad[: left + 1]]
+            applied = np.flatnonzero(finite[:end])
+            position.skipped += end - len(applied)
+            if len(applied):
+                kept = {name: values[applied] for name, values in metrics.items()}
+                position.add(task.tally(kept))
+                self._log(kept, position.step + end)
+            position.step += end
+            if end < len(finite):
+                self.files.save_position(self.carry.state, position)
+                raise diverged(lines[-1], task.remedy + self._policy())
+            for line in lines:
+                self.progress.log(f"left out: {line}")
+        self.progress.update(task.units(position.step), **task.shown(position.sums))
+
+    def _log(self, metrics: Mapping[str, np.ndarray], step: int) -> None:
+        """Collects the metrics of the steps up to `step`, and writes a row when it is due."""
+        every, seconds = self.trainer.settings.log_every_seconds, time.monotonic() - self.logged_at
+        if every is None:
+            return
+        self.unlogged.append(metrics)
+        if seconds >= every:
+            joined = {name: np.concatenate([part[name] for part in self.unlogged]) for name in metrics}
+            self._write(step, self.trainer.task.logged(joined, seconds))
+            self.unlogged, self.logged_at = [], time.monotonic()
+
+    def _write(self, step: int, values: Mapping[str, float]) -> None:
+        if self.metrics is not None:
+            self.metrics.write(step, values)
+
+    def _keep(self, first: int, batches: Any, metrics: Mapping[str, np.ndarray], place: int) -> str:
+        """Writes the batch of the step `place` steps after the position; returns the error message."""
+        step = self.position.step + place
+        numbers = {name: values[place] for name, values in metrics.items()}
+        wrong = [name for name, number in numbers.items() if not np.isfinite(number)]
+        batch = self.trainer.task.inspected(jax.tree.map(lambda leaf: leaf[step - first], batches))
+        path = nan_policy.path_of(self.workdir, step)
+        if self.hosts.is_first:
+            nan_policy.write_batch(self.workdir, step, {**batch, **numbers})
+        return f"{', '.join(wrong)} of step {step:,} not finite (its batch is in {path})"
+
+    def _policy(self) -> str:
+        most = self.trainer.settings.most_skips
+        if most:
+            return f"; {self.position.skipped} steps were left out already (--config.nonfinite.most_skips={most})"
+        return "; --config.nonfinite.policy=skip continues without that step"

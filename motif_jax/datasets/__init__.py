@@ -1,1 +1,0 @@
-"""Datasets on disk; numpy only."""

@@ -1,6 +1,0 @@
-"""The pairs dataset: reading, writing and splitting. numpy only."""
-
-from motif_jax.datasets.pairs.dataset import PairsDataset
-from motif_jax.datasets.pairs.writer import write_pairs
-
-__all__ = ["PairsDataset", "write_pairs"]

@@ -1,1 +1,0 @@
-"""Prompts and the actions taken on them, for behaviour cloning."""

@@ -1,0 +1,1 @@
+"""GLAM: a language model is the agent (Carta et al. 2023)."""

@@ -1,0 +1,252 @@
+"""A language model as an agent: it reads a prompt, scores the actions' words, and has a value (Carta et al. 2023, GLAM).
+
+Training changes the whole model, or low-rank additions to a frozen base of any precision (`config.lora`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax.traverse_util import flatten_dict, unflatten_dict
+
+from motif_jax.core import config as checks
+from motif_jax.core.errors import UserError
+from motif_jax.core.sections import Compat, LoraOnBase
+from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.lm import config as language_config
+from motif_jax.lm import finetune_params, lora, scoring, weights
+from motif_jax.lm import folder as folders
+from motif_jax.lm.candidate_scores import LOG_PROBABILITY, RAW_LOGIT, SCALED_PROBABILITY
+from motif_jax.lm.heads import HeadConfig, Heads
+from motif_jax.lm.model import LanguageModel, param_shapes
+from motif_jax.lm.text import fetch
+from motif_jax.lm.tokens import Tokenizer, TokenRows, bucket, candidate_rows, padded
+from motif_jax.rl.policy_config import LanguagePolicy
+
+TOKENS, CANDIDATES = "tokens", "candidates"
+ACTIONS = "actions"
+# Which texts get the tokenizer's special tokens; with `compat.glam_end_token` the candidates get them too.
+PROMPT = "prompt"
+_SWITCHES = {"glam_raw_logit_score": RAW_LOGIT, "glam_scaled_probability_score": SCALED_PROBABILITY}
+
+
+def check(network: LanguagePolicy, lora: LoraOnBase, compat: Compat) -> None:
+    """Checks the sections of a language model as an agent."""
+    allowed = "whole numbers above 0, such as (1024, 1024)"
+    checks.require(bool(network.head_widths), "network.head_widths", network.head_widths, allowed)
+    checks.require(bool(network.model), "network.model", network.model, "a folder, or a name of the hub")
+    form_of(network.score, compat)
+    if finetune_params.spec_of(lora) is None:
+        allowed = "'float32' without config.lora.patterns: what is learned is not frozen"
+        checks.require(lora.base == "float32", "lora.base", lora.base, allowed)
+        return
+    allowed = "True with config.lora.patterns: low-rank additions are learned to a model that is there"
+    checks.require(network.pretrained, "network.pretrained", False, allowed)
+
+
+def form_of(score: str, compat: Compat) -> str:
+    """The form of the score, as named or from a switch; UserError where they disagree."""
+    named = [(switch, form) for switch, form in _SWITCHES.items() if getattr(compat, switch)]
+    for switch, form in named:
+        others = {other for _, other in named} | ({score} - {LOG_PROBABILITY})
+        allowed = "False: the score has one form, and compat.glam_raw_logit_score, compat.glam_scaled_probability_score and network.score name several"
+        checks.require(others == {form}, f"compat.{switch}", True, allowed)
+    return named[0][1] if named else score
+
+
+class PromptReader:
+    """What the policies of this package have in common: they read `tokens` int32 [L], -1 behind the prompt, and keep no state."""
+
+    def frozen(self) -> dict[str, Any]:
+        return {}
+
+    def prepare(self, params: Any) -> Any:
+        return params
+
+    def cropped(self, observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """Cuts `tokens` behind the longest prompt, to one of a few lengths (`tokens.bucket`) so that few programs are compiled."""
+        tokens = observation[TOKENS]
+        there = np.flatnonzero((tokens >= 0).reshape(-1, tokens.shape[-1]).any(axis=0))
+        longest = int(there[-1]) + 1 if len(there) else 1
+        return {**observation, TOKENS: tokens[..., : bucket(longest, tokens.shape[-1])]}
+
+    def initial_state(self, batch_size: int) -> Any:
+        """An empty array, int32 [batch_size, 0]: the prompt holds the history."""
+        return jnp.zeros((batch_size, 0), jnp.int32)
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageAgent(PromptReader):
+    """Implements `networks.policy.PolicyNetwork`.
+
+    The policy's logits are scores of the actions' words after the prompt, or outputs of a head. Value and action head read the
+    state that predicts a candidate's first token.
+
+    Attributes:
+      spec: the observation may have `candidates` int32 [A, S], -1 behind each: the actions of that prompt; a row without tokens is
+        no action.
+      heads: 'value', and 'actions' where the policy is a head.
+      candidates: tokens of the actions of all prompts; None where each prompt has its own.
+      form, by_length, pad_plus_one: see `candidate_scores`.
+      source: folder of the model's weights; None: fresh weights, with the embeddings of `keep_embedding` if it is a folder.
+      dropout: whether dropout is on, in acting and in learning (`compat.glam_untrained_dropout`).
+    """
+
+    spec: EnvironmentSpec
+    model: LanguageModel
+    heads: Heads
+    candidates: TokenRows | None
+    form: str
+    by_length: bool
+    pad_plus_one: bool
+    source: Path | None
+    keep_embedding: Path | None
+    dropout: bool
+    adaptation: finetune_params.Adaptation
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return (TOKENS,) if self.candidates is not None else (TOKENS, CANDIDATES)
+
+    def init(self, key: jax.Array) -> Any:
+        """Trained parameters, float32: fresh 'heads', and 'model' or low-rank 'additions' to it."""
+        model_key, head_key = jax.random.split(key)
+        heads = self.heads.init(head_key)
+        if self.adaptation.spec is not None:
+            shapes = jax.eval_shape(self.model.init, model_key)
+            return {"additions": lora.init(model_key, shapes, self.adaptation.spec), "heads": heads}
+        if self.source is not None:
+            return {"model": jax.tree.map(jnp.asarray, folders.read(self.source).params), "heads": heads}
+        params = jax.jit(self.model.init)(model_key)
+        if self.keep_embedding is not None:
+            params = _with_embeddings(params, folders.read(self.keep_embedding).params)
+        return {"model": params, "heads": heads}
+
+    def frozen(self) -> dict[str, Any]:
+        """The frozen base of low-rank additions, numpy arrays; empty without additions."""
+        if self.adaptation.spec is None:
+            return {}
+        assert self.source is not None
+        return self.adaptation.arrange(folders.read(self.source).params, None, jax.random.key(0))[1]
+
+    def apply(
+        self, params: Any, observation: Mapping[str, jax.Array], state: Any, first: jax.Array
+    ) -> tuple[jax.Array, jax.Array, Any]:
+        """See `PolicyNetwork.apply`; `params` has the trained and the frozen parameters in one dict."""
+        rows = {name: observation[name].reshape(-1, *observation[name].shape[2:]) for name in self.fields}
+        chex.assert_rank([observation[TOKENS], first], [3, 2])
+        logits, value = self.rows(params, rows[TOKENS], rows.get(CANDIDATES))
+        return logits.reshape(*first.shape, -1), value.reshape(first.shape), state
+
+    def rows(
+        self, params: Any, tokens: jax.Array, candidates: jax.Array | None = None
+    ) -> tuple[jax.Array, jax.Array]:
+        """Logits float32 [N, A] and values float32 [N] after prompts int32 [N, L], -1 behind each.
+
+        `candidates` int32 [N, A, S] are the actions of each prompt, see the class.
+        """
+        prompt = jnp.maximum(tokens, 0)
+        # An empty row, as in compilation, reads one token.
+        valid = (tokens >= 0).at[:, 0].set(True)
+        model = self.model.with_dropout(_dropout_key(params, tokens)) if self.dropout else self.model
+        with finetune_params.active(params, self.adaptation.spec):
+            if ACTIONS in self.heads.configs:
+                states = _opening_states(model, params["model"], prompt, valid)
+                logits = self.heads.apply(params["heads"], ACTIONS, states)
+            else:
+                rows = (params["model"], prompt, valid, *self._candidates(candidates))
+                scores = scoring.score(model, *rows, self.by_length, self.form, self.pad_plus_one)
+                states, logits = scores.states, scores.total
+        return logits, self.heads.apply(params["heads"], "value", states)
+
+    def _candidates(self, shown: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+        if shown is not None:
+            return jnp.maximum(shown, 0), shown >= 0
+        assert self.candidates is not None
+        return jnp.asarray(self.candidates.tokens), jnp.asarray(self.candidates.valid)
+
+
+def _opening_states(model: LanguageModel, params: Any, prompt: jax.Array, valid: jax.Array) -> jax.Array:
+    """The states [N, D] that predict a candidate's first token."""
+    states, context = model.prefill(params, prompt, valid)
+    if not model.config.encoder_layers:
+        return scoring.last_state(states, valid).after
+    start = jnp.full((len(prompt), 1, 1), model.config.start_id, jnp.int32)
+    return model.extend(params, context, start, jnp.ones_like(start, bool))[0].after[:, 0, 0]
+
+
+def _dropout_key(params: Any, tokens: jax.Array) -> jax.Array:
+    """The dropout key of one call, a hash of rows and parameters.
+
+    `PolicyNetwork.apply` receives no key, and a resumed run draws the same masks again.
+    """
+    places = jnp.arange(1, tokens.size + 1, dtype=jnp.uint32) * jnp.uint32(2654435761)
+    seen = jnp.sum((tokens.reshape(-1).astype(jnp.uint32) + 1) * places, dtype=jnp.uint32)
+    bias = jax.lax.stop_gradient(params["heads"]["value"]["output"]["bias"])
+    state = jnp.sum(jax.lax.bitcast_convert_type(bias.astype(jnp.float32), jnp.uint32), dtype=jnp.uint32)
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(0), seen), state)
+
+
+def make(chosen: LanguagePolicy, lora: LoraOnBase, compat: Compat, spec: EnvironmentSpec) -> LanguageAgent:
+    """Builds the agent; reads no weights.
+
+    Raises:
+      UserError: the model's folder lacks a file, or candidates or prompts do not fit the model.
+    """
+    if TOKENS not in spec.observation:
+        raise UserError(
+            "config.network.kind=language: the environment shows no tokens; choose a level of BabyAI-Text"
+        )
+    folder = fetch(chosen.model)
+    settings = weights.read_config(folder)
+    language_config.require_decoder(settings, "acts")
+    if chosen.pretrained or chosen.keep_embedding:
+        weights.check(folder, settings)
+    tokenizer = Tokenizer.read(folder, settings.vocab_size)
+    if CANDIDATES in spec.observation:
+        candidates, shape = None, spec.observation[CANDIDATES].shape
+        if len(shape) != 2 or shape[0] != spec.num_actions:
+            raise UserError(
+                f"the environment's {CANDIDATES} are {list(shape)}: they must be [{spec.num_actions} actions, tokens]"
+            )
+    else:
+        candidates = padded(candidate_rows(tokenizer, spec.action_names, compat.glam_end_token))
+        shape = candidates.tokens.shape
+    room = settings.max_length
+    if room is not None and chosen.prompt_tokens + shape[1] > room:
+        raise UserError(
+            f"config.network.prompt_tokens={chosen.prompt_tokens}: prompt and action must fit the {room} positions of the model"
+        )
+    outputs = {"value": 1} | ({ACTIONS: spec.num_actions} if chosen.policy == ACTIONS else {})
+    widths = tuple(chosen.head_widths)
+    configs = {name: HeadConfig(count, widths, "sigmoid") for name, count in outputs.items()}
+    model = LanguageModel(settings, jnp.dtype(chosen.dtype), chosen.remat)
+    # Shapes only: hosts join after this, and jax must not compute before they do.
+    finetune_params.check(lora, param_shapes(settings))
+    return LanguageAgent(
+        spec=spec,
+        model=model,
+        heads=Heads(settings.width, configs),
+        candidates=candidates,
+        form=form_of(chosen.score, compat),
+        by_length=chosen.by_length,
+        pad_plus_one=compat.glam_pad_plus_one,
+        source=folder if chosen.pretrained else None,
+        keep_embedding=folder if chosen.keep_embedding and not chosen.pretrained else None,
+        dropout=compat.glam_untrained_dropout and not chosen.pretrained,
+        adaptation=finetune_params.Adaptation(model, finetune_params.spec_of(lora), lora.base),
+    )
+
+
+def _with_embeddings(params: Any, found: Any) -> Any:
+    """`params` with the embeddings of `found`: of tokens, positions and types, and their norm."""
+    kept = flatten_dict(found, sep="/").items()
+    changed = {name: jnp.asarray(array) for name, array in kept if "embed" in name}
+    return unflatten_dict(flatten_dict(params, sep="/") | changed, sep="/")

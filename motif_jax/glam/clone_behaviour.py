@@ -1,0 +1,103 @@
+"""Clones a player of BabyAI-Text into a language model that acts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from motif_jax.core import config as checks
+from motif_jax.core import run_folder
+from motif_jax.core.devices.parallel import DataParallel
+from motif_jax.core.devices.sharding import training_devices
+from motif_jax.core.training import offline_run
+from motif_jax.core.training.config import CloningConfig
+from motif_jax.core.training.offline_run import OfflineRun
+from motif_jax.envs import registry
+from motif_jax.envs.babyai_text import catalogue
+from motif_jax.envs.babyai_text.environment import FRENCH_GOAL, NO_FIRST_OBSERVATION
+from motif_jax.glam import cloning_data, cloning_task
+from motif_jax.glam.agent import LanguageAgent
+from motif_jax.glam.cloning_data import CloningData
+from motif_jax.glam.cloning_task import CloningTask
+from motif_jax.lm import config as language_config
+from motif_jax.lm import weights
+from motif_jax.lm.text import fetch
+from motif_jax.rl import agent_networks, settings
+from motif_jax.rl.config import AgentConfig, agent_config
+from motif_jax.schema import values
+
+IDENTITY = (
+    "stage seed trajectories published train_pairs held_out_share loss target_tokens batch_size accumulate epochs evaluate_every "
+    "evaluation_batches chunk_steps num_devices warmup_share optimizer network lora environment early_stopping compat"
+).split()
+
+
+def check(given: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, given)
+    config = values(CloningConfig, given)
+    scored = config.network.policy == "score" or config.loss == cloning_task.CANDIDATES
+    allowed = "'candidates' with network.policy='actions': a head says no words"
+    checks.require_key(config, "loss", scored, allowed)
+    offline_run.check(config, None)
+    found = resolved(given)
+    run_folder.check_identity(workdir, found, IDENTITY)
+    _open(values(CloningConfig, found), agent_config(found))
+
+
+def resolved(given: ConfigDict) -> dict[str, Any]:
+    """The config with the environment and wording of the trajectories; UserError if both name none, or differ."""
+    config: dict[str, Any] = given.to_dict()
+    said, section = cloning_data.about(values(CloningConfig, given)), config["environment"]
+    allowed = "a level of BabyAI-Text: published trajectories do not say where they were played"
+    checks.require_key(config, "environment.name", bool(section["name"] or said), allowed)
+    if said:
+        allowed = f"None, or {said['environment']}, where the trajectories were played"
+        fits = section["name"] in (None, said["environment"])
+        checks.require_key(config, "environment.name", fits, allowed)
+        options, own = said["options"], section["babyai_text"]
+        section["name"] = said["environment"]
+        section["max_episode_steps"] = options.get("max_episode_steps")
+        section["babyai_text"] = {key: options.get(key, value) for key, value in own.items()}
+        _take_wording(config, options.get("compat", {}))
+    return config
+
+
+def _take_wording(config: dict[str, Any], switches: Mapping[str, bool]) -> None:
+    """Takes the wording of the trajectories; of their `switches` those that are off need not be named."""
+    section = config["environment"]
+    level = catalogue.find(section["name"])
+    own = level.language if level is not None else ""
+    if (section["babyai_text"]["language"] or own) == catalogue.FRENCH:
+        config["compat"][FRENCH_GOAL] = bool(switches.get(FRENCH_GOAL))
+    if switches.get(NO_FIRST_OBSERVATION):
+        config["compat"][NO_FIRST_OBSERVATION] = True
+
+
+def _open(config: CloningConfig, agent: AgentConfig) -> tuple[LanguageAgent, CloningData]:
+    registry.check(agent.environment.name)
+    agent_networks.check(agent)
+    checks.require_key(config, "network.kind", config.network.kind == "language", "'language'")
+    spec = registry.spec(agent.environment.name, **settings.environment_options(agent))
+    network: Any = agent_networks.make(agent, spec)
+    special = bool(agent_networks.environment_options(agent).get("special_tokens", True))
+    return network, cloning_data.load(config, cloning_data.read(config), network.spec.num_actions, special)
+
+
+def run(given: ConfigDict, workdir: Path) -> int:
+    found = resolved(given)
+    config, agent = values(CloningConfig, found), agent_config(found)
+    parallel = DataParallel(training_devices(config.num_devices))
+
+    def build(stopped: Callable[[], bool]) -> OfflineRun:
+        del stopped
+        network, data = _open(config, agent)
+        folder = fetch(config.network.model, "network.model")
+        model = language_config.read(folder)
+        read = {"trajectories": data.digest, "model": weights.digest(folder)}
+        task = CloningTask(config, network, data, parallel, (model.end_ids[0], model.pad_id), read)
+        return OfflineRun(task, f"{len(data.train):,} steps to learn from, {len(data.held_out):,} held out")
+
+    return offline_run.run(config, found, workdir, IDENTITY, (), build)

@@ -1,0 +1,98 @@
+"""Data of cloning: tokenised prompts and actions, divided into a training and a held-out part."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from motif_jax.core import config as checks
+from motif_jax.core import digests
+from motif_jax.core.errors import UserError
+from motif_jax.core.training.config import CloningConfig
+from motif_jax.glam import published_trajectories as published
+from motif_jax.glam import trajectories as parquet
+from motif_jax.glam.trajectories import Pairs
+from motif_jax.lm.text import fetch
+from motif_jax.lm.tokens import Tokenizer
+
+_TOGETHER = 1024  # prompts that are tokenised at once
+
+
+class CloningData(NamedTuple):
+    """The expert's steps, one a row."""
+
+    tokens: np.ndarray  # int32 [total], the prompts end to end
+    offsets: np.ndarray  # int64 [N + 1], where each prompt begins
+    actions: np.ndarray  # int32 [N]
+    train: np.ndarray  # int64 [..], rows of each part
+    held_out: np.ndarray
+    digest: str  # of the files
+
+    def prompts(self, rows: np.ndarray, length: int) -> np.ndarray:
+        """The prompts of `rows` [...], int32 [..., length], -1 behind each; row -1 is empty."""
+        found = np.full((*rows.shape, length), -1, np.int32)
+        for place, row in np.ndenumerate(rows):
+            if row >= 0:
+                start, stop = self.offsets[row : row + 2]
+                found[place][: stop - start] = self.tokens[start:stop]
+        return found
+
+
+def files(config: CloningConfig) -> list[Path]:
+    """The files that `config` names; UserError if it names none, or files of two kinds."""
+    other = config.published
+    allowed = "a folder of collect_trajectories, or None with config.published.dir"
+    checks.require_key(config, "trajectories", bool(config.trajectories) != bool(other.dir), allowed)
+    if other.dir:
+        checks.existing_folder(config, "published.dir")
+        return list(published.paths(other.dir, other.name, other.number))
+    return [checks.existing_folder(config, "trajectories") / parquet.FILE]
+
+
+def read(config: CloningConfig) -> Pairs:
+    """Prompts and actions; UserError for invalid files."""
+    paths, given = files(config), config.published
+    if given.dir:
+        return Pairs(*published.read(given.dir, given.name, given.number), {})
+    return parquet.read(paths[0])
+
+
+def about(config: CloningConfig) -> dict[str, Any]:
+    """The description of trajectories of this package; {} for published ones."""
+    paths = files(config)
+    return parquet.about(paths[0]) if config.trajectories else {}
+
+
+def load(config: CloningConfig, pairs: Pairs, actions: int, special: bool) -> CloningData:
+    """Tokenises the prompts, with the tokenizer's `special` tokens or without, and divides them; UserError for invalid steps."""
+    count = len(pairs.actions)
+    numbers = np.array(pairs.actions, np.int64)
+    if count < 2 or numbers.min() < 0 or numbers.max() >= actions:
+        raise UserError(
+            f"config.trajectories={config.source}: must hold at least 2 steps with actions from 0 to "
+            f"{actions - 1}, it has {count}" + (f" with actions up to {numbers.max()}" if count else "")
+        )
+    train = config.train_pairs or count - max(1, round(count * config.held_out_share))
+    allowed = f"below the {count:,} steps that there are: the rest is what is measured with"
+    checks.require(train < count, "train_pairs", config.train_pairs, allowed)
+    tokens, offsets = _tokens(config, pairs.prompts, special)
+    rows = np.arange(count, dtype=np.int64)
+    digest = digests.of_bytes("".join(digests.of_file(path) for path in files(config)).encode())
+    return CloningData(tokens, offsets, numbers.astype(np.int32), rows[:train], rows[train:], digest)
+
+
+def _tokens(config: CloningConfig, prompts: list[str], special: bool) -> tuple[np.ndarray, np.ndarray]:
+    tokenizer = Tokenizer.read(fetch(config.network.model, "network.model"))
+    parts, lengths, most = [np.zeros(0, np.int32)], [0], config.network.prompt_tokens
+    for start in range(0, len(prompts), _TOGETHER):
+        some = prompts[start : start + _TOGETHER]
+        for prompt, tokens in zip(some, tokenizer.encode(some, special), strict=True):
+            if len(tokens) > most:
+                raise UserError(
+                    f"config.network.prompt_tokens={most}: a prompt has {len(tokens)} tokens: {prompt[:120]!r}..."
+                )
+            lengths.append(len(tokens))
+            parts.append(np.array(tokens, np.int32))
+    return np.concatenate(parts), np.cumsum(lengths, dtype=np.int64)

@@ -1,0 +1,156 @@
+"""Behaviour cloning of a language agent, as a task of the offline trainer."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from motif_jax.core.devices.parallel import DataParallel
+from motif_jax.core.training.config import CloningConfig
+from motif_jax.core.training.task import Evaluation, TrainingPosition, epoch_order, key_of
+from motif_jax.glam.agent import LanguageAgent
+from motif_jax.glam.cloning_data import CloningData
+from motif_jax.lm.candidate_scores import LOG_PROBABILITY
+from motif_jax.lm.language_task import perplexity
+from motif_jax.lm.sums_task import SumsTask, TrainingData
+from motif_jax.lm.tokens import padded
+from motif_jax.lm.training import LanguageTrainState, TokenSums
+
+TOKENS, CANDIDATES = "tokens", "candidates"
+
+
+class CloningBatch(NamedTuple):
+    """Steps of the expert's episodes: prompts int32 [..., L], -1 behind each; actions int32 [...]; valid bool [...]."""
+
+    prompts: Any
+    actions: Any
+    valid: Any
+
+
+def targets(
+    network: LanguageAgent, end: int, pad: int, length: int | None
+) -> tuple[LanguageAgent, np.ndarray]:
+    """The network with the targets of cloning as its candidates, and the number of tokens of each.
+
+    A target is an action's tokens, `end`, and `pad` up to `length` (`compat.bc_pad_in_loss`; None: no padding).
+    """
+    assert network.candidates is not None
+    words, there = (np.asarray(part) for part in network.candidates)
+    rows = [[*row[valid].tolist(), end] for row, valid in zip(words, there, strict=True)]
+    if length is not None:
+        rows = [row + [pad] * (length - len(row)) for row in rows]
+    # The loss needs log-probabilities, whatever scores the agent acts by.
+    spoken = dataclasses.replace(
+        network, candidates=padded(rows), form=LOG_PROBABILITY, by_length=False, pad_plus_one=False
+    )
+    return spoken, np.array([len(row) for row in rows])
+
+
+def sums(
+    network: LanguageAgent,
+    counts: np.ndarray | None,
+    learned: Any,
+    frozen: Any,
+    batch: CloningBatch,
+    key: Any = None,
+) -> TokenSums:
+    """Sums of the losses of `batch` [N], and how often the expert's action is the most likely; a `training.SumsOf`.
+
+    Args:
+      network: its logits are the candidates' log-probabilities.
+      counts: tokens of each action, for a mean loss a token; None: the loss is the cross-entropy of the expert's action among
+        the candidates.
+    """
+    logits, _ = network.rows({**(frozen or {}), **learned}, batch.prompts)
+    likely = logits if counts is not None else jax.nn.log_softmax(logits)
+    chosen = jnp.take_along_axis(likely, batch.actions[:, None], axis=1)[:, 0]
+    weight = jnp.ones_like(chosen)
+    if counts is not None:
+        weight = jnp.asarray(counts)[batch.actions].astype(jnp.float32)
+    valid = batch.valid.astype(jnp.float32)
+    right = (jnp.argmax(logits, axis=1) == batch.actions).astype(jnp.float32)
+    loss = jnp.sum(jnp.where(batch.valid, -chosen, 0.0))
+    return TokenSums(loss, jnp.sum(weight * valid), jnp.sum(right * valid), jnp.sum(valid))
+
+
+class CloningBatches:
+    """Passes over the training rows of `data`, shuffled unless `compat.bc_unshuffled`, and over the held-out rows."""
+
+    def __init__(self, config: CloningConfig, data: CloningData) -> None:
+        self._config, self._data = config, data
+        self.steps_per_pass = -(-len(data.train) // config.batch_size)
+        self._order = functools.lru_cache(maxsize=2)(self._drawn)
+
+    def _drawn(self, number: int) -> np.ndarray:
+        config, rows = self._config, self._data.train
+        if config.compat.bc_unshuffled:
+            return _filled(rows, config.batch_size)
+        return epoch_order(config.seed, number, rows, config.batch_size)
+
+    def _batch(self, rows: np.ndarray) -> CloningBatch:
+        actions = np.where(rows >= 0, self._data.actions[rows], 0).astype(np.int32)
+        return CloningBatch(self._data.prompts(rows, self._config.network.prompt_tokens), actions, rows >= 0)
+
+    def batches(self, first: int, count: int) -> CloningBatch:
+        places = [divmod(step, self.steps_per_pass) for step in range(first, first + count)]
+        return self._batch(np.stack([self._order(number)[step] for number, step in places]))
+
+    def whole(self, most: int) -> list[CloningBatch]:
+        size = self._config.batch_size
+        return [self._batch(rows) for rows in _filled(self._data.held_out[: most * size], size)]
+
+
+def _filled(rows: np.ndarray, size: int) -> np.ndarray:
+    return np.pad(rows, (0, -len(rows) % size), constant_values=-1).reshape(-1, size)
+
+
+class CloningTask(SumsTask):
+    """A training by behaviour cloning, from the parameters of the network's folder.
+
+    `special` are the end and the padding token of the model's tokenizer.
+    """
+
+    title, unit = "clone", "steps of the expert"
+
+    def __init__(
+        self,
+        config: CloningConfig,
+        network: LanguageAgent,
+        data: CloningData,
+        parallel: DataParallel,
+        special: tuple[int, int],
+        digests: Mapping[str, str],
+    ) -> None:
+        parameters = jax.device_get(network.init(key_of(config.seed, "parameters"))), network.frozen()
+        counts, batches = None, CloningBatches(config, data)
+        if config.loss == TOKENS:
+            length = config.target_tokens if config.compat.bc_pad_in_loss else None
+            network, counts = targets(network, *special, length)
+        self._per_pass, steps = batches.steps_per_pass, batches.steps_per_pass * config.epochs
+        loss = functools.partial(sums, network, counts)
+        if config.optimizer.warmup_steps is None:
+            warmup = math.ceil(steps * config.warmup_share)
+            optimizer = dataclasses.replace(config.optimizer, warmup_steps=warmup)
+            config = dataclasses.replace(config, optimizer=optimizer)
+        given = TrainingData(batches, batches, digests, config.source)
+        super().__init__(config, loss, parameters, given, parallel, steps)
+
+    def evaluate(self, state: LanguageTrainState, shared: Any, position: TrainingPosition) -> Evaluation:
+        found = self.held_out(state, shared, position)
+        row = {
+            "validation/loss": found.loss,
+            "validation/perplexity": perplexity(found.loss),
+            "validation/agreement": found.accuracy,
+            "train/loss": position.mean("loss"),
+            "train/agreement": position.mean("accuracy"),
+            "train/passes": position.step / self._per_pass,
+        }
+        text = f"{100 * found.accuracy:.1f} % of {round(found.counted):,} held-out actions are the likeliest"
+        return self.evaluation(row, text, position)

@@ -1,0 +1,133 @@
+"""DRRN, a baseline of GLAM: Q of each action's words after a prompt, from two small recurrent encoders (He et al. 2016).
+
+One GRU reads the prompt, another the action, and two layers compute Q from both; actions are drawn with probabilities proportional to
+exp Q. Sizes and initialisation are those of the published agent.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from motif_jax.core import config as checks
+from motif_jax.core.errors import UserError
+from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.glam.agent import TOKENS, PromptReader
+from motif_jax.lm.tokens import FILE, Tokenizer, TokenRows, candidate_rows, padded
+from motif_jax.nets.cores import Core
+from motif_jax.nets.layers import Dense
+from motif_jax.rl.policy_config import DrrnPolicy
+
+# A memory stores token + 1, 0 behind a prompt, in two bytes where the vocabulary fits.
+_TWO_BYTES = 1 << 16
+
+
+def check(network: DrrnPolicy, algorithm: str) -> None:
+    """Checks the section of DRRN's network, and the name of its algorithm."""
+    allowed = "'drrn' for config.network.kind=drrn, which is no policy with a value"
+    checks.require(algorithm == "drrn", "algorithm.name", algorithm, allowed)
+    tokenizer_file(network.tokenizer)
+
+
+def tokenizer_file(named: str) -> Path:
+    """The file of `config.network.tokenizer`; links stay unresolved, since the hub's copies link to files of other names."""
+    path = Path(named) / FILE if Path(named).is_dir() else Path(named)
+    allowed = f"a {FILE}, or a folder with one (pretrain_language_model makes one of any texts)"
+    checks.require(bool(named) and path.name == FILE and path.is_file(), "network.tokenizer", named, allowed)
+    return path.absolute()
+
+
+class Drrn(nn.Module):
+    """Q float32 [N, A] of actions int32 [A, S] after prompts int32 [N, L], -1 behind each.
+
+    `hidden` is the width of the recurrent states and of the layer before Q.
+    """
+
+    vocabulary: int
+    embedding: int
+    hidden: int
+
+    @nn.compact
+    def __call__(self, prompts: jax.Array, actions: jax.Array) -> jax.Array:
+        chex.assert_rank([prompts, actions], 2)
+        table = self.param("embedding", nn.initializers.normal(1.0), (self.vocabulary, self.embedding))
+        seen = _last(Core("gru", self.hidden, name="prompt"), table, prompts)
+        said = _last(Core("gru", self.hidden, name="action"), table, actions)
+        both = jnp.concatenate(jnp.broadcast_arrays(seen[:, None], said[None]), axis=-1)
+        inside = nn.relu(Dense(self.hidden, limit=(2 * self.hidden) ** -0.5, name="hidden")(both))
+        return Dense(1, limit=self.hidden**-0.5, name="q")(inside)[..., 0]
+
+
+def _last(core: Core, table: jax.Array, rows: jax.Array) -> jax.Array:
+    """The state [N, H] after the last token of each row; an empty row reads one token."""
+    number, length = rows.shape
+    start = jnp.zeros((number, core.hidden_size))
+    states, _ = core(table[jnp.maximum(rows, 0).T], start, jnp.zeros((length, number), bool))
+    last = jnp.maximum(jnp.sum(rows >= 0, axis=1) - 1, 0)
+    return jnp.take_along_axis(states, last[None, :, None], axis=0)[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class DrrnAgent(PromptReader):
+    """Implements `networks.policy.PolicyNetwork`: the logits are Q of the actions, the value is the largest Q."""
+
+    spec: EnvironmentSpec
+    module: Drrn
+    candidates: TokenRows
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return (TOKENS,)
+
+    @property
+    def _actions(self) -> jax.Array:
+        return jnp.where(self.candidates.valid, self.candidates.tokens, -1)
+
+    def init(self, key: jax.Array) -> Any:
+        prompt = jnp.zeros((1, 1), jnp.int32)
+        return jax.jit(self.module.init)(key, prompt, self._actions)["params"]
+
+    def apply(
+        self, params: Any, observation: Mapping[str, jax.Array], state: Any, first: jax.Array
+    ) -> tuple[jax.Array, jax.Array, Any]:
+        tokens = observation[TOKENS]
+        chex.assert_rank([tokens, first], [3, 2])
+        values = self.values(params, tokens.reshape(-1, tokens.shape[-1]))
+        return values.reshape(*first.shape, -1), values.max(axis=-1).reshape(first.shape), state
+
+    def values(self, params: Any, tokens: jax.Array) -> jax.Array:
+        """Q float32 [N, A] after prompts int32 [N, L], -1 behind each."""
+        return self.module.apply({"params": params}, tokens, self._actions)  # type: ignore[return-value]
+
+    def stored(self, observation: Mapping[str, jax.Array]) -> jax.Array:
+        """Packs observations [..., l] for a memory: unsigned integers [..., L], padded to the full length, 0 behind each prompt."""
+        tokens = observation[TOKENS]
+        room = self.spec.observation[TOKENS].shape[0] - tokens.shape[-1]
+        filled = jnp.pad(tokens, [(0, 0)] * (tokens.ndim - 1) + [(0, room)], constant_values=-1)
+        return (filled + 1).astype(jnp.uint16 if self.module.vocabulary < _TWO_BYTES else jnp.uint32)
+
+    def shown(self, stored: jax.Array) -> jax.Array:
+        """Unpacks the result of `stored` to tokens int32 [..., L]."""
+        return stored.astype(jnp.int32) - 1
+
+
+def make(network: DrrnPolicy, spec: EnvironmentSpec) -> DrrnAgent:
+    """Builds the agent.
+
+    Raises:
+      UserError: the environment shows no tokens, or an action has no tokens or those of another.
+    """
+    if TOKENS not in spec.observation:
+        raise UserError(
+            "config.network.kind=drrn: the environment shows no tokens; choose a level of BabyAI-Text"
+        )
+    tokenizer = Tokenizer.read(tokenizer_file(network.tokenizer).parent)
+    module = Drrn(tokenizer.size, network.embedding, network.hidden_size)
+    return DrrnAgent(spec, module, padded(candidate_rows(tokenizer, spec.action_names)))

@@ -1,0 +1,176 @@
+"""The update of `algorithm.name=drrn`: Q-learning from a replay memory (He et al. 2016; GLAM's baseline).
+
+A batch is added to the memory, then the update learns from steps drawn from it: Q(s, a) moves towards r + gamma max_a' Q(s', a') of
+the same parameters, by the Huber loss. The network is `motif_jax.glam.drrn.DrrnAgent`, or one with its methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+import optax
+
+from motif_jax.core import config as checks
+from motif_jax.core.training import reductions
+from motif_jax.glam import replay
+from motif_jax.glam.replay import ReplayMemory, ReplaySteps
+from motif_jax.rl.algorithms import losses, trajectory, update
+from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
+from motif_jax.rl.algorithms.update import Apply
+from motif_jax.rl.config import AgentConfig
+from motif_jax.rl.policy_config import QLearning
+
+Array = jax.Array
+Metrics = dict[str, Array]
+# The shortest of the few lengths to which a draw's prompts are cut; each length is half of the next.
+_SHORTEST = 64
+
+
+class DrrnTrainState(NamedTuple):
+    """See `update.initial`; `memory` is a `replay.ReplayMemory`, () before `with_memory`."""
+
+    params: Any
+    opt_state: Any
+    step: Array
+    env_steps: Array
+    key: Array
+    memory: Any
+    reward_params: Any = ()
+
+
+def check(config: AgentConfig) -> None:
+    """Raises UserError for values of `config.algorithm` that do not fit together, or another network."""
+    kind = getattr(config.network, "kind", None)
+    checks.require(kind == "drrn", "network.kind", kind, "'drrn' for config.algorithm.name=drrn")
+    size, settings = config.batch_size, config.algorithm
+    allowed = f"at least config.batch_size={size}"
+    checks.require(settings.replay_steps >= size, "algorithm.replay_steps", settings.replay_steps, allowed)
+    allowed = f"at most config.batch_size={size}, so that there are as many from the start"
+    checks.require(settings.replay_draw <= size, "algorithm.replay_draw", settings.replay_draw, allowed)
+
+
+def make_state(network: Any, optimizer: optax.GradientTransformation, key: Array) -> DrrnTrainState:
+    """A new training state without a memory, see `with_memory`; the same key gives the same state."""
+    return DrrnTrainState(**update.initial(network, optimizer, key), memory=())
+
+
+def with_memory(state: DrrnTrainState, network: Any, config: AgentConfig) -> DrrnTrainState:
+    """The state with an empty memory of the size in `config`."""
+    spec = network.spec.observation
+    fields = {name: jax.ShapeDtypeStruct(spec[name].shape, spec[name].dtype) for name in network.fields}
+    segments, row = config.algorithm.replay_steps // config.rollout, jax.eval_shape(network.stored, fields)
+    return state._replace(memory=replay.empty(segments, config.rollout, row))
+
+
+def errors(values: Array, after: Array, steps: ReplaySteps, gamma: float) -> tuple[Array, Array]:
+    """Q less its targets, float32 [N], with gradient through `values` alone; and the targets.
+
+    Args:
+      values, after: float32 [N, A], Q before the steps and after them.
+    """
+    chex.assert_equal_shape([values, after])
+    chex.assert_equal_shape_prefix([values, steps.action], 1)
+    chosen = jnp.take_along_axis(values, steps.action[:, None], axis=1)[:, 0]
+    ahead = jnp.where(steps.done, 0.0, jnp.max(after, axis=1))
+    target = jax.lax.stop_gradient(steps.reward + gamma * ahead)
+    return chosen - target, target
+
+
+def make_update(
+    network: Any,
+    optimizer: optax.GradientTransformationExtraArgs,
+    config: AgentConfig,
+    *,
+    reward_fn: update.RewardFunction | None = None,
+) -> Callable[..., tuple[DrrnTrainState, Metrics]]:
+    """Builds update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars).
+
+    Args:
+      network: with `stored`, `shown` and `values` besides what a `PolicyNetwork` has.
+    """
+    settings: QLearning = config.algorithm
+
+    def learn(
+        state: DrrnTrainState, batch: TrajectoryBatch, reward: Array, apply: Apply, axis_name: str | None
+    ) -> tuple[DrrnTrainState, Metrics]:
+        memory = replay.add(state.memory, _segments(network, batch, reward, axis_name))
+        key, *draws = jax.random.split(state.key, settings.epochs + 1)
+
+        def step(current: DrrnTrainState, draw: Array) -> tuple[DrrnTrainState, Metrics]:
+            steps = _own_part(replay.draw(draw, memory, settings.replay_draw), axis_name)
+            gradients, metrics = _gradient(network, settings.gamma, current.params, steps, axis_name)
+            current, norms = apply(current, gradients)
+            return current, {**metrics, **norms}
+
+        filled = replay.steps_in(memory).astype(jnp.float32)
+        # The loop carries only what is learned: a carried memory would be copied.
+        small, metrics = jax.lax.scan(step, state._replace(memory=()), jnp.stack(draws))
+        return small._replace(memory=memory, key=key), {**update.joined(metrics), "replay/steps": filled}
+
+    return update.make(network, optimizer, config, learn, reward_fn)
+
+
+def _segments(network: Any, batch: TrajectoryBatch, reward: Array, axis_name: str | None) -> ReplayMemory:
+    rows = {
+        "observation": network.stored({name: batch.observation[name] for name in network.fields}),
+        "action": batch.action,
+        "reward": reward,
+        "done": trajectory.done(batch),
+        "valid": trajectory.recorded(batch),
+    }
+    rows = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), rows)
+    if axis_name is not None:
+        rows = jax.lax.all_gather(rows, axis_name, axis=0, tiled=True)
+    return ReplayMemory(**rows, added=jnp.zeros((), jnp.int32))
+
+
+def _own_part(steps: ReplaySteps, axis_name: str | None) -> ReplaySteps:
+    """This device's part of a draw; where it does not divide evenly, each step is still taken once."""
+    if axis_name is None:
+        return steps
+    devices, count = jax.lax.axis_size(axis_name), len(steps.action)
+    each = -(-count // devices)
+    places = jax.lax.axis_index(axis_name) * each + jnp.arange(each)
+    part = jax.tree.map(lambda x: jnp.take(x, jnp.minimum(places, count - 1), axis=0), steps)
+    return part._replace(valid=part.valid & (places < count))
+
+
+def _gradient(
+    network: Any, gamma: float, params: Any, steps: ReplaySteps, axis_name: str | None
+) -> tuple[Any, Metrics]:
+    count = jnp.maximum(reductions.total(steps.valid.astype(jnp.float32), axis_name), 1.0)
+    before, after = network.shown(steps.observation), network.shown(steps.after)
+
+    def loss(params: Any, length: int) -> tuple[Array, tuple[Array, Array, Array]]:
+        values = network.values(params, before[:, :length])
+        ahead = network.values(jax.lax.stop_gradient(params), after[:, :length])
+        error, target = errors(values, ahead, steps, gamma)
+        rows = jnp.where(steps.valid, optax.losses.huber_loss(error), 0.0)
+        return jnp.sum(rows) / count, (rows, values, target)
+
+    lengths = _lengths(before.shape[1])
+    longest = jnp.max(jnp.sum(jnp.concatenate([before, after]) >= 0, axis=1))
+    which = jnp.sum(longest > jnp.asarray(lengths[:-1], jnp.int32)) if len(lengths) > 1 else jnp.int32(0)
+    parts = [lambda p, length=length: jax.grad(loss, has_aux=True)(p, length) for length in lengths]
+    gradients, (rows, values, target) = jax.lax.switch(which, parts, params)
+    gradients = jax.tree.map(lambda x: reductions.psum(x, axis_name), gradients)
+    total = reductions.mean(rows, steps.valid, axis_name)
+    return gradients, {
+        "loss/total": total,
+        "loss/value": total,
+        "policy/entropy": reductions.mean(losses.entropy(values), steps.valid, axis_name),
+        "value/mean": reductions.mean(jnp.max(values, axis=1), steps.valid, axis_name),
+        "value/target_mean": reductions.mean(target, steps.valid, axis_name),
+    }
+
+
+def _lengths(longest: int) -> list[int]:
+    """The lengths to which prompts may be cut, ascending; the last one cuts none."""
+    found = [longest]
+    while found[0] > _SHORTEST:
+        found.insert(0, -(-found[0] // 2))
+    return found

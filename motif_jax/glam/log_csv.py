@@ -1,0 +1,117 @@
+"""Writes the published tool's `log.csv`: a row per update, with its column names.
+
+Statistics are over the episodes that ended in the update. If these are fewer than the environments, earlier episodes and then
+zeros fill them up, as published. The symbolic agent's log has one more column, `value`, here the mean value of the
+batch during play. DRRN has no policy loss (0); its value loss is that of Q.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from motif_jax.core.files import append_lines
+
+FILE = "log.csv"
+_STATISTICS = ("mean", "std", "min", "max")
+COLUMNS = (
+    *"update episodes frames FPS duration".split(),
+    *(f"return_{name}" for name in _STATISTICS),
+    "success_rate",
+    *(f"reshaped_return_{name}" for name in _STATISTICS),
+    *(f"reshaped_return_bonus_{name}" for name in _STATISTICS),
+    *(f"num_frames_{name}" for name in _STATISTICS),
+    *"entropy policy_loss value_loss loss grad_norm".split(),
+)
+_VALUE = "value"
+
+
+class GlamPosition(NamedTuple):
+    """Where a log is resumed: finished updates, rows of the newest episodes, environment steps and seconds."""
+
+    updates: int = 0
+    newest: Sequence[Mapping[str, Any]] = ()
+    steps: int = 0
+    seconds: float = 0.0
+
+
+class GlamLog:
+    """Writes `log.csv`. `scale`: of rewards in learning; `coefficients`: of value loss and entropy in the whole loss."""
+
+    def __init__(
+        self,
+        folder: Path,
+        environments: int,
+        scale: float,
+        coefficients: tuple[float, float],
+        before: GlamPosition = GlamPosition(),  # noqa: B008
+        value: bool = False,
+    ) -> None:
+        self._scale, self._coefficients, self._environments = scale, coefficients, environments
+        self._episodes = 0
+        place = COLUMNS.index("entropy") + 1
+        header = [",".join(COLUMNS[:place] + (_VALUE,) * value + COLUMNS[place:])]
+
+        def keep(line: str) -> bool:
+            update = line.partition(",")[0]
+            if update == COLUMNS[0]:
+                header[:] = [line]  # a resumed log keeps its columns
+            if update.isdigit() and int(update) < before.updates:
+                self._episodes = int(line.split(",")[1])
+            return not update.isdigit() or int(update) < before.updates
+
+        self._file = append_lines(folder / FILE, keep)
+        columns = header[0].split(",")
+        self._writer = csv.DictWriter(self._file, columns, extrasaction="ignore", lineterminator="\n")
+        if self._file.tell() == 0:
+            self._writer.writeheader()
+        nothing = [{"return": 0.0, "length": 0.0}] * environments
+        self._newest: deque[Mapping[str, Any]] = deque([*nothing, *before.newest], maxlen=environments)
+        self._ended: list[Mapping[str, Any]] = []
+        self._frames, self._seconds = before.steps, before.seconds
+
+    def add(self, episodes: Iterable[Mapping[str, Any]]) -> None:
+        self._ended += episodes
+
+    def write(self, update: int, frames: int, seconds: float, metrics: Mapping[str, float]) -> None:
+        """Writes the row of an update (from 0); `frames` are environment steps and `seconds` of the run after it."""
+        self._episodes += len(self._ended)
+        rows = [*self._newest, *self._ended][-max(self._environments, len(self._ended)) :]
+        self._newest.extend(self._ended)
+        self._ended = []
+        returns, lengths = (np.array([float(row[name]) for row in rows]) for name in ("return", "length"))
+        value, entropy = metrics["loss/value"], metrics["policy/entropy"]
+        policy = metrics.get("loss/policy", 0.0)
+        row = {
+            "update": update,
+            "episodes": self._episodes,
+            "frames": frames,
+            "FPS": (frames - self._frames) / max(seconds - self._seconds, 1e-9),
+            "duration": int(seconds),
+            **_statistics("return", returns),
+            "success_rate": float((returns > 0).mean()),
+            **_statistics("reshaped_return", np.maximum(returns, 0) * self._scale),
+            **_statistics("reshaped_return_bonus", np.zeros(len(rows))),
+            **_statistics("num_frames", lengths),
+            "entropy": entropy,
+            _VALUE: metrics["value/mean"],
+            "policy_loss": policy,
+            "value_loss": value,
+            "loss": policy + self._coefficients[0] * value - self._coefficients[1] * entropy,
+            "grad_norm": metrics["optimizer/gradient_norm"],
+        }
+        self._seconds, self._frames = seconds, frames
+        self._writer.writerow(row)
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _statistics(name: str, values: np.ndarray) -> dict[str, float]:
+    return {f"{name}_{which}": float(getattr(values, which)()) for which in _STATISTICS}

@@ -1,0 +1,152 @@
+"""Asks a language model before every update what it would do in fixed situations, and what each clause of them is worth.
+
+In the run folder: `probes.json` (the situations), `probes.jsonl` (a line per update), `clauses.jsonl` (every few updates, with
+one clause left out at a time), and the published `distrib.csv`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import append_lines, atomic_write_json
+from motif_jax.envs.babyai_text import catalogue
+from motif_jax.envs.babyai_text.probes import OWN, Probe, read
+from motif_jax.envs.babyai_text.prompts import PromptTokens
+from motif_jax.glam.agent import ACTIONS, TOKENS, LanguageAgent
+from motif_jax.rl import settings
+from motif_jax.rl.config import AgentConfig
+
+DESCRIPTION, LINES, CLAUSES, DISTRIB = "probes.json", "probes.jsonl", "clauses.jsonl", "distrib.csv"
+ENGLISH_ALONE = "config.probes.prompts='own': these prompts are in English, and this agent reads French: name a file of French ones"
+_ROWS = 32  # prompts at a time
+
+
+class Probing:
+    """Asks an agent; `params` of the methods are those that act. Raises UserError: a prompt is too long."""
+
+    def __init__(
+        self, network: LanguageAgent, probes: Sequence[Probe], options: Mapping[str, Any], language: str
+    ) -> None:
+        self.probes, self._network = list(probes), network
+        self.actions, self._language = network.spec.action_names, language
+        self.by_words = ACTIONS not in network.heads.configs
+        self._longest = options["prompt_tokens"]
+        self._tokens = PromptTokens(options["tokenizer"], self._longest, options["special_tokens"])
+        self._rows = jax.jit(network.rows)
+        self._whole = self._encoded(map(self.prompt, self.probes))
+        self._places = [(n, place) for n, probe in enumerate(self.probes) for place in probe.places()]
+        self._parts = self._encoded(self.prompt(self.probes[n], place) for n, place in self._places)
+
+    def prompt(self, probe: Probe, without: tuple[int, int] | None = None) -> str:
+        return probe.prompt(self.actions, self._language, without)
+
+    def _encoded(self, prompts: Iterable[str]) -> np.ndarray:
+        prompts = list(prompts)
+        rows = np.full((len(prompts), self._longest), -1, np.int32)
+        for row, prompt in zip(rows, prompts, strict=True):
+            self._tokens.write(prompt, row)
+        return rows
+
+    def scores(self, params: Any) -> np.ndarray:
+        """Logits of the policy float32 [probes, actions]."""
+        return self._ask(params, self._whole)
+
+    def clauses(self, params: Any) -> list[dict[str, Any]]:
+        found = probabilities(self._ask(params, self._parts)).tolist() if self._places else []
+        return [
+            {"probe": number, "observation": place[0], "clause": place[1], "probabilities": row}
+            for (number, place), row in zip(self._places, found, strict=True)
+        ]
+
+    def _ask(self, params: Any, rows: np.ndarray) -> np.ndarray:
+        found = []
+        for start in range(0, len(rows), _ROWS):
+            part = rows[start : start + _ROWS]
+            # The same number of rows in every call, so that there is one program.
+            filled = np.concatenate([part, np.repeat(part[:1], min(_ROWS, len(rows)) - len(part), axis=0)])
+            tokens = self._network.cropped({TOKENS: filled})[TOKENS]
+            found.append(np.asarray(self._rows(params, tokens)[0])[: len(part)])
+        return np.concatenate(found) if found else np.zeros((0, len(self.actions)), np.float32)
+
+    def description(self) -> dict[str, Any]:
+        probes = [
+            {"name": probe.name, "goal": probe.goal, "observations": probe.observations, "actions": probe.actions, "prompt": self.prompt(probe)}
+            for probe in self.probes
+        ]  # fmt: skip
+        return {"actions": list(self.actions), "probes": probes}
+
+
+def probabilities(scores: np.ndarray) -> np.ndarray:
+    """Probabilities of a policy's logits, both [..., A]."""
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def make(config: AgentConfig, network: Any) -> Probing | None:
+    """The probes of a training config; None without, and for the package's, which are English, where the agent reads French."""
+    chosen = config.probes
+    if chosen is None or not chosen.prompts:
+        return None
+    if not isinstance(network, LanguageAgent) or network.candidates is None:
+        raise UserError("config.probes.prompts: needs an agent with one list of actions for all prompts")
+    level = catalogue.find(config.environment.name)
+    options = config.environment.babyai_text or {}
+    language = options["language"] or (catalogue.ENGLISH if level is None else level.language)
+    if chosen.prompts == OWN and language != catalogue.ENGLISH:
+        return None
+    probes = read(chosen.prompts)
+    if chosen.prompts == OWN:  # only those of the package whose history fits the agent's window
+        probes = [probe for probe in probes if len(probe.observations) <= options["observations"]]
+    return Probing(network, probes, settings.environment_options(config), language)
+
+
+class ProbeFiles(ExitStack):
+    """Writes the output of `Probing` into a folder, from `update` on; every `clauses_every` updates also clauses (0: never)."""
+
+    def __init__(
+        self, folder: Path, probing: Probing, update: int, clauses_every: int = 0, published: bool = False
+    ) -> None:
+        super().__init__()
+        self._probing, self._clauses_every = probing, clauses_every
+        atomic_write_json(folder / DESCRIPTION, probing.description())
+        names = (LINES, *([CLAUSES] if clauses_every else []))
+        keep = dict.fromkeys(names, lambda line: json.loads(line)["update"] < update)
+        if published:
+            count = itertools.count()
+            keep[DISTRIB] = lambda line: next(count) < update
+        self._files = {n: self.enter_context(append_lines(folder / n, kept)) for n, kept in keep.items()}
+
+    def write(self, params: Any, update: int, step: int) -> None:
+        """Writes what the agent would do before update `update` (from 0), at environment step `step`."""
+        scores = self._probing.scores(params)
+        head = {"update": update, "step": step}
+        self._write(LINES, json.dumps({**head, "probabilities": probabilities(scores).tolist()}))
+        if DISTRIB in self._files:
+            self._write(DISTRIB, ",".join(map(str, scores.reshape(-1).tolist())))
+        if self._clauses_every and update % self._clauses_every == 0:
+            self._write(CLAUSES, json.dumps({**head, "without": self._probing.clauses(params)}))
+
+    def _write(self, name: str, line: str) -> None:
+        self._files[name].write(line + "\n")
+        self._files[name].flush()
+
+
+def files(config: AgentConfig, network: Any, folder: Path, progress: Mapping[str, Any]) -> ProbeFiles | None:
+    """The probe files in `folder` that resume from a checkpoint's `progress`; None without probes."""
+    probing, chosen = make(config, network), config.probes
+    if probing is None or chosen is None:
+        if chosen is not None and chosen.prompts:
+            print(f"not probed: {ENGLISH_ALONE}", file=sys.stderr, flush=True)
+        return None
+    published = config.published_files and probing.by_words
+    return ProbeFiles(folder, probing, progress.get("updates", -1), chosen.clauses_every, published)

@@ -1,0 +1,73 @@
+"""Reads and writes the published tool's trajectories, `.npy` arrays of prompts and actions, without unpickling.
+
+Source: github.com/flowersteam/Grounding_LLMs_with_online_RL (MIT), as facts. File k has the contents of the files before it too.
+Files of LLM agents begin with empty objects and are rejected.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import atomic_write_json, load_array, new_array
+
+NAMES = ("trajectories", "bot_trajectories")
+STATUS = "status.json"
+
+
+def _read_array(path: Path) -> np.ndarray:
+    try:
+        return load_array(path)
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist") from None
+    except ValueError as error:
+        if "pickle" in str(error).lower():
+            raise UserError(
+                f"{path} holds Python objects, which are not read since unpickling them could run code: "
+                "save it as an array of texts (array.astype(str))"
+            ) from None
+        raise UserError(f"{path} is not an array of numpy ({error})") from None
+
+
+def paths(folder: str | os.PathLike[str], name: str, number: int) -> tuple[Path, Path]:
+    """The files of prompts and of actions."""
+    prompts, actions = (Path(folder) / f"{name}_{what}_{number}.npy" for what in ("prompts", "actions"))
+    return prompts, actions
+
+
+def read(folder: str | os.PathLike[str], name: str, number: int) -> tuple[list[str], list[int]]:
+    """Prompts, and the actions on them, flattened row by row. Raises UserError: a file is missing, or they differ in number."""
+    first, second = paths(folder, name, number)
+    texts, numbers = _read_array(first), _read_array(second)
+    if texts.dtype.kind not in "US":
+        raise UserError(f"{first} holds {texts.dtype}, not texts")
+    if numbers.dtype.kind not in "iu":
+        raise UserError(f"{second} holds {numbers.dtype}, not numbers of actions")
+    if texts.size != numbers.size:
+        raise UserError(
+            f"{first} has {texts.size} prompts, {second} {numbers.size} actions: one for each is needed"
+        )
+    if texts.dtype.kind == "S":
+        texts = np.strings.decode(texts, "utf-8", "replace")
+    return texts.ravel().tolist(), numbers.ravel().tolist()
+
+
+def write(
+    folder: str | os.PathLike[str], name: str, pairs: Iterable[tuple[str, int]], steps: int, longest: int
+) -> None:
+    """Writes file 1 of prompts (texts of at most `longest` characters) and actions of `steps` steps, and status.json."""
+    prompts, actions = paths(folder, name, 1)
+    parts = [path.with_name(f".{path.name}.tmp") for path in (prompts, actions)]
+    texts = new_array(parts[0], f"<U{max(1, longest)}", (steps,))
+    numbers = new_array(parts[1], np.int64, (steps,))
+    for place, (prompt, action) in enumerate(pairs):
+        texts[place], numbers[place] = prompt, action
+    texts.flush()
+    numbers.flush()
+    for part, path in zip(parts, (prompts, actions), strict=True):
+        os.replace(part, path)
+    atomic_write_json(Path(folder) / STATUS, {"k": 1, "nbr_frames": steps})

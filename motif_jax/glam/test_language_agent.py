@@ -1,0 +1,125 @@
+"""Plays the tests of generalisation on BabyAI-Text and writes the effect of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from motif_jax.core import capacity, interruption, run_folder, seeds
+from motif_jax.core import config as checks
+from motif_jax.core.errors import UserError
+from motif_jax.envs.babyai_text import catalogue, prompts
+from motif_jax.glam import eval_agents
+from motif_jax.glam.generalisation import GeneralisationTest, PlayedLevel
+from motif_jax.play.config import LevelPolicy
+from motif_jax.play.episodes import PlaySettings
+from motif_jax.play.evaluation_files import Journal, episode_row
+from motif_jax.play.journal import play_policy
+from motif_jax.reports import generalisation_files, text_tables
+from motif_jax.reports.evaluation_tables import write_table
+from motif_jax.reports.generalisation_files import RETURNS, SUMMARY, TABLE, Rows
+from motif_jax.schema import values
+
+# What a result depends on; more tests and more episodes may be asked for.
+IDENTITY = "seed greedy lanes policy agent environment network action_names prompt_tokens resamples confidence".split()
+
+
+def check(config: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, config, IDENTITY)
+    capacity.require_workers("workers", min(config.workers, config.episodes))
+    named = tuple(config.action_names)
+    good = len(set(named)) == len(named) and all(isinstance(name, str) and name for name in named)
+    checks.require(good, "action_names", named, "names of actions, each different and not empty")
+    player = eval_agents.open_pinned(values(LevelPolicy, config), workdir)
+    _tests(config, player)
+
+
+def run(config: ConfigDict, workdir: Path) -> int | None:
+    with interruption.Interruption() as stop, run_folder.opened(workdir, config, IDENTITY):
+        player = eval_agents.open_pinned(values(LevelPolicy, config), workdir)
+        eval_agents.pin(workdir, player)
+        tests, left_out = _tests(config, player)
+        results: list[dict[str, Any]] = []
+        base: Rows = ()
+        numbers = _episode_seeds(config)
+        how = PlaySettings(workers=config.workers, lanes=config.lanes, greedy=config.greedy)
+        for number, (test, place) in enumerate(tests, start=1):
+            folder = workdir / generalisation_files.FOLDER / test.name
+            title = f"test {number}/{len(tests)} {test.name}"
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                game, policy = (place.environment, place.options), player.policy(place)
+                with Journal(folder) as journal:
+                    rows = play_policy(journal, title, game, policy, numbers, how, stop, episode_row)
+            except UserError as error:  # a prompt longer than those that were tried
+                optional = eval_agents.may_be_left_out(test, checks.listed(config.tests))
+                if not optional or not str(error).startswith(prompts.TOO_LONG):
+                    raise
+                left_out[test.name] = str(error)
+            else:
+                if len(rows) < config.episodes:
+                    return interruption.EXIT_CODE
+                base = base or rows
+                results.append(_result(config, test, place, rows, base))
+                generalisation_files.write_returns(workdir, test.name, rows)
+            finished = number == len(tests)
+            _write(config, workdir, player, {"finished": finished, "left_out": left_out, "tests": results})
+        _show(config, workdir, player)
+        return None
+
+
+def _episode_seeds(config: ConfigDict) -> list[int]:
+    return [seeds.derive(config.seed, "test", index) for index in range(config.episodes)]
+
+
+def _tests(
+    config: ConfigDict, player: eval_agents.EvalAgent
+) -> tuple[list[tuple[GeneralisationTest, PlayedLevel]], dict[str, str]]:
+    names, own = checks.listed(config.tests), tuple(config.action_names)
+    return player.takeable(names, _episode_seeds(config), "prompt_tokens", own, config.prompt_tokens)
+
+
+def _result(
+    config: ConfigDict, test: GeneralisationTest, place: PlayedLevel, rows: Rows, base: Rows
+) -> dict[str, Any]:
+    level = catalogue.find(place.environment)
+    assert level is not None
+    kinds = () if place.options.get("kind") else level.kinds
+    numbers = generalisation_files.summarise(rows, base, kinds, config.resamples, config.confidence)
+    about = {"name": test.name, "what": test.what, "environment": place.environment}
+    return {**about, "options": dict(place.options), **numbers}
+
+
+def _write(
+    config: ConfigDict, workdir: Path, player: eval_agents.EvalAgent, results: Mapping[str, Any]
+) -> None:
+    summary = {
+        "player": player.name,
+        "policy": config.policy,
+        "checkpoint": player.checkpoint,
+        "base": {"environment": player.base.environment, "options": dict(player.base.options)},
+        "seed": config.seed,
+        "episodes": config.episodes,
+        "confidence": config.confidence,
+        "intervals": f"success: Wilson, its change: Newcombe; the rest: percentile bootstrap over episodes, {config.resamples} resamples",
+        **results,
+    }
+    generalisation_files.write(workdir, summary)
+
+
+def _show(config: ConfigDict, workdir: Path, player: eval_agents.EvalAgent) -> None:
+    summary = generalisation_files.read(workdir)
+    cells, header = generalisation_files.table(summary), generalisation_files.HEADER
+    title = f"{player.name} tested, {player.base.environment}"
+    note = (
+        f"{config.episodes} episodes of the same seeds in each test; changes are against the first; brackets: "
+        f"{100 * config.confidence:g} % intervals ({summary['intervals']})"
+    )
+    write_table(workdir, title, note, header, cells)
+    text_tables.show(header, cells, title, note)
+    for name, reason in summary["left_out"].items():
+        print(f"left out: {name}: {reason}")
+    print(f"written: {workdir / SUMMARY}, {TABLE}, table.md, {RETURNS}/")

@@ -1,0 +1,89 @@
+"""Trajectories as one parquet file: a row per step, the origin in the metadata."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from motif_jax.core import bounded_parquet
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import parse_json, replaced_file
+
+FILE, META = "trajectories.parquet", "trajectories.json"
+_ABOUT = b"motif_jax.trajectories"
+_NEEDED = ("environment", "options", "actions")
+_ROW_GROUP = 4096
+
+
+class TrajectoryEpisode(NamedTuple):
+    """One episode; `number` is its index in the list of seeds."""
+
+    number: int
+    seed: int
+    prompts: list[str]
+    actions: list[int]  # indices into the list of actions
+    rewards: list[float]  # of the task, unscaled
+
+
+class Pairs(NamedTuple):
+    """Prompts and actions of all steps, for cloning."""
+
+    prompts: list[str]
+    actions: list[int]  # indices into `about['actions']`
+    about: dict[str, Any]  # environment, options, actions and player of the trajectories; {} if unknown
+
+
+def write(
+    path: str | os.PathLike[str], episodes: Iterable[TrajectoryEpisode], about: Mapping[str, Any]
+) -> int:
+    """Writes episodes atomically; `about` is JSON. Returns the number of steps."""
+    kinds = [("episode", "int32"), ("seed", "int64"), ("step", "int32"), ("prompt", "string")]
+    kinds += [("action", "uint8"), ("reward", "float32")]
+    schema = pa.schema(kinds, {_ABOUT: json.dumps(about).encode()})
+    steps, waiting = 0, list[dict[str, Any]]()
+    with replaced_file(Path(path)) as part, pq.ParquetWriter(part, schema, compression="zstd") as writer:
+        for episode in episodes:
+            rows = zip(episode.prompts, episode.actions, episode.rewards, strict=True)
+            for step, row in enumerate(rows):
+                values = (episode.number, episode.seed, step, *row)
+                waiting.append(dict(zip(schema.names, values, strict=True)))
+            if len(waiting) >= _ROW_GROUP:
+                writer.write_table(pa.Table.from_pylist(waiting, schema))
+                steps, waiting = steps + len(waiting), []
+        if waiting or not steps:
+            writer.write_table(pa.Table.from_pylist(waiting, schema))
+            steps += len(waiting)
+    return steps
+
+
+def about(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The metadata of a file of `write`; UserError for any other file."""
+    try:
+        found = parse_json((pq.read_schema(path).metadata or {})[_ABOUT])
+        if not all(key in found for key in _NEEDED):
+            raise ValueError(f"its metadata lack one of {', '.join(_NEEDED)}")
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist: collect_trajectories writes it") from None
+    except (KeyError, TypeError, ValueError, OSError, pa.ArrowException) as error:
+        raise UserError(f"{path} holds no trajectories ({error}): collect_trajectories writes them") from None
+    return found
+
+
+def read(path: str | os.PathLike[str]) -> Pairs:
+    """Reads a file of `write`; UserError for any other file, or for an action that is not in its list."""
+    said = about(path)
+    try:
+        table = bounded_parquet.read(path, ["prompt", "action"])
+    except (OSError, ValueError, LookupError, pa.ArrowException) as error:
+        raise UserError(f"{path} is damaged ({error}): collect it again") from None
+    prompts, actions = table["prompt"].to_pylist(), table["action"].to_pylist()
+    names = said["actions"]
+    if None in prompts or any(action is None or action >= len(names) for action in actions):
+        raise UserError(f"{path} is damaged (an action that is not one of {len(names)}): collect it again")
+    return Pairs(prompts, actions, said)

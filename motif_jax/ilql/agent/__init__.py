@@ -1,0 +1,1 @@
+"""A text agent: networks, decoding by values, and its folder."""

@@ -1,0 +1,73 @@
+"""Agents of `train_text` as writers in a session of texts."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from motif_jax.core.errors import UserError
+from motif_jax.ilql.agent.decoding import Decoding, TokenOutputs
+from motif_jax.ilql.agent.stacked_trunks import StackedModels
+from motif_jax.ilql.agent.text_agent import POLICY, TARGET, VALUES, TextAgentNetwork
+from motif_jax.ilql.methods.implicit_q import clipped
+from motif_jax.lm.network import States
+
+
+@dataclasses.dataclass(frozen=True)
+class AgentDecoder:
+    """An agent's networks as functions of their parameters: the policy's logits, V of the online trunk, Q of the target.
+
+    The target Q is clipped to q_min and q_max, as in training. States are [C, ..., D], of C trunks as one program.
+    """
+
+    network: TextAgentNetwork
+    q_min: float | None = None
+    q_max: float | None = None
+
+    @property
+    def stacked(self) -> StackedModels:
+        return StackedModels(self.network.model)
+
+    def join(self, params: Any) -> Any:
+        return self.stacked.join(self.network.design.roles.trees(params["trunks"]))
+
+    def outputs(self, params: Any, states: States) -> TokenOutputs:
+        roles, design = self.network.design.roles, self.network.design
+        if design.q != "token" or not design.v:
+            trunk = params["trunks"][roles.trunk_of[POLICY]]
+            return TokenOutputs(self.network.model.logits(trunk, roles.of(POLICY, states).after))
+        found = self.network.read(params, {part: roles.of(part, states) for part in roles.trunk_of})
+        assert found.target_q is not None
+        return TokenOutputs(found.logits, clipped(found.target_q, self.q_min, self.q_max), found.values)
+
+    def values(self, params: Any, last: States, mean: jax.Array) -> jax.Array | None:
+        """float32 [...] of actions as a whole, from their last tokens' states and the mean of all; None where tokens have values."""
+        roles, kind = self.network.design.roles, self.network.design.q
+        if kind not in ("utterance", "mean"):
+            return None
+        states = States(mean, mean) if kind == "mean" else last
+        parts = {part: roles.of(part, states) for part in (VALUES, TARGET)}
+        # The policy's logits are left out of the program, as nothing asks for them.
+        found = self.network.read(params, {**parts, POLICY: roles.of(POLICY, last)})
+        assert found.target_q is not None
+        return clipped(found.target_q, self.q_min, self.q_max)
+
+    def prefix(self, params: Any, target_return: float) -> jax.Array | None:
+        """An embedding [C, 1, 1, 1, D] that stands before every text; None for none."""
+        if not self.network.design.prefix:
+            return None
+        return self.network.prefix(params, jnp.full((1,), target_return))[None, :, None, None]
+
+    def check(self, decoding: Decoding) -> None:
+        decoding.require_vocabulary(self.network.model.config.vocab_size)
+        design = self.network.design
+        if not decoding.logits and (design.q != "token" or not design.v):
+            raise UserError("config.decode.logits=False: must be True, the agent has no values of tokens")
+        longest = self.network.model.config.max_length
+        if longest is not None and decoding.max_tokens + 2 > longest:
+            raise UserError(
+                f"config.decode.max_tokens={decoding.max_tokens}: must be at most {longest - 2}, the model has {longest} positions"
+            )

@@ -1,0 +1,219 @@
+"""Reads and writes the folder of a text agent: its networks, and the settings for decoding and evaluation.
+
+    agent/
+      agent.json                 method, task, options, numbers of the method, design, digest of the vocabulary
+      trunks/NAME/               one to three of policy, values, target: config.json, model.safetensors (transformers opens them)
+      heads/, target_heads/      V, Q1, Q2 and the target Qs: heads.json, heads.safetensors
+      prefix.safetensors         of the decision transformer
+      tokenizer.json             of a task whose tokens are in a file
+
+`load` opens such a folder, or the run folder of `train_text` that holds it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
+from motif_jax.core import digests, entry_points, tensor_files
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import atomic_write_json, read_json, replaced_folder
+from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
+from motif_jax.ilql.dialogues.items import Delimiters, TextTokenizer, Vocabulary
+from motif_jax.ilql.tasks import registry
+from motif_jax.ilql.tasks.contract import TextTask
+from motif_jax.lm import config as configs
+from motif_jax.lm import folder as folders
+from motif_jax.lm import heads as heads_files
+from motif_jax.lm.heads import Heads
+from motif_jax.lm.model import LanguageModel
+
+AGENT, FILE, PREFIX, VERSION = "agent", "agent.json", "prefix.safetensors", 1
+# Copied for tasks whose option `tokenizer` names a file.
+TOKENIZER = "tokenizer.json"
+_KEYS = ("version", "method", "task", "options", "design", "vocabulary", "settings")
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedAgent:
+    """An agent read from a folder."""
+
+    folder: Path
+    network: TextAgentNetwork
+    params: Any  # of all parts, numpy arrays; see `text_agent`
+    method: str
+    settings: Mapping[str, Any]  # numbers of the method, such as `discount`, `max_len`, `q_min`, `q_max`
+    task_name: str
+    options: Mapping[str, Any]
+    task: TextTask
+    tokenizer: TextTokenizer
+    about: Mapping[str, Any]  # the content of agent.json
+
+
+def vocabulary_digest(tokenizer: TextTokenizer) -> str:
+    """A digest of a tokenizer's tokens and delimiters."""
+    texts = [tokenizer.decode([token]) for token in range(tokenizer.size)]
+    return digests.of_bytes(repr((texts, tuple(tokenizer.delimiters))).encode())
+
+
+def vocabulary_of(task: TextTask) -> Vocabulary:
+    """The vocabulary of a task; size and delimiters alone where its tokenizer is trained later."""
+    if learned := task.learned_tokens():
+        delimiters = Delimiters(*range(learned, learned + len(Delimiters._fields)))
+        return Vocabulary(learned + len(delimiters), delimiters, None)
+    tokenizer = task.tokenizer()
+    texts = tuple(tokenizer.decode([token]) for token in range(tokenizer.size))
+    return Vocabulary(tokenizer.size, tokenizer.delimiters, vocabulary_digest(tokenizer), texts)
+
+
+def write(
+    folder: Path,
+    network: TextAgentNetwork,
+    params: Any,
+    method: str,
+    settings: Mapping[str, Any],
+    task: str,
+    options: Mapping[str, Any],
+    tokenizer: TextTokenizer,
+    extra: Mapping[str, Any] | None = None,
+) -> None:
+    """Writes an agent with host arrays atomically, and `extra` entries in agent.json; replaces an earlier one."""
+    with replaced_folder(folder) as part:
+        for name, trunk in params["trunks"].items():
+            folders.write(part / "trunks" / name, network.model.config, trunk)
+        if network.design.qs:
+            heads_files.save(part / "heads", network.heads, params["heads"])
+            heads_files.save(part / "target_heads", network.target_heads, params["target_heads"])
+        if network.design.prefix:
+            flat = {name: np.ascontiguousarray(value) for name, value in params["prefix"].items()}
+            tensor_files.save(flat, part / PREFIX)
+        options = dict(options)
+        if options.get("tokenizer"):  # a file, copied with the agent
+            file = Path(options["tokenizer"])
+            shutil.copyfile(file / TOKENIZER if file.is_dir() else file, part / TOKENIZER)
+            options["tokenizer"] = TOKENIZER
+        about = {
+            "version": VERSION,
+            "method": method,
+            "task": task,
+            "options": options,
+            "design": dataclasses.asdict(network.design),
+            "vocabulary": vocabulary_digest(tokenizer),
+            "settings": dict(settings),
+        }
+        atomic_write_json(part / FILE, {**about, **(extra or {})})
+
+
+def find(folder: str | Path, key: str) -> Path:
+    """The agent's folder: `folder` itself or inside this run folder. Without an agent UserError names the config's `key`."""
+    for place in (Path(folder) / AGENT, Path(folder)):
+        if (place / FILE).is_file():
+            return place
+    unfinished = (Path(folder) / "checkpoints").is_dir()
+    why = "its training has not ended: give its command again" if unfinished else f"it has no {AGENT}/{FILE}"
+    raise UserError(f"config.{key}={folder}: must be the run folder of train_text, or an agent's; {why}")
+
+
+def describe(folder: str | Path, key: str) -> dict[str, Any]:
+    """The content of agent.json, and the agent's `folder`; UserError without an agent, or for one of another version."""
+    place = find(folder, key)
+    about = read_json(place / FILE, f"train {folder} again", keys=_KEYS)
+    entry_points.asked(place / FILE, about)
+    if about["version"] != VERSION:
+        raise UserError(
+            f"config.{key}={folder}: holds an agent of format {about['version']}, this version reads {VERSION}"
+        )
+    try:
+        Design(**about["design"])
+        dict(about["options"])
+        longest = about["settings"].get("longest_action", 1)
+        if not all(isinstance(about[key], str) for key in ("method", "task")):
+            raise TypeError("method or task are no text")
+        if type(longest) is not int or longest < 1:
+            raise TypeError("longest_action is no number of tokens")
+    except (AttributeError, TypeError, ValueError) as error:
+        raise UserError(f"{place / FILE} is damaged ({error}): train {folder} again") from None
+    return {**about, "folder": str(place)}
+
+
+def options_of(about: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of the task that an agent was trained for; `about` is from `describe`."""
+    own = {"tokenizer": about["folder"]} if (Path(about["folder"]) / TOKENIZER).is_file() else {}
+    return {**about["options"], **own}
+
+
+def options_for(task: str, folder: str | Path, key: str) -> dict[str, Any]:
+    """The task options of the agent in `folder`, the value of the config's `key`; UserError if it is of another task."""
+    about = describe(folder, key)
+    if about["task"] != task:
+        raise UserError(
+            f"config.{key}={folder}: was trained for the task {about['task']}, config.task is {task}"
+        )
+    return options_of(about)
+
+
+def network_of(about: Mapping[str, Any], dtype: Any = jnp.float32) -> TextAgentNetwork:
+    """The network of an agent that `describe` read, without weights."""
+    design = Design(**about["design"])
+    settings = configs.read(Path(about["folder"]) / "trunks" / design.roles.trunks[0])
+    configs.require_decoder(settings, "says")
+    return TextAgentNetwork(LanguageModel(settings, jnp.dtype(dtype)), design, jnp.dtype(dtype))
+
+
+def require_tokens(about: Mapping[str, Any], task: TextTask, folder: str | Path, key: str) -> None:
+    """Raises UserError where task and agent have different tokens; `folder` is the value of the config's `key`."""
+    if vocabulary_digest(task.tokenizer()) != about["vocabulary"]:
+        raise UserError(
+            f"config.{key}={folder}: was trained with other tokens than {type(task).__name__} has"
+        )
+
+
+def load(
+    folder: str | Path, key: str = "agent", task: TextTask | None = None, dtype: Any = jnp.float32
+) -> SavedAgent:
+    """Reads an agent from a run folder of train_text or its own, for `task` (None: its own); UserError names the config's `key`."""
+    about = describe(folder, key)
+    place = Path(about["folder"])
+    options = options_of(about)
+    task = task or registry.make(about["task"], options)
+    require_tokens(about, task, folder, key)
+    network = network_of(about, dtype)
+    design = network.design
+    params: dict[str, Any] = {
+        "trunks": {name: folders.read(place / "trunks" / name).params for name in design.roles.trunks}
+    }
+    if design.qs:
+        params["heads"] = _heads(place / "heads", network.heads)
+        params["target_heads"] = _heads(place / "target_heads", network.target_heads)
+    if design.prefix:
+        params["prefix"] = _prefix(place / PREFIX, network.model.config.width)
+    trained = (about["method"], about["settings"], about["task"])
+    return SavedAgent(place, network, params, *trained, options, task, task.tokenizer(), about)
+
+
+def _heads(folder: Path, wanted: Heads) -> Any:
+    found, params = heads_files.load(folder, wanted.width)
+    forms = [{n: (c.kind, c.outputs, c.widths) for n, c in each.configs.items()} for each in (found, wanted)]
+    if forms[0] != forms[1]:
+        raise UserError(
+            f"{folder} has heads {', '.join(forms[0]) or 'none'} of other forms than {', '.join(forms[1])} of {FILE}: train it again"
+        )
+    return params
+
+
+def _prefix(path: Path, width: int) -> dict[str, np.ndarray]:
+    try:
+        found = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
+    if {name: array.shape for name, array in found.items()} != {"kernel": (width,), "bias": (width,)}:
+        raise UserError(f"{path} does not fit a model of width {width}: train it again")
+    return found

@@ -1,0 +1,97 @@
+"""The decoding state of texts: keys and values in every trunk, and the states that heads read."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from motif_jax.ilql.agent.stacked_trunks import StackedModels, over_trunks
+from motif_jax.lm import caches
+from motif_jax.lm.model import Cache, EncodedPrompt
+from motif_jax.lm.network import States
+
+
+class DecodeState(NamedTuple):
+    """N continuations of each of B texts, in C trunks; a text alone is one continuation without a prompt.
+
+    Attributes:
+      cache: of all trunks, for the continuations alone.
+      last: float32 [C, B, N, D], the states of each last token; 0 before the first.
+      total: float32 [C, B, N, D], sum of the states after the last norm over the tokens of text and continuation.
+    """
+
+    cache: Cache
+    last: States
+    total: jax.Array
+
+    @classmethod
+    def start(cls, models: StackedModels, params: Any, batch: int, capacity: int) -> DecodeState:
+        """`batch` empty texts with room for `capacity` tokens."""
+        nothing = jnp.zeros((models.count(params), batch, 1, models.model.config.width))
+        return cls(models.start(params, batch, 1, capacity), States(nothing, nothing), nothing)
+
+    def extend(
+        self,
+        models: StackedModels,
+        params: Any,
+        prompt: EncodedPrompt | None,
+        tokens: jax.Array | None,
+        valid: jax.Array,
+        embeddings: jax.Array | None = None,
+    ) -> DecodeState:
+        """Appends tokens, see `StackedModels.extend`; a continuation without valid tokens stays as it is."""
+        states, cache = models.extend(params, prompt, tokens, valid, self.cache, embeddings)
+        states = States(*(leaf.astype(jnp.float32) for leaf in states))
+        index = valid.shape[2] - 1 - jnp.argmax(valid[..., ::-1], axis=2)[None, ..., None, None]
+        said = valid.any(axis=2)[..., None]
+
+        def last(new: jax.Array, old: jax.Array) -> jax.Array:
+            new = new if valid.shape[2] == 1 else jnp.take_along_axis(new, index, axis=3)
+            return jnp.where(said, new[..., 0, :], old)
+
+        added = jnp.where(valid[..., None], states.after, 0.0).sum(axis=3)
+        return DecodeState(cache, jax.tree.map(last, states, self.last), self.total + added)
+
+    def branch(self, models: StackedModels, params: Any, width: int, capacity: int) -> DecodeState:
+        """`width` empty continuations of each text, whose prompt is `prompt`."""
+
+        def wide(leaf: jax.Array) -> jax.Array:
+            return jnp.broadcast_to(leaf, (*leaf.shape[:2], width, leaf.shape[3]))
+
+        cache = models.start(params, self.total.shape[1], width, capacity)
+        return DecodeState(cache, jax.tree.map(wide, self.last), wide(self.total))
+
+    def prompt(self) -> EncodedPrompt:
+        return over_trunks(caches.as_prompt, self.cache)
+
+    def grow(self, chosen: DecodeState) -> DecodeState:
+        """Appends one chosen continuation to each text."""
+        return chosen._replace(cache=over_trunks(caches.grown, self.cache, chosen.cache))
+
+    def pick(self, index: jax.Array) -> DecodeState:
+        """Takes continuations `index` int32 [B, M] of each text."""
+        take = functools.partial(caches.taken, index=index, axis=2)
+        cache = over_trunks(lambda cache: caches.picked(cache, index), self.cache)
+        return DecodeState(cache, jax.tree.map(take, self.last), take(self.total))
+
+    def beside(self, other: DecodeState) -> DecodeState:
+        cache = over_trunks(caches.beside, self.cache, other.cache)
+        both = (self.last, self.total), (other.last, other.total)
+        last, total = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=2), *both)
+        return DecodeState(cache, last, total)
+
+    def rows(self, places: jax.Array) -> DecodeState:
+        cache = over_trunks(lambda cache: caches.rows_of(cache, places), self.cache)
+        return DecodeState(cache, States(*(leaf[:, places] for leaf in self.last)), self.total[:, places])
+
+    def shorten(self, keep: jax.Array) -> DecodeState:
+        """Keeps the first `keep` int32 [B] tokens of each text; the total of a shortened text is 0."""
+        total = jnp.where((keep[:, None] < self.cache.written)[..., None], 0.0, self.total)
+        cache = over_trunks(lambda cache: caches.shortened(cache, keep), self.cache)
+        return self._replace(cache=cache, total=total)
+
+    def squeeze(self, capacity: int) -> DecodeState:
+        return self._replace(cache=over_trunks(lambda cache: caches.squeezed(cache, capacity), self.cache))

@@ -1,0 +1,103 @@
+"""Exports a trained agent as a model folder for transformers and vLLM."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from flax.traverse_util import flatten_dict
+from safetensors import safe_open
+from tokenizers import Tokenizer as Backend
+
+from motif_jax.core import tensor_files
+from motif_jax.core.files import atomic_write_json, atomic_write_text, parse_json
+from motif_jax.lm import folder as folders
+from motif_jax.lm import weights
+from motif_jax.lm.config import ModelConfig
+from motif_jax.lm.tokens import FILE as TOKENIZER
+
+MODEL, CARD, VALUES, ACTION_HEAD = "model", "README.md", "values.safetensors", "action_head.safetensors"
+TOKENIZER_CONFIG, GENERATION = "tokenizer_config.json", "generation_config.json"
+
+
+def write(folder: Path, settings: ModelConfig, params: Any, generation: Mapping[str, Any], card: str) -> None:
+    """Writes a model (host arrays) into a folder that is empty or has a tokenizer, with its card, the text of README.md.
+
+    `generation` has the entries of generation_config.json besides the special tokens.
+
+    Raises:
+      UserError: config.json cannot express the model.
+    """
+    folders.write(folder, settings, params)
+    if not (folder / weights.INDEX).exists():
+        # vLLM reads every safetensors file of a folder without an index, the heads' too.
+        with safe_open(folder / weights.SINGLE, framework="numpy") as tensors:
+            places = dict.fromkeys(tensors.keys(), weights.SINGLE)
+        size = sum(leaf.nbytes for leaf in jax.tree.leaves(params))
+        atomic_write_json(folder / weights.INDEX, {"metadata": {"total_size": size}, "weight_map": places})
+    start = "decoder_start_token_id" if settings.encoder_layers else "bos_token_id"
+    special = {"pad_token_id": settings.pad_id, "eos_token_id": list(settings.end_ids)}
+    atomic_write_json(folder / GENERATION, {start: settings.start_id, **special, **generation})
+    atomic_write_text(folder / CARD, card)
+
+
+def write_tensors(path: Path, tree: Any, about: Mapping[str, Any]) -> None:
+    """Writes a tree of arrays; a tensor's name is its path with dots, and the metadata has `about` as JSON."""
+    flat = {name: np.ascontiguousarray(leaf) for name, leaf in flatten_dict(tree, sep=".").items()}
+    tensor_files.save(flat, path, metadata={"about": json.dumps(about)})
+
+
+def write_tokenizer_config(folder: Path, settings: ModelConfig, special: tuple[str, ...] = ()) -> None:
+    """Writes tokenizer_config.json for the tokenizer.json in `folder`; `special` are further special tokens."""
+    backend = Backend.from_file(str(folder / TOKENIZER))
+    values = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": backend.id_to_token(settings.end_ids[0]),
+        "pad_token": backend.id_to_token(settings.pad_id),
+        "additional_special_tokens": list(special) or None,
+        "model_input_names": ["input_ids", "attention_mask"],  # GPT-2 would add embeddings of token types
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": settings.max_length,
+    }
+    known = {key: value for key, value in values.items() if value is not None}
+    atomic_write_json(folder / TOKENIZER_CONFIG, known)
+
+
+def split_at_special_tokens(path: Path) -> None:
+    """Rewrites a tokenizer.json to tokenise each part between special tokens as a text of its own, as dialogues are, and add none."""
+    values = parse_json(path.read_bytes(), dict)
+    values |= {"post_processor": None, "padding": None, "truncation": None}
+    first = values.get("pre_tokenizer") or {}
+    for step in first.get("pretokenizers", [first]):
+        if step.get("prepend_scheme") == "first":
+            step["prepend_scheme"] = "always"
+    atomic_write_text(path, json.dumps(values, ensure_ascii=False))
+
+
+def opening(settings: ModelConfig, prompt: str, tags: str) -> tuple[str, str]:
+    """The front matter of a card, and example code for transformers and vLLM that continues `prompt`."""
+    pipeline, kind = "text-generation", "AutoModelForCausalLM"
+    if settings.encoder_layers:
+        pipeline, kind = "text2text-generation", "AutoModelForSeq2SeqLM"
+    front = f"---\nlibrary_name: transformers\npipeline_tag: {pipeline}\ntags: [motif_jax, {tags}]\n---\n"
+    use = f"""```python
+from transformers import AutoTokenizer, {kind}
+
+tokenizer, model = AutoTokenizer.from_pretrained(FOLDER), {kind}.from_pretrained(FOLDER)
+tokens = model.generate(**tokenizer({prompt!r}, return_tensors="pt"))
+tokenizer.decode(tokens[0])
+```
+"""
+    if not settings.encoder_layers:
+        use += f"""
+```python
+from vllm import LLM
+
+LLM(FOLDER, dtype="float32").generate({prompt!r})
+```
+"""
+    return front, use

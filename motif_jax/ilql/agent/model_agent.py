@@ -1,0 +1,66 @@
+"""Opens a decoder in a Hugging Face folder as an agent: a policy without values; its tokenizer must have the delimiters of dialogues."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+
+from motif_jax.core import tokenizer_files
+from motif_jax.core.errors import UserError
+from motif_jax.ilql.agent import agent_folder
+from motif_jax.ilql.agent.agent_folder import SavedAgent
+from motif_jax.ilql.agent.text_agent import POLICY, Design, TextAgentNetwork
+from motif_jax.ilql.dialogues.items import DELIMITER_TEXTS
+from motif_jax.ilql.tasks.contract import TextTask
+from motif_jax.ilql.tasks.file_tokens import FILE, FileTokenizer
+from motif_jax.lm import config as configs
+from motif_jax.lm import folder as folders
+from motif_jax.lm import weights
+from motif_jax.lm.model import LanguageModel
+
+METHOD = "bc"
+
+
+def is_model(folder: str | Path) -> bool:
+    """Whether it is a model's folder; a run folder of `train_text` is none."""
+    place = Path(folder)
+    saved = any((place / name).is_file() for name in (weights.SINGLE, weights.INDEX))
+    return saved and (place / FILE).is_file() and not (place / agent_folder.FILE).exists()
+
+
+def describe(folder: str | Path, key: str) -> dict[str, Any]:
+    """Describes an agent as `agent_folder.describe`; the task is None, since a decoder with the delimiters fits any task."""
+    backend = tokenizer_files.read(Path(folder) / FILE)
+    if missing := [text for text in DELIMITER_TEXTS if backend.token_to_id(text) is None]:
+        raise UserError(
+            f"config.{key}={folder}: {FILE} must have the delimiters of dialogues as tokens, and lacks {', '.join(missing)}: "
+            "add them before the model is trained on dialogues"
+        )
+    settings = configs.read(folder)
+    configs.require_decoder(settings, "says")
+    size = backend.get_vocab_size(with_added_tokens=True)
+    if size > settings.vocab_size:
+        raise UserError(
+            f"config.{key}={folder}: {FILE} has {size:,} tokens, the model {settings.vocab_size:,}: must have one for each"
+        )
+    design = dataclasses.asdict(Design(q="none"))
+    return {"method": METHOD, "task": None, "options": {}, "design": design, "settings": {}, "folder": str(folder)}  # fmt: skip
+
+
+def network_of(folder: str | Path, dtype: Any = jnp.float32) -> TextAgentNetwork:
+    """The network without its weights."""
+    settings = weights.read_config(folder)
+    return TextAgentNetwork(LanguageModel(settings, jnp.dtype(dtype)), Design(q="none"), jnp.dtype(dtype))
+
+
+def load(
+    folder: str | Path, key: str, name: str, task: TextTask, options: Any, dtype: Any = jnp.float32
+) -> SavedAgent:
+    """Reads an agent for `task`, made from `name` and `options`; UserError as in `describe`, or for damaged weights."""
+    about, network = describe(folder, key), network_of(folder, dtype)
+    params = {"trunks": {POLICY: folders.read(folder).params}}
+    tokenizer = FileTokenizer(key, str(folder))
+    return SavedAgent(Path(folder), network, params, METHOD, {}, name, options, task, tokenizer, about)

@@ -1,0 +1,226 @@
+"""A text agent: a policy, and values of its tokens or utterances, on one to three trunks (Snell et al. 2022, section 4.2).
+
+The policy is a language model. V, and one or two Q of every token (or of a whole utterance), are heads on the states of the trunk
+`values`; target Qs are copies of those heads on the states of the trunk `target`. Parameters are a tree
+
+    {"trunks": {name: a model's}, "heads": {"v", "q1", "q2"}, "target_heads": {"q1", "q2"}, "prefix": {"kernel", "bias"}}
+
+whose entries depend on the method. Decoding runs the trunks as one program (`stacked_trunks`) and passes their states to
+`TextAgentNetwork.read`; `TextAgentNetwork.run` runs whole dialogues.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from motif_jax.ilql.agent.stacked_trunks import TrunkRoles
+from motif_jax.lm import lora
+from motif_jax.lm.heads import HeadConfig, Heads
+from motif_jax.lm.model import LanguageModel
+from motif_jax.lm.network import States
+
+POLICY, VALUES, TARGET = "policy", "values", "target"
+V, QS = "v", ("q1", "q2")
+
+
+@dataclasses.dataclass(frozen=True)
+class Design:
+    """The parts of an agent.
+
+    Attributes:
+      q: 'token': Q of every token of the vocabulary; 'utterance': Q of the utterance that ends here; 'mean': Q of the mean of the
+        states so far (CHAI); 'none': the agent is a policy alone.
+      double_q: two Qs; the smaller of their targets counts.
+      separate_policy: the policy has a trunk of its own; else it shares that of the values.
+      separate_target: the target Qs have a trunk of their own.
+      residual: heads of ILQL's other form (`advanced_mlp`), on the states before the last norm.
+      prefix: an embedding of the return precedes the tokens (decision transformer).
+    """
+
+    q: str = "token"
+    v: bool = True
+    double_q: bool = True
+    separate_policy: bool = True
+    separate_target: bool = True
+    residual: bool = False
+    prefix: bool = False
+
+    @property
+    def roles(self) -> TrunkRoles:
+        if self.q == "none":
+            return TrunkRoles({POLICY: POLICY})
+        policy = POLICY if self.separate_policy else VALUES
+        target = TARGET if self.separate_target else VALUES
+        return TrunkRoles({POLICY: policy, VALUES: VALUES, TARGET: target})
+
+    @property
+    def qs(self) -> tuple[str, ...]:
+        return () if self.q == "none" else QS[: 1 + self.double_q]
+
+
+class Readout(NamedTuple):
+    """An agent's outputs at states.
+
+    Attributes:
+      logits: float32 [..., V] of the policy.
+      values: float32 [...], V; None without a V.
+      qs: online Qs, float32 [..., V] each; [...] of utterances.
+      target_q: the smaller target Q, shaped as `qs`; None without Q.
+    """
+
+    logits: jax.Array
+    values: jax.Array | None
+    qs: tuple[jax.Array, ...]
+    target_q: jax.Array | None
+
+
+@dataclasses.dataclass(frozen=True)
+class TextAgentNetwork:
+    """The network of an agent; `dtype` is that of the heads' products."""
+
+    model: LanguageModel
+    design: Design
+    dtype: Any = jnp.float32
+
+    @property
+    def heads(self) -> Heads:
+        design, width = self.design, self.model.config.width
+        form: dict[str, Any] = {"widths": (2 * width,)}
+        if design.residual:
+            # The trunk's rate: every architecture has that of attention.
+            form = {"widths": (4 * width,), "dropout": self.model.config.dropout.attention}
+            form |= {"kind": "residual", "activation": "gelu", "state": "before"}
+        outputs = self.model.config.vocab_size if design.q == "token" else 1
+        configs = {name: HeadConfig(outputs, **form) for name in design.qs}
+        if design.v and design.qs:
+            configs = {V: HeadConfig(1, **form), **configs}
+        return Heads(width, configs, self.dtype)
+
+    @property
+    def target_heads(self) -> Heads:
+        heads = self.heads
+        return Heads(heads.width, {name: c for name, c in heads.configs.items() if name in QS}, heads.dtype)
+
+    def init(self, key: jax.Array) -> dict[str, Any]:
+        """Fresh parameters, float32; target heads and trunks are copies of the online ones."""
+        keys = jax.random.split(key, 4)
+        fresh = jax.jit(self.model.init)
+        trunks = {name: fresh(each) for name, each in zip(self.design.roles.trunks, keys[:2])}
+        if TARGET in self.design.roles.trunks:
+            trunks[TARGET] = trunks[VALUES]
+        params: dict[str, Any] = {"trunks": trunks}
+        if self.design.qs:
+            params["heads"] = self.heads.init(keys[2])
+            params["target_heads"] = {name: params["heads"][name] for name in self.design.qs}
+        if self.design.prefix:
+            # As PyTorch initialises a linear layer of one input.
+            kernel, bias = jax.random.uniform(keys[3], (2, self.model.config.width), minval=-1.0)
+            params["prefix"] = {"kernel": kernel, "bias": bias}
+        return params
+
+    def run(
+        self,
+        params: Any,
+        tokens: jax.Array,
+        valid: jax.Array,
+        parts: tuple[str, ...] = (POLICY, VALUES, TARGET),
+        returns: jax.Array | None = None,
+        additions: Mapping[str, Any] | None = None,
+        spec: lora.Spec | None = None,
+        dropout: Mapping[str, jax.Array] | None = None,
+    ) -> dict[str, States]:
+        """Runs dialogues int32 [B, T], padded on the right, through the trunks of some parts, each trunk once.
+
+        Args:
+          params: of the agent; only `trunks` and `prefix` are read.
+          parts: to run; parts that the agent lacks are skipped.
+          returns: float32 [B], of the prefix, where the agent has one.
+          additions: low-rank additions by trunk, with their `spec`.
+          dropout: keys by trunk; a trunk without one has no dropout.
+
+        Returns:
+          States [B, T, D] of the tokens, without the prefix, by part.
+        """
+        chex.assert_equal_shape([tokens, valid])
+        trunk_of, found = self.design.roles.trunk_of, {}
+        for name in dict.fromkeys(trunk_of[part] for part in parts if part in trunk_of):
+            model = self.model
+            if dropout and name in dropout:
+                model = model.with_dropout(dropout[name])
+            with _added(additions, spec, name):
+                found[name] = self._states(model, params, name, tokens, valid, returns)
+        return {part: found[trunk_of[part]] for part in parts if part in trunk_of}
+
+    def logits(
+        self,
+        params: Any,
+        states: jax.Array,
+        additions: Mapping[str, Any] | None = None,
+        spec: lora.Spec | None = None,
+    ) -> jax.Array:
+        """The policy's logits float32 [..., V] of its states [..., D] after the last norm; for additions see `run`."""
+        name = self.design.roles.trunk_of[POLICY]
+        with _added(additions, spec, name):
+            return self.model.logits(params["trunks"][name], states)
+
+    def _states(
+        self, model: LanguageModel, params: Any, name: str, tokens: jax.Array, valid: jax.Array, returns: Any
+    ) -> States:
+        trunk = params["trunks"][name]
+        if not self.design.prefix:
+            return model.prefill(trunk, tokens, valid)[0]
+        chex.assert_shape(returns, tokens.shape[:1])
+        prefix = self.prefix(params, returns)[:, None]
+        embeddings = jnp.concatenate([prefix, model.embed(trunk, tokens)], axis=1)
+        there = jnp.concatenate([jnp.ones_like(valid[:, :1]), valid], axis=1)
+        states, _ = model.prefill(trunk, None, there, embeddings)
+        return States(*(part[:, 1:] for part in states))
+
+    def prefix(self, params: Any, returns: jax.Array) -> jax.Array:
+        """The embedding [B, D] of returns float32 [B], which precedes the tokens (decision transformer, Chen et al. 2021)."""
+        layer = params["prefix"]
+        return (returns[:, None] * layer["kernel"] + layer["bias"]).astype(self.model.dtype)
+
+    def read(self, params: Any, states: Mapping[str, States]) -> Readout:
+        """The agent's outputs at states [..., D] by part; with q 'mean' (CHAI) `values` and `target` are means of states."""
+        design, logits = self.design, self.logits(params, states[POLICY].after)
+        if not design.qs:
+            return Readout(logits, None, (), None)
+        heads = self.heads
+        qs = tuple(heads.apply(params["heads"], name, states[VALUES]) for name in design.qs)
+        targets = [heads.apply(params["target_heads"], name, states[TARGET]) for name in design.qs]
+        values = heads.apply(params["heads"], V, states[VALUES]) if V in heads.configs else None
+        return Readout(logits, values, qs, targets[0] if len(targets) == 1 else jnp.minimum(*targets))
+
+    def look(
+        self, params: Any, tokens: jax.Array, valid: jax.Array, returns: jax.Array | None = None
+    ) -> Readout:
+        """The agent's outputs for the next token at every position of dialogues int32 [B, T]: `Readout` [B, T]."""
+        states = self.run(params, tokens, valid, returns=returns)
+        if self.design.q == "mean":
+            for part in (VALUES, TARGET):
+                states[part] = States(*(running_mean(each, valid) for each in states[part]))
+        return self.read(params, states)
+
+
+def _added(
+    additions: Mapping[str, Any] | None, spec: lora.Spec | None, name: str
+) -> contextlib.AbstractContextManager[None]:
+    """While active, the trunk's layers use their additions, if it has any."""
+    if spec is None or additions is None or name not in additions:
+        return contextlib.nullcontext()
+    return lora.added(additions[name], spec)
+
+
+def running_mean(states: jax.Array, valid: jax.Array) -> jax.Array:
+    """Running means over T of states [B, T, D], without padding."""
+    there = valid[..., None].astype(jnp.float32)
+    total = jnp.cumsum(states.astype(jnp.float32) * there, axis=1)
+    return (total / jnp.maximum(jnp.cumsum(there, axis=1), 1.0)).astype(states.dtype)

@@ -1,0 +1,129 @@
+"""A dialogue as tokens, with the indices of its actions by token and by utterance (Snell et al. 2022, `DataPoint`).
+
+A dialogue begins with `<s>` if its first utterance is the environment's, or with `<a>` if it is the agent's. `</s>` and
+`</a>` end utterances, `</eod>` ends a terminal dialogue. Position i predicts token i + 1: an action's positions range from
+the delimiter before it to its last token, and `</a>` is its last token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from motif_jax.ilql.dialogues.dialogue import Dialogue
+from motif_jax.ilql.dialogues.token_rewards import TokenReward
+
+
+class Delimiters(NamedTuple):
+    """Token numbers of delimiters and padding."""
+
+    pad: int
+    state_start: int
+    action_start: int
+    state_end: int
+    action_end: int
+    dialogue_end: int
+
+
+DELIMITER_TEXTS = ("<|pad|>", "<s>", "<a>", "</s>", "</a>", "</eod>")  # of the fields of `Delimiters`
+
+
+class TextTokenizer(Protocol):
+    """The tokenizer interface of `tokenise`."""
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def delimiters(self) -> Delimiters: ...
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of an utterance, without delimiters."""
+
+    def decode(self, tokens: list[int]) -> str: ...
+
+
+class Vocabulary(NamedTuple):
+    """A network's description of a tokenizer; without digest and texts before the tokenizer is trained."""
+
+    size: int
+    delimiters: Delimiters
+    digest: str | None
+    texts: tuple[str, ...] = ()  # of each token by its number
+
+
+class TokenItem(NamedTuple):
+    """A dialogue of T tokens with U actions, which have A tokens."""
+
+    tokens: np.ndarray  # int32 [T]
+    state_indices: np.ndarray  # int32 [A + 1], `action_indices` and the last position
+    action_indices: np.ndarray  # int32 [A], the position before each token of an action
+    rewards: np.ndarray  # float64 [A], one per token; the last token of an action adds the action's reward
+    terminals: np.ndarray  # int8 [A + 1], zeros; the last is 1 if the dialogue is terminal
+    utterance_state_indices: np.ndarray  # int32 [U + 1], the delimiter before each action, the last position
+    utterance_action_indices: np.ndarray  # int32 [U], the `</a>` of each action
+    utterance_rewards: np.ndarray  # float64 [U], the action's reward plus those of its tokens
+    utterance_terminals: np.ndarray  # int8 [U + 1], as `terminals`
+
+
+def tokenise(
+    dialogue: Dialogue,
+    tokenizer: TextTokenizer,
+    token_reward: TokenReward,
+    written: Sequence[np.ndarray] | None = None,
+) -> TokenItem:
+    """The tokens and indices of a dialogue.
+
+    Args:
+      token_reward: the reward of each token of an action.
+      written: the tokens that an agent sampled for the last actions, int32 [M] each, with `</a>` if it sampled that. They
+        replace the tokenizer's, and are then the only actions. None: all actions count, in the tokenizer's tokens.
+    """
+    marks = tokenizer.delimiters
+    state_first = bool(dialogue.rewards) and dialogue.rewards[0] is None
+    tokens = [marks.state_start if state_first else marks.action_start]
+    before, ends, paid = [], [], []
+    left = sum(reward is not None for reward in dialogue.rewards)
+    for text, reward in zip(dialogue.texts, dialogue.rewards, strict=True):
+        start = len(tokens) - 1
+        if reward is None:
+            tokens += [*tokenizer.encode(text), marks.state_end]
+            continue
+        own = None if written is None or left > len(written) else written[-left].tolist()
+        tokens += [*tokenizer.encode(text), marks.action_end] if own is None else own
+        left -= 1
+        if own is not None or written is None:
+            before.append(start)
+            ends.append(len(tokens) - 1)
+            paid.append(reward)
+        if tokens[-1] != marks.action_end:  # the action was truncated
+            tokens.append(marks.action_end)
+    if dialogue.terminal:
+        tokens.append(marks.dialogue_end)
+    array = np.array(tokens, np.int32)
+    spans = [np.arange(start, end, dtype=np.int32) for start, end in zip(before, ends, strict=True)]
+    actions = np.concatenate([np.zeros(0, np.int32), *spans])
+    rewards = token_reward(array[actions + 1])
+    last = np.cumsum([len(span) for span in spans], dtype=np.int64) - 1
+    parts = np.split(rewards.copy(), last[:-1] + 1) if spans else []
+    rewards[last] += paid
+    end = np.array([len(tokens) - 1], np.int32)
+    return TokenItem(
+        tokens=array,
+        state_indices=np.concatenate([actions, end]),
+        action_indices=actions,
+        rewards=rewards,
+        terminals=terminals(len(actions), dialogue.terminal),
+        utterance_state_indices=np.concatenate([np.array(before, np.int32), end]),
+        utterance_action_indices=np.array(ends, np.int32),
+        # In the published order of additions, which gives the same rounding.
+        utterance_rewards=np.array([own + sum(part.tolist()) for own, part in zip(paid, parts)], np.float64),
+        utterance_terminals=terminals(len(spans), dialogue.terminal),
+    )
+
+
+def terminals(count: int, terminal: bool) -> np.ndarray:
+    """`TokenItem.terminals` for `count` actions and the state after them."""
+    return np.array([0] * count + [int(terminal)], np.int8)

@@ -1,0 +1,111 @@
+"""Reads JSON lines: LMRL-Gym's {sequence, reward, done}, or chat's {messages: [{role, content}, ...], reward}."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from motif_jax.core import config as checks
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import parse_json
+from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
+
+_TOGETHER = 1024
+_LARGEST_REWARD = 1e18  # its square fits float32, as losses need
+AGENT, ROLES = "assistant", ("system", "user", "assistant", "tool")
+# Of either form; other keys become a dialogue's `meta`.
+_KEYS = ("sequence", "messages", "reward", "rewards", "done")
+_FORM = (
+    "{sequence: [[text, is_action], ...], reward: [a number for each], done}, or {messages: [{role, content, reward?}, ...], "
+    "reward: the last action's, or rewards: [a number for each action]}"
+)
+
+
+def read(path: str | Path) -> Iterator[Dialogues]:
+    """Yields the dialogues of a file in parts; UserError names a line that is no dialogue."""
+    part: list[Dialogue] = []
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            for number, line in enumerate(file, start=1):
+                if not line.strip():
+                    continue
+                part.append(parsed(lambda line=line: parse_json(line), f"{path}: line {number}"))  # type: ignore[misc]
+                if len(part) == _TOGETHER:
+                    yield Dialogues.of(part)
+                    part = []
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
+    if part:
+        yield Dialogues.of(part)
+
+
+def parsed(content: Any, where: str) -> Dialogue:
+    """The dialogue from an object of either form, or from a function that returns it; else UserError, which begins with `where`."""
+    try:
+        content = content() if callable(content) else content
+        if not isinstance(content, dict):
+            raise TypeError(f"a {type(content).__name__}")
+        return _messages(content) if "messages" in content else _sequence(content)
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
+        what = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise UserError(f"{where} is not a dialogue ({what}): must be {_FORM}") from None
+
+
+def _sequence(content: Mapping[str, Any]) -> Dialogue:
+    """LMRL-Gym's form: `reward` has a number per utterance, 0 for the environment's, or a number per action."""
+    sequence, paid, done = content["sequence"], content["reward"], content["done"]
+    texts = [text for text, _ in sequence]
+    actions = [bool(action) for _, action in sequence]
+    if any(action not in (True, False) for _, action in sequence):
+        raise TypeError("is_action is neither true nor false")
+    if len(paid) == sum(actions) != len(actions):
+        of_actions = iter(paid)
+        paid = [next(of_actions) if action else 0.0 for action in actions]
+    if len(paid) != len(actions):
+        raise ValueError(f"{len(paid)} rewards for {len(actions)} utterances")
+    return _dialogue(texts, actions, paid, done, content)
+
+
+def _messages(content: Mapping[str, Any]) -> Dialogue:
+    """Chat's form: the assistant is the agent; `done` is true by default.
+
+    `reward` has a number per message, a number per action, or is one number for the end.
+    """
+    messages = content["messages"]
+    if not isinstance(messages, Sequence) or not all(isinstance(each, Mapping) for each in messages):
+        raise TypeError("messages is not a list of objects")
+    if odd := [each["role"] for each in messages if each["role"] not in ROLES]:
+        raise ValueError(f"the role {odd[0]!r} is not one of {', '.join(ROLES)}")
+    actions = [each["role"] == AGENT for each in messages]
+    paid = [each["reward"] if each.get("reward") is not None else 0.0 for each in messages]
+    if (rewards := content.get("rewards")) is not None:
+        if len(rewards) != sum(actions):
+            raise ValueError(f"{len(rewards)} rewards for {sum(actions)} actions")
+        of_actions = iter(rewards)
+        paid = [next(of_actions) if action else 0.0 for action in actions]
+    if (last := content.get("reward")) is not None:
+        if not any(actions):
+            raise ValueError("a reward and no action")
+        place = len(actions) - 1 - actions[::-1].index(True)
+        paid[place] = paid[place] + last
+    done = content.get("done")
+    texts = [each["content"] for each in messages]
+    return _dialogue(texts, actions, paid, True if done is None else done, content)
+
+
+def _dialogue(
+    texts: Sequence[Any], actions: Sequence[bool], paid: Sequence[Any], done: bool, content: Mapping[str, Any]
+) -> Dialogue:
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError("a text is not a string")
+    if not isinstance(done, bool):
+        raise TypeError("done is neither true nor false")
+    "".join(texts).encode()  # raises ValueError for surrogates, which JSON may have
+    if not all(checks.is_finite(reward) and abs(reward) <= _LARGEST_REWARD for reward in paid):
+        raise ValueError(f"a reward is not a number from {-_LARGEST_REWARD:g} to {_LARGEST_REWARD:g}")
+    if any(reward != 0 for reward, action in zip(paid, actions, strict=True) if not action):
+        raise ValueError("an utterance of the environment is paid")
+    rewards = tuple(float(reward) if action else None for reward, action in zip(paid, actions, strict=True))
+    meta = {key: value for key, value in content.items() if key not in _KEYS}
+    return Dialogue(tuple(texts), rewards, done, meta)

@@ -1,0 +1,142 @@
+"""Makes the files that a task's dialogues need: data, scores of recorded texts, a tokenizer, dialogues."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from motif_jax.core import seeds
+from motif_jax.core.errors import UserError
+from motif_jax.core.interruption import StoppedError, never
+from motif_jax.core.progress import Progress
+from motif_jax.ilql.dialogues import parquet
+from motif_jax.ilql.dialogues.collected import DIALOGUES
+from motif_jax.ilql.dialogues.dialogue import DialogueStream
+from motif_jax.ilql.tasks import file_tokens, registry
+from motif_jax.ilql.tasks.contract import TextTask
+from motif_jax.ilql.tasks.reddit import task as reddit
+
+_ARCHITECTURE = "gpt2"
+# Dialogues that a tokenizer is learned from: more of them change few merges.
+_DIALOGUES, _AT_A_TIME = 4096, 256
+
+
+def made(options: Mapping[str, Any], folder: Path) -> list[str]:
+    """Names of the files that `prepared` may put into `folder` for a task of the package with these options."""
+    from motif_jax.ilql.tasks import text_scores
+
+    # The option that names something else in the place of each.
+    named = {reddit.FOLDER: "folder", text_scores.FILE: "scores", file_tokens.FILE: "tokenizer"}
+    found = [name for name, option in named.items() if not options.get(option)]
+    # Scores that are given may lack some, and those in the folder are then made of them.
+    given = options.get("scores")
+    return found if not given or Path(given) == folder / text_scores.FILE else [*found, text_scores.FILE]
+
+
+def prepared(
+    name: str,
+    options: Mapping[str, Any],
+    kind: str,
+    policy: str,
+    folder: Path,
+    seed: int,
+    stopped: Callable[[], bool] = never,
+) -> dict[str, Any]:
+    """Makes what is missing in `folder`; returns the options of a task that reads it. Raises UserError and StoppedError."""
+    found = registry.make(name, options).prepare(kind, policy, folder)
+    found = _with_scores(name, found, kind, folder, stopped)
+    task = registry.make(name, found)
+    return with_tokenizer(task, kind, policy, folder, seed, stopped)
+
+
+def _with_scores(
+    name: str, options: dict[str, Any], kind: str, folder: Path, stopped: Callable[[], bool]
+) -> dict[str, Any]:
+    """Returns the options, with a file of the scores of all recorded texts if rewards depend on them; unknown texts go to judges."""
+    task = registry.make(name, options)
+    if not task.scored_by() or not (texts := task.texts_to_score(kind)):
+        return options
+    from motif_jax.ilql.tasks import text_scores
+
+    path = folder / text_scores.FILE
+    if not path.exists() or Path(options["scores"]) == path:
+        with Progress(len(texts), "texts", "score") as progress:
+            text_scores.write(task, texts, folder, progress.update, stopped)
+    return {**options, "scores": str(path)}
+
+
+def listed(
+    name: str,
+    options: Mapping[str, Any],
+    kind: str,
+    policy: str,
+    folder: Path,
+    stopped: Callable[[], bool] = never,
+) -> Path:
+    """The file in `folder` with all dialogues of a finite kind, written unless it exists. Raises StoppedError."""
+    path = folder / DIALOGUES
+    if path.exists():
+        return path
+    task = registry.make(name, options)
+    stream, count, size = task.stream(kind, policy), task.count(kind), task.at_a_time(kind)
+    assert count is not None
+    with Progress(count, "dialogues", "list") as progress:
+
+        def parts() -> Any:
+            for first in range(0, count, size):
+                if stopped():
+                    raise StoppedError
+                yield stream(seeds.rng(0, "listed", first), min(size, count - first), first)
+                progress.update(min(first + size, count))
+
+        parquet.write(path, parts(), {"task": name, "kind": kind})
+    return path
+
+
+def with_tokenizer(
+    task: TextTask, kind: str, policy: str, folder: Path, seed: int, stopped: Callable[[], bool]
+) -> dict[str, Any]:
+    """Learns byte pairs into `folder` if the task needs them and they do not exist; returns its options, which name them.
+
+    Raises StoppedError, and UserError if the task wants fewer tokens than bytes need.
+    """
+    if not task.learned_tokens():
+        return dict(task.options)
+    require_size(task)
+    if not (folder / file_tokens.FILE).exists():
+        from motif_jax.ilql.tasks import text_scores
+        from motif_jax.lm import byte_pairs
+
+        # What is said in games is paid on the way.
+        texts = list(_texts(text_scores.attach(task).stream(kind, policy), task.count(kind), seed, stopped))
+        byte_pairs.save(folder, byte_pairs.train(texts, _ARCHITECTURE, task.learned_tokens()), _ARCHITECTURE)
+    return {**task.options, "tokenizer": str(folder)}
+
+
+def require_size(task: TextTask) -> None:
+    """Raises UserError if the vocabulary to be learned for a task is too small for any text."""
+    if not (size := task.learned_tokens()):
+        return
+    from motif_jax.lm import byte_pairs
+
+    least = byte_pairs.smallest(_ARCHITECTURE)
+    if size < least:
+        raise UserError(
+            f"config.{task.name}.vocab_size={size}: must be at least {least}, so that every byte has a token"
+        )
+
+
+def _texts(
+    stream: DialogueStream, count: int | None, seed: int, stopped: Callable[[], bool]
+) -> Iterator[str]:
+    rng = seeds.rng(seed, "tokenizer")
+    for first in itertools.count(0, _AT_A_TIME):
+        size = min(_AT_A_TIME, (_DIALOGUES if count is None else min(count, _DIALOGUES)) - first)
+        if size <= 0:
+            return
+        if stopped():
+            raise StoppedError
+        for dialogue in stream(rng, size, first):
+            yield from dialogue.texts

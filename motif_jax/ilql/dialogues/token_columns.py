@@ -1,0 +1,69 @@
+"""Stores dialogues as a tokens dataset (`datasets/tokens/`), with kinds and rewards of tokens.
+
+Columns of tokens: `kinds` uint8 (`CONTEXT`, `ACTION`, `ACTION_END`), `rewards` float32 (0 outside of actions). Columns of
+items: `terminal` bool, `return` float64 without rewards of tokens.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from motif_jax.ilql.dialogues.items import TokenItem, terminals
+from motif_jax.lm.token_data.dataset import TokensDataset
+from motif_jax.lm.token_data.writer import TokensWriter
+
+CONTEXT, ACTION, ACTION_END = 0, 1, 2
+TOKEN_COLUMNS: dict[str, Any] = {"kinds": "uint8", "rewards": "float32"}
+ITEM_COLUMNS: dict[str, Any] = {"terminal": "bool", "return": "float64"}
+
+
+def add(writer: TokensWriter, item: TokenItem, total: float) -> None:
+    """Appends an item and its return to a dataset with these columns."""
+    kinds = np.zeros(len(item.tokens), np.uint8)
+    rewards = np.zeros(len(item.tokens), np.float32)
+    kinds[item.action_indices + 1] = ACTION
+    kinds[item.utterance_action_indices] = ACTION_END
+    rewards[item.action_indices + 1] = item.rewards
+    columns = {"terminal": bool(item.terminals[-1]), "return": total}
+    writer.add(item.tokens, {"kinds": kinds, "rewards": rewards}, columns)
+
+
+def longest_action(dataset: TokensDataset) -> int:
+    """Tokens of the longest action, with `</a>`; 0 without actions."""
+    acted = np.flatnonzero(np.asarray(dataset.token_columns["kinds"]))
+    ends = np.flatnonzero(np.asarray(dataset.token_columns["kinds"])[acted] == ACTION_END)
+    return int(np.diff(ends, prepend=-1).max(initial=0))
+
+
+def item_of(dataset: TokensDataset, index: int) -> TokenItem:
+    """An item of such a dataset; its rewards are rounded to float32."""
+    rows = slice(int(dataset.offsets[index]), int(dataset.offsets[index + 1]))
+    return rebuilt(
+        np.asarray(dataset.tokens[rows], np.int32),
+        np.asarray(dataset.token_columns["kinds"][rows]),
+        np.asarray(dataset.token_columns["rewards"][rows]),
+        bool(dataset.item_columns["terminal"][index]),
+    )
+
+
+def rebuilt(tokens: np.ndarray, kinds: np.ndarray, rewards: np.ndarray, terminal: bool) -> TokenItem:
+    """The `TokenItem` with these columns."""
+    acted = np.flatnonzero(kinds).astype(np.int32)
+    ends = np.flatnonzero(kinds == ACTION_END).astype(np.int32)
+    # Index of each action's first token among the tokens of all actions.
+    firsts = np.concatenate([[0], np.searchsorted(acted, ends[:-1]) + 1]) if len(ends) else np.zeros(0, int)
+    before, last = acted - 1, np.array([len(tokens) - 1], np.int32)
+    paid = rewards[acted].astype(np.float64)
+    return TokenItem(
+        tokens=tokens,
+        state_indices=np.concatenate([before, last]),
+        action_indices=before,
+        rewards=paid,
+        terminals=terminals(len(before), terminal),
+        utterance_state_indices=np.concatenate([before[firsts], last]),
+        utterance_action_indices=ends,
+        utterance_rewards=np.add.reduceat(paid, firsts) if len(ends) else np.zeros(0),
+        utterance_terminals=terminals(len(ends), terminal),
+    )

@@ -1,0 +1,1 @@
+"""Plays and evaluates agents that speak."""

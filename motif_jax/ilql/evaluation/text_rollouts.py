@@ -1,0 +1,139 @@
+"""Episodes that an agent of text plays during its training, for evaluations and to learn from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from motif_jax.core import seeds
+from motif_jax.core.errors import UserError
+from motif_jax.core.sections import Decode
+from motif_jax.ilql.agent.agent_decoder import AgentDecoder
+from motif_jax.ilql.agent.decoding import Decoding
+from motif_jax.ilql.agent.text_agent import TextAgentNetwork
+from motif_jax.ilql.config import EvaluationGames, TextConfig, TextMethod
+from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout
+from motif_jax.ilql.dialogues.items import TextTokenizer, tokenise
+from motif_jax.ilql.dialogues.token_rewards import TokenReward
+from motif_jax.ilql.evaluation import text_episodes, text_setup
+from motif_jax.ilql.evaluation.text_episodes import PlayedText
+from motif_jax.ilql.methods.token_ppo import EpisodeBatch
+from motif_jax.ilql.tasks.contract import TextTask
+from motif_jax.lm.config import ModelConfig
+
+
+def playable(task: TextTask) -> bool:
+    """Whether the task has an environment that needs neither a server nor a scorer."""
+    try:
+        task.check_episodes()
+    except UserError:
+        return False
+    return not task.patient and not task.scored_by()
+
+
+def require_playable(task: TextTask, name: str) -> None:
+    """Raises UserError where an agent cannot play the task, of the config's `task` name, while it is trained."""
+    task.check_episodes()
+    if not playable(task):
+        raise UserError(
+            f"config.task={name}: with this method, its environment must need no server and no scorer"
+        )
+
+
+def _decoding(decode: Decode, method: str, settings: ModelConfig, longest_action: int) -> Decoding:
+    """How a training's evaluations write: `decode`, which the method and the data complete, as in `evaluate_text`."""
+    room = longest_action if settings.max_length is None else settings.max_length - 2
+    longest = max(1, min(longest_action, room))
+    own = {"method": method, "settings": {"longest_action": longest}}
+    try:
+        return text_setup.decoding_of(decode, own)
+    except UserError as error:
+        raise UserError(str(error).replace("config.decode.", "config.games.decode.")) from None
+
+
+def check(games: EvaluationGames, method: TextMethod, task: TextTask, network: TextAgentNetwork) -> None:
+    """Raises UserError for a way to write actions that cannot work in the training's evaluations."""
+    decoding = _decoding(games.decode, method.name, network.model.config, 1)
+    if games.episodes and playable(task):
+        AgentDecoder(network, method.q_min, method.q_max).check(decoding)
+
+
+def evaluation_player(
+    config: TextConfig, task: TextTask, network: TextAgentNetwork, longest_action: int, as_written: bool
+) -> Callable[[Any], dict[str, float]] | None:
+    """What plays the same `config.games.episodes` at each evaluation: parameters -> means by name; None where nothing is played."""
+    count, method = config.games.episodes, config.method
+    if not count or not playable(task):
+        return None
+    decoder = AgentDecoder(network, method.q_min, method.q_max)
+    decoding = _decoding(config.games.decode, method.name, network.model.config, longest_action)
+    seed = seeds.derive(config.seed, "games")
+
+    def play(params: Any) -> dict[str, float]:
+        actor = text_episodes.AgentTextActor(decoder, params, task.tokenizer(), decoding, seed, as_written)
+        rows: list[Mapping[str, float]] = []
+        for episode in text_episodes.play(task, actor, seed, range(count), count):
+            own = {"return": episode.dialogue.total, "length": float(len(episode.actions))}
+            rows.append({**own, **task.outcome(episode.dialogue)})
+        return {f"games/{name}": float(np.mean([row[name] for row in rows])) for name in rows[0]}
+
+    return play
+
+
+def rollout_player(
+    count: int,
+    seed: int,
+    task: TextTask,
+    network: TextAgentNetwork,
+    layout: ItemLayout,
+    reward: TokenReward,
+    longest: int,
+) -> Callable[[Any, int], EpisodeBatch]:
+    """Returns a function (parameters, step) that plays `count` new episodes, sampled from the policy.
+
+    `reward` is paid for each token of an action, of which there are `longest` at most.
+    """
+    decoding, decoder = Decoding("sample", longest, advantages=False), AgentDecoder(network)
+    drawn, tokenizer = seeds.derive(seed, "rollouts"), task.tokenizer()
+
+    def play(params: Any, step: int) -> EpisodeBatch:
+        actor = text_episodes.AgentTextActor(decoder, params, tokenizer, decoding, drawn, as_written=True)
+        numbers = range(step * count, (step + 1) * count)
+        played = text_episodes.play(task, actor, drawn, numbers, count)
+        episodes = sorted(played, key=lambda episode: episode.index)
+        return jax.tree.map(lambda leaf: leaf[None], batch_of(episodes, tokenizer, layout, reward))
+
+    return play
+
+
+def batch_of(
+    episodes: list[PlayedText], tokenizer: TextTokenizer, layout: ItemLayout, reward: TokenReward
+) -> EpisodeBatch:
+    """Episodes as a batch [B, ...], without what the layout cuts off."""
+    items, log_probs, utterances = [], [], []
+    for episode in episodes:
+        written = [action.tokens for action in episode.actions]
+        facts = [action.facts.policy for action in episode.actions]
+        items.append(layout.cut(tokenise(episode.dialogue, tokenizer, reward, written)))
+        kept = len(items[-1].action_indices)
+        log_probs.append(np.concatenate(facts)[:kept])
+        ends = np.cumsum([len(fact) for fact in facts])
+        # The last of them may have been cut: its tokens count, and so does it.
+        utterances.append(int(np.searchsorted(ends, kept)) + 1 if kept else 0)
+    most = layout.max_len
+    width = _rounded(max(len(item.tokens) for item in items), most)
+    longest = _rounded(max(1, *map(len, log_probs)), most)
+    table = np.zeros((len(items), longest), np.float32)
+    for row, numbers in zip(table, log_probs, strict=True):
+        row[: len(numbers)] = numbers
+    return EpisodeBatch(layout.batch(items, width, longest, 1), table, np.array(utterances, np.float32))
+
+
+def _rounded(length: int, most: int | None) -> int:
+    """The padded size of so many tokens: a multiple of an eighth of the next power of two, for few programs; at most `most`."""
+    step = max(8, (1 << (length - 1).bit_length()) // 8)
+    size = -(-length // step) * step
+    return size if most is None else max(length, min(size, most))

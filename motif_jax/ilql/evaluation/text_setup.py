@@ -1,0 +1,188 @@
+"""Opens the speaker and the task of an evaluation of texts."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from motif_jax.core import config as checks
+from motif_jax.core import digests
+from motif_jax.core.errors import UserError
+from motif_jax.core.sections import Decode
+from motif_jax.ilql.agent import agent_folder, model_agent
+from motif_jax.ilql.agent.agent_decoder import AgentDecoder
+from motif_jax.ilql.agent.decoding import Decoding
+from motif_jax.ilql.dialogues import dialogue_data
+from motif_jax.ilql.dialogues.dialogue import Dialogue
+from motif_jax.ilql.dialogues.items import TextTokenizer
+from motif_jax.ilql.dialogues.token_rewards import TokenReward
+from motif_jax.ilql.evaluation import text_episodes
+from motif_jax.ilql.evaluation.config import TextSpeaker
+from motif_jax.ilql.evaluation.text_episodes import PlayedText, TextActor
+from motif_jax.ilql.evaluation.text_values import token_row
+from motif_jax.ilql.tasks import registry, text_scores
+from motif_jax.ilql.tasks.contract import TextTask
+
+# Method -> kind and width of decoding that it was published with.
+OF_METHOD = {"ilql_utterance": ("rerank", 4), "chai": ("rerank", 5)}
+
+
+def decoding_of(decode: Decode, about: Mapping[str, Any] | None) -> Decoding:
+    """How actions are written: `decode`, completed by `about` from `agent_folder.describe`.
+
+    `about` is None if a policy of the task writes them. Raises UserError for a value that is not allowed, or if the length of an
+    action is not known.
+    """
+    given = dataclasses.asdict(decode)
+    if about is None:
+        return Decoding(**{key: value for key, value in given.items() if value is not None})
+    kind, width = OF_METHOD.get(about["method"], ("sample", 1))
+    if decode.kind not in (None, kind):
+        kind, width = decode.kind, 1
+    longest = about["settings"].get("longest_action")
+    if longest is None and decode.max_tokens is None:
+        raise UserError(
+            f"config.decode.max_tokens=None: {about['folder']} does not say how long the actions of its training data were: "
+            "give a number of tokens"
+        )
+    own = {"kind": kind, "width": width, "max_tokens": longest}
+    return Decoding(**{**given, **{key: own[key] for key in own if given[key] is None}})
+
+
+def described(agent: str | None) -> dict[str, Any] | None:
+    """What an agent says of itself; None without one."""
+    if not agent:
+        return None
+    kind = model_agent if model_agent.is_model(agent) else agent_folder
+    return kind.describe(agent, "agent")
+
+
+def named_task(config: TextSpeaker, about: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
+    """The task and its options: the agent's, replaced by the config's; UserError for none, or another than the agent's."""
+    given = registry.json_options(config.options)
+    own = about["task"] if about else None
+    name = config.task or own or ""
+    allowed = f"one of {', '.join(registry.names())}, or module:Class; or give an agent"
+    checks.require_key(config, "task", bool(name), allowed)
+    registry.load(name)
+    if own and own != name:
+        raise UserError(f"config.agent={config.agent}: was trained for the task {own}, config.task is {name}")
+    found = agent_folder.options_of(about) if about and own else {}
+    url = {"url": config.url} if config.url else {}
+    return name, registry.overlaid(name, found, {**given, **url})
+
+
+def check(config: TextSpeaker) -> None:
+    """Raises UserError for what `open_setup` would refuse, without reading networks."""
+    speaks = bool(config.agent or config.policy)
+    allowed = "a run folder of train_text, a Hugging Face folder of a decoder, or config.policy a policy of the task"
+    checks.require_key(config, "agent", speaks, allowed)
+    about, agent = described(config.agent), config.agent or ""
+    decoding = decoding_of(config.decode, None if config.policy else about)
+    task = registry.make(*named_task(config, about))
+    task.check_episodes()
+    text_scores.check(task, plays=True)
+    dialogue_data.token_reward_of(config.token_reward)
+    if config.policy:
+        task.policy(config.policy)
+    elif model_agent.is_model(agent):
+        AgentDecoder(model_agent.network_of(agent)).check(decoding)
+    else:
+        assert about is not None
+        agent_folder.require_tokens(about, task, agent, "agent")
+        AgentDecoder(agent_folder.network_of(about)).check(decoding)
+
+
+def said_in(dialogue: Dialogue) -> dict[str, Any]:
+    """The part of a row that is the dialogue, JSON-able."""
+    texts, rewards = list(dialogue.texts), list(dialogue.rewards)
+    return {"dialogue": {"texts": texts, "rewards": rewards, "terminal": dialogue.terminal}}
+
+
+@dataclasses.dataclass(frozen=True)
+class TextEvalSetup:
+    """Who plays what; `plan` says it in words."""
+
+    task: TextTask
+    actor: TextActor
+    plan: dict[str, Any]
+    tokenizer: TextTokenizer
+    token_reward: TokenReward
+
+    def row(self, episode: PlayedText, seed: int, tokens: bool) -> dict[str, Any]:
+        dialogue, said = episode.dialogue, [one for one in episode.actions if one.tokens is not None]
+        paid = float(sum(self.token_reward(one.tokens).sum() for one in said))
+        row: dict[str, Any] = {
+            "index": episode.index,
+            "seed": text_episodes.environment_seed(seed, episode.index),
+            "return": dialogue.total,
+            "length": sum(reward is not None for reward in dialogue.rewards),
+            "end_reason": "terminal",
+            **self.task.outcome(dialogue),
+            "token_return": dialogue.total + paid,
+        }
+        if said:
+            end = [self.tokenizer.delimiters.action_end]
+            row["actions_cut"] = sum(one.tokens[-1:].tolist() != end for one in said)
+            row["tokens_said"] = sum(len(one.tokens) for one in said)
+            row["divergence"] = float(sum(one.divergence for one in said))
+            row["entropy"] = -float(sum(one.facts.steered.sum() for one in said))
+            if tokens:
+                row["tokens"] = [self._shown(one.tokens, one.facts) for one in said]
+        return row | said_in(dialogue)
+
+    def _shown(self, tokens: np.ndarray, facts: Any) -> dict[str, Any]:
+        numbers = {name: getattr(facts, name) for name in ("steered", "policy", "q", "v")}
+        chosen = facts.by_policy.tolist(), facts.by_values.tolist()
+        return token_row(self.tokenizer, tokens.tolist(), numbers, *chosen)
+
+
+def open_setup(config: TextSpeaker) -> TextEvalSetup:
+    """Reads the agent, where there is one; UserError where something is missing or does not fit."""
+    about, agent = described(config.agent), config.agent or ""
+    name, options = named_task(config, about)
+    task = text_scores.attach(registry.make(name, options))
+    plan: dict[str, Any] = {"environment": name, "options": options, "seed": config.seed}
+    plan["drawn_from"] = registry.drawn_from(task)
+    tokenizer, token_reward = task.tokenizer(), dialogue_data.token_reward_of(config.token_reward)
+    if config.policy:
+        plan |= {"policy": config.policy, "digest": None, "decode": None, "values": False}
+        policy = text_episodes.PolicyTextActor(task.policy(config.policy), config.seed)
+        return TextEvalSetup(task, policy, plan, tokenizer, token_reward)
+    if model_agent.is_model(agent):
+        saved = model_agent.load(agent, "agent", name, task, options, config.dtype)
+        tokenizer = saved.tokenizer
+    else:
+        saved = agent_folder.load(agent, task=task, dtype=config.dtype)
+    decoder, decoding = decoder_of(saved), decoding_of(config.decode, about)
+    decoder.check(decoding)
+    if saved.network.design.q in ("utterance", "mean") and decoding.kind != "rerank":
+        print(
+            f"config.decode.kind={decoding.kind}: {saved.method} has values of whole actions only, which this kind does not use; rerank does",
+            flush=True,
+        )
+    actor = text_episodes.AgentTextActor(decoder, saved.params, tokenizer, decoding, config.seed)
+    plan |= {**agent_plan(agent, saved), "decode": dataclasses.asdict(decoding)}
+    return TextEvalSetup(task, actor, plan, tokenizer, token_reward)
+
+
+def agent_plan(folder: str, saved: agent_folder.SavedAgent) -> dict[str, Any]:
+    """What an evaluation says of its agent."""
+    leaves = jax.tree_util.tree_leaves_with_path(saved.params)
+    flat = {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+    return {
+        "policy": folder,
+        "method": saved.method,
+        "digest": digests.of_tensors(json.dumps(saved.about["design"], sort_keys=True), flat),
+        "values": saved.network.design.q == "token",
+    }
+
+
+def decoder_of(saved: agent_folder.SavedAgent) -> AgentDecoder:
+    """What an agent writes with."""
+    return AgentDecoder(saved.network, saved.settings.get("q_min"), saved.settings.get("q_max"))

@@ -1,0 +1,1 @@
+"""The methods and their losses."""

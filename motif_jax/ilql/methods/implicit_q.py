@@ -1,0 +1,282 @@
+"""Implicit Q-learning on text: its loss on one device's part of a batch (Snell et al. 2022, section 4; Kostrikov et al. 2022).
+
+A dialogue of K actions (tokens of the agent's utterances, or whole utterances) has K + 1 states: one before each action, and one
+after the last. `losses` returns sums; the caller divides them by the `Counts` of the whole batch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from motif_jax.core.training.spread import Spread, spread
+
+
+@dataclasses.dataclass(frozen=True)
+class ImplicitQSettings:
+    """The numbers of the loss; the names in brackets are those of the paper's code."""
+
+    discount: float = 0.99  # of a step from one action to the next (gamma)
+    expectile: float = 0.7  # of the target Q that V estimates (tau); 0.5 is the mean
+    beta: float = 0.0  # of the policy's weights (beta); 0 weights all actions alike
+    exponential: bool = True  # weights are exp(beta A); else beta or 1 - beta by A's sign (exp_weights)
+    most_weight: float | None = None  # upper limit of the weights (clip_weight); None for no limit
+    context_weight: float = 0.0  # weight of tokens that belong to no action (transition_weight)
+    q_min: float | None = None  # lower limit of the target Q (value_min); None for no limit
+    q_max: float | None = None  # upper limit of the target Q (value_max); None for no limit
+    temperature: float = 1.0  # of the conservative term (cql_temp)
+    margin: float = 0.0  # of the margin term (dm_margin)
+    monte_carlo: bool = False  # V estimates the observed return instead of the target Q (mc_returns)
+    all_tokens: bool = False  # divides the policy's loss by all tokens (`compat.ilql_policy_loss_norm`)
+
+
+class TextBatch(NamedTuple):
+    """Dialogues side by side; numpy or jax arrays, with any axes in front of B."""
+
+    tokens: Any  # int32 [B, T]
+    valid: Any  # bool [B, T], False for padding
+    action_tokens: Any  # int32 [B, A], the position before each token of an action; 0 after the last
+    acts: Any  # bool [B, A], which of them the policy learns from
+    step_of: Any  # int32 [B, A], the action (0 to K - 1) that each of those tokens belongs to
+    states: Any  # int32 [B, K + 1], positions of the states
+    # int32 [B, K], for tokens the position before the action's token; for utterances that of the utterance's last token.
+    actions: Any
+    rewards: Any  # float32 [B, K]
+    terminals: Any  # float32 [B, K + 1], 1 where a state is the end of a dialogue
+    live: Any  # bool [B, K], which actions count
+    returns: Any  # float32 [B], of the dialogue
+    candidates: Any = None  # `chai.Candidates` for CHAI
+
+
+class ActionQ(NamedTuple):
+    """One Q's inputs to the losses at each action, float32 [...]; terms that are not needed are zeros."""
+
+    chosen: Array  # Q of the action that was taken
+    conservative: Array  # cross-entropy of that action under the softmax of all of them
+    margin: Array
+
+
+class Estimates(NamedTuple):
+    """The networks' outputs on a batch."""
+
+    values: Array | None  # float32 [B, K + 1], V of every state; None where only the policy is learned
+    qs: Sequence[ActionQ]  # one entry for each online Q; empty where none is learned
+    target_q: Array | None  # float32 [B, K], of the actions, from `target_of`
+    next_values: Array | None  # float32 [B, K], Q's bootstrap, undiscounted: V of the next state in ILQL
+    log_probs: Array | None  # float32 [B, A], of the actions' tokens under the policy
+    # float32 [B, T - 1], of all tokens but the first; None unless `ImplicitQSettings.context_weight` is above 0.
+    context_log_probs: Array | None = None
+    advantages: Array | None = None  # float32 [B, K], for the policy's weights; None where these are constant
+    shifts: Array | None = None  # float32 [B, K], added to rewards (log pi of the action in Psi-learning)
+    entropies: Array | None = None  # float32 [B, A], nats, at the actions' tokens; None: no policy is learned
+
+
+class Counts(NamedTuple):
+    """Denominators of the sums, float32 scalars: actions that count, and tokens of the policy's loss."""
+
+    actions: Any
+    policy: Any
+
+
+class LossSums(NamedTuple):
+    """Summed terms, float32 scalars."""
+
+    q: Array
+    v: Array
+    conservative: Array
+    margin: Array
+    policy: Array
+
+
+def chosen(of_all: Array, index: Array) -> Array:
+    """The entries at `index` int32 [...] of [..., V]."""
+    chex.assert_equal_shape_prefix([of_all, index], index.ndim)
+    return jnp.take_along_axis(of_all, index[..., None], axis=-1)[..., 0]
+
+
+def action_q(
+    q: Array, actions: Array, settings: ImplicitQSettings, conservative: bool, margin: bool
+) -> ActionQ:
+    """The terms of one Q of all actions, float32 [..., V], at those taken, int32 [...].
+
+    Conservative (Kumar et al. 2020, with all tokens as actions): -log softmax(Q / temperature) of the action; margin: sum over
+    actions a' of max(0, Q(a') - Q(a) + margin)^2.
+    """
+    taken = chosen(q, actions)
+    terms = [jnp.zeros_like(taken), jnp.zeros_like(taken)]
+    if conservative:
+        terms[0] = -chosen(jax.nn.log_softmax(q / settings.temperature), actions)
+    if margin:
+        terms[1] = jnp.square(jnp.maximum(q - taken[..., None] + settings.margin, 0.0)).sum(axis=-1)
+    return ActionQ(taken, *terms)
+
+
+def target_of(qs: Sequence[Array], settings: ImplicitQSettings) -> Array:
+    """The smallest of the target Qs (Fujimoto et al. 2018), clipped: float32, of the shape of each."""
+    chex.assert_equal_shape(list(qs))
+    smallest = qs[0] if len(qs) == 1 else jnp.minimum(*qs)
+    return clipped(smallest, settings.q_min, settings.q_max)
+
+
+def clipped(q: Array, q_min: float | None, q_max: float | None) -> Array:
+    """Clips values to [q_min, q_max]; None for no limit."""
+    return q if q_min is None and q_max is None else jnp.clip(q, q_min, q_max)
+
+
+def next_value(q: Array, kind: str, prior_logits: Array | None = None) -> Array:
+    """The bootstrap value of a Q from target Qs of all actions float32 [..., V]: float32 [...].
+
+    Args:
+      kind: 'best': the greatest; 'soft': log sum exp Q (Psi-learning, Jaques et al. 2017); 'prior': log sum pi exp Q (G-learning).
+      prior_logits: float32 [..., V] of pi, for 'prior'.
+    """
+    if kind == "best":
+        return q.max(axis=-1)
+    if kind == "soft":
+        return jax.nn.logsumexp(q, axis=-1)
+    assert kind == "prior"
+    assert prior_logits is not None
+    return jax.nn.logsumexp(q + jax.nn.log_softmax(prior_logits), axis=-1)
+
+
+def shifted(values: Array, behind: float = 0.0) -> Array:
+    """`values` [B, K] of the next action, with `behind` at the end, as published (`compat.ilql_next_q_zero`)."""
+    return jnp.concatenate([values[:, 1:], jnp.full_like(values[:, :1], behind)], axis=1)
+
+
+def bellman_targets(rewards: Array, next_values: Array, next_terminals: Array, discount: float) -> Array:
+    """r + discount (1 - d') V(s'), without gradient; float32, all of one shape."""
+    chex.assert_equal_shape([rewards, next_values, next_terminals])
+    return jax.lax.stop_gradient(rewards + discount * (1 - next_terminals) * next_values)
+
+
+def returns_to_go(rewards: Array, discount: float) -> Array:
+    """The discounted sum of each reward and those after it: float32 [B, K] of rewards [B, K]."""
+    chex.assert_rank(rewards, 2)
+
+    def back(later: Array, reward: Array) -> tuple[Array, Array]:
+        total = reward + discount * later
+        return total, total
+
+    return jax.lax.scan(back, jnp.zeros_like(rewards[:, 0]), rewards.T, reverse=True)[1].T
+
+
+def expectile_errors(targets: Array, values: Array, expectile: float) -> Array:
+    """|expectile - 1[target < V]| (target - V)^2, gradient to V alone (Kostrikov et al. 2022, equation 5)."""
+    chex.assert_equal_shape([targets, values])
+    errors = jax.lax.stop_gradient(targets) - values
+    return jnp.where(errors >= 0, expectile, 1 - expectile) * jnp.square(errors)
+
+
+def policy_weights(advantages: Array, settings: ImplicitQSettings) -> Array:
+    """The policy's weights of actions by their advantages: exp(beta A), or by the sign; no gradient."""
+    advantages = jax.lax.stop_gradient(advantages)
+    if settings.exponential:
+        weights = jnp.exp(settings.beta * advantages)
+    else:
+        weights = jnp.where(advantages > 0, settings.beta, 1 - settings.beta)
+    return weights if settings.most_weight is None else jnp.minimum(weights, settings.most_weight)
+
+
+def token_weights(batch: TextBatch, advantages: Array, settings: ImplicitQSettings) -> Array:
+    """The policy's weight of predicting the token after each position, float32 [B, T], of advantages [B, K] (`get_weights`)."""
+    chex.assert_equal_shape([advantages, batch.live])
+    most = jnp.inf if settings.most_weight is None else settings.most_weight
+    weights = jnp.full(batch.tokens.shape, min(settings.context_weight, most), jnp.float32)
+    ours = jnp.take_along_axis(policy_weights(advantages, settings), batch.step_of, axis=1)
+    places = jnp.where(batch.acts, batch.action_tokens, batch.tokens.shape[1])
+    return weights.at[jnp.arange(len(places))[:, None], places].set(ours, mode="drop")
+
+
+def next_tokens(batch: TextBatch) -> Array:
+    """The tokens of the actions, int32 [B, A]: those after `batch.action_tokens`."""
+    last = batch.tokens.shape[1] - 1
+    return jnp.take_along_axis(batch.tokens, jnp.minimum(batch.action_tokens + 1, last), axis=1)
+
+
+def counts(batch: TextBatch, settings: ImplicitQSettings) -> Counts:
+    """The denominators of this part of a batch, before other parts are added."""
+    everything = settings.all_tokens or settings.context_weight > 0
+    policy = batch.valid[:, 1:] if everything else batch.acts
+    return Counts(*(jnp.sum(part, dtype=jnp.float32) for part in (batch.live, policy)))
+
+
+def losses(
+    batch: TextBatch, estimates: Estimates, settings: ImplicitQSettings, huber: bool = False
+) -> LossSums:
+    """The sums of the terms over a batch. Estimates of actions that do not count may hold any finite number.
+
+    Args:
+      huber: the loss of Q is Huber's with delta 1 (Psi-learning) instead of the square.
+    """
+    q = conservative = margin = v = policy = zero = jnp.zeros(())
+
+    def total(errors: Array, mask: Array) -> Array:
+        chex.assert_equal_shape([errors, mask])
+        return jnp.sum(jnp.where(mask, errors, 0.0))
+
+    rewards, live = batch.rewards, batch.live
+    if estimates.qs:
+        chex.assert_rank([estimates.next_values], [2])
+        paid = rewards if estimates.shifts is None else rewards + estimates.shifts
+        targets = bellman_targets(paid, estimates.next_values, batch.terminals[:, 1:], settings.discount)  # type: ignore[arg-type]
+        errors = [huber_errors(each.chosen - targets) if huber else jnp.square(targets - each.chosen) for each in estimates.qs]  # fmt: skip
+        q = sum((total(each, live) for each in errors), zero)
+        conservative = sum((total(each.conservative, live) for each in estimates.qs), zero)
+        margin = sum((total(each.margin, live) for each in estimates.qs), zero)
+    if estimates.values is not None and (settings.monte_carlo or estimates.target_q is not None):
+        aims = returns_to_go(rewards, settings.discount) if settings.monte_carlo else estimates.target_q
+        assert aims is not None
+        v = total(expectile_errors(aims, estimates.values[:, :-1], settings.expectile), live)
+    if estimates.log_probs is not None:
+        policy = _policy_sum(batch, estimates, settings)
+    return LossSums(q, v, conservative, margin, policy)
+
+
+def _policy_sum(batch: TextBatch, estimates: Estimates, settings: ImplicitQSettings) -> Array:
+    """Weighted cross-entropy in nats of the actions' tokens, and of all others where `context_weight` is above 0."""
+    advantages = jnp.zeros(batch.live.shape) if estimates.advantages is None else estimates.advantages
+    assert estimates.log_probs is not None
+    if settings.context_weight > 0:
+        assert estimates.context_log_probs is not None
+        weights = token_weights(batch, advantages, settings)[:, :-1]
+        return -jnp.sum(jnp.where(batch.valid[:, 1:], weights * estimates.context_log_probs, 0.0))
+    weights = jnp.take_along_axis(policy_weights(advantages, settings), batch.step_of, axis=1)
+    return -jnp.sum(jnp.where(_spoken(batch), weights * estimates.log_probs, 0.0))
+
+
+def _spoken(batch: TextBatch) -> Array:
+    """Which tokens of actions exist and teach the policy: bool [B, A]."""
+    last = batch.tokens.shape[1] - 1
+    # In an item without actions, a position may have no token after it (`compat.ilql_padded_positions`).
+    return batch.acts & jnp.take_along_axis(batch.valid, jnp.minimum(batch.action_tokens + 1, last), axis=1)
+
+
+def spreads(batch: TextBatch, estimates: Estimates, settings: ImplicitQSettings) -> dict[str, Spread]:
+    """Means and ranges of the losses' inputs over the actions that count; absent where the method has none."""
+    live, found = batch.live, {}
+    if estimates.qs:
+        q = jnp.stack([each.chosen for each in estimates.qs])
+        found["q"] = spread(q, jnp.broadcast_to(live, q.shape))
+    advantages = estimates.advantages
+    if estimates.values is not None and estimates.target_q is not None:
+        values = estimates.values[:, :-1]
+        found |= {"v": spread(values, live), "target_q": spread(estimates.target_q, live)}
+        found["advantage"] = spread(estimates.target_q - values if advantages is None else advantages, live)
+    if advantages is not None:
+        found["policy_weight"] = spread(policy_weights(advantages, settings), live)
+    if estimates.entropies is not None:
+        found["entropy"] = spread(estimates.entropies, _spoken(batch))
+    return found
+
+
+def huber_errors(errors: Array) -> Array:
+    """Half the square up to 1, |x| - 1/2 beyond (Huber 1964)."""
+    size = jnp.abs(errors)
+    return jnp.where(size <= 1, 0.5 * jnp.square(errors), size - 0.5)

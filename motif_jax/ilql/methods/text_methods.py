@@ -1,0 +1,64 @@
+"""The methods that train agents on dialogues."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from motif_jax.core import config as checks
+from motif_jax.core import entry_points
+from motif_jax.ilql.methods import implicit_q
+from motif_jax.ilql.methods.implicit_q import Estimates, ImplicitQSettings, LossSums, TextBatch
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """The choices of a method; a user's own method is a subclass, made without arguments (docs/ilql.md)."""
+
+    q: str = "token"  # see `language.text_agent.Design.q`
+    # Q bootstraps from V of the next state ('value'), or from its target Qs: their maximum ('best'), the log of the sum of their
+    # exponentials ('soft'), or that sum weighted by the policy ('prior').
+    bootstrap: str = "value"
+    huber: bool = False  # Q has Huber's loss
+    prior_reward: bool = False  # add log pi of the action to its reward
+    prefix: bool = False  # the policy is conditioned on the return (decision transformer)
+    proposes: bool = False  # the policy is frozen; Q is compared with Q of actions that it proposes
+    online: bool = False  # the agent plays, and is trained on its own episodes
+
+    def losses(self, batch: TextBatch, estimates: Estimates, settings: ImplicitQSettings) -> LossSums:
+        """Sums of the loss terms over a batch; the caller divides and weights them. See `implicit_q.losses`."""
+        return implicit_q.losses(batch, estimates, settings, self.huber)
+
+
+# Snell et al. 2022, section 5 and appendix A; Jaques et al. 2017 and 2019 (psi, bcq, g); Chen et al. 2021 (dt); Verma
+# et al. 2022 (chai).
+RULES: Mapping[str, Rule] = {
+    "bc": Rule(q="none"),
+    "bc_top": Rule(q="none"),
+    "dt": Rule(q="none", prefix=True),
+    "ilql": Rule(),
+    "sarsa": Rule(),
+    "awac": Rule(),
+    "ilql_utterance": Rule(q="utterance"),
+    "cql": Rule(bootstrap="best"),
+    "psi": Rule(bootstrap="soft", huber=True, prior_reward=True),
+    "bcq": Rule(bootstrap="best", huber=True, prior_reward=True),
+    "g": Rule(bootstrap="prior", huber=True),
+    "chai": Rule(q="mean", proposes=True),
+    "ppo": Rule(q="none", online=True),
+}
+
+
+def rule_of(name: str) -> Rule:
+    """The rule of a method: one of `RULES`, or an instance of 'module:Class'; else UserError."""
+    if not entry_points.is_entry_point(name):
+        checks.require(name in RULES, "method.name", name, f"one of {', '.join(RULES)}, or module:Class")
+        return RULES[name]
+    made = entry_points.load("method.name", name)
+    good = isinstance(made, type) and issubclass(made, Rule)
+    checks.require(good, "method.name", name, f"a subclass of {Rule.__module__}.Rule")
+    entry_points.require_signature("method.name", name, made)
+    rule: Rule = made()
+    allowed = "a method whose Rule has neither proposes nor online"
+    checks.require(not (rule.proposes or rule.online), "method.name", name, allowed)
+    return rule

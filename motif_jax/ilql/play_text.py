@@ -1,0 +1,43 @@
+"""A person plays a text task at the terminal with an agent or a policy, against it, or as the other side."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from motif_jax.core import config as checks
+from motif_jax.core import run_folder
+from motif_jax.core.files import append_lines, regular_file
+from motif_jax.ilql.evaluation import text_setup
+from motif_jax.ilql.evaluation.config import TextSpeaker
+from motif_jax.ilql.evaluation.text_terminal import Terminal, TextTable
+from motif_jax.schema import values
+
+GAMES = "games.jsonl"
+
+
+def check(config: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, config)
+    agent = config.mode != "answer" or not config.policy
+    checks.require_key(config, "policy", agent, "None with config.mode=answer: an agent has to speak")
+    text_setup.check(values(TextSpeaker, config))
+
+
+def run(config: ConfigDict, workdir: Path) -> None:
+    setup = text_setup.open_setup(values(TextSpeaker, config))
+    table = TextTable(setup.task, setup.actor, Terminal(), setup.tokenizer, config.seed)
+    with run_folder.opened(workdir, config):
+        path = workdir / GAMES
+        append_lines(path, keep=lambda line: True).close()
+        begun = len(path.read_text(encoding="utf-8").splitlines())
+        for game in range(begun, begun + config.games):
+            try:
+                found: list[dict[str, Any]] = table.play(game, config.mode)
+            except EOFError:
+                print("\nend of input: this game is left out")
+                return
+            with open(path, "a", encoding="utf-8", opener=regular_file) as file:
+                file.write(json.dumps({"game": game, "mode": config.mode, "dialogues": found}) + "\n")

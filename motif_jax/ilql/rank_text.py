@@ -1,0 +1,89 @@
+"""Ranks utterances by the values of agents, and measures whether the values rank an expert's actions first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from motif_jax.core import config as checks
+from motif_jax.core import run_folder
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import atomic_write_json
+from motif_jax.core.progress import Progress
+from motif_jax.ilql.agent import agent_folder
+from motif_jax.ilql.dialogues import files
+from motif_jax.ilql.dialogues.dialogue import Dialogues
+from motif_jax.ilql.evaluation import text_values
+from motif_jax.ilql.tasks import registry
+from motif_jax.reports import ranks
+
+FILE = "ranks.json"
+
+
+def check(config: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, config)
+    agents = checks.listed(config.agents)
+    checks.require_key(config, "agents", bool(agents), "run folders of train_text, with commas between")
+    checks.require_key(config, "data", bool(config.data), "a file of dialogues, or a folder of collect_text")
+    abouts = [agent_folder.describe(folder, "agents") for folder in agents]
+    for folder, about in zip(agents, abouts, strict=True):
+        design = agent_folder.Design(**about["design"])
+        if design.q != "token" or not design.v:
+            raise UserError(
+                f"config.agents={folder}: must have values of tokens, method {about['method']} has none"
+            )
+    if len({about["vocabulary"] for about in abouts}) > 1:
+        raise UserError(f"config.agents={config.agents}: must be of one vocabulary")
+    dialogues = _dialogues(config)
+    for about in abouts:
+        tokenizer = registry.make(about["task"], agent_folder.options_of(about)).tokenizer()
+        network = agent_folder.network_of(about)
+        text_values.require_fit(network, tokenizer, dialogues, f"config.data={config.data}")
+
+
+def run(config: ConfigDict, workdir: Path) -> None:
+    with run_folder.opened(workdir, config):
+        dialogues = _dialogues(config)
+        pairs = text_values.pairs_of(dialogues)
+        found: dict[str, Any] = {}
+        for folder in checks.listed(config.agents):
+            saved = agent_folder.load(folder, "agents")
+            valued: list[text_values.ValuedDialogue] = []
+            with Progress(len(dialogues), "dialogues", f"value by {folder}") as progress:
+                for each in text_values.values_of(saved, dialogues):
+                    valued.append(each)
+                    progress.update(len(valued))
+            lists = {
+                "utterances": text_values.utterances(valued),
+                f"{config.n_gram}-grams": text_values.n_grams(valued, saved.tokenizer, config.n_gram),
+            }
+            found[folder] = {
+                "method": saved.method,
+                "dialogues": len(valued),
+                "accuracy": text_values.ranking_accuracy(valued, pairs, config.tokens),
+                "lists": {name: _ends(ranked, config) for name, ranked in lists.items()},
+            }
+        atomic_write_json(workdir / FILE, found)
+        print(ranks.in_words(found))
+        print(f"written: {workdir / FILE}")
+
+
+def _dialogues(config: ConfigDict) -> Dialogues:
+    """The first dialogues, and those of the last one's group."""
+    found = files.read(files.find(config.data, "data"))
+
+    def group(place: int) -> Any:
+        return found[place].meta.get("group")
+
+    end = min(config.dialogues, len(found))
+    while 0 < end < len(found) and group(end) == group(end - 1) is not None:
+        end += 1
+    return found[:end]
+
+
+def _ends(ranked: Sequence[Any], config: ConfigDict) -> Mapping[str, list[dict[str, Any]]]:
+    often = [each._asdict() for each in ranked if each.times >= config.least_count]
+    return {"greatest": often[: config.shown], "least": often[::-1][: config.shown]}

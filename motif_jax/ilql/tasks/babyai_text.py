@@ -1,0 +1,203 @@
+"""BabyAI-Text as a text task: prompts, actions and observations are texts.
+
+A whole episode is one dialogue, the text of an unlimited window. A single step is a dialogue of a prompt with the task's
+window, the action and its result. Only an expert policy brings in an expert.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from motif_jax.core import config as checks
+from motif_jax.core.errors import UserError
+from motif_jax.envs.babyai_text import catalogue, prompts
+from motif_jax.envs.babyai_text.catalogue import ACTIONS, ENGLISH
+from motif_jax.envs.babyai_text.environment import BabyAIText, decoded, levels_in_words
+from motif_jax.envs.spec import RUNNING, TERMINATED, empty_observation
+from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues, DialogueStream
+from motif_jax.ilql.dialogues.items import Delimiters
+from motif_jax.ilql.tasks import contract
+from motif_jax.ilql.tasks.hindsight import hindsight_of
+from motif_jax.schema import Key, positive
+
+GAMES, STEPS, HINDSIGHT = "games", "steps", "hindsight"
+_SEEDS = 2**31
+_MOST_SAID = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Play(contract.Observation):
+    """An episode so far.
+
+    Attributes:
+      prompt: the current prompt, with the task's window; `begun` the first one.
+      terminal: whether an action ended it; `over`: an action or the step limit.
+    """
+
+    seed: int
+    prompt: str
+    begun: str
+    steps: tuple[PlayedStep, ...] = ()
+    terminal: bool = False
+    over: bool = False
+
+    def to_sequence(self) -> Dialogue:
+        texts: list[str] = [self.begun]
+        rewards: list[float | None] = [None]
+        for number, step in enumerate(self.steps, start=1):
+            # No action follows an episode's last observation.
+            last = self.over and number == len(self.steps)
+            seen = prompts.observed(number, step.seen)
+            texts += [step.name, seen if last else seen + prompts.asked(number)]
+            rewards += [step.reward, None]
+        return Dialogue(tuple(texts), tuple(rewards), self.terminal, {"seed": self.seed})
+
+
+class PlayedStep(NamedTuple):
+    """One of `Play.steps`."""
+
+    name: str
+    reward: float
+    seen: tuple[str, ...]
+
+
+class PlayEnvironment(contract.TextEnvironment):
+    """A level played by action names; any other utterance is a step that changes nothing."""
+
+    def __init__(self, level: str, options: Mapping[str, Any]) -> None:
+        self._game = BabyAIText(level, fields=("prompt",), **options)
+        self._out = empty_observation(self._game.spec)
+        self._names = self._game.spec.action_names
+        self._now: Play | None = None
+
+    def reset(self, rng: np.random.Generator, start: Any = None) -> Play:
+        seed = int(rng.integers(_SEEDS)) if start is None else start.seed
+        self._game.reset(seed, self._out)
+        prompt = decoded(self._out["prompt"])
+        now = self._now = Play(seed, prompt, prompt)
+        for step in () if start is None else start.steps:
+            now = self._play(now, step.name)
+        return now
+
+    def step(self, action: str) -> contract.Outcome:
+        if self._now is None or self._now.over:
+            raise ValueError("the episode has ended, or none has begun")
+        now = self._play(self._now, action)
+        return contract.Outcome(now, now.steps[-1].reward, now.over)
+
+    def _play(self, before: Play, said: str) -> Play:
+        if said in self._names:
+            reward, end = self._game.step(self._names.index(said), self._out)
+        else:
+            # Cut to the room in a prompt, in the prompts' encoding.
+            said = said[:_MOST_SAID].encode("latin-1", "replace").decode("latin-1")
+            reward, end = self._game.play(catalogue.NO_EFFECT, said, self._out)
+        seen = tuple(filter(None, decoded(self._out["text"]).split("\n")))
+        step = PlayedStep(said, float(reward), seen)
+        steps, prompt = (*before.steps, step), decoded(self._out["prompt"])
+        self._now = Play(before.seed, prompt, before.begun, steps, end == TERMINATED, end != RUNNING)
+        return self._now
+
+
+def steps_of(
+    environment: PlayEnvironment, policy: contract.TextPolicy, observations: int, language: str
+) -> DialogueStream:
+    """The stream of a policy's steps: prompt, action, and the next observation or that the goal is reached."""
+
+    def draw(rng: np.random.Generator, count: int, first: int) -> Dialogues:
+        found: list[Dialogue] = []
+        for group in range(first, first + count):
+            end, steps = contract.interact(environment, policy, rng)
+            for number, (before, action, reward) in enumerate(steps):
+                # A window counts its observations from 0; the next one has the following number.
+                seen = prompts.observed(min(number + 1, observations), end.steps[number].seen)
+                if reward > 0:
+                    seen = prompts.REACHED[language]
+                texts = (before.prompt, action, seen)
+                terminal = end.terminal and number == len(steps) - 1
+                found.append(Dialogue(texts, (None, reward, None), terminal, {"group": group}))
+        return Dialogues.of(found)
+
+    return draw
+
+
+class ByteTokenizer:
+    """The bytes of latin-1, then the delimiters."""
+
+    delimiters = Delimiters(*range(256, 262))
+    size = 262
+
+    def encode(self, text: str) -> list[int]:
+        return list(text.encode("latin-1"))
+
+    def decode(self, tokens: list[int]) -> str:
+        return bytes(token for token in tokens if token < 256).decode("latin-1")
+
+
+KEYS: Mapping[str, Key] = {
+    "level": Key("BabyAI-GoToLocal-v0", "of docs/babyai_text.md; the policy is 'random'"),
+    "kind": Key("", "of task in the Mixed levels; '' draws it for each episode"),
+    "language": Key("", "'english', 'french', or '' for the level's own"),
+    "observations": positive(3, "in a prompt"),
+    "actions": Key(ACTIONS, "their names"),
+}
+
+
+class BabyAITextTask(contract.TextTask):
+    """Kinds of data: 'games', whole episodes; 'steps', a dialogue per step; 'hindsight', see `hindsight_of`.
+
+    For 'steps' and 'hindsight' `num_dialogues` counts episodes.
+    """
+
+    name = "babyai_text"
+    kinds = (GAMES, STEPS, HINDSIGHT)
+    keys = KEYS
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        super().__init__(options)
+        name = self.options["level"]
+        level = catalogue.find(name)
+        checks.require(level is not None, f"{self.name}.level", name, f"a level; {levels_in_words()}")
+        assert level is not None
+        self._language = self.options["language"] or level.language
+        self._made = {name: value for name, value in self.options.items() if name != "level"}
+        try:
+            BabyAIText.make_spec(name, **self._made)
+        except UserError as error:
+            # In this config the options are not inside a section `environment`.
+            raise UserError(str(error).replace("config.environment.", "config.")) from None
+
+    def tokenizer(self) -> ByteTokenizer:
+        return ByteTokenizer()
+
+    def environment(self) -> PlayEnvironment:
+        return PlayEnvironment(self.options["level"], self._made)
+
+    def policy(self, name: str) -> contract.TextPolicy:
+        if name != "random":
+            raise UserError(f"config.policy={name}: must be 'random' in BabyAI-Text")
+        names = tuple(self.options["actions"])
+        return contract.FunctionPolicy(lambda _, rng: names[int(rng.integers(len(names)))])
+
+    def outcome(self, dialogue: Dialogue) -> dict[str, float]:
+        return {"success": float(dialogue.total > 0)}
+
+    def check(self, kind: str, policy: str) -> None:
+        super().check(kind, policy)
+        self.policy(policy)
+        if kind == HINDSIGHT and self._language != ENGLISH:
+            raise UserError(f"config.kind={HINDSIGHT}: reads English prompts, not {self._language}")
+
+    def stream(self, kind: str, policy: str) -> DialogueStream:
+        environment, player = self.environment(), self.policy(policy)
+        if kind == STEPS:
+            return steps_of(environment, player, self.options["observations"], self._language)
+        make = hindsight_of if kind == HINDSIGHT else contract.played
+        return make(environment, player)
+
+    def at_a_time(self, kind: str) -> int:
+        return 16

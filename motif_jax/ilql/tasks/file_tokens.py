@@ -1,0 +1,75 @@
+"""Tokenizers of text tasks from a tokenizer.json: a language model's, or one learned from the task's dialogues."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from tokenizers import AddedToken
+from tokenizers import Tokenizer as Backend
+
+from motif_jax.core import tokenizer_files
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import atomic_write_text
+from motif_jax.ilql.dialogues.items import DELIMITER_TEXTS, Delimiters
+from motif_jax.ilql.tasks.contract import TextTask
+
+FILE = "tokenizer.json"
+TOKENIZER_HELP = "a folder with tokenizer.json, such as GPT-2's; empty: byte pairs of the dialogues"
+
+
+def with_delimiters(backend: Backend, words: Sequence[str] = ()) -> Backend:
+    """Adds the delimiters that `backend` lacks, as published: </a> <a> WORDS </eod> <s> </s> <|pad|>.
+
+    `words` are further tokens that texts may contain, such as <stop>.
+    """
+    for text in ("</a>", "<a>", *words, "</eod>", "<s>", "</s>", "<|pad|>"):
+        if backend.token_to_id(text) is None:
+            add = backend.add_tokens if text in words else backend.add_special_tokens
+            add([AddedToken(text, special=text not in words, normalized=False)])
+    return backend
+
+
+class FileTokenizer:
+    """A `TextTokenizer` from a tokenizer.json or its folder; delimiters in a user's text are encoded as plain characters.
+
+    `words`: see `with_delimiters`. Raises UserError, which names the config's `key`: no such file.
+    """
+
+    def __init__(self, key: str, path: str, words: Sequence[str] = ()) -> None:
+        place = Path(path) / FILE if path and os.path.isdir(path) else Path(path)
+        if not path or not place.is_file():
+            raise UserError(f"config.{key}='{path}': must be a folder with {FILE}, such as GPT-2's")
+        self._backend, self._source = with_delimiters(tokenizer_files.read(place), words), str(place)
+        self._backend.encode_special_tokens = True
+        numbers: list[Any] = [self._backend.token_to_id(text) for text in DELIMITER_TEXTS]
+        self.delimiters = Delimiters(*numbers)
+
+    @property
+    def size(self) -> int:
+        return self._backend.get_vocab_size(with_added_tokens=True)
+
+    def encode(self, text: str) -> list[int]:
+        with tokenizer_files.working(self._source):
+            return self._backend.encode(text, add_special_tokens=False).ids
+
+    def decode(self, tokens: list[int]) -> str:
+        return self._backend.decode([int(token) for token in tokens], skip_special_tokens=False)
+
+    def save(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        atomic_write_text(folder / FILE, self._backend.to_str())
+
+
+class FileTokenTask(TextTask):
+    """A task with the options `tokenizer` (a folder with tokenizer.json) and `vocab_size` (of a learned tokenizer)."""
+
+    words: ClassVar[tuple[str, ...]] = ()
+
+    def tokenizer(self) -> FileTokenizer:
+        return FileTokenizer(f"{self.name}.tokenizer", self.options["tokenizer"], self.words)
+
+    def learned_tokens(self) -> int:
+        return 0 if self.options["tokenizer"] else int(self.options["vocab_size"])

@@ -1,0 +1,49 @@
+"""Reads the published files of comments: comments_positive.csv, then comments_negative.csv, and lists of rows."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import NamedTuple
+
+from motif_jax.core.errors import UserError
+
+FILES = ("comments_positive.csv", "comments_negative.csv")
+# Columns, from 0, of comment, score and parent.
+COMMENT, SCORE, PARENT = 4, 5, 10
+
+
+class Comment(NamedTuple):
+    """A comment; `score` is upvotes less downvotes, `parent` the text that it replies to."""
+
+    text: str
+    score: int
+    parent: str
+
+
+def read_comments(key: str, folder: str) -> list[Comment]:
+    """All comments of both files, the first row of each skipped. Raises UserError: a file is missing or damaged."""
+    # Comments may exceed csv's default limit of a field.
+    csv.field_size_limit(1 << 27)
+    found = []
+    for name in FILES:
+        path = Path(folder) / name
+        if not folder or not path.is_file():
+            raise UserError(f"config.{key}='{folder}': must be a folder with {' and '.join(FILES)}")
+        try:
+            with path.open(encoding="utf-8", newline="") as file:
+                rows = csv.reader(file)
+                next(rows, None)
+                for row in rows:
+                    try:
+                        found.append(Comment(row[COMMENT], int(row[SCORE]), row[PARENT]))
+                    except (IndexError, ValueError):
+                        raise UserError(
+                            f"config.{key}={folder}: {name}, line {rows.line_num}: must have a comment in column {COMMENT}, its "
+                            f"score, a whole number, in column {SCORE}, and its parent in column {PARENT} (counted from 0)"
+                        ) from None
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
+            raise UserError(f"config.{key}={folder}: {name} cannot be read ({error})") from None
+    if not found:
+        raise UserError(f"config.{key}={folder}: there is no comment in {' or '.join(FILES)}")
+    return found

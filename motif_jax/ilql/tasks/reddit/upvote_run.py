@@ -1,0 +1,170 @@
+"""Builds a training of an upvote model: its comments, tokenizer, network and exported folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from motif_jax.core import digests, seeds
+from motif_jax.core.devices.parallel import DataParallel
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import atomic_write_json, replaced_folder
+from motif_jax.core.training import records
+from motif_jax.core.training.config import CommentFiles, UpvoteConfig
+from motif_jax.core.training.offline_run import OfflineRun, numbers_in
+from motif_jax.core.training.task import key_of
+from motif_jax.ilql.tasks.reddit import text_scorer
+from motif_jax.ilql.tasks.reddit.data import Comment
+from motif_jax.ilql.tasks.reddit.task import FOLDER, RECORDED, Reddit
+from motif_jax.ilql.tasks.reddit.text_scorer import ScorerNetwork
+from motif_jax.ilql.tasks.reddit.upvote_task import COLUMN, CommentBatches, UpvoteTask, sums
+from motif_jax.lm import byte_pairs, folder, init_model, weights
+from motif_jax.lm import config as configs
+from motif_jax.lm.config import ModelConfig
+from motif_jax.lm.init_model import Sizes
+from motif_jax.lm.model import LanguageModel
+from motif_jax.lm.sums_task import TrainingData
+from motif_jax.lm.text import fetch
+from motif_jax.lm.token_data.dataset import TokensDataset
+from motif_jax.lm.token_data.writer import TokensWriter
+from motif_jax.lm.tokenised import HELD_OUT, TOKENS, TRAIN, Tokenisation
+from motif_jax.lm.tokens import FILE, Tokenizer
+
+MODEL, TOKENIZER = "model", "tokenizer"
+_ARCHITECTURE = "roberta"
+
+
+def task_of(comments: CommentFiles) -> Reddit:
+    """The task with the comments; UserError for an invalid value."""
+    return Reddit({**dataclasses.asdict(comments), "reward": "upvote"})
+
+
+def settings_of(config: UpvoteConfig, tokenizer: Tokenizer | None) -> ModelConfig:
+    """The network's config, from the initial folder, which must hold a RoBERTa, or from its sizes and tokenizer (None: not made yet)."""
+    network = config.network
+    if network.checkpoint:
+        settings = configs.read(fetch(network.checkpoint, "network.checkpoint"))
+        if settings.architecture != _ARCHITECTURE:
+            raise UserError(
+                f"config.network.checkpoint={network.checkpoint}: must be a RoBERTa, it is {settings.architecture}"
+            )
+    else:
+        tokens = byte_pairs.specials(_ARCHITECTURE).numbers
+        sizes = Sizes(network.width, network.layers, network.heads, max_length=network.max_length)
+        size = tokenizer.size if tokenizer else config.vocab_size
+        settings = init_model.make(_ARCHITECTURE, sizes, size, tokens, "network")
+    if settings.max_length is not None and config.max_len > settings.max_length:
+        raise UserError(
+            f"config.max_len={config.max_len}: must be at most {settings.max_length}, the positions that the model has"
+        )
+    return init_model.with_dropout(settings, config.dropout)
+
+
+def tokenizer_folder(checkpoint: str | None, vocab_size: int, workdir: Path, comments: list[Comment]) -> Path:
+    """The checkpoint's tokenizer, or one trained on the comments at the first start."""
+    if checkpoint:
+        return fetch(checkpoint, "network.checkpoint")
+    path = workdir / TOKENIZER
+    if not (path / FILE).is_file():
+        texts = (comment.text for comment in comments)
+        byte_pairs.save(path, byte_pairs.train(texts, _ARCHITECTURE, vocab_size), _ARCHITECTURE)
+    return path
+
+
+def made_files(comments: CommentFiles) -> tuple[str, ...]:
+    """Files of a run folder before the first step."""
+    return (TOKENS, TOKENIZER, *(() if comments.folder else (FOLDER,)))
+
+
+def build(
+    config: UpvoteConfig, workdir: Path, parallel: DataParallel, stopped: Callable[[], bool]
+) -> OfflineRun | None:
+    """Makes missing tokenizer and tokens in `workdir`, and the run; None after a request to stop."""
+    comments = Reddit(task_of(config.reddit).prepare(RECORDED, "recorded", workdir)).comments
+    spoken = tokenizer_folder(config.network.checkpoint, config.vocab_size, workdir, comments)
+    tokenizer = Tokenizer.read(spoken)
+    settings = settings_of(config, tokenizer)
+    if tokenizer.size > settings.vocab_size:
+        raise UserError(f"{spoken}: has {tokenizer.size} tokens, the model {settings.vocab_size}")
+    data = _data(config, workdir / TOKENS, comments, tokenizer, digests.of_file(spoken / FILE), stopped)
+    if data is None:
+        return None
+    network = ScorerNetwork(LanguageModel(settings, jnp.dtype(config.dtype)))
+    params, heads = jax.device_get(network.init(key_of(config.seed, "parameters")))
+    found = {part: each.manifest["content"] for part, each in data.items()} | {"base model": "none"}
+    if config.network.checkpoint:
+        params, heads = weights.load(spoken, settings), text_scorer.with_pooler(heads, spoken)
+        found["base model"] = weights.digest(spoken)
+    learned, frozen = {"model": params, "heads": heads}, {}
+    if config.freeze:
+        learned, frozen = {"heads": heads}, {"model": params}
+
+    def batches(part: str) -> CommentBatches:
+        group = config.chunk_steps if part == TRAIN else 1
+        return CommentBatches(
+            data[part], config.batch_size, settings.pad_id, seeds.derive(config.seed, part), group
+        )
+
+    source = config.reddit.folder or "made-up comments"
+    read = TrainingData(batches(TRAIN), batches(HELD_OUT), found, source)
+    steps, loss = config.max_steps, functools.partial(sums, network)
+    made = UpvoteTask(config, loss, (learned, frozen), read, parallel, steps)
+    about = f"{numbers_in(made.learned):,} numbers to learn"
+    return OfflineRun(made, about, lambda: _export(made, spoken, settings, workdir))
+
+
+def _data(
+    config: UpvoteConfig,
+    target: Path,
+    comments: list[Comment],
+    tokenizer: Tokenizer,
+    vocabulary: str,
+    stopped: Callable[[], bool],
+) -> dict[str, TokensDataset] | None:
+    share, seed = config.held_out_share, config.seed
+
+    def part_of(comment: Comment) -> str:
+        return HELD_OUT if seeds.derive(seed, "held out", comment.text) % 10_000 < share * 10_000 else TRAIN
+
+    def add(writer: TokensWriter, some: Sequence[Comment]) -> None:
+        rows = text_scorer.encoded(tokenizer, [each.text for each in some], config.max_len)
+        for row, comment in zip(rows, some, strict=True):
+            writer.add(row, item_columns={COLUMN: comment.score > config.cutoff})
+
+    source: dict[str, Any] = {"share": share, "seed": seed, "longest": config.max_len}
+    source |= {"cutoff": config.cutoff, "comments": digests.of_bytes(repr(comments).encode())}
+    too_few = f"config.held_out_share={share}: leaves none of {len(comments):,} comments {{}}"
+    columns = {COLUMN: "bool"}
+    tokenisation = Tokenisation(tokenizer.size, vocabulary, source, add, {}, columns, too_few, "comments")
+    # The training part first, so that no batch of items has both parts.
+    items = sorted(((part_of(each), each) for each in comments), key=lambda pair: pair[0] == HELD_OUT)
+    return tokenisation.split(target, items, len(items), stopped)
+
+
+def _export(task: UpvoteTask, spoken: Path, settings: ModelConfig, workdir: Path) -> Path:
+    """Writes the scorer of the evaluation chosen in summary.json, as `text_scorer` reads it; returns its folder."""
+    target = workdir / MODEL
+
+    def save(items: dict[str, Any], trained: dict[str, Any]) -> None:
+        parts = jax.device_get({**(task.shared() or {}), **items["params"]})
+        with replaced_folder(target) as part:
+            write(part, settings, parts["model"], parts["heads"], spoken)
+            longest = {text_scorer.LONGEST: task.config.max_len}
+            atomic_write_json(part / text_scorer.DESCRIPTION, {**trained, **longest})
+
+    return records.export(workdir, target / text_scorer.DESCRIPTION, {"params": task.learned}, save)
+
+
+def write(target: Path, settings: ModelConfig, params: Any, heads: Any, spoken: Path) -> None:
+    """Writes a folder that `text_scorer.TextScorer` opens."""
+    shutil.rmtree(target, ignore_errors=True)
+    plain = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), (params, heads))
+    folder.write(target, settings, plain[0], text_scorer.heads_of(settings), plain[1], spoken)

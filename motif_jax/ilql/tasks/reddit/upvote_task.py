@@ -1,0 +1,69 @@
+"""Training of a text scorer on liked comments, as a task of the offline trainer."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from motif_jax.core.training.config import UpvoteConfig
+from motif_jax.core.training.task import Evaluation, TrainingPosition
+from motif_jax.ilql.tasks.reddit.text_scorer import ScorerNetwork
+from motif_jax.lm.bucket_batches import BucketBatches
+from motif_jax.lm.sums_task import SumsTask
+from motif_jax.lm.token_data.dataset import TokensDataset
+from motif_jax.lm.token_data.order import gather
+from motif_jax.lm.training import LanguageTrainState, TokenSums
+
+COLUMN = "liked"
+
+
+class Comments(NamedTuple):
+    """A batch of comments: `tokens` int32 and `valid` bool [..., B, T], `liked` bool [..., B], `there` bool [..., B], False in empty rows."""
+
+    tokens: Any
+    valid: Any
+    liked: Any
+    there: Any
+
+
+class CommentBatches(BucketBatches):
+    """Batches of `Comments`, of a dataset of tokens with the column `liked`; `pad` is the token of the padding."""
+
+    def __init__(self, dataset: TokensDataset, batch_size: int, pad: int, seed: int, group: int) -> None:
+        super().__init__(dataset, dataset.lengths, int(dataset.lengths.max()), batch_size, seed, group)
+        self._pad, self._liked = pad, np.asarray(dataset.item_columns[COLUMN])
+
+    def batch(self, items: np.ndarray, width: int) -> Comments:
+        there = items >= 0
+        return Comments(*gather(self.dataset, items, width, self._pad), self._liked[items] & there, there)
+
+
+def sums(network: ScorerNetwork, learned: Any, frozen: Any, batch: Any, key: Any) -> TokenSums:
+    """Binary cross-entropy in nats of `Comments`, their number, and the number classified correctly; a `training.SumsOf`."""
+    parts = {**(frozen or {}), **learned}
+    logits = network.logits(parts["model"], parts["heads"], batch.tokens, batch.valid, key)
+    losses = optax.sigmoid_binary_cross_entropy(logits, batch.liked.astype(jnp.float32))
+    there = batch.there.astype(jnp.float32)
+    right = ((logits >= 0) == batch.liked).astype(jnp.float32)
+    return TokenSums(jnp.sum(jnp.where(batch.there, losses, 0.0)), there.sum(), (right * there).sum())
+
+
+class UpvoteTask(SumsTask):
+    """A training whose loss is `sums`."""
+
+    config: UpvoteConfig
+    title, unit = "train upvote model", "comments"
+
+    def evaluate(self, state: LanguageTrainState, shared: Any, position: TrainingPosition) -> Evaluation:
+        found = self.held_out(state, shared, position)
+        row = {
+            "validation/loss": found.loss,
+            "validation/accuracy": found.accuracy,
+            "train/loss": position.mean("loss"),
+            "train/accuracy": position.mean("accuracy"),
+        }
+        text = f"loss {found.loss:.4f}, {found.accuracy:.1%} right (held-out comments)"
+        return self.evaluation(row, text, position)

@@ -1,0 +1,87 @@
+"""Text tasks by name; 'module:Class' names one from outside the package."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from motif_jax.core import digests, entry_points
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import parse_json
+from motif_jax.envs.spec import OBSERVED
+from motif_jax.ilql.tasks.contract import TextTask
+
+_TASKS = {
+    "wordle": "motif_jax.ilql.tasks.wordle.task:Wordle",
+    "visdial": "motif_jax.ilql.tasks.visdial.task:VisDial",
+    "babyai_text": "motif_jax.ilql.tasks.babyai_text:BabyAITextTask",
+    "reddit": "motif_jax.ilql.tasks.reddit.task:Reddit",
+    "dialogues": "motif_jax.ilql.tasks.recorded:RecordedDialogues",
+}
+_KEY = "task"
+# Options of a server's address and patience; a resumed run may change them.
+ADDRESSES = ("url", "server", "timeout_seconds", "attempts")
+# The same options inside the JSON of tasks from outside the package.
+FREE_OPTIONS = ("options.url", "options.server", "options.timeout_seconds")
+# Options that do not change games: addresses, an agent's tokens, and the store of answers.
+_NOT_DRAWN = (*ADDRESSES, *OBSERVED, "vocab_size", "store")
+
+
+def names() -> tuple[str, ...]:
+    """The tasks of the package."""
+    return tuple(_TASKS)
+
+
+def load(name: str) -> type[TextTask]:
+    """The class of a task. Raises UserError: the name is unknown."""
+    if name in _TASKS:
+        return entry_points.own(_KEY, _TASKS[name])
+    if not entry_points.is_entry_point(name):
+        raise UserError(f"config.{_KEY}={name}: must be one of {', '.join(_TASKS)}, or module:Class")
+    found = entry_points.load(_KEY, name)
+    if not (isinstance(found, type) and issubclass(found, TextTask)):
+        raise UserError(f"config.{_KEY}={name}: must be a subclass of motif_jax.ilql.tasks.contract.TextTask")
+    return found
+
+
+def options_of(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A task's options in a config of `collect_text`, nested: its section and switches, or the JSON in `options`."""
+    name = values["task"]
+    if name not in values:  # a task without a section
+        return dict(json.loads(values["options"] or "{}"))
+    prefix, compat = load(name).switches, values["compat"]
+    # A task without switches has the prefix '', with which every name begins.
+    own = [key for key in compat if prefix and key.startswith(prefix)]
+    return {**values[name], **{key.removeprefix(prefix): compat[key] for key in own}}
+
+
+def overlaid(name: str, found: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options `found` overlaid with a user's `given`, without those that were valid only with an overridden value."""
+    task = load(name)
+    other = [key for key in given if given[key] != found.get(key, task.defaults.get(key))]
+    stale = {option for key in other for option in task.follow.get(key, ())}
+    return {**{key: value for key, value in found.items() if key not in stale}, **given}
+
+
+def drawn_from(task: TextTask) -> dict[str, Any]:
+    """The inputs that determine the task's games, JSON-able: its options, with digests of files."""
+    files = {key: digests.of_input(path) for key, path in task.files().items() if key not in _NOT_DRAWN}
+    apart = {*_NOT_DRAWN, *(key.partition(" ")[0] for key in files)}
+    return {**{key: value for key, value in task.options.items() if key not in apart}, **files}
+
+
+def make(name: str, options: Mapping[str, Any]) -> TextTask:
+    """Makes the task. Raises UserError: the name is unknown or an option is invalid."""
+    return load(name)(options)
+
+
+def json_options(text: str) -> dict[str, Any]:
+    """Parses `config.options`; {} if it is empty. Raises UserError: no JSON object."""
+    try:
+        options = parse_json(text or "{}")
+    except ValueError:
+        options = None
+    if not isinstance(options, dict):
+        raise UserError(f"config.options={text}: must be a JSON object such as " + '{"num_words": 100}')
+    return options

@@ -1,0 +1,108 @@
+"""A dialogue about a picture as a text environment; the other side answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from motif_jax.ilql.dialogues.dialogue import Dialogue
+from motif_jax.ilql.tasks.contract import Observation, Outcome, TextEnvironment
+from motif_jax.ilql.tasks.visdial.client import VisDialServer
+from motif_jax.ilql.tasks.visdial.data import Scene
+from motif_jax.ilql.tasks.visdial.rules import STOP, Rules
+
+
+class Talk(NamedTuple):
+    """A dialogue about the picture of `scene`, whose recorded dialogue is ignored; `stopped`: by the agent's <stop>."""
+
+    scene: Scene
+    initial: float
+    questions: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()
+    progress: tuple[float, ...] = ()
+    stopped: bool = False
+
+
+class VisDialObservation(Observation):
+    """A talk so far, under the rules of a task."""
+
+    def __init__(self, talk: Talk, rules: Rules) -> None:
+        self.talk, self._rules = talk, rules
+
+    def to_sequence(self) -> Dialogue:
+        talk, rules = self.talk, self._rules
+        texts: list[str] = [talk.scene.caption]
+        rewards: list[float | None] = [None]
+        paid = rules.rewards(talk.initial, talk.answers, talk.progress)
+        for question, answer, reward in zip(talk.questions, talk.answers, paid, strict=True):
+            texts += [question, answer]
+            rewards += [reward, None]
+        if talk.stopped:
+            texts.append(STOP)
+            rewards.append(0.0)
+        ended = talk.stopped or rules.ended(talk.initial, talk.progress)
+        return Dialogue(tuple(texts), tuple(rewards), ended, {"image": talk.scene.image})
+
+    def history(self) -> list[dict[str, str]]:
+        turns = zip(self.talk.questions, self.talk.answers, strict=True)
+        return [
+            {"speaker": speaker, "text": text}
+            for turn in turns
+            for speaker, text in zip(("question", "answer"), turn, strict=True)
+        ]
+
+
+def recorded(scene: Scene, rules: Rules) -> list[VisDialObservation]:
+    """The dialogues of a scene: the recorded one up to its end; under agent_stops each prefix with <stop>, and the whole."""
+    progress = scene.progress or (0.0,) * len(scene.answers)
+    initial = scene.initial or 0.0
+
+    def first(turns: int, stopped: bool = False) -> VisDialObservation:
+        talk = Talk(scene, initial, scene.questions[:turns], scene.answers[:turns], progress[:turns], stopped)
+        return VisDialObservation(talk, rules)
+
+    total = len(scene.answers)
+    if rules.mode == "agent_stops":
+        return [first(turns, stopped=True) for turns in range(total)] + [first(total)]
+    ends = (turns for turns in range(1, total) if rules.ended(initial, progress[:turns]))
+    return [first(next(ends, total))]
+
+
+class VisDialEnvironment(TextEnvironment):
+    """A dialogue with the other side about a picture from `scenes`."""
+
+    def __init__(self, scenes: Sequence[Scene], features: Any, other: VisDialServer, rules: Rules) -> None:
+        self._scenes, self._features, self._other, self._rules = scenes, features, other, rules
+        self._now: VisDialObservation | None = None
+
+    def reset(self, rng: np.random.Generator, start: Any = None) -> VisDialObservation:
+        if start is None:
+            scene = self._scenes[int(rng.integers(len(self._scenes)))]
+            initial = scene.initial
+            if initial is None:
+                initial = self._other.value([], scene.caption, self._features[scene.image])
+            start = VisDialObservation(Talk(scene, initial), self._rules)
+        self._now = start
+        return start
+
+    def step(self, action: str) -> Outcome:
+        now = self._now
+        if now is None or now.to_sequence().terminal:
+            raise ValueError("the dialogue has ended")
+        talk = now.talk
+        if self._rules.mode == "agent_stops" and STOP in action:
+            talk = talk._replace(stopped=True)
+        else:
+            history = [*now.history(), {"speaker": "question", "text": action}]
+            answer, progress = self._other.step(history, talk.scene.caption, self._features[talk.scene.image])
+            talk = talk._replace(
+                questions=(*talk.questions, action),
+                answers=(*talk.answers, answer),
+                progress=(*talk.progress, progress),
+            )
+        self._now = VisDialObservation(talk, self._rules)
+        said = self._now.to_sequence()
+        reward = [each for each in said.rewards if each is not None][-1]
+        return Outcome(self._now, reward, said.terminal)

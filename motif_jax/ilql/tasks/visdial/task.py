@@ -1,0 +1,183 @@
+"""Visual dialogue as a text task: recorded dialogues, talks with a server, and reward caches."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import atomic_write_json
+from motif_jax.ilql.dialogues import parquet
+from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues, DialogueStream
+from motif_jax.ilql.tasks.contract import FunctionPolicy, TextPolicy, listed
+from motif_jax.ilql.tasks.file_tokens import TOKENIZER_HELP, FileTokenTask
+from motif_jax.ilql.tasks.visdial import data
+from motif_jax.ilql.tasks.visdial.client import REWARDS, VisDialServer, checked_url
+from motif_jax.ilql.tasks.visdial.environment import Talk, VisDialEnvironment, VisDialObservation, recorded
+from motif_jax.ilql.tasks.visdial.rules import MODES, STOP, YES_NO, Rules
+from motif_jax.schema import Key, natural, one_of, positive
+
+RECORDED, GAMES, REWARD_CACHE = "recorded", "games", "reward_cache"
+
+
+KEYS: Mapping[str, Key] = {
+    "data": Key("", "the published dialogues (JSON)"),
+    "features": Key("", "the published features of pictures (.h5, or .npz)"),
+    "reward_cache": Key("", "what each answer was worth (JSON)"),
+    "split": one_of(("train", "val", "test"), "which of the features"),
+    "mode": one_of(
+        MODES,
+        "'env_stops': -1 a turn until enough is known; '10_stop': ten turns, paid their progress; 'agent_stops': so, until <stop>",
+    ),
+    "goal": Key(1.0, "of env_stops: share of the possible progress at which the talk ends"),
+    "percentile": Key(0.5, "of the pictures' features, for progress"),
+    "yes_no": one_of(
+        tuple(YES_NO),
+        "of env_stops: answers that cost yes_no_reward besides: 'hard' (exactly yes or no), 'soft' (has one), 'conservative' (17 key words)",
+    ),
+    "yes_no_reward": Key(-2.0, "see yes_no"),
+    "reward_scale": Key(1.0, "of progress, where that is what is paid"),
+    "reward_shift": Key(0.0, "of progress, where that is what is paid"),
+    "url": Key("", "of 'games' and 'reward_cache': the server's address"),
+    "server_reward": one_of(tuple(REWARDS), "of the server"),
+    "timeout_seconds": positive(60.0, "that a request may take"),
+    "attempts": positive(6, "how often a request is made before it is given up"),
+    "normalise": Key(True, "divides the features of a picture by their length"),
+    "additional": Key("", "further dialogues (a parquet file) behind the recorded ones"),
+    "tokenizer": Key("", TOKENIZER_HELP),
+    "vocab_size": natural(0, "of byte pairs that are learned; 0: none yet"),
+}
+
+
+class VisDial(FileTokenTask):
+    """Visual dialogue by the published files and server."""
+
+    name = "visdial"
+    kinds = (RECORDED, GAMES, REWARD_CACHE)
+    switches = "visdial_"
+    patient = True
+    words = (STOP,)
+    # Other modes reject this option.
+    follow: ClassVar[Mapping[str, Sequence[str]]] = {"mode": ("yes_no",)}
+    keys: ClassVar[Mapping[str, Key]] = {
+        **KEYS,
+        "last_turn_free": Key(False, "compat.visdial_last_turn_free"),
+    }
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        super().__init__(options)
+        given = self.options
+        asked = given["mode"] == "env_stops" or given["yes_no"] == "none"
+        self.require(asked, "yes_no", f"none with mode={given['mode']}, which is paid progress alone")
+        if given["url"]:
+            given["url"] = checked_url(f"{self.name}.url", given["url"])
+        self.rules = Rules(
+            given["mode"], given["goal"], given["percentile"], given["yes_no"], given["yes_no_reward"],
+            given["reward_scale"], given["reward_shift"], given["last_turn_free"],
+        )  # fmt: skip
+
+    def _key(self, key: str) -> tuple[str, str]:
+        return f"{self.name}.{key}", str(self.options[key])
+
+    @functools.cached_property
+    def scenes(self) -> list[data.Scene]:
+        scenes = data.read_dialogues(*self._key("data"))
+        if self.options["reward_cache"]:
+            scenes = data.with_rewards(*self._key("reward_cache"), scenes)
+        return scenes
+
+    @functools.cached_property
+    def features(self) -> data.Features:
+        features = data.Features(*self._key("features"), self.options["split"], self.options["normalise"])
+        if len(features) != len(self.scenes):
+            raise UserError(
+                f"config.visdial: {self.options['features']} has {len(features)} pictures of {self.options['split']}, "
+                f"{self.options['data']} has {len(self.scenes)} dialogues: they do not belong together"
+            )
+        return features
+
+    @functools.cached_property
+    def other_side(self) -> VisDialServer:
+        self.require(bool(self.options["url"]), "url", "the server's address, such as http://127.0.0.1:5000")
+        keys = ("url", "server_reward", "timeout_seconds", "attempts")
+        return VisDialServer(*(self.options[key] for key in keys))
+
+    def failures(self) -> int:
+        return self.other_side.failures if "other_side" in self.__dict__ else 0
+
+    def environment(self) -> VisDialEnvironment:
+        return VisDialEnvironment(self.scenes, self.features, self.other_side, self.rules)
+
+    def policy(self, name: str) -> TextPolicy:
+        if name.strip() != "remote":
+            raise UserError(f"config.policy={name}: must be remote, the server's own questioner")
+        other = self.other_side
+        return FunctionPolicy(lambda seen, _: other.ask(seen.history(), seen.talk.scene.caption))
+
+    def check(self, kind: str, policy: str) -> None:
+        super().check(kind, policy)
+        if kind == RECORDED:
+            unpaid = self.rules.mode != "env_stops" and self.rules.scale == 0
+            allowed = "a file: it says what answers were worth, and where dialogues end (with mode=10_stop or agent_stops reward_scale=0 wants none)"
+            self.require(bool(self.options["reward_cache"]) or unpaid, "reward_cache", allowed)
+            if self.options["features"]:
+                len(self.features)
+            self._more()
+        else:
+            len(self.features)
+            bool(self.other_side)
+        if kind == GAMES:
+            self.policy(policy)
+        len(self.scenes)
+
+    def check_episodes(self) -> None:
+        self.environment()
+
+    def _more(self) -> list[Dialogue]:
+        path = self.options["additional"]
+        allowed = "an existing file of dialogues (.parquet), or empty"
+        self.require(not path or os.path.isfile(path), "additional", allowed)
+        return list(parquet.read(path)) if path else []
+
+    def count(self, kind: str) -> int | None:
+        if kind == GAMES:
+            return None
+        return len(self._recorded) if kind == RECORDED else len(self.scenes)
+
+    @functools.cached_property
+    def _recorded(self) -> Sequence[Dialogue]:
+        said = [item.to_sequence() for scene in self.scenes for item in recorded(scene, self.rules)]
+        return [*said, *self._more()]
+
+    def stream(self, kind: str, policy: str) -> DialogueStream:
+        if kind == RECORDED:
+            return listed(self._recorded)
+        if kind == REWARD_CACHE:
+            scenes = self.scenes
+            return lambda rng, count, first: Dialogues.of(map(self._valued, scenes[first : first + count]))
+        return super().stream(kind, policy)
+
+    def finish(self, kind: str, folder: Path) -> None:
+        if kind == REWARD_CACHE:
+            metas = parquet.read(folder / "dialogues.parquet").metas
+            atomic_write_json(folder / "reward_cache.json", [json.loads(meta)["values"] for meta in metas])
+
+    def at_a_time(self, kind: str) -> int:
+        """Few for dialogues with a server, since only complete ones are saved."""
+        return 1024 if kind == RECORDED else 8
+
+    def _valued(self, scene: data.Scene) -> Dialogue:
+        """A recorded dialogue with values from the other side, in `meta`: the published `cache_dataset_reward`."""
+        features, other = self.features[scene.image], self.other_side
+        values = [other.value([], scene.caption, features)]
+        for turns in range(1, len(scene.answers) + 1):
+            said = Talk(scene, 0.0, scene.questions[:turns], scene.answers[:turns])
+            history = VisDialObservation(said, self.rules).history()
+            values.append(other.value(history, scene.caption, features))
+        known = scene._replace(initial=values[0], progress=tuple(values[1:]))
+        whole = recorded(known, self.rules)[-1].to_sequence()
+        return whole._replace(meta={**whole.meta, "values": values})

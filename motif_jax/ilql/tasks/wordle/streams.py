@@ -1,0 +1,124 @@
+"""Streams of training games: played, branched off an expert's, and adversarial (Snell et al. 2022, appendix on Wordle).
+
+The latter two test whether values rank an expert's guess above others. A game's `meta` has its `group`, its `kind`, and
+the turn in which it leaves the expert's game (`start`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from motif_jax.ilql.dialogues.dialogue import Dialogues, DialogueStream, encode_meta
+from motif_jax.ilql.tasks.wordle.boards import TRIES, BoardPlayer, Boards, dialogues_of, play
+from motif_jax.ilql.tasks.wordle.colours import WordTable
+
+EXPERT, BRANCH, ADVERSARIAL, SUBOPTIMAL = "expert", "branch_suboptimal", "adversarial", "suboptimal"
+# The turn at which adversarial games leave the expert's: the third guess, as published.
+ADVERSARIAL_TURN = 2
+# Games, the group of each, and what its `meta` has besides.
+_Part = tuple[Boards, np.ndarray, list[dict[str, Any]]]
+
+
+def games(table: WordTable, player: BoardPlayer) -> DialogueStream:
+    """Whole games of one player."""
+
+    def draw(rng: np.random.Generator, count: int, first: int) -> Dialogues:
+        found = play(Boards(table, count), player, rng)
+        return dialogues_of(table.names, found.guesses, found.codes, found.turns, found.won)
+
+    return draw
+
+
+def _until(boards: Boards, rows: np.ndarray, turns: np.ndarray) -> Boards:
+    copy, kept = Boards(boards.table, len(rows)), np.arange(TRIES) < turns[:, None]
+    copy.guesses[kept], copy.codes[kept] = boards.guesses[rows][kept], boards.codes[rows][kept]
+    copy.turns = turns.copy()
+    for turn in range(TRIES):
+        there = np.flatnonzero(turns > turn)
+        table = boards.table.table[copy.guesses[there, turn]]
+        copy.fits[there] &= table == copy.codes[there, turn][:, None]
+    return copy
+
+
+def _branched(
+    boards: Boards,
+    rows: np.ndarray,
+    turns: np.ndarray,
+    player: BoardPlayer,
+    restarts: bool,
+    rng: np.random.Generator,
+) -> Boards:
+    """Games that continue from the first `turns` turns of others, by another player.
+
+    With `restarts` (`compat.wordle_branch_restarts`), as published, the first guess is chosen for that state, but played
+    on an empty board.
+    """
+    start = _until(boards, rows, turns)
+    everything = np.arange(len(rows))
+    guesses = player(start, everything, rng)
+    if restarts:
+        start = Boards(boards.table, len(rows))
+    start.step(everything, guesses, rng)
+    return play(start, player, rng)
+
+
+def _grouped(table: WordTable, parts: list[_Part], first: int) -> Dialogues:
+    """The games of all parts, sorted by group and numbered from `first`; else their order stays."""
+    groups = np.concatenate([part[1] for part in parts])
+    order = np.argsort(groups, kind="stable")
+    metas = [meta for part in parts for meta in part[2]]
+    texts = [encode_meta({**metas[place], "group": first + int(groups[place])}) for place in order]
+    guesses, codes, turns, won = (
+        np.concatenate([getattr(part[0], name) for part in parts])[order]
+        for name in ("guesses", "codes", "turns", "won")
+    )
+    return dialogues_of(table.names, guesses, codes, turns, won, texts)
+
+
+def branching(
+    table: WordTable, expert: BoardPlayer, other: BoardPlayer, others: int, restarts: bool = False
+) -> DialogueStream:
+    """An expert's games, and `others` games of another player from each of their states; `restarts`: see `_branched`."""
+
+    def draw(rng: np.random.Generator, count: int, first: int) -> Dialogues:
+        expert_games = play(Boards(table, count), expert, rng)
+        rows = np.repeat(np.arange(count), expert_games.turns * others)
+        turns = np.concatenate([np.repeat(np.arange(n), others) for n in expert_games.turns])
+        branches = _branched(expert_games, rows, turns, other, restarts, rng)
+        metas = [{"kind": BRANCH, "start": turn} for turn in turns.tolist()]
+        parts = [(expert_games, np.arange(count), [{"kind": EXPERT}] * count), (branches, rows, metas)]
+        return _grouped(table, parts, first)
+
+    return draw
+
+
+def adversarial(
+    table: WordTable,
+    players: tuple[BoardPlayer, BoardPlayer, BoardPlayer],
+    others: int,
+    adversaries: int,
+    restarts: bool = False,
+) -> DialogueStream:
+    """An expert's games, each with `others` whole games of a player and `adversaries` of a third one.
+
+    The latter leave the expert's game at the third guess; as published, only games with a fourth guess have them.
+    """
+    expert, other, adversary = players
+
+    def draw(rng: np.random.Generator, count: int, first: int) -> Dialogues:
+        expert_games = play(Boards(table, count), expert, rng)
+        rows = np.repeat(np.flatnonzero(expert_games.turns > ADVERSARIAL_TURN + 1), adversaries)
+        turns = np.full(len(rows), ADVERSARIAL_TURN)
+        adverse = _branched(expert_games, rows, turns, adversary, restarts, rng)
+        groups = np.repeat(np.arange(count), others)
+        whole = play(Boards(table, len(groups)), other, rng)
+        parts: list[_Part] = [
+            (expert_games, np.arange(count), [{"kind": EXPERT}] * count),
+            (adverse, rows, [{"kind": ADVERSARIAL, "start": ADVERSARIAL_TURN}] * len(rows)),
+            (whole, groups, [{"kind": SUBOPTIMAL, "start": 0}] * len(groups)),
+        ]
+        return _grouped(table, parts, first)
+
+    return draw

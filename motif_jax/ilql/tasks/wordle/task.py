@@ -1,0 +1,171 @@
+"""Wordle as a text task: its options, policies and streams."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from motif_jax.core import seeds
+from motif_jax.ilql.dialogues.dialogue import Dialogue, DialogueStream
+from motif_jax.ilql.tasks.contract import TextPolicy, TextTask
+from motif_jax.ilql.tasks.wordle import streams, tweets
+from motif_jax.ilql.tasks.wordle.colours import WordTable
+from motif_jax.ilql.tasks.wordle.environment import WordleEnvironment
+from motif_jax.ilql.tasks.wordle.policies import Plan, parse, policy_of
+from motif_jax.ilql.tasks.wordle.tokens import WordleTokenizer
+from motif_jax.ilql.tasks.wordle.words import distinct, read_words
+from motif_jax.schema import Key, natural, positive
+
+# Bytes of a worker's array [games, words] for a chunk of games.
+_CHUNK_BYTES, _MOST_GAMES, _FEWEST_GAMES = 1 << 22, 1024, 16
+
+
+KEYS: Mapping[str, Key] = {
+    "words": Key(
+        "wordle_official_200",
+        "wordle_official_200 (236 words), tweet_words (40), wordle_official (2,315), wordle_official_guess (12,972), wordle_official_400 (431), "
+        "wordle_official_800 (826), or a file with a word a line",
+    ),
+    "num_words": natural(0, "the first so many of them; 0: all"),
+    "suboptimal": Key("random", "of 'branch' and 'adversarial': who goes on"),
+    "num_suboptimal": positive(1, "games of these for a state (branch) or a game (adversarial)"),
+    "adversary": Key("wrong", "of 'adversarial': who leaves the expert at its third guess"),
+    "num_adversarial": positive(5, "games of these"),
+    "tweets": Key("", "of 'tweets': a CSV file, or JSON {games, transitions}; empty: simulated people"),
+    "guesses": Key("", "of 'tweets' from CSV: words that may have been guessed; empty: those of `words`"),
+    "indexes": Key("", "of 'tweets': a JSON list of the games that are used; empty: all"),
+    "true_word": Key(False, "of 'tweets': the hidden word is the day's, not any that the colours allow"),
+    "top_p": Key(
+        1.0, "of 'tweets': the best part of the games, by number of guesses, lost ones last", above=0, most=1
+    ),
+    "simulated": positive(20_000, "of 'tweets': people who tweet"),
+    "simulated_seed": Key(1, "of those people"),
+    "write_structure": Key(
+        False, "of 'tweets': writes tweets.json, the published structure, beside the dialogues"
+    ),
+}
+
+
+class Wordle(TextTask):
+    """The game, its policies (`motif_jax.ilql.tasks.wordle.policies`), and four kinds of data."""
+
+    name = "wordle"
+    kinds = ("games", "branch", "adversarial", "tweets")
+    switches = "wordle_"
+    keys: ClassVar[Mapping[str, Key]] = {
+        **KEYS,
+        "branch_restarts": Key(False, "compat.wordle_branch_restarts"),
+        "top_p_rows": Key(False, "compat.wordle_top_p_rows"),
+    }
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        super().__init__(options)
+        given = self.options
+        self.words = read_words("wordle.words", given["words"], given["num_words"] or None)
+        held = len(self.words)
+        self.require(given["num_words"] <= held, "num_words", f"at most {held}, the words of the list")
+        self._facts: dict[str, Any] = {}
+
+    def tokenizer(self) -> WordleTokenizer:
+        return WordleTokenizer()
+
+    def environment(self) -> WordleEnvironment:
+        return WordleEnvironment(WordTable(self.words))
+
+    def outcome(self, dialogue: Dialogue) -> dict[str, float]:
+        pairs = zip(dialogue.texts, dialogue.rewards, strict=True)
+        paid = [(guess, reward) for guess, reward in pairs if reward is not None]
+        repeated = float(len(paid) - len({guess for guess, _ in paid}))
+        return {"success": float(bool(paid) and paid[-1][1] == 0.0), "repeated_guesses": repeated}
+
+    def policy(self, name: str) -> TextPolicy:
+        plan = parse(name)
+        table = self._table(plan)
+        return policy_of(plan.player(table), table)
+
+    def _table(self, *plans: Plan) -> WordTable:
+        return WordTable(self.words, [word for plan in plans for word in plan.lists])
+
+    def check(self, kind: str, policy: str) -> None:
+        super().check(kind, policy)
+        if kind != "tweets":
+            self._plans(kind, policy)
+            return
+        for key in ("tweets", "indexes"):
+            path = self.options[key]
+            self.require(not path or os.path.isfile(path), key, "an existing file")
+        if self.options["guesses"]:
+            read_words("wordle.guesses", self.options["guesses"])
+        if not self.options["tweets"]:
+            parse(policy)
+
+    def _plans(self, kind: str, policy: str) -> list[Plan]:
+        plans = [parse(policy)]
+        if kind in ("branch", "adversarial"):
+            plans.append(parse(self.options["suboptimal"], "wordle.suboptimal"))
+        if kind == "adversarial":
+            plans.append(parse(self.options["adversary"], "wordle.adversary"))
+        return plans
+
+    def stream(self, kind: str, policy: str) -> DialogueStream:
+        if kind == "tweets":
+            return self._tweets()
+        plans = self._plans(kind, policy)
+        table = self._table(*plans)
+        expert, *rest = [plan.player(table) for plan in plans]
+        restarts, others = self.options["branch_restarts"], self.options["num_suboptimal"]
+        if kind == "branch":
+            return streams.branching(table, expert, rest[0], others, restarts)
+        if kind == "adversarial":
+            count = self.options["num_adversarial"]
+            return streams.adversarial(table, (expert, rest[0], rest[1]), others, count, restarts)
+        return streams.games(table, expert)
+
+    def prepare(self, kind: str, policy: str, folder: Path) -> dict[str, Any]:
+        if kind != "tweets":
+            return self.options
+        options = dict(self.options)
+        if not options["tweets"]:
+            path = folder / "tweets.csv"
+            if not path.exists():
+                self._simulate(path, policy)
+            options["tweets"] = str(path)
+        structure = folder / "tweets.json"
+        if options["write_structure"] and not structure.exists():
+            tweets.write_structure(structure, *Wordle(options).read_tweets())
+        return options
+
+    def _simulate(self, path: Path, policy: str) -> None:
+        plan = parse(policy)
+        days = read_words("wordle.words", "tweet_words")
+        table = WordTable(distinct([*self.words, *days]), plan.lists)
+        rng = seeds.rng(self.options["simulated_seed"], "tweets")
+        tweets.simulate(path, days, table, plan.player(table), self.options["simulated"], rng)
+
+    def read_tweets(self) -> tuple[list[tweets.Tweet], tweets.Guesses]:
+        given = self.options
+        if str(given["tweets"]).endswith(".json"):
+            return tweets.read_structure(given["tweets"])
+        games = tweets.read_csv(given["tweets"], read_words("wordle.words", "tweet_words"))
+        listed = read_words("wordle.guesses", given["guesses"]) if given["guesses"] else self.words
+        return games, tweets.Guesses.of(self.words, listed)
+
+    def _tweets(self) -> DialogueStream:
+        given = self.options
+        games, guesses = self.read_tweets()
+        if given["indexes"]:
+            games = [games[index] for index in self.read_indexes(len(games))]
+        if given["top_p"] < 1:
+            games = tweets.best(games, given["top_p"], given["top_p_rows"])
+            self.require(bool(games), "top_p", "larger: this leaves no game")
+        found = tweets.TweetGames(games, guesses, given["true_word"])
+        self._facts = found.facts
+        return found
+
+    def at_a_time(self, kind: str) -> int:
+        return max(_FEWEST_GAMES, min(_MOST_GAMES, _CHUNK_BYTES // len(self.words)))
+
+    def facts(self, kind: str) -> dict[str, Any]:
+        return {"words": len(self.words), **(self._facts if kind == "tweets" else {})}

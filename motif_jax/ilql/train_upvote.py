@@ -1,0 +1,49 @@
+"""Trains a model that says whether a comment will be liked, for the reward `upvote_model` of the task reddit."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+from ml_collections import ConfigDict
+
+from motif_jax.core import config as checks
+from motif_jax.core import run_folder
+from motif_jax.core.devices.parallel import DataParallel
+from motif_jax.core.devices.sharding import training_devices
+from motif_jax.core.training import offline_run
+from motif_jax.core.training.config import UpvoteConfig
+from motif_jax.ilql.tasks.reddit import upvote_run
+from motif_jax.ilql.tasks.reddit.task import RECORDED
+from motif_jax.lm import byte_pairs
+from motif_jax.lm.text import fetch
+from motif_jax.lm.tokens import Tokenizer
+from motif_jax.schema import values
+
+IDENTITY = (
+    "stage seed reddit cutoff held_out_share network vocab_size max_len freeze batch_size accumulate max_steps evaluate_every "
+    "evaluation_batches chunk_steps optimizer dropout dtype early_stopping num_devices"
+).split()
+
+
+def check(given: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, given, IDENTITY)
+    config = values(UpvoteConfig, given)
+    offline_run.check(config, config.max_steps)
+    upvote_run.task_of(config.reddit).check(RECORDED, RECORDED)
+    tokenizer = None
+    if config.network.checkpoint:
+        tokenizer = Tokenizer.read(fetch(config.network.checkpoint, "network.checkpoint"))
+    else:
+        least = byte_pairs.smallest("roberta")
+        allowed = f"at least {least}: all bytes and special tokens"
+        checks.require_key(config, "vocab_size", config.vocab_size >= least, allowed)
+    upvote_run.settings_of(config, tokenizer)
+
+
+def run(given: ConfigDict, workdir: Path) -> int:
+    config = values(UpvoteConfig, given)
+    parallel = DataParallel(training_devices(config.num_devices))
+    build = functools.partial(upvote_run.build, config, workdir, parallel)
+    made = upvote_run.made_files(config.reddit)
+    return offline_run.run(config, given.to_dict(), workdir, IDENTITY, made, build)

@@ -1,0 +1,127 @@
+"""Attention of several continuations of a prompt to its keys and values, which they share, and to their own.
+
+Arrays have three leading axes: rows [B], continuations of each row [N], and tokens [S]. Shared keys have no axis N: they are
+computed and kept once, in the forward pass and in the gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from motif_jax.lm.config import Rotary
+
+# Added to the scores of masked keys; finite, so that a row without any key has no NaN.
+MASKED = -1e9
+
+
+class Keys(NamedTuple):
+    """Keys and values that queries look at.
+
+    Attributes:
+      keys, values: [B, G, K, D] where a row's continuations share them, else [B, N, G, K, D]; G is the number of
+        key-value heads. Heads stand before tokens: each head's keys are one matrix, which is multiplied as it lies.
+      bias: float32, added to the scores; broadcasts to [B, N, H, S, K].
+    """
+
+    keys: jax.Array
+    values: jax.Array
+    bias: jax.Array
+
+
+def mask_bias(allowed: jax.Array) -> jax.Array:
+    """Bias float32: 0 where `allowed`, `MASKED` elsewhere."""
+    return jnp.where(allowed, 0.0, MASKED).astype(jnp.float32)
+
+
+def attend(
+    query: jax.Array, segments: Sequence[Keys], scale: float, drop: Callable[[jax.Array], jax.Array]
+) -> jax.Array:
+    """Attention of queries [B, N, S, H, D] over all segments together, with one softmax in float32; in the dtype of `query`.
+
+    H is a multiple of the segments' G. `drop` is dropout of the weights [B, G, N, H / G, S, K of all segments].
+    """
+    chex.assert_rank(query, 5)
+    batch, branches, length, heads, width = query.shape
+    groups = segments[0].keys.shape[-3]
+    grouped = query.reshape(batch, branches, length, groups, heads // groups, width)
+    grouped = grouped.transpose(0, 3, 1, 4, 2, 5)  # heads of a row first: [B, G, N, H / G, S, D]
+    scores = jnp.concatenate([_scores(grouped, segment, scale) for segment in segments], axis=-1)
+    weights = drop(jax.nn.softmax(scores, axis=-1).astype(query.dtype))
+    total, start = jnp.zeros(grouped.shape, query.dtype), 0
+    for segment in segments:
+        stop = start + segment.keys.shape[-2]
+        total += jnp.einsum(f"bgnhsk,{_letters(segment)}->bgnhsd", weights[..., start:stop], segment.values)
+        start = stop
+    return total.transpose(0, 2, 4, 1, 3, 5).reshape(query.shape)
+
+
+def _letters(segment: Keys) -> str:
+    return "bgkd" if segment.keys.ndim == 4 else "bngkd"
+
+
+def _scores(query: jax.Array, segment: Keys, scale: float) -> jax.Array:
+    """Scores float32 [B, G, N, H / G, S, K]."""
+    chex.assert_rank(segment.bias, 5)
+    letters = f"bgnhsd,{_letters(segment)}->bgnhsk"
+    scores = jnp.einsum(letters, query, segment.keys, preferred_element_type=jnp.float32)
+    bias, groups = segment.bias, query.shape[1]
+    split = (groups, bias.shape[2] // groups) if bias.shape[2] > 1 else (1, 1)
+    bias = bias.reshape(*bias.shape[:2], *split, *bias.shape[3:])
+    return scores * scale + bias.transpose(0, 2, 1, 3, 4, 5)
+
+
+def causal(length: int) -> jax.Array:
+    """Bool [1, 1, 1, S, S]: a token sees itself and those before it."""
+    return jnp.tril(jnp.ones((length, length), bool))[None, None, None]
+
+
+def rotate(x: jax.Array, positions: jax.Array, rotary: Rotary) -> jax.Array:
+    """Applies rotary positions int32 [B, N, S] to `x` [B, N, S, H, D] (Su et al. 2021; halves in Llama's order)."""
+    half = x.shape[-1] // 2
+    angles = positions[..., None, None].astype(jnp.float32) * rotary_frequencies(rotary, x.shape[-1])
+    sine, cosine = jnp.sin(angles), jnp.cos(angles)
+    first, second = x[..., :half].astype(jnp.float32), x[..., half:].astype(jnp.float32)
+    turned = jnp.concatenate([first * cosine - second * sine, second * cosine + first * sine], axis=-1)
+    return turned.astype(x.dtype)
+
+
+def rotary_frequencies(rotary: Rotary, width: int) -> jax.Array:
+    """Radians per position, float32 [width / 2]."""
+    frequencies = rotary.theta ** -(jnp.arange(0, width, 2, dtype=jnp.float32) / width)
+    if rotary.kind == "linear":
+        return frequencies / rotary.factor
+    if rotary.kind == "llama3":
+        # Long waves are stretched, short ones kept, those in between interpolated.
+        turns = rotary.original_length * frequencies / (2 * jnp.pi)
+        low, high = rotary.low_frequency_factor, rotary.high_frequency_factor
+        kept = jnp.clip((turns - low) / (high - low), 0.0, 1.0)
+        return frequencies * (kept + (1 - kept) / rotary.factor)
+    return frequencies
+
+
+def relative_buckets(
+    query: jax.Array, key: jax.Array, buckets: int, distance: int, both_ways: bool
+) -> jax.Array:
+    """Buckets int32 [S, K] of the distances from queries to keys, at positions int32 [S] and [K] (Raffel et al. 2020, section 2.1).
+
+    They are exact when near, then logarithmic; from `distance` on all keys fall into the last bucket. With `both_ways` (encoders) keys
+    behind the query have buckets of their own.
+    """
+    chex.assert_rank([query, key], 1)
+    relative = key[None, :] - query[:, None]
+    offset = jnp.zeros_like(relative)
+    if both_ways:
+        buckets //= 2
+        offset = jnp.where(relative > 0, buckets, 0)
+        relative = jnp.abs(relative)
+    else:
+        relative = jnp.maximum(-relative, 0)
+    exact = buckets // 2
+    ratio = jnp.maximum(relative, 1).astype(jnp.float32) / exact
+    far = exact + (jnp.log(ratio) / jnp.log(distance / exact) * (buckets - exact)).astype(jnp.int32)
+    return offset + jnp.where(relative < exact, relative, jnp.minimum(far, buckets - 1))

@@ -1,0 +1,315 @@
+"""The architecture of a language model, read from a checkpoint's config.json.
+
+Architectures are transformers' model types t5, gpt2, llama, qwen2 and roberta. A config with an unsupported feature (sliding
+windows, other rotary scalings) is refused.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import parse_json, regular_file
+
+FILE = "config.json"
+ACTIVATIONS = ("relu", "gelu", "gelu_new", "silu")
+# Parameters of the scalings of rotary positions, in the order of `Rotary`.
+SCALINGS: dict[str, tuple[str, ...]] = {
+    "default": (),
+    "linear": ("factor",),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
+}
+# Larger than any existing model.
+_MOST, _MOST_LAYERS = 1 << 24, 1 << 12
+_ACTIVATION_NAMES = {"gelu_pytorch_tanh": "gelu_new", "gelu_fast": "gelu_new", "swish": "silu"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Rotary:
+    """Rotary positions (Su et al. 2021): `theta` is the base of the wavelengths, the other fields are parameters of the scaling `kind`."""
+
+    theta: float = 10000.0
+    kind: str = "default"  # or 'linear', or 'llama3' (Llama 3.1)
+    factor: float = 1.0
+    low_frequency_factor: float = 1.0
+    high_frequency_factor: float = 4.0
+    original_length: int = 8192
+
+
+@dataclasses.dataclass(frozen=True)
+class Dropout:
+    """Dropout rates in [0, 1) (Srivastava et al. 2014).
+
+    Attributes:
+      embeddings: of a stack's input.
+      attention: of the attention weights.
+      outputs: of the residual branches.
+      inner: inside a feed-forward layer (T5).
+      final: of the states after the last norm (T5).
+    """
+
+    embeddings: float = 0.0
+    attention: float = 0.0
+    outputs: float = 0.0
+    inner: float = 0.0
+    final: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig:
+    """One language model.
+
+    Attributes:
+      layers: of the decoder, or of the encoder where there is no decoder.
+      feed_forward: width inside the feed-forward layers; `gated`: a second projection multiplies the activation.
+      max_length: most positions; None without a position table.
+      encoder_layers: of the encoder before a decoder (T5), 0 without one.
+      tied: the output head is the embedding table.
+      scaled_head: states are divided by the root of their width before the head (T5 v1.0).
+      attention_bias, output_bias, feed_forward_bias: which projections have a bias (Llama and Qwen2).
+      relative_buckets, relative_distance: of T5's relative positions.
+      initializer: standard deviation of fresh weights; for T5 a factor of the standard deviation that follows from the shapes.
+      start_id: a decoder's first token.
+    """
+
+    architecture: str
+    vocab_size: int
+    width: int
+    layers: int
+    heads: int
+    key_value_heads: int
+    head_width: int
+    feed_forward: int
+    activation: str
+    gated: bool = False
+    max_length: int | None = None
+    encoder_layers: int = 0
+    tied: bool = True
+    scaled_head: bool = False
+    norm_epsilon: float = 1e-5
+    attention_bias: bool = False
+    output_bias: bool = False
+    feed_forward_bias: bool = False
+    rotary: Rotary | None = None
+    relative_buckets: int = 32
+    relative_distance: int = 128
+    dropout: Dropout = Dropout()
+    initializer: float = 0.02
+    pad_id: int = 0
+    start_id: int = 0
+    end_ids: tuple[int, ...] = (1,)
+
+    @property
+    def has_decoder(self) -> bool:
+        return self.architecture != "roberta"
+
+
+_COMMON: dict[str, tuple[Any, ...]] = {
+    "vocab_size": ("vocab_size",),
+    "width": ("hidden_size",),
+    "layers": ("num_hidden_layers",),
+    "heads": ("num_attention_heads",),
+    "feed_forward": ("intermediate_size",),
+    "tied": ("tie_word_embeddings", True),
+    "initializer": ("initializer_range", 0.02),
+}
+_LLAMA = {
+    **_COMMON,
+    "activation": ("hidden_act", "silu"),
+    "max_length": ("max_position_embeddings", None),
+    "tied": ("tie_word_embeddings", False),
+    "norm_epsilon": ("rms_norm_eps", 1e-6),
+    "dropout.attention": ("attention_dropout", 0.0),
+}
+# Entries of config.json that hold one field each: name, and the default if it may be missing, by architecture and field.
+LAYOUTS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "t5": {
+        "vocab_size": ("vocab_size",),
+        "width": ("d_model",),
+        "encoder_layers": ("num_layers",),
+        "heads": ("num_heads",),
+        "head_width": ("d_kv",),
+        "feed_forward": ("d_ff",),
+        "tied": ("tie_word_embeddings", True),
+        "norm_epsilon": ("layer_norm_epsilon", 1e-6),
+        "relative_buckets": ("relative_attention_num_buckets", 32),
+        "relative_distance": ("relative_attention_max_distance", 128),
+        "initializer": ("initializer_factor", 1.0),
+        **{f"dropout.{field.name}": ("dropout_rate", 0.1) for field in dataclasses.fields(Dropout)},
+    },
+    "gpt2": {
+        "vocab_size": ("vocab_size",),
+        "width": ("n_embd",),
+        "layers": ("n_layer",),
+        "heads": ("n_head",),
+        "activation": ("activation_function", "gelu_new"),
+        "max_length": ("n_positions",),
+        "tied": ("tie_word_embeddings", True),
+        "norm_epsilon": ("layer_norm_epsilon", 1e-5),
+        "dropout.embeddings": ("embd_pdrop", 0.1),
+        "dropout.attention": ("attn_pdrop", 0.1),
+        "dropout.outputs": ("resid_pdrop", 0.1),
+        "initializer": ("initializer_range", 0.02),
+    },
+    "llama": _LLAMA,
+    "qwen2": _LLAMA,
+    "roberta": {
+        **_COMMON,
+        "activation": ("hidden_act", "gelu"),
+        "norm_epsilon": ("layer_norm_eps", 1e-5),
+        "dropout.embeddings": ("hidden_dropout_prob", 0.1),
+        "dropout.attention": ("attention_probs_dropout_prob", 0.1),
+        "dropout.outputs": ("hidden_dropout_prob", 0.1),
+    },
+}
+
+
+def require_decoder(config: ModelConfig, does: str) -> None:
+    """Raises UserError for a model without a decoder; `does` names the purpose."""
+    if not config.has_decoder:
+        raise UserError(f"a {config.architecture} model {does} no text: it has no decoder")
+
+
+def read(folder: str | Path) -> ModelConfig:
+    """Reads the config.json of a checkpoint folder; UserError without one, or for an unknown architecture or feature."""
+    path = Path(folder) / FILE
+    try:
+        with open(path, "rb", opener=regular_file) as file:
+            values = parse_json(file.read())
+    except FileNotFoundError:
+        raise UserError(f"{folder} is not a language model: it has no {FILE}") from None
+    except ValueError as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
+    return parse(values, str(path))
+
+
+def parse(values: Mapping[str, Any], source: str = "the config") -> ModelConfig:
+    """Turns a config.json's content into a `ModelConfig`; errors name `source`."""
+    if not isinstance(values, Mapping):
+        raise UserError(f"{source}: holds a JSON {type(values).__name__}, must be an object")
+    kind = values.get("model_type")
+    readers = {"t5": _t5, "gpt2": _gpt2, "llama": _llama, "qwen2": _llama, "roberta": _roberta}
+    if not isinstance(kind, str) or kind not in readers:
+        raise UserError(f"{source}: model_type {kind!r} is not one of {', '.join(LAYOUTS)}")
+    try:
+        fields: dict[str, Any] = {
+            field: values.get(name, *default) if default else values[name]
+            for field, (name, *default) in LAYOUTS[kind].items()
+        }
+        rates = [field for field in fields if field.startswith("dropout.")]
+        dropout = Dropout(**{field.removeprefix("dropout."): fields.pop(field) for field in rates})
+        if "activation" in fields:
+            fields["activation"] = _activation(fields["activation"], source)
+        fields |= {"key_value_heads": fields["heads"], **readers[kind](values, source)}
+        return _sensible(ModelConfig(architecture=kind, dropout=dropout, **fields), source)
+    except KeyError as error:
+        raise UserError(f"{source}: {error.args[0]} is missing") from None
+    except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
+        raise UserError(f"{source} is damaged ({type(error).__name__}: {error})") from None
+
+
+def _sensible(config: ModelConfig, source: str) -> ModelConfig:
+    """The config; UserError for sizes that no model has, before arrays of that size are made."""
+    most = {"layers": _MOST_LAYERS, "encoder_layers": _MOST_LAYERS, "max_length": 1 << 31}
+    for field in "vocab_size width layers heads key_value_heads head_width feed_forward max_length encoder_layers".split():
+        size, least = getattr(config, field), int(field != "encoder_layers")
+        fits = type(size) is int and least <= size <= most.get(field, _MOST)
+        if not fits and not (size is None and field == "max_length"):
+            raise UserError(f"{source}: {field} is {size!r}, which no model has")
+    numbers = (config.norm_epsilon, config.initializer, *dataclasses.astuple(config.dropout))
+    if not all(isinstance(number, int | float) and abs(number) < 1e6 for number in numbers):
+        raise UserError(f"{source}: an epsilon, a scale or a dropout is not a number")
+    return config
+
+
+def _special(values: Mapping[str, Any], name: str, default: int) -> int:
+    found = values.get(name)
+    return default if found is None else int(found)
+
+
+def _tokens(
+    values: Mapping[str, Any], end: int, pad: int | None = None, start: int | None = None
+) -> dict[str, Any]:
+    """Special tokens, with their defaults; None: the end token. Configs have one token that ends a text, or a list."""
+    found = values.get("eos_token_id")
+    ends = tuple(map(int, found)) if isinstance(found, list) else (end if found is None else int(found),)
+    return {
+        "pad_id": _special(values, "pad_token_id", ends[0] if pad is None else pad),
+        "start_id": _special(values, "bos_token_id", ends[0] if start is None else start),
+        "end_ids": ends,
+    }
+
+
+def _activation(name: str, source: str) -> str:
+    name = _ACTIVATION_NAMES.get(name, name)
+    if name not in ACTIVATIONS:
+        raise UserError(f"{source}: activation {name!r} is not one of {', '.join(ACTIVATIONS)}")
+    return name
+
+
+def _t5(values: Mapping[str, Any], source: str) -> dict[str, Any]:
+    projection = values.get("feed_forward_proj", "relu")
+    gated = projection.startswith("gated-")
+    name = projection.removeprefix("gated-")
+    tokens = _tokens(values, 1, 0)
+    return {
+        **tokens,
+        "start_id": _special(values, "decoder_start_token_id", tokens["pad_id"]),
+        "layers": values.get("num_decoder_layers") or values["num_layers"],
+        # transformers reads 'gated-gelu' as the approximation by tanh that T5 v1.1 was trained with.
+        "activation": "gelu_new" if gated and name == "gelu" else _activation(name, source),
+        "gated": gated,
+        # Before transformers 5 one key meant both; since then T5 is tied unless its file has a head of its own.
+        "scaled_head": values.get("scale_decoder_outputs", values.get("tie_word_embeddings", True)),
+    }
+
+
+def _gpt2(values: Mapping[str, Any], source: str) -> dict[str, Any]:
+    if values.get("scale_attn_by_inverse_layer_idx") or not values.get("scale_attn_weights", True):
+        raise UserError(
+            f"{source}: attention must be scaled by the width of a head, other scales are not supported"
+        )
+    return {
+        **_tokens(values, values["vocab_size"] - 1),
+        "head_width": values["n_embd"] // values["n_head"],
+        "feed_forward": values.get("n_inner") or 4 * values["n_embd"],
+    }
+
+
+def _llama(values: Mapping[str, Any], source: str) -> dict[str, Any]:
+    qwen, heads = values["model_type"] == "qwen2", values["num_attention_heads"]
+    if values.get("use_sliding_window"):
+        raise UserError(f"{source}: attention in sliding windows is not supported")
+    bias = True if qwen else values.get("attention_bias", False)
+    return {
+        **_tokens(values, 2, start=1),
+        "key_value_heads": values.get("num_key_value_heads") or heads,
+        "head_width": values.get("head_dim") or values["hidden_size"] // heads,
+        "gated": True,
+        "attention_bias": bias,
+        "output_bias": bias and not qwen,
+        "feed_forward_bias": values.get("mlp_bias", False),
+        "rotary": _rotary(values, source),
+    }
+
+
+def _rotary(values: Mapping[str, Any], source: str) -> Rotary:
+    scaling = values.get("rope_parameters") or values.get("rope_scaling") or {}
+    theta = scaling.get("rope_theta", values.get("rope_theta", 10000.0))
+    kind = scaling.get("rope_type", scaling.get("type", "default"))
+    if kind not in SCALINGS:
+        raise UserError(f"{source}: rotary positions of type {kind!r} are not supported")
+    return Rotary(theta, kind, *(scaling[name] for name in SCALINGS[kind]))
+
+
+def _roberta(values: Mapping[str, Any], source: str) -> dict[str, Any]:
+    tokens = _tokens(values, 2, 1, 0)
+    return {
+        **tokens,
+        "head_width": values["hidden_size"] // values["num_attention_heads"],
+        # The first positions of the table are the padding's and those before it.
+        "max_length": values["max_position_embeddings"] - tokens["pad_id"] - 1,
+    }

@@ -1,0 +1,109 @@
+"""Chooses the trained parameters: all, or low-rank additions to a frozen base of any precision."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from motif_jax.core.errors import UserError
+from motif_jax.core.sections import Lora, LoraOnBase
+from motif_jax.lm import linear, lora, masked_head, quantised, training
+from motif_jax.lm.model import LanguageModel
+from motif_jax.lm.training import TokenBatch, TokenSums
+
+_BLOCKS = ("*/block_*",)
+
+
+def spec_of(config: Lora) -> lora.Spec | None:
+    """The low-rank additions; None: the whole model is trained."""
+    patterns = tuple(part.strip() for part in config.patterns.split(",") if part.strip())
+    return lora.Spec(patterns, config.rank, config.alpha) if patterns else None
+
+
+def check(config: LoraOnBase, shapes: Any) -> None:
+    """Raises UserError where a pattern of section `lora` matches no layer of these shapes, or the base cannot be quantised."""
+    spec = spec_of(config)
+    if spec is not None:
+        linear.matching(shapes, spec.patterns)
+    if config.base == "nf4":
+        inputs = {shape.shape[0] for path, shape in linear.kernels(shapes).items() if "block" in str(path)}
+        bad = [size for size in inputs if size % quantised.BLOCK]
+        if bad:
+            raise UserError(
+                f"config.lora.base='nf4': needs layers of a multiple of {quantised.BLOCK} inputs, this model has some of {min(bad)}"
+            )
+
+
+@contextlib.contextmanager
+def active(parts: Mapping[str, Any], spec: lora.Spec | None) -> Iterator[None]:
+    """While active, layers have the low-rank `additions` and the quantised `kernels` of `parts`; see `linear.computed_by`."""
+    nothing = contextlib.nullcontext()
+    with (
+        nothing if spec is None else lora.added(parts["additions"], spec),
+        quantised.read(parts["kernels"]) if "kernels" in parts else nothing,
+    ):
+        yield
+
+
+@dataclasses.dataclass(frozen=True)
+class Adaptation:
+    """How a model is trained.
+
+    Trained and frozen parameters are dicts that together have `model` (without quantised kernels), `kernels` (the quantised ones),
+    `additions` (low-rank) and `masked_head` (RoBERTa's).
+
+    Attributes:
+      spec: of the additions; None: everything is trained.
+      base: precision of a frozen base: 'float32', 'bfloat16', or 'int8' or 'nf4' of the layers of its blocks.
+      chunk: tokens whose logits are in memory at once; None: all.
+    """
+
+    model: LanguageModel
+    spec: lora.Spec | None = None
+    base: str = "float32"
+    chunk: int | None = None
+    dropout: bool = False
+
+    def arrange(self, params: Any, head: Any, key: jax.Array) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Divides parameters into trained and frozen ones; `key` draws the additions."""
+        heads = {} if head is None else {"masked_head": head}
+        if self.spec is None:
+            return {"model": params, **heads}, {}
+        additions = jax.device_get(lora.init(key, params, self.spec))
+        learned = {"additions": additions, **heads}
+        if self.base in quantised.KINDS:
+            kernels, rest = quantised.split(params, self.base, _BLOCKS)
+            return learned, {"model": rest, "kernels": kernels}
+        return learned, {"model": jax.tree.map(lambda leaf: np.asarray(leaf, jnp.dtype(self.base)), params)}
+
+    def sums(self, learned: Any, frozen: Any, batch: TokenBatch, key: Any) -> TokenSums:
+        """Implements `training.SumsOf`."""
+        parts = {**(frozen or {}), **learned}
+        model = self.model.with_dropout(key) if self.dropout and key is not None else self.model
+        with active(parts, self.spec):
+            states = training.states_of(model, parts["model"], batch)
+
+            def logits_of(states: jax.Array) -> jax.Array:
+                if "masked_head" not in parts:
+                    return model.logits(parts["model"], states)
+                table = parts["model"]["embedding"]
+                return masked_head.logits(parts["masked_head"], table, states, model.config.norm_epsilon)
+
+            return training.token_sums(logits_of, states, batch.targets, batch.weights, self.chunk)
+
+    def whole(self, learned: Any, frozen: Any) -> tuple[Any, Any]:
+        """Merged parameters, float32 on the host, and the head for masked tokens or None."""
+        learned, frozen = jax.device_get((learned, frozen))
+        parts = {**(frozen or {}), **learned}
+        params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), parts["model"])
+        if "kernels" in parts:
+            params = quantised.joined(parts["kernels"], params)
+        if self.spec is not None:
+            params = lora.merged(params, parts["additions"], self.spec)
+        return params, parts.get("masked_head")

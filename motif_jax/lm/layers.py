@@ -1,0 +1,196 @@
+"""Layers that the architectures share: norms, projections, feed-forward, and attention with a cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from motif_jax.lm.attention import Keys, attend, causal, mask_bias, rotate
+from motif_jax.lm.config import ModelConfig
+from motif_jax.nets.layers import add_bias
+
+ACTIVATIONS = {
+    "relu": jax.nn.relu,
+    "gelu": lambda x: jax.nn.gelu(x, approximate=False),
+    "gelu_new": lambda x: jax.nn.gelu(x, approximate=True),
+    "silu": jax.nn.silu,
+}
+
+
+class KeyValues(NamedTuple):
+    """Keys and values of one layer, [..., G, K, D] each."""
+
+    keys: jax.Array
+    values: jax.Array
+
+
+class Context(NamedTuple):
+    """Shared inputs of all layers of one call.
+
+    Attributes:
+      positions: int32 [B, N, S].
+      bias: float32 [B, N, H, S, K], from the call's tokens to the continuations' own keys.
+      prefix_bias: float32 [B, 1, 1, 1, P], of the shared prefix; None without one.
+      slot: int32 [], the cache slot of the call's first token; None without a cache.
+      cross_bias: float32 [B, 1, 1, 1, P], of the encoder's states; None without an encoder.
+    """
+
+    positions: jax.Array
+    bias: jax.Array
+    prefix_bias: jax.Array | None = None
+    slot: jax.Array | None = None
+    cross_bias: jax.Array | None = None
+
+
+class RMSNorm(nn.Module):
+    """x / sqrt(mean x^2 + epsilon) times a weight, in float32."""
+
+    epsilon: float
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        weight = self.param("scale", nn.initializers.ones, (x.shape[-1],))
+        wide = x.astype(jnp.float32)
+        normed = wide * jax.lax.rsqrt(jnp.square(wide).mean(-1, keepdims=True) + self.epsilon)
+        return (normed * weight.astype(jnp.float32)).astype(x.dtype)
+
+
+class LayerNorm(nn.Module):
+    """Layer norm with weight and bias, in float32."""
+
+    epsilon: float
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        norm = nn.LayerNorm(epsilon=self.epsilon, use_fast_variance=False, dtype=jnp.float32, name="norm")
+        return norm(x).astype(x.dtype)
+
+
+class Linear(nn.Dense):
+    """A linear layer that adds its bias in float32, so that the bias's gradient, a sum over all tokens, is summed in float32."""
+
+    @nn.compact
+    def __call__(self, inputs: jax.Array) -> jax.Array:
+        kernel = self.param("kernel", self.kernel_init, (inputs.shape[-1], self.features), self.param_dtype)
+        y = inputs.astype(self.dtype) @ kernel.astype(self.dtype)
+        if not self.use_bias:
+            return y
+        return add_bias(y, self.param("bias", self.bias_init, (self.features,), self.param_dtype))
+
+
+def projection(config: ModelConfig, features: int, bias: bool, name: str, dtype: Any) -> Linear:
+    """A linear layer with the config's initialisation.
+
+    T5's weights start with a standard deviation of 1 / sqrt(inputs). Those of queries are smaller by sqrt(head_width), since T5's
+    attention has no scale (Raffel et al. 2020).
+    """
+    init = nn.initializers.normal(config.initializer)
+    if config.architecture == "t5":
+        scale = config.initializer**2 / (config.head_width if name == "query" else 1)
+        init = nn.initializers.variance_scaling(scale, "fan_in", "normal")
+    return Linear(features, use_bias=bias, kernel_init=init, dtype=dtype, name=name)
+
+
+class FeedForward(nn.Module):
+    """Two projections round an activation, or three where it is gated."""
+
+    config: ModelConfig
+    bias: bool
+    dtype: Any
+    deterministic: bool = True
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        config, activation = self.config, ACTIVATIONS[self.config.activation]
+        hidden = activation(projection(config, config.feed_forward, self.bias, "activated", self.dtype)(x))
+        if config.gated:
+            hidden *= projection(config, config.feed_forward, self.bias, "factor", self.dtype)(x)
+        hidden = nn.Dropout(config.dropout.inner, deterministic=self.deterministic)(hidden)
+        return projection(config, config.width, self.bias, "down", self.dtype)(hidden)
+
+
+class Attention(nn.Module):
+    """Attention of a call's tokens to a shared prefix, to their own cache or each other, or to an encoder's states."""
+
+    config: ModelConfig
+    bias: bool
+    output_bias: bool
+    scale: float
+    dtype: Any
+    deterministic: bool = True
+
+    def setup(self) -> None:
+        config = self.config
+        self.drop = nn.Dropout(config.dropout.attention, deterministic=self.deterministic)
+        width = config.head_width
+        self.query = projection(config, config.heads * width, self.bias, "query", self.dtype)
+        self.key = projection(config, config.key_value_heads * width, self.bias, "key", self.dtype)
+        self.value = projection(config, config.key_value_heads * width, self.bias, "value", self.dtype)
+        self.output = projection(config, config.width, self.output_bias, "output", self.dtype)
+
+    def keys_of(self, x: jax.Array) -> KeyValues:
+        """Keys and values [..., G, K, D] of states [..., K, D], without positions."""
+        shape = (*x.shape[:-1], self.config.key_value_heads, self.config.head_width)
+        keys, values = (part(x).reshape(shape).swapaxes(-2, -3) for part in (self.key, self.value))
+        return KeyValues(keys, values)
+
+    def look_at(self, x: jax.Array, fixed: KeyValues, bias: jax.Array) -> jax.Array:
+        """Attends to keys computed before (an encoder's), [B, G, K, D]; returns [B, N, S, D]."""
+        return self._attend(self._query(x), [Keys(*fixed, bias)])
+
+    def __call__(
+        self, x: jax.Array, context: Context, prefix: KeyValues | None, own: KeyValues | None
+    ) -> tuple[jax.Array, KeyValues]:
+        """Attention [B, N, S, D] of the call's tokens, and their keys and values, or `own` with them written at `context.slot`.
+
+        Args:
+          x: [B, N, S, D].
+          prefix: [B, G, P, D], shared by all continuations; None without one.
+          own: [B, N, G, K, D], the continuations' own cache; None: the tokens attend to each other only.
+        """
+        chex.assert_rank(x, 4)
+        query, fresh = self._query(x), self.keys_of(x)
+        if self.config.rotary is not None:
+            query = rotate(query, context.positions, self.config.rotary)
+            keys = rotate(fresh.keys.swapaxes(2, 3), context.positions, self.config.rotary)
+            fresh = fresh._replace(keys=keys.swapaxes(2, 3))
+        if own is not None:
+            assert context.slot is not None
+            start = (0, 0, 0, context.slot, 0)
+            put = jax.lax.dynamic_update_slice
+            fresh = jax.tree.map(lambda old, new: put(old, new.astype(old.dtype), start), own, fresh)
+        segments = [Keys(*fresh, context.bias)]
+        if prefix is not None:
+            assert context.prefix_bias is not None
+            segments.insert(0, Keys(*prefix, context.prefix_bias))
+        return self._attend(query, segments), fresh
+
+    def _query(self, x: jax.Array) -> jax.Array:
+        return self.query(x).reshape(*x.shape[:-1], self.config.heads, self.config.head_width)
+
+    def _attend(self, query: jax.Array, segments: Sequence[Keys]) -> jax.Array:
+        found = attend(query, segments, self.scale, self.drop)
+        return self.output(found.reshape(*found.shape[:-2], found.shape[-2] * found.shape[-1]))
+
+
+def own_bias(valid: jax.Array, slot: jax.Array | None, length: int, both_ways: bool = False) -> jax.Array:
+    """The mask bias float32 [B, N, 1, S, K] of a call's S = `length` tokens over the continuations' own slots.
+
+    Args:
+      valid: bool [B, N, K], which slots hold a token (not padding), the call's own included.
+      slot: int32 [], the slot of the call's first token; None: no cache, K = S.
+      both_ways: tokens see later tokens too (encoders).
+    """
+    chex.assert_rank(valid, 3)
+    seen = valid[:, :, None, None, :]
+    if both_ways:
+        return mask_bias(jnp.broadcast_to(seen, (*valid.shape[:2], 1, length, valid.shape[2])))
+    if slot is None:
+        return mask_bias(seen & causal(length))
+    queries = slot + jnp.arange(length)
+    return mask_bias(seen & (jnp.arange(valid.shape[2])[None, :] <= queries[:, None])[None, None, None])

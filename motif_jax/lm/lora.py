@@ -1,0 +1,81 @@
+"""Low-rank additions to linear layers (Hu et al. 2021): y = x W + (alpha / rank) (x A) B, with W frozen.
+
+    additions = lora.init(key, params, lora.Spec(("*/attention/query", "*/attention/value"), rank=8))
+    with lora.added(additions, spec):
+        model.prefill(params, ...)
+    whole = lora.merged(params, additions, spec)
+
+Additions are a tree of arrays: {"decoder/block_0/attention/query": {"a": [in, rank], "b": [rank, out]}}.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from motif_jax.core.errors import UserError
+from motif_jax.lm import linear
+
+Additions = Mapping[str, Mapping[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """Layers with an addition (`patterns`, see `linear.matching`), and its size: A has `rank` columns."""
+
+    patterns: tuple[str, ...]
+    rank: int = 8
+    alpha: float = 16.0
+
+    def __post_init__(self) -> None:
+        if self.rank < 1:
+            raise UserError(f"a rank of {self.rank}: must be at least 1")
+
+    @property
+    def scale(self) -> float:
+        return self.alpha / self.rank
+
+
+def init(key: jax.Array, params: Any, spec: Spec) -> dict[str, dict[str, jax.Array]]:
+    """Fresh additions to parameters or shapes, float32: A uniform as in the paper's code, B zero, so that training starts at the base.
+
+    Raises:
+      UserError: a pattern matches no layer.
+    """
+    shapes, found = linear.kernels(params), {}
+    for number, path in enumerate(linear.matching(params, spec.patterns)):
+        inside, outside = shapes[path].shape
+        own, bound = jax.random.fold_in(key, number), inside**-0.5
+        a = jax.random.uniform(own, (inside, spec.rank), minval=-bound, maxval=bound)
+        found["/".join(path)] = {"a": a, "b": jnp.zeros((spec.rank, outside))}
+    return found
+
+
+def added(additions: Additions, spec: Spec) -> AbstractContextManager[None]:
+    """While active, layers of all models use their additions; see `linear.computed_by`."""
+
+    def layer(module: nn.Dense, x: jax.Array, plain: Callable[[], jax.Array]) -> jax.Array:
+        y, addition = plain(), additions.get("/".join(module.path))
+        if addition is None:
+            return y
+        low = x.astype(y.dtype) @ addition["a"].astype(y.dtype)
+        return y + (low @ addition["b"].astype(y.dtype)) * spec.scale
+
+    return linear.computed_by(layer)
+
+
+def merged(params: Any, additions: Additions, spec: Spec) -> Any:
+    """Parameters with the additions merged in float32: numpy arrays of the kernels' dtype."""
+    shapes, changed = linear.kernels(params), {}
+    for name, addition in additions.items():
+        path = tuple(name.split("/"))
+        a, b, kernel = (np.asarray(x, np.float32) for x in (addition["a"], addition["b"], shapes[path]))
+        changed[path] = (kernel + spec.scale * (a @ b)).astype(shapes[path].dtype)
+    return linear.replaced(params, changed)

@@ -1,0 +1,67 @@
+"""RoBERTa's head for masked tokens, as in transformers: a layer, a norm, and the embedding table with a bias."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors.numpy import load_file
+
+from motif_jax.core import tensor_files
+from motif_jax.core.files import atomic_write_json, read_json
+from motif_jax.lm import heads
+from motif_jax.lm.config import FILE, ModelConfig
+from motif_jax.lm.weights import SINGLE, Tensors
+
+# Parameter -> tensor; the first is transposed in the file.
+_NAMES = {
+    "kernel": "lm_head.dense.weight",
+    "bias": "lm_head.dense.bias",
+    "norm_scale": "lm_head.layer_norm.weight",
+    "norm_bias": "lm_head.layer_norm.bias",
+    "token_bias": "lm_head.bias",
+}
+
+
+def init(key: jax.Array, config: ModelConfig) -> dict[str, jax.Array]:
+    """Fresh parameters, float32."""
+    zeros, ones = jnp.zeros(config.width), jnp.ones(config.width)
+    kernel = config.initializer * jax.random.normal(key, (config.width, config.width))
+    head = {"kernel": kernel, "bias": zeros, "norm_scale": ones, "norm_bias": zeros}
+    return {**head, "token_bias": jnp.zeros(config.vocab_size)}
+
+
+def logits(head: Any, table: jax.Array, states: jax.Array, epsilon: float) -> jax.Array:
+    """Logits float32 [..., V] of states [..., D] by the embedding table [V, D]; products in the dtype of the states."""
+    kernel = head["kernel"].astype(states.dtype)
+    x = jnp.einsum("...d,de->...e", states, kernel, preferred_element_type=jnp.float32) + head["bias"]
+    layer = {"scale": head["norm_scale"], "bias": head["norm_bias"]}
+    x = heads.norm(layer, jax.nn.gelu(x, approximate=False), epsilon).astype(states.dtype)
+    table = table.astype(states.dtype)
+    product = jnp.einsum("...d,vd->...v", x, table, preferred_element_type=jnp.float32)
+    return product + head["token_bias"]
+
+
+def load(folder: str | Path) -> dict[str, np.ndarray] | None:
+    """The head of a checkpoint folder, float32; None where it has none."""
+    tensors, found = Tensors(folder), {}
+    for name, tensor in _NAMES.items():
+        value = tensors.find(tensor)
+        if value is None:
+            return None
+        found[name] = np.asarray(value.T if name == "kernel" else value, np.float32)
+    return found
+
+
+def add(folder: Path, head: Any) -> None:
+    """Adds the head to the weights in its model's folder, which transformers then opens as a masked language model."""
+    tensors = load_file(folder / SINGLE)
+    for name, tensor in _NAMES.items():
+        value = np.asarray(head[name])
+        tensors[tensor] = np.ascontiguousarray(value.T if name == "kernel" else value)
+    tensor_files.save(tensors, folder / SINGLE, metadata={"format": "pt"})
+    values = read_json(folder / FILE, "write the folder again")
+    atomic_write_json(folder / FILE, {**values, "architectures": ["RobertaForMaskedLM"]})

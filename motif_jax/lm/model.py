@@ -1,0 +1,173 @@
+"""One interface of all language models: a prompt is run once, and continuations extend it.
+
+Functions are pure and work under jit, grad and vmap over stacked parameters. A prompt is the input of an encoder, or the text that a
+decoder's continuations have in common.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from motif_jax.lm.attention import mask_bias
+from motif_jax.lm.config import ModelConfig
+from motif_jax.lm.layers import Context, KeyValues, own_bias
+from motif_jax.lm.network import LanguageNetwork, Remat, States
+
+
+class EncodedPrompt(NamedTuple):
+    """A prompt's states, keys and values for its continuations.
+
+    Attributes:
+      keys: of every layer, [B, G, T, D].
+      valid: bool [B, T], False for padding.
+      length: int32 [B], tokens without padding.
+    """
+
+    keys: tuple[KeyValues, ...]
+    valid: jax.Array
+    length: jax.Array
+
+
+class Cache(NamedTuple):
+    """The continuations' own keys and values: a static number of slots, written from the front.
+
+    Attributes:
+      keys: of every layer, [B, N, G, K, D].
+      valid: bool [B, N, K], which slots hold a token.
+      slot: int32 [], the slot that is written next.
+      written: int32 [B, N], tokens so far.
+    """
+
+    keys: tuple[KeyValues, ...]
+    valid: jax.Array
+    slot: jax.Array
+    written: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageModel:
+    """Runs prompts and continuations through a network; dropout is on with a key, see `with_dropout`."""
+
+    config: ModelConfig
+    dtype: Any = jnp.float32
+    remat: Remat = False
+    dropout: jax.Array | None = None
+
+    @property
+    def network(self) -> LanguageNetwork:
+        return LanguageNetwork(self.config, self.dtype, self.remat, self.dropout is None)
+
+    def with_dropout(self, key: jax.Array) -> LanguageModel:
+        """The model with the config's dropout on, for one training step.
+
+        Prompts, continuations and every turn of a cache have draws of their own; continuations share those of their prompt.
+        """
+        return dataclasses.replace(self, dropout=key)
+
+    def init(self, key: jax.Array) -> Any:
+        return self.network.init(key, jnp.zeros((1, 2), jnp.int32))["params"]
+
+    def embed(self, params: Any, tokens: jax.Array) -> jax.Array:
+        """Embeddings [..., D] of tokens int32 [...]."""
+        return self._apply(params, tokens, method="embed")
+
+    def logits(self, params: Any, states: jax.Array) -> jax.Array:
+        """Logits float32 [..., V] of states [..., D] after the last norm."""
+        return self._apply(params, states, method="logits")
+
+    def prefill(
+        self, params: Any, tokens: jax.Array | None, valid: jax.Array, embeddings: jax.Array | None = None
+    ) -> tuple[States, EncodedPrompt]:
+        """Runs prompts int32 [B, T], or `embeddings` [B, T, D], with padding on either side where `valid` is False.
+
+        Returns states [B, T, D] (the encoder's where there is one), and the prompts.
+        """
+        chex.assert_rank(valid, 2)
+        embeddings = self._embedded(params, tokens, valid) if embeddings is None else embeddings
+        positions = jnp.maximum(jnp.cumsum(valid, axis=1) - 1, 0).astype(jnp.int32)
+        length = valid.sum(axis=1, dtype=jnp.int32)
+        if self.config.encoder_layers or not self.config.has_decoder:
+            states = self._apply(params, embeddings, valid, positions, method="encode")
+            keys = self._apply(params, states.after, method="encoded_keys") if self.config.has_decoder else ()
+            return states, EncodedPrompt(keys, valid, length)
+        context = Context(positions[:, None], own_bias(valid[:, None], None, valid.shape[1]))
+        states, keys = self._apply(params, embeddings[:, None], context, method="decode")
+        one = States(states.before[:, 0], states.after[:, 0])
+        return one, EncodedPrompt(jax.tree.map(lambda leaf: leaf[:, 0], keys), valid, length)
+
+    def start(self, batch: int, branches: int, capacity: int) -> Cache:
+        """An empty cache for `branches` continuations of each of `batch` prompts, `capacity` tokens each."""
+        shape = (batch, branches, self.config.key_value_heads, capacity, self.config.head_width)
+        layer = KeyValues(jnp.zeros(shape, self.dtype), jnp.zeros(shape, self.dtype))
+        return Cache(
+            (layer,) * self.config.layers,
+            jnp.zeros((batch, branches, capacity), bool),
+            jnp.zeros((), jnp.int32),
+            jnp.zeros((batch, branches), jnp.int32),
+        )
+
+    def extend(
+        self,
+        params: Any,
+        prompt: EncodedPrompt | None,
+        tokens: jax.Array | None,
+        valid: jax.Array,
+        cache: Cache | None = None,
+        embeddings: jax.Array | None = None,
+    ) -> tuple[States, Cache | None]:
+        """Runs the next tokens int32 [B, N, S] of N continuations of each of B prompts, or `embeddings` [B, N, S, D].
+
+        Args:
+          prompt: of the continuations; None: they have none (a decoder alone).
+          valid: bool [B, N, S], False for padding.
+          cache: earlier tokens of the continuations, with S free slots; None: there are none, and no call continues this one.
+
+        Returns:
+          States [B, N, S, D], and the cache with the new tokens (None without a cache).
+        """
+        chex.assert_rank(valid, 3)
+        embeddings = self._embedded(params, tokens, valid) if embeddings is None else embeddings
+        length, slot = valid.shape[2], None if cache is None else cache.slot
+        before = jnp.zeros(valid.shape[:2], jnp.int32) if cache is None else cache.written
+        if prompt is not None and not self.config.encoder_layers:
+            before = before + prompt.length[:, None]
+        positions = before[..., None] + jnp.maximum(jnp.cumsum(valid, axis=2) - 1, 0)
+        seen = valid
+        if cache is not None:
+            seen = jax.lax.dynamic_update_slice(cache.valid, valid, (0, 0, cache.slot))
+        context = Context(positions.astype(jnp.int32), own_bias(seen, slot, length), slot=slot)
+        prefix = encoded = None
+        if prompt is not None:
+            bias = mask_bias(prompt.valid)[:, None, None, None]
+            if self.config.encoder_layers:
+                encoded, context = prompt.keys, context._replace(cross_bias=bias)
+            else:
+                prefix, context = prompt.keys, context._replace(prefix_bias=bias)
+        given = (embeddings, context, prefix, None if cache is None else cache.keys, encoded)
+        turn = 1 if slot is None else 1 + slot  # 0 is the prompt's
+        states, keys = self._apply(params, *given, method="decode", turn=turn)
+        if cache is None:
+            return states, None
+        added = valid.sum(axis=2, dtype=jnp.int32)
+        return states, Cache(keys, seen, cache.slot + length, cache.written + added)
+
+    def _embedded(self, params: Any, tokens: jax.Array | None, valid: jax.Array) -> jax.Array:
+        assert tokens is not None
+        chex.assert_equal_shape([tokens, valid])
+        return self.embed(params, tokens)
+
+    def _apply(self, params: Any, *arguments: Any, method: str, turn: jax.Array | int = 0) -> Any:
+        rngs = None if self.dropout is None else {"dropout": jax.random.fold_in(self.dropout, turn)}
+        return self.network.apply({"params": params}, *arguments, method=method, rngs=rngs)
+
+
+@functools.cache
+def param_shapes(config: ModelConfig) -> Any:
+    """Shapes of a model's parameters; cached, since tracing a large model takes seconds. Nothing is computed on a device."""
+    return jax.eval_shape(lambda: LanguageModel(config).init(jax.random.key(0)))

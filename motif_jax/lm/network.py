@@ -1,0 +1,244 @@
+"""The networks: T5, GPT-2, Llama, Qwen2 and RoBERTa out of one stack of blocks.
+
+T5: Raffel et al. 2020, and Shazeer 2020 for gated layers; GPT-2: Radford et al. 2019; Llama: Touvron et al. 2023; Qwen2: Yang et al.
+2024; RoBERTa: Liu et al. 2019. Dropout is off unless a network is made with `deterministic=False`; then it needs a key "dropout".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from motif_jax.lm.attention import mask_bias, relative_buckets
+from motif_jax.lm.config import ModelConfig
+from motif_jax.lm.layers import (
+    Attention,
+    Context,
+    FeedForward,
+    KeyValues,
+    LayerNorm,
+    RMSNorm,
+    own_bias,
+    projection,
+)
+
+# False, True, or a policy of `jax.checkpoint_policies`.
+Remat = bool | Callable[..., Any]
+
+
+class States(NamedTuple):
+    """Hidden states [..., D] before and after the last norm; equal where a stack has no last norm."""
+
+    before: jax.Array
+    after: jax.Array
+
+
+def _norm(config: ModelConfig, name: str) -> nn.Module:
+    kind = LayerNorm if config.architecture in ("gpt2", "roberta") else RMSNorm
+    return kind(config.norm_epsilon, name=name)
+
+
+class Block(nn.Module):
+    """One layer: attention, attention to an encoder where there is one, feed-forward; each with its norm and its sum."""
+
+    config: ModelConfig
+    cross: bool
+    dtype: Any
+    deterministic: bool = True
+
+    def setup(self) -> None:
+        config = self.config
+        absolute = config.architecture in ("gpt2", "roberta")
+        bias = absolute or config.attention_bias
+        # T5's scale is part of the queries' initialisation.
+        scale = 1.0 if config.architecture == "t5" else config.head_width**-0.5
+        how = (bias, absolute or config.output_bias, scale, self.dtype, self.deterministic)
+        self.attention = Attention(config, *how)
+        self.attention_norm = _norm(config, "attention_norm")
+        if self.cross:
+            self.cross_attention = Attention(config, *how)
+            self.cross_norm = _norm(config, "cross_norm")
+        inner_bias = absolute or config.feed_forward_bias
+        self.feed_forward = FeedForward(config, inner_bias, self.dtype, self.deterministic)
+        self.drop = nn.Dropout(config.dropout.outputs, deterministic=self.deterministic)
+        self.feed_forward_norm = _norm(config, "feed_forward_norm")
+
+    def __call__(
+        self,
+        x: jax.Array,
+        context: Context,
+        prefix: KeyValues | None = None,
+        own: KeyValues | None = None,
+        encoded: KeyValues | None = None,
+    ) -> tuple[jax.Array, KeyValues]:
+        """Returns the states [B, N, S, D], and keys and values as `Attention` does."""
+        if self.config.architecture == "roberta":  # each norm behind its sum
+            looked, keys = self.attention(x, context, prefix, own)
+            x = self.attention_norm(x + self.drop(looked))
+            return self.feed_forward_norm(x + self.drop(self.feed_forward(x))), keys
+        looked, keys = self.attention(self.attention_norm(x), context, prefix, own)
+        x += self.drop(looked)
+        if encoded is not None:
+            assert context.cross_bias is not None
+            x += self.drop(self.cross_attention.look_at(self.cross_norm(x), encoded, context.cross_bias))
+        return x + self.drop(self.feed_forward(self.feed_forward_norm(x))), keys
+
+
+class Stack(nn.Module):
+    """The blocks of a decoder or an encoder, with T5's relative positions and the last norm."""
+
+    config: ModelConfig
+    layers: int
+    both_ways: bool
+    cross: bool
+    dtype: Any
+    remat: Remat = False
+    deterministic: bool = True
+
+    def setup(self) -> None:
+        dropout = self.config.dropout
+        self.drop_embeddings = nn.Dropout(dropout.embeddings, deterministic=self.deterministic)
+        self.drop_final = nn.Dropout(dropout.final, deterministic=self.deterministic)
+        block = nn.remat(Block, policy=None if self.remat is True else self.remat) if self.remat else Block
+        self.blocks = [
+            block(self.config, self.cross, self.dtype, self.deterministic, name=f"block_{i}")
+            for i in range(self.layers)
+        ]
+        if self.config.architecture == "t5":
+            start = nn.initializers.normal(self.config.width**-0.5)
+            shape = (self.config.relative_buckets, self.config.heads)
+            self.relative_bias = self.param("relative_bias", start, shape)
+        if self.config.architecture != "roberta":
+            self.final_norm = _norm(self.config, "final_norm")
+
+    def __call__(
+        self,
+        x: jax.Array,
+        context: Context,
+        prefix: tuple[KeyValues, ...] | None = None,
+        own: tuple[KeyValues, ...] | None = None,
+        encoded: tuple[KeyValues, ...] | None = None,
+    ) -> tuple[States, tuple[KeyValues, ...]]:
+        """Runs all blocks; see `Attention` for the arguments, here tuples over the layers."""
+        if self.config.architecture == "t5":
+            context = context._replace(bias=context.bias + self._relative(x.shape[2], context))
+        x, keys = self.drop_embeddings(x), []
+        for layer, block in enumerate(self.blocks):
+            parts = (None if part is None else part[layer] for part in (prefix, own, encoded))
+            x, fresh = block(x, context, *parts)
+            keys.append(fresh)
+        after = x if self.config.architecture == "roberta" else self.final_norm(x)
+        return States(x, self.drop_final(after)), tuple(keys)
+
+    def _relative(self, length: int, context: Context) -> jax.Array:
+        """T5's bias of relative positions, float32 [1, 1, H, S, K]."""
+        key, config = jnp.arange(context.bias.shape[-1]), self.config
+        query = jnp.arange(length) + (0 if context.slot is None else context.slot)
+        sizes = (config.relative_buckets, config.relative_distance, self.both_ways)
+        table = self.relative_bias.astype(jnp.float32)
+        return jnp.moveaxis(table[relative_buckets(query, key, *sizes)], -1, 0)[None, None]
+
+    def encoded_keys(self, states: jax.Array) -> tuple[KeyValues, ...]:
+        """Keys and values of an encoder's states [B, P, D] for every layer."""
+        return tuple(block.cross_attention.keys_of(states) for block in self.blocks)
+
+
+class LanguageNetwork(nn.Module):
+    """Embeddings, an encoder, a decoder or both, and the head that predicts tokens.
+
+    Attributes:
+      dtype: of the computation; parameters keep theirs, norms and softmaxes are float32.
+      remat: True: each layer keeps its input alone and computes the rest again in the backward pass; a policy of
+        `jax.checkpoint_policies` keeps more (`dots_saveable`: the products); False: everything is kept.
+      deterministic: without dropout.
+    """
+
+    config: ModelConfig
+    dtype: Any = jnp.float32
+    remat: Remat = False
+    deterministic: bool = True
+
+    def setup(self) -> None:
+        config, how = self.config, (self.dtype, self.remat, self.deterministic)
+        table = nn.initializers.normal(1.0 if config.architecture == "t5" else config.initializer)
+        self.embedding = self.param("embedding", table, (config.vocab_size, config.width))
+        if config.architecture in ("gpt2", "roberta"):
+            rows = (config.max_length or 0) + self._position_offset
+            self.position_embedding = self.param("position_embedding", table, (rows, config.width))
+        if config.architecture == "roberta":
+            self.type_embedding = self.param("type_embedding", table, (1, config.width))
+            self.embedding_norm = LayerNorm(config.norm_epsilon)
+            self.encoder = Stack(config, config.layers, True, False, *how)
+            return
+        if config.encoder_layers:
+            self.encoder = Stack(config, config.encoder_layers, True, False, *how)
+        self.decoder = Stack(config, config.layers, False, bool(config.encoder_layers), *how)
+        if not config.tied:
+            self.head = projection(config, config.vocab_size, False, "head", self.dtype)
+
+    @property
+    def _position_offset(self) -> int:
+        return self.config.pad_id + 1 if self.config.architecture == "roberta" else 0
+
+    def embed(self, tokens: jax.Array) -> jax.Array:
+        """Embeddings [..., D] of tokens int32 [...], without positions."""
+        return jnp.take(self.embedding, tokens, axis=0).astype(self.dtype)
+
+    def _place(self, embeddings: jax.Array, positions: jax.Array) -> jax.Array:
+        x = embeddings.astype(self.dtype)
+        if self.config.architecture in ("gpt2", "roberta"):
+            table = jnp.take(self.position_embedding, positions + self._position_offset, axis=0)
+            x = x + table.astype(self.dtype)
+        if self.config.architecture == "roberta":
+            x = self.embedding_norm(x + self.type_embedding[0].astype(self.dtype))
+        return x
+
+    def encode(self, embeddings: jax.Array, valid: jax.Array, positions: jax.Array) -> States:
+        """States [B, T, D] of an encoder, with padding on either side where `valid` is False."""
+        chex.assert_equal_shape_prefix([embeddings, valid, positions], 2)
+        bias = own_bias(valid[:, None], None, valid.shape[1], both_ways=True)
+        x = self._place(embeddings, positions)[:, None]
+        states, _ = self.encoder(x, Context(positions[:, None], bias))
+        return States(states.before[:, 0], states.after[:, 0])
+
+    def encoded_keys(self, states: jax.Array) -> tuple[KeyValues, ...]:
+        return self.decoder.encoded_keys(states)
+
+    def decode(
+        self,
+        embeddings: jax.Array,
+        context: Context,
+        prefix: tuple[KeyValues, ...] | None = None,
+        own: tuple[KeyValues, ...] | None = None,
+        encoded: tuple[KeyValues, ...] | None = None,
+    ) -> tuple[States, tuple[KeyValues, ...]]:
+        """States [B, N, S, D] of a decoder's tokens, and their keys and values; see `Attention`."""
+        chex.assert_rank(embeddings, 4)
+        return self.decoder(self._place(embeddings, context.positions), context, prefix, own, encoded)
+
+    def logits(self, states: jax.Array) -> jax.Array:
+        if self.config.scaled_head:
+            states = states * self.config.width**-0.5
+        if not self.config.tied:
+            return self.head(states).astype(jnp.float32)
+        table = self.embedding.astype(self.dtype)
+        return jnp.einsum("...d,vd->...v", states, table, preferred_element_type=jnp.float32)
+
+    def __call__(self, tokens: jax.Array) -> jax.Array:
+        """Touches all parameters: logits of tokens int32 [B, T] (an encoder's states where there is no decoder)."""
+        embeddings, valid, encoded = self.embed(tokens), jnp.ones(tokens.shape, bool), None
+        positions = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
+        if self.config.encoder_layers or not self.config.has_decoder:
+            states = self.encode(embeddings, valid, positions)
+            if not self.config.has_decoder:
+                return states.after
+            encoded = self.encoded_keys(states.after)
+        bias, cross_bias = own_bias(valid[:, None], None, tokens.shape[1]), mask_bias(valid)
+        context = Context(positions[:, None], bias, cross_bias=cross_bias[:, None, None, None])
+        states, _ = self.decode(embeddings[:, None], context, encoded=encoded)
+        return self.logits(states.after[:, 0])

@@ -1,0 +1,156 @@
+"""Base classes of tasks that train by gradients, and of those whose loss is a sum over a batch divided by a count."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from motif_jax.core import seeds
+from motif_jax.core.devices.parallel import AXIS, DataParallel
+from motif_jax.core.sections import DecayingOptimizer
+from motif_jax.core.training import schedules
+from motif_jax.core.training.config import GradientConfig
+from motif_jax.core.training.records import DEVICES
+from motif_jax.core.training.task import (
+    Evaluation,
+    Task,
+    TrainingPosition,
+    diverged,
+    shapes_of,
+    smaller_steps,
+)
+from motif_jax.lm import dropout, training
+from motif_jax.lm.training import LanguageTrainState, SumsOf, TokenSums
+
+
+class TrainingData(NamedTuple):
+    """The data of a training."""
+
+    train: Any  # batches, such as `BucketBatches`; None where a task plays its own episodes
+    held_out: Any
+    digests: Mapping[str, str]
+    source: str  # place of the data, for messages
+
+
+class GradientTask(Task):
+    """A task with an optimiser, frozen parameters, and batches that are split into micro-batches.
+
+    Args:
+      parameters: trained and frozen ones, numpy arrays.
+      drawn: whether devices draw random numbers of their own.
+      updates: steps of the optimiser.
+    """
+
+    criterion = "validation/loss"
+
+    def __init__(
+        self,
+        config: GradientConfig,
+        parameters: tuple[Any, Any],
+        data: TrainingData,
+        parallel: DataParallel,
+        drawn: bool,
+        updates: int,
+    ) -> None:
+        self.config, self.parallel, self._train, self.source = config, parallel, data.train, data.source
+        self._start, self._frozen = parameters
+        self.learned = shapes_of(self._start)
+        self.steps_per_epoch, self.chunk_steps = config.evaluate_every, config.chunk_steps
+        self.digests = {**data.digests, **({DEVICES: str(len(parallel.devices))} if drawn else {})}
+        self.remedy, self.steps = smaller_steps(config.optimizer), updates
+        # Matrices decay, norms and biases do not; low-rank additions are matrices.
+        decays = schedules.matrices if isinstance(config.optimizer, DecayingOptimizer) else None
+        self.optimizer = schedules.make_optimizer(config.optimizer, updates, decays)
+        self.schedule = schedules.make_schedule(config.optimizer, updates)
+        self._key = dropout.key(seeds.derive(config.seed, "dropout") % 2**32)
+
+    def start(self) -> tuple[Any, Any, Any]:
+        """Trained parameters, the optimiser's state, and step 0; releases the parameters, so call it once."""
+        learned, self._start = self._start, None
+        return learned, jax.device_get(jax.jit(self.optimizer.init)(learned)), np.int32(0)
+
+    def dropout_key(self, step: jax.Array) -> jax.Array:
+        return jax.random.fold_in(jax.random.fold_in(self._key, step), jax.lax.axis_index(AXIS))
+
+    def shared(self) -> Any:
+        return self._frozen or None
+
+    def batches(self, first: int, count: int) -> Any:
+        parts, whole = self.config.accumulate, self._train.batches(first, count)
+        return jax.tree.map(lambda leaf: leaf.reshape(count, parts, -1, *leaf.shape[2:]), whole)
+
+    def batch_axes(self, batches: Any) -> int:
+        return 2
+
+    def micro_batches(self, batch: Any) -> Any:
+        """A held-out batch [B, ...] as micro-batches [A, B / A, ...], as a step splits its own."""
+        return jax.tree.map(lambda x: x.reshape(self.config.accumulate, -1, *x.shape[1:]), batch)
+
+    def units(self, step: int) -> int:
+        return step * self.config.batch_size
+
+    def evaluation(self, row: dict[str, Any], text: str, position: TrainingPosition) -> Evaluation:
+        """Adds the numbers that all trainings measure."""
+        row = {
+            **row,
+            "train/gradient_norm": position.mean("gradient_norm"),
+            "optimizer/learning_rate": position.learning_rate(self.schedule),
+        }
+        return Evaluation(row, {}, f"step {position.step:,}: {text}")
+
+
+class HeldOutMeans(NamedTuple):
+    """Mean loss in nats and accuracy of the held-out part, and the number of items behind the accuracy."""
+
+    loss: float
+    accuracy: float
+    counted: float
+
+
+class SumsTask(GradientTask):
+    """A training by a sum, see `training.SumsOf`; subclasses define the evaluation."""
+
+    def __init__(
+        self,
+        config: GradientConfig,
+        sums: SumsOf,
+        parameters: tuple[Any, Any],
+        data: TrainingData,
+        parallel: DataParallel,
+        updates: int,
+    ) -> None:
+        drawn = config.dropout > 0
+        super().__init__(config, parameters, data, parallel, drawn, updates)
+        key = self.dropout_key if drawn else None
+        self._update = training.make_update(sums, self.optimizer, lambda x: jax.lax.psum(x, AXIS), key)
+
+        def measure(state: tuple[Any, Any], batch: Any) -> TokenSums:
+            parts = jax.lax.map(lambda part: sums(*state, part, None), self.micro_batches(batch))
+            return jax.lax.psum(jax.tree.map(lambda sums: sums.sum(axis=0), parts), AXIS)
+
+        self._measure = parallel.wrap(measure)
+        self._held_out = data.held_out.whole(config.evaluation_batches or 2**31)
+
+    def init_state(self) -> LanguageTrainState:
+        return LanguageTrainState(*self.start())
+
+    def step(
+        self, state: LanguageTrainState, shared: Any, batch: Any
+    ) -> tuple[LanguageTrainState, dict[str, jax.Array]]:
+        return self._update(state, shared, batch)
+
+    def held_out(self, state: LanguageTrainState, shared: Any, position: TrainingPosition) -> HeldOutMeans:
+        """Measures the held-out part; UserError if the loss is not finite."""
+        total: Any = 0.0
+        for batch in self._held_out:
+            found = self._measure((state.params, shared), self.parallel.put_whole(batch, 0))
+            total = total + np.array(jax.tree.leaves(jax.device_get(found)), np.float64)
+        loss, weight, right, *rows = total.tolist()
+        counted = rows[0] if rows else weight
+        if not math.isfinite(loss):
+            raise diverged(f"the held-out loss after step {position.step:,} not finite", self.remedy)
+        return HeldOutMeans(loss / weight, right / counted, counted)

@@ -1,0 +1,130 @@
+"""Batches of a language model's training for each step, from windows or items of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from motif_jax.core import seeds
+from motif_jax.core.errors import UserError
+from motif_jax.lm import objectives
+from motif_jax.lm.bucket_batches import BucketBatches, stacked
+from motif_jax.lm.objectives import Tokens
+from motif_jax.lm.token_data.dataset import TokensDataset
+from motif_jax.lm.token_data.order import TokenWindows, gather
+from motif_jax.lm.tokens import bucket
+from motif_jax.lm.training import TokenBatch
+
+
+def refuse_prompts(packing: str, where: str | Path) -> None:
+    """Refuses texts with prompts, in `where`, for windows, which predict all tokens and do not know where a prompt ends."""
+    if packing == "windows":
+        raise UserError(
+            f"config.packing=windows: must be 'items' (of a T5 with config.objective=prefix): {where} has prompts, and a window would learn "
+            "them with the texts"
+        )
+
+
+def check_prompts(packing: str, dataset: TokensDataset) -> None:
+    """Raises UserError where items have prompts, which `packing` does not allow."""
+    if np.any(dataset.item_columns.get("prompt", 0)):
+        refuse_prompts(packing, dataset.folder)
+
+
+class TextRows(NamedTuple):
+    """How rows are made."""
+
+    objective: str  # see `objectives`
+    packing: str  # 'windows' of `length` tokens over items end to end, or 'items', each in a row of its own
+    length: int  # most tokens of a row
+    tokens: Tokens  # special tokens
+
+    def batch(
+        self, rows: objectives.ObjectiveRows, widths: tuple[int, int], rng: np.random.Generator
+    ) -> TokenBatch:
+        """Makes inputs and targets; `widths` are the padded lengths of prompts and targets for objective 'prefix'."""
+        if self.objective == "causal":
+            return objectives.causal(rows)
+        if self.objective == "masked":
+            return objectives.masked(rows, self.tokens, rng)
+        if self.objective == "spans":
+            return objectives.spans(rows.tokens, self.tokens, rng)
+        return objectives.prefix(rows, widths, self.tokens, rng)
+
+
+class WindowBatches:
+    """Windows over a dataset's items end to end; UserError if it is shorter than a window, or has prompts."""
+
+    def __init__(self, dataset: TokensDataset, rows: TextRows, batch_size: int, seed: int) -> None:
+        check_prompts(rows.packing, dataset)
+        self._dataset, self._rows, self._batch_size, self._seed = dataset, rows, batch_size, seed
+        length = rows.length
+        width = {"causal": length + 1, "masked": length - 1, "prefix": length}.get(rows.objective)
+        self.width = width or objectives.span_window(length)
+        self._order = TokenWindows(dataset.num_tokens, self.width, batch_size, seed)
+        if not self._order.per_pass:
+            raise UserError(
+                f"{dataset.folder} has {dataset.num_tokens:,} tokens, fewer than the {self.width:,} of a window: more text or a "
+                f"smaller config.length than {length} is needed"
+            )
+        self.steps_per_pass = -(-self._order.per_pass // batch_size)
+
+    def batches(self, first: int, count: int) -> TokenBatch:
+        steps = range(first, first + count)
+        return stacked([self._batch(self._order.gather(self._dataset.tokens, step), step) for step in steps])
+
+    def _batch(self, tokens: np.ndarray, step: int) -> TokenBatch:
+        rows = objectives.ObjectiveRows(tokens, np.ones(tokens.shape, bool), np.zeros(len(tokens), np.int64))
+        return self._rows.batch(rows, objectives.prefix_widths(self.width), _noise(self._seed, step))
+
+    def whole(self, most: int) -> list[TokenBatch]:
+        """The dataset in at most `most` batches [batch_size, ...]; rows of weight 0 fill the last one."""
+        size, found, rows = self._batch_size, [], self._order.per_pass
+        for number in range(min(most, -(-rows // size))):
+            places = np.arange(number * size, (number + 1) * size)
+            there = places < rows
+            starts = np.where(there, places, 0) * self.width
+            tokens = self._dataset.tokens[starts[:, None] + np.arange(self.width)].astype(np.int32)
+            batch = self._batch(tokens, number)
+            found.append(batch._replace(weights=batch.weights * there[:, None]))
+        return found
+
+
+class ItemBatches(BucketBatches):
+    """Items of a dataset, each with its prompt in a row of its own."""
+
+    def __init__(
+        self, dataset: TokensDataset, rows: TextRows, batch_size: int, seed: int, group: int
+    ) -> None:
+        super().__init__(dataset, dataset.lengths, rows.length, batch_size, seed, group)
+        self._rows, self._seed, self._prompts = rows, seed, np.asarray(dataset.item_columns["prompt"])
+
+    def steps(self, items: Sequence[np.ndarray], width: int, first: int) -> TokenBatch:
+        rows = [
+            objectives.ObjectiveRows(
+                *gather(self.dataset, part, width, self._rows.tokens.pad),
+                np.where(part >= 0, self._prompts[part], 0),
+            )
+            for part in items
+        ]
+        widths = _prompt_widths(rows)
+        return stacked(
+            [self._rows.batch(row, widths, _noise(self._seed, step)) for step, row in enumerate(rows, first)]
+        )
+
+
+def _noise(seed: int, step: int) -> np.random.Generator:
+    return seeds.rng(seed, "noise", step)
+
+
+def _prompt_widths(rows: list[objectives.ObjectiveRows]) -> tuple[int, int]:
+    """Padded lengths of prompts and targets for objective 'prefix': few values, so that few programs are compiled."""
+    width = rows[0].tokens.shape[1]
+    prompts = np.concatenate([row.prompt for row in rows])
+    rests = np.concatenate([row.valid.sum(axis=1) for row in rows]) - prompts
+    if not prompts.all():
+        return width, width
+    return bucket(int(prompts.max()), width), bucket(int(rests.max()), width)

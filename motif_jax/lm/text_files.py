@@ -1,0 +1,109 @@
+"""Reads files of prompts, and writes files of answers, which a resumed run continues."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from motif_jax.core import digests, files
+from motif_jax.core.errors import UserError
+from motif_jax.lm import config as configs
+from motif_jax.lm import tokens, weights
+
+PLAN = "plan.json"
+
+
+def read_questions(path: str | Path | None, key: str) -> list[dict[str, Any]]:
+    """Reads an object for each prompt of a .jsonl file of objects with `prompt` (and `candidates`, a list of texts), or of a text file.
+
+    A text file has a prompt a line.
+
+    Raises:
+      UserError: no file is named, it is missing or has no prompt, or a line is invalid; the error names `key` of the config.
+    """
+    if not path:
+        raise UserError(f"config.{key} must name a file of prompts: .jsonl, or a text file with one a line")
+    path = Path(path)
+    try:
+        # Not splitlines, which also splits at characters that may be part of a text.
+        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except FileNotFoundError:
+        raise UserError(f"config.{key}={path}: there is no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"config.{key}={path} cannot be read: {error}") from None
+    if path.suffix != ".jsonl" or lines == [""]:
+        found: list[dict[str, Any]] = [{"prompt": line} for line in lines if line.strip()]
+    else:
+        found = [_question(line, f"{path} line {number}") for number, line in enumerate(lines, start=1)]
+    if not found:
+        raise UserError(f"config.{key}={path}: holds no prompt")
+    return found
+
+
+def _question(line: str, where: str) -> dict[str, Any]:
+    try:
+        row = files.parse_json(line)
+    except ValueError as error:
+        raise UserError(f"{where} cannot be read: {error}") from None
+    if not isinstance(row, dict) or not isinstance(row.get("prompt"), str):
+        raise UserError(f'{where}: must be an object with a text under "prompt"')
+    candidates = row.get("candidates")
+    listed = isinstance(candidates, list) and candidates and all(isinstance(text, str) for text in candidates)
+    if candidates is not None and not listed:
+        raise UserError(f'{where}: "candidates" must be a list of texts')
+    files.require_whole_characters("".join((row["prompt"], *(candidates or ()))), where)
+    return row
+
+
+def pin(workdir: Path, folder: Path, name: str) -> None:
+    """Records digests of the model, so that all answers of a resumed run are of one model; UserError where it started with another."""
+    path, remedy = workdir / PLAN, "restore a copy of it, or choose another --workdir"
+    read = {"weights": weights.digest(folder)}
+    read |= {name: digests.of_file(folder / name) for name in (configs.FILE, tokens.FILE)}
+    if path.exists():
+        before = files.read_json(path, remedy, keys=("read",))["read"]
+        changed = [key for key in read if not isinstance(before, dict) or before.get(key) != read[key]]
+        if changed:
+            raise UserError(
+                f"config.model={name}: has another {' and another '.join(changed)} than when {workdir} started: restore the previous one, "
+                "or choose another --workdir"
+            )
+    files.atomic_write_json(path, {"model": name, "read": read})
+
+
+class AnswerFile:
+    """A .jsonl file with a line for each question, whose fields it repeats, in order; `done` is the number of its lines.
+
+    A batch of answers that a kill cut off is written again.
+
+    Raises:
+      UserError: a line answers another question.
+    """
+
+    def __init__(self, path: Path, questions: Sequence[Mapping[str, Any]], batch: int) -> None:
+        rows = list(files.read_json_lines(path, remedy="remove the file, it is written again"))
+        for number, row in enumerate(rows, start=1):
+            if number > len(questions) or {**row, **questions[number - 1]} != row:
+                raise UserError(f"{path} line {number} answers another question: choose another --workdir")
+        # Draws depend on the batch, so a resumed run starts with a whole one.
+        self.done = len(rows) if len(rows) == len(questions) else len(rows) // batch * batch
+        if path.exists():
+            kept = path.read_bytes().split(b"\n")[: self.done]
+            files.atomic_write_bytes(path, b"".join(line + b"\n" for line in kept))
+        self._file = open(path, "a", encoding="utf-8", opener=files.regular_file)  # noqa: SIM115 - closed by __exit__
+
+    def __enter__(self) -> AnswerFile:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        for row in rows:
+            self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            self.done += 1
+        self._file.flush()
+        os.fsync(self._file.fileno())

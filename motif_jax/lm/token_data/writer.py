@@ -1,0 +1,187 @@
+"""Writes a dataset of tokens item by item; resumes after the last saved item."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from motif_jax.core import digests
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import atomic_write_json, naming, read_json, regular_file, sync
+from motif_jax.lm.token_data import layout
+
+_PROGRESS = "progress.json"
+
+
+class TokensWriter(contextlib.ExitStack):
+    """Arrays that grow in FOLDER.part, which `commit` renames to the dataset; UserError for damaged files of a killed writer.
+
+    Args:
+      vocab_size: upper bound of the tokens.
+      token_columns, item_columns: dtype of each column of tokens, and of items.
+      source: origin of the items; a writer resumes one with the same source, tokenizer and columns.
+
+    `items` is the number of saved items, with those of the resumed writer.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        vocab_size: int,
+        tokenizer: str,
+        token_columns: Mapping[str, Any] = {},
+        item_columns: Mapping[str, Any] = {},
+        source: Mapping[str, Any] = {},
+    ) -> None:
+        super().__init__()
+        self._folder, self._vocab_size = Path(folder), vocab_size
+        if (self._folder / layout.MANIFEST).exists():
+            raise UserError(f"{folder} already holds a dataset of tokens: choose another folder")
+        self._staging = self._folder.with_name(self._folder.name + layout.STAGING)
+        self._remedy = f"remove {self._staging}, it is made again"
+        dtypes = {layout.TOKENS: layout.token_dtype(vocab_size)}
+        of_items = {layout.OFFSETS: np.dtype(np.int64)}
+        dtypes |= {f"{layout.TOKEN_COLUMNS}/{n}": np.dtype(d) for n, d in token_columns.items()}
+        of_items |= {f"{layout.ITEM_COLUMNS}/{n}": np.dtype(d) for n, d in item_columns.items()}
+        self._identity = {
+            "vocab_size": vocab_size,
+            "tokenizer": tokenizer,
+            "source": dict(source),
+            "dtypes": {name: dtype.str for name, dtype in {**dtypes, **of_items}.items()},
+        }
+        self.items, self._tokens = self._safe()
+        claimed = {name: (dtype, self._tokens) for name, dtype in dtypes.items()}
+        for name, dtype in of_items.items():
+            # Offsets have one entry more than items.
+            claimed[name] = (dtype, self.items + (name == layout.OFFSETS) if self.items else 0)
+        # All are checked before the first is opened, since opening changes a file.
+        for name, (dtype, rows) in claimed.items():
+            if rows and (wrong := _damage(self._staging / f"{name}.npy", dtype, rows)):
+                raise UserError(f"{self._staging / name}.npy {wrong}: {self._remedy}")
+        self._arrays = {name: _Growing(self._staging / name, *what) for name, what in claimed.items()}
+        for array in self._arrays.values():
+            self.callback(array.close)
+        if not self.items:
+            self._arrays[layout.OFFSETS].append(np.zeros(1, np.int64))
+        self._added = self.items
+
+    def _safe(self) -> tuple[int, int]:
+        """(items, tokens) that an equal writer saved; clears the files of a different one."""
+        progress = self._staging / _PROGRESS
+        if progress.exists():
+            there = read_json(progress, self._remedy, keys=("identity", "items", "tokens"))
+            if there["identity"] == self._identity:
+                if not all(type(there[key]) is int and there[key] >= 0 for key in ("items", "tokens")):
+                    raise UserError(f"{progress} is damaged (items or tokens are no counts): {self._remedy}")
+                return there["items"], there["tokens"]
+        if self._staging.exists():
+            shutil.rmtree(self._staging)
+        return 0, 0
+
+    def add(
+        self,
+        tokens: Sequence[int] | np.ndarray,
+        token_columns: Mapping[str, Any] = {},
+        item_columns: Mapping[str, Any] = {},
+    ) -> None:
+        """Appends an item, with a number for each token or item per column. Raises ValueError: wrong tokens or columns."""
+        row = np.asarray(tokens)
+        if row.ndim != 1 or (row.size and (row.min() < 0 or row.max() >= self._vocab_size)):
+            raise ValueError(f"an item is a row of tokens from 0 to {self._vocab_size - 1}")
+        columns = {f"{layout.TOKEN_COLUMNS}/{n}": np.asarray(v) for n, v in token_columns.items()}
+        numbers = {f"{layout.ITEM_COLUMNS}/{n}": np.asarray([v]) for n, v in item_columns.items()}
+        wanted = self._arrays.keys() - {layout.TOKENS, layout.OFFSETS}
+        if {*columns, *numbers} != wanted or any(c.shape != row.shape for c in columns.values()):
+            raise ValueError(f"an item has a number for each token or item in {', '.join(sorted(wanted))}")
+        self._tokens += row.size
+        parts = {layout.TOKENS: row, layout.OFFSETS: np.array([self._tokens]), **columns, **numbers}
+        for name, values in parts.items():
+            self._arrays[name].append(values)
+        self._added += 1
+
+    def save(self) -> None:
+        for array in self._arrays.values():
+            array.flush()
+        place = {"identity": self._identity, "items": self._added, "tokens": self._tokens}
+        atomic_write_json(self._staging / _PROGRESS, place)
+        self.items = self._added
+
+    def commit(self) -> str:
+        """Writes the manifest, moves all files into place, and returns the content's digest."""
+        self.save()
+        found = {name: digests.of_file(array.finish()) for name, array in self._arrays.items()}
+        content = digests.of_bytes(repr((sorted(found.items()), self._identity["tokenizer"])).encode())
+        counts = {"items": self._added, "tokens": self._tokens}
+        manifest = {**self._identity, **counts, "digests": found, "content": content}
+        atomic_write_json(self._staging / layout.MANIFEST, manifest)
+        for folder in {array.path.parent for array in self._arrays.values()}:
+            sync(folder)
+        os.replace(self._staging, self._folder)
+        sync(self._folder.parent)
+        (self._folder / _PROGRESS).unlink()
+        return content
+
+
+def _header(dtype: np.dtype[Any], rows: int) -> bytes:
+    """The header of a .npy file; numpy leaves space for a first axis of any length, so it is equally long for any `rows`."""
+    buffer = io.BytesIO()
+    fields = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (rows,)}
+    np.lib.format.write_array_header_1_0(buffer, fields)
+    return buffer.getvalue()
+
+
+def _damage(path: Path, dtype: np.dtype[Any], rows: int) -> str | None:
+    """Describes the damage of an array with `rows` saved rows; None if it is intact."""
+    start = _header(dtype, 0)
+    try:
+        with open(path, "rb") as file:
+            header, there = file.read(len(start)), os.fstat(file.fileno()).st_size - len(start)
+    except OSError as error:
+        return f"cannot be read ({error})"
+    # It has 0 rows while the array grows, or all rows if the writer was killed in `commit`.
+    if header not in (start, _header(dtype, there // dtype.itemsize)):
+        return f"is damaged (it is no array of {dtype} with one axis)"
+    if there < rows * dtype.itemsize:
+        return f"is cut off ({there:,} of {rows * dtype.itemsize:,} bytes)"
+    return None
+
+
+class _Growing:
+    """A one-dimensional .npy file that grows by rows; `finish` writes their number into the header."""
+
+    def __init__(self, path: Path, dtype: np.dtype[Any], rows: int) -> None:
+        self.path, self._dtype, self._rows = path.with_name(path.name + ".npy"), dtype, rows
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        header = _header(dtype, 0)
+        with naming(self.path):
+            self._file = open(self.path, "r+b" if rows else "w+b", opener=regular_file)  # noqa: SIM115 - closed by close
+            self._file.write(header)
+            self._file.truncate(len(header) + rows * dtype.itemsize)
+            self._file.seek(0, os.SEEK_END)
+
+    def append(self, values: np.ndarray) -> None:
+        with naming(self.path):
+            self._file.write(np.ascontiguousarray(values, self._dtype).tobytes())
+        self._rows += len(values)
+
+    def flush(self) -> None:
+        with naming(self.path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+    def finish(self) -> Path:
+        self._file.seek(0)
+        self._file.write(_header(self._dtype, self._rows))
+        self.flush()
+        self.close()
+        return self.path
+
+    def close(self) -> None:
+        self._file.close()

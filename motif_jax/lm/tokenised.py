@@ -1,0 +1,92 @@
+"""Tokenises the training part and the held-out part into two datasets; resumes after a kill."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from motif_jax.core.errors import UserError
+from motif_jax.core.progress import Progress
+from motif_jax.lm.token_data import layout
+from motif_jax.lm.token_data.dataset import TokensDataset
+from motif_jax.lm.token_data.writer import TokensWriter
+
+TOKENS, TRAIN, HELD_OUT = "tokens", "train", "held_out"
+PARTS = (TRAIN, HELD_OUT)
+# Items in a group that is tokenised at once, and groups between two saves.
+_TOGETHER, _SAVED_EVERY = 256, 64
+Item = TypeVar("Item")
+
+
+@dataclasses.dataclass(frozen=True)
+class Tokenisation(Generic[Item]):
+    """Tokenisation of a training's items; for vocabulary, columns and source see `TokensWriter`."""
+
+    vocab_size: int
+    tokenizer: str
+    source: Mapping[str, Any]
+    add: Callable[[TokensWriter, Sequence[Item]], None]  # tokenises items and adds them to a writer
+    token_columns: Mapping[str, Any]
+    item_columns: Mapping[str, Any]
+    too_few: str  # the error for a part without items, with {} for the part's purpose
+    unit: str  # of the progress
+    amount: Callable[[Item], int] = lambda item: 1  # units of an item
+
+    def split(
+        self, folder: Path, items: Iterable[tuple[str, Item]], total: int, stopped: Callable[[], bool]
+    ) -> dict[str, TokensDataset] | None:
+        """Writes (part, item) pairs below `folder`, unless both parts exist; the datasets by part, None after a request to stop."""
+        whole = all((folder / part / layout.MANIFEST).is_file() for part in PARTS)
+        if not whole and not self._write(folder, items, total, stopped):
+            return None
+        found = {part: TokensDataset(folder / part) for part in PARTS}
+        for dataset in found.values():
+            if dataset.manifest["tokenizer"] != self.tokenizer:
+                raise UserError(
+                    f"{dataset.folder} was tokenised by another tokenizer: choose another --workdir"
+                )
+            dataset.check_digests()
+        return found
+
+    def _write(
+        self, folder: Path, items: Iterable[tuple[str, Item]], total: int, stopped: Callable[[], bool]
+    ) -> bool:
+        with ExitStack() as stack:
+            writers = {}
+            for part in PARTS:
+                source = {**self.source, "part": part}
+                if (folder / part / layout.MANIFEST).is_file():
+                    if TokensDataset(folder / part).manifest["source"] == source:
+                        continue
+                    shutil.rmtree(folder / part)  # the missing part would be of another split
+                columns = (self.token_columns, self.item_columns)
+                writer = TokensWriter(folder / part, self.vocab_size, self.tokenizer, *columns, source)
+                writers[part] = stack.enter_context(writer)
+            progress = stack.enter_context(Progress(total, self.unit, "tokenise"))
+            rest, done, counts = iter(items), 0, dict.fromkeys(PARTS, 0)
+            for number in itertools.count(1):
+                group = list(itertools.islice(rest, _TOGETHER))
+                if not group:
+                    break
+                for part, writer in writers.items():
+                    mine = [item for where, item in group if where == part]
+                    self.add(writer, mine[max(0, writer.items - counts[part]) :])
+                    counts[part] += len(mine)
+                done += sum(self.amount(item) for _, item in group)
+                progress.update(min(done, total))
+                stop = stopped()
+                if stop or number % _SAVED_EVERY == 0:
+                    for writer in writers.values():
+                        writer.save()
+                if stop:
+                    return False
+            for part, writer in writers.items():
+                if not counts[part]:
+                    raise UserError(self.too_few.format("to learn from" if part == TRAIN else "to hold out"))
+                writer.commit()
+        return True

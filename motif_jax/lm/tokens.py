@@ -1,0 +1,115 @@
+"""Converts texts to tokens and back by a checkpoint's tokenizer.json, and rows of tokens to padded arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from tokenizers import Tokenizer as Backend
+
+from motif_jax.core import tokenizer_files
+from motif_jax.core.errors import UserError
+
+FILE = "tokenizer.json"
+# Smallest padded length of `bucket`.
+_SMALLEST = 16
+
+
+class TokenRows(NamedTuple):
+    """Padded rows of tokens int32 [B, T], and bool [B, T], False for padding."""
+
+    tokens: np.ndarray
+    valid: np.ndarray
+
+
+class Tokenizer:
+    """The tokenizer of a folder."""
+
+    def __init__(self, backend: Backend, source: str = "the tokenizer") -> None:
+        self._backend, self._source = backend, source
+        self._backend.no_padding()
+        self._backend.no_truncation()
+
+    @classmethod
+    def read(cls, folder: str | Path, vocab_size: int | None = None) -> Tokenizer:
+        """Reads tokenizer.json; UserError where it is missing or damaged, or has more tokens than the model's `vocab_size`."""
+        path = Path(folder) / FILE
+        if not path.is_file():
+            raise UserError(
+                f"{folder} has no {FILE}: save it with transformers' AutoTokenizer.from_pretrained(...).save_pretrained(...)"
+            )
+        found = cls(tokenizer_files.read(path), str(path))
+        if vocab_size is not None and found.size > vocab_size:
+            raise UserError(
+                f"{path} has {found.size} tokens, the model beside it {vocab_size}: it belongs to another model"
+            )
+        return found
+
+    @property
+    def size(self) -> int:
+        """Number of tokens, added ones included."""
+        return self._backend.get_vocab_size(with_added_tokens=True)
+
+    def encode(self, texts: Sequence[str], special: bool = True) -> list[list[int]]:
+        """Tokens of each text; `special`: with the special tokens that the tokenizer adds."""
+        with tokenizer_files.working(self._source):
+            found = self._backend.encode_batch(list(texts), add_special_tokens=special)
+        return [each.ids for each in found]
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens, without special ones."""
+        return self._backend.decode([int(token) for token in tokens], skip_special_tokens=True)
+
+    def pieces(self, tokens: Sequence[int]) -> list[str]:
+        return [self._backend.decode([int(token)], skip_special_tokens=False) for token in tokens]
+
+    def find(self, text: str) -> int | None:
+        """The number of the token `text`, special or not; None if there is no such token."""
+        return self._backend.token_to_id(text)
+
+    def token(self, text: str) -> int:
+        """The number of the token `text`, special or not; UserError where there is no such token."""
+        found = self.find(text)
+        if found is None:
+            raise UserError(f"{self._source} has no token {text!r}")
+        return found
+
+
+def candidate_rows(tokenizer: Tokenizer, texts: Sequence[str], special: bool = False) -> list[list[int]]:
+    """Tokens of candidates; `special`: with the special tokens that the tokenizer adds.
+
+    Raises:
+      UserError: there are no candidates, one has no tokens, or two have the same.
+    """
+    if not texts:
+        raise UserError("there are no candidates to choose between")
+    rows = tokenizer.encode(texts, special)
+    places: dict[tuple[int, ...], str] = {}
+    for text, row in zip(texts, rows, strict=True):
+        if not row:
+            raise UserError(f"candidate {text!r} has no tokens")
+        if tuple(row) in places:
+            raise UserError(f"candidates {places[tuple(row)]!r} and {text!r} have the same tokens")
+        places[tuple(row)] = text
+    return rows
+
+
+def bucket(length: int, most: int | None = None) -> int:
+    """The padded length for rows of `length` tokens: 16, 24, 32, 48, 64, 96, ..., at most `most`. Few lengths mean few programs."""
+    size = _SMALLEST
+    while size < length:
+        size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
+    return size if most is None else max(length, min(size, most))
+
+
+def padded(rows: Sequence[Sequence[int] | np.ndarray], length: int | None = None, pad: int = 0) -> TokenRows:
+    """Pads rows on the right to `length`, by default to the longest."""
+    width = max((len(row) for row in rows), default=0) if length is None else length
+    tokens = np.full((len(rows), width), pad, np.int32)
+    valid = np.zeros((len(rows), width), bool)
+    for place, row in enumerate(rows):
+        tokens[place, : len(row)] = row
+        valid[place, : len(row)] = True
+    return TokenRows(tokens, valid)

@@ -1,0 +1,162 @@
+"""Trains token prediction: losses as sums and weights, gradients added over micro-batches, one update.
+
+Functions are pure and work on one device's part of a batch. Micro-batches and devices add sums (`TokenSums`, and the gradient of the summed
+loss), and the total is divided once by the weights' sum. So the result does not depend on how a batch is divided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+import optax
+
+from motif_jax.core.training import spread
+from motif_jax.lm.chunks import in_chunks
+from motif_jax.lm.model import LanguageModel
+from motif_jax.lm.sampling import token_log_probs
+
+
+class TokenBatch(NamedTuple):
+    """Rows of tokens and their targets; numpy or jax arrays.
+
+    Attributes:
+      tokens, valid: int32 and bool [..., B, S], the decoder's input, or the encoder's without a decoder.
+      targets: int32 [..., B, S], the token to predict at each position.
+      weights: float32 [..., B, S], of the targets; 0 where nothing is predicted.
+      prompt, prompt_valid: int32 and bool [..., B, P], input of the encoder before a decoder; None without one.
+    """
+
+    tokens: Any
+    valid: Any
+    targets: Any
+    weights: Any
+    prompt: Any = None
+    prompt_valid: Any = None
+
+
+class TokenSums(NamedTuple):
+    """Sums over tokens, micro-batches and devices; float32 scalars."""
+
+    loss: jax.Array  # cross-entropy in nats, times the weights
+    weight: jax.Array  # of the targets
+    correct: jax.Array  # weight of the targets that are the most likely token
+    counted: jax.Array | None = None  # the denominator of `correct`; None: `weight`
+
+
+class LanguageTrainState(NamedTuple):
+    """The state that a step changes; parameters are float32, `step` is int32, the steps taken."""
+
+    params: Any
+    opt_state: Any
+    step: Any
+
+
+# (trained parameters, frozen parameters, batch, dropout key or None) -> sums
+SumsOf = Callable[[Any, Any, TokenBatch, Any], TokenSums]
+# (state, frozen parameters, micro-batches) -> (state, metrics)
+TokenUpdate = Callable[[LanguageTrainState, Any, TokenBatch], tuple[LanguageTrainState, dict[str, jax.Array]]]
+
+
+def states_of(model: LanguageModel, params: Any, batch: TokenBatch) -> jax.Array:
+    """The states [B, S, D] after the last norm that predict `batch.targets`."""
+    chex.assert_rank([batch.tokens, batch.valid], 2)
+    if not model.config.encoder_layers:
+        return model.prefill(params, batch.tokens, batch.valid)[0].after
+    _, prompt = model.prefill(params, batch.prompt, batch.prompt_valid)
+    states, _ = model.extend(params, prompt, batch.tokens[:, None], batch.valid[:, None])
+    return states.after[:, 0]
+
+
+def token_sums(
+    logits_of: Callable[[jax.Array], jax.Array],
+    states: jax.Array,
+    targets: jax.Array,
+    weights: jax.Array,
+    chunk: int | None = None,
+) -> TokenSums:
+    """Cross-entropy of targets int32 [B, S] after states [B, S, D], computed in float32 with weights [B, S].
+
+    `chunk` tokens' logits, by `logits_of`, are in memory at once, see `chunks.in_chunks`; None: all.
+    """
+    chex.assert_equal_shape([targets, weights])
+    chex.assert_equal_shape_prefix([states, targets], 2)
+
+    def of_rows(rows: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        logits = logits_of(rows[0])
+        return token_log_probs(logits, rows[1]), jnp.argmax(logits, axis=-1) == rows[1]
+
+    flat = weights.reshape(-1)
+    rows = (states.reshape(flat.size, states.shape[-1]), targets.reshape(-1))
+    chosen, right = in_chunks(of_rows, rows, chunk)
+    return TokenSums(-(chosen * flat).sum(), flat.sum(), (right * flat).sum())
+
+
+def gradient_sums(
+    sums_of: Callable[[Any, Any, Any, Any], Any], params: Any, frozen: Any, batches: Any, key: Any = None
+) -> tuple[Any, Any]:
+    """The gradient of the summed loss of all micro-batches, and their sums.
+
+    Args:
+      sums_of: of one micro-batch, such as a `SumsOf`; sums have a `loss`, and `spread.added` adds them.
+      batches: leaves [A, B, ...], A micro-batches, run one after the other in the memory of one.
+      key: of dropout, folded for each micro-batch; None: no dropout.
+    """
+
+    def loss(params: Any, batch: Any, place: Any) -> tuple[jax.Array, Any]:
+        sums = sums_of(params, frozen, batch, None if key is None else jax.random.fold_in(key, place))
+        return sums.loss, sums
+
+    gradient = jax.grad(loss, has_aux=True)
+    count = jax.tree.leaves(batches)[0].shape[0]
+    first = jax.tree.map(lambda leaf: leaf[0], batches)
+    if count == 1:
+        return gradient(params, first, 0)
+
+    def add(total: Any, part: tuple[Any, jax.Array]) -> tuple[Any, None]:
+        return spread.added(total, gradient(params, *part)), None
+
+    # The first one is in the loop too: outside, it would double the program.
+    none = spread.nothing(jax.eval_shape(gradient, params, first, 0))
+    return jax.lax.scan(add, none, (batches, jnp.arange(count)))[0]
+
+
+def make_update(
+    sums_of: SumsOf,
+    optimizer: optax.GradientTransformation,
+    reduce: Callable[[Any], Any],
+    key_of: Callable[[jax.Array], Any] | None = None,
+) -> TokenUpdate:
+    """Makes the step of one device with its part of a batch.
+
+    Args:
+      optimizer: receives the gradient of the mean loss a token.
+      reduce: adds a tree over devices: `psum` under pmap or shard_map, the identity under jit over sharded arrays.
+      key_of: (step) -> dropout key, different on each device; None: no dropout.
+
+    Returns:
+      `update(state, frozen, batches) -> (state, metrics)`; for `batches` see `gradient_sums`. Metrics: the mean `loss` a token,
+      `accuracy`, the sum of the weights (`tokens`), `gradient_norm` before any clip.
+    """
+
+    def update(
+        state: LanguageTrainState, frozen: Any, batches: TokenBatch
+    ) -> tuple[LanguageTrainState, dict[str, jax.Array]]:
+        key = None if key_of is None else key_of(state.step)
+        gradient, sums = reduce(gradient_sums(sums_of, state.params, frozen, batches, key))
+        weight = jnp.maximum(sums.weight, 1e-9)
+        gradient = jax.tree.map(lambda leaf: leaf / weight, gradient)
+        updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
+        params = optax.apply_updates(state.params, updates)
+        metrics = {
+            "loss": sums.loss / weight,
+            "accuracy": sums.correct / (weight if sums.counted is None else jnp.maximum(sums.counted, 1e-9)),
+            "tokens": sums.weight,
+            "gradient_norm": optax.tree.norm(gradient),
+        }
+        return LanguageTrainState(params, opt_state, state.step + 1), metrics
+
+    return update

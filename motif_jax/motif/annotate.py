@@ -1,0 +1,200 @@
+"""Asks an annotator about a dataset's pairs and writes preference/NAME.npy."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from motif_jax.core import config as checks
+from motif_jax.core import interruption, run_folder
+from motif_jax.core.distinct import distinct_rows
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import atomic_write_json
+from motif_jax.core.progress import Progress
+from motif_jax.motif.annotation import shards
+from motif_jax.motif.annotation.annotator import Annotator, Question, check_annotator, make_annotator
+from motif_jax.motif.annotation.captions import pair_captions
+from motif_jax.motif.annotation.config import AnnotationConfig
+from motif_jax.motif.annotation.conversations import ConversationLog
+from motif_jax.motif.annotation.dry_run import report_dry_run
+from motif_jax.motif.annotation.labels import counts
+from motif_jax.motif.annotation.questions import (
+    QuestionHasher,
+    QuestionList,
+    caption_questions,
+    pair_questions,
+)
+from motif_jax.motif.annotation.session import AnnotationSession
+from motif_jax.motif.annotation.store import AnswerStore, check_store
+from motif_jax.motif.pairs.dataset import PairsDataset
+from motif_jax.motif.pairs.outcomes import count_outcomes, describe
+from motif_jax.schema import all_values
+
+
+def check(config: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, config)
+    inside = 0 <= config.shard_index < config.num_shards
+    checks.require_key(config, "shard_index", inside, f"from 0 to num_shards - 1 = {config.num_shards - 1}")
+    either = config.captions.messages or config.captions.status
+    checks.require(either, "captions.messages", False, "True unless captions.status is")
+    if config.name:
+        shards.check_name(config.name)
+    check_store(config.store_dir)
+    checks.existing_folder(config, "dataset_dir")
+    _open_dataset(config)
+    check_annotator(_typed(config))
+
+
+def run(config: ConfigDict, workdir: Path) -> int:
+    """Annotates one shard, and merges the shards when all are finished."""
+    dataset = _open_dataset(config)
+    annotator = make_annotator(_typed(config), dataset=dataset)
+    questions = _list_questions(config, dataset, annotator)
+    if config.dry_run:
+        report_dry_run(_typed(config), workdir, annotator, questions, AnswerStore(config.store_dir))
+        return 0
+    with run_folder.opened(workdir, config):
+        return _annotate(config, workdir, dataset, annotator, questions)
+
+
+def _typed(config: ConfigDict) -> AnnotationConfig:
+    """The config's values; an annotator from outside the package may have keys of its own."""
+    return all_values(AnnotationConfig, config)
+
+
+def _open_dataset(config: ConfigDict) -> PairsDataset:
+    need = ("message", "blstats") if config.captions.status else ("message",)
+    return PairsDataset.open(config.dataset_dir, need=need)
+
+
+def _list_questions(config: ConfigDict, dataset: PairsDataset, annotator: Annotator) -> QuestionList:
+    hasher = QuestionHasher(annotator.identity)
+    if not annotator.reads_items:
+        return pair_questions(dataset.num_pairs, hasher)
+    status = dataset.data["blstats"] if config.captions.status else None
+    captions = pair_captions(dataset.data["message"], status, config.captions.messages)
+    return caption_questions(captions, dataset.num_pairs, hasher, config.orders)
+
+
+def _manifest(
+    config: ConfigDict, dataset: PairsDataset, annotator: Annotator, questions: QuestionList
+) -> dict:
+    about: dict[str, Any] = {"about": "pairs"}
+    if annotator.reads_items:
+        about = {"about": "captions", "orders": config.orders, "captions": config.captions.to_dict()}
+    content = {"length": dataset.length, "content_hash": dataset.content_hash()}
+    return {
+        "format": shards.MANIFEST_FORMAT,
+        "name": config.name or annotator.short_name,
+        # As it will be read again, where tuples are lists.
+        "annotator": json.loads(json.dumps(dict(annotator.identity))),
+        "dataset": {"pairs": dataset.num_pairs, **content},
+        "questions": {**about, "count": len(questions.questions), "digest": questions.digest()},
+        "versions": run_folder.versions(),
+    }
+
+
+def _annotate(
+    config: ConfigDict, workdir: Path, dataset: PairsDataset, annotator: Annotator, questions: QuestionList
+) -> int:
+    manifest = _manifest(config, dataset, annotator, questions)
+    name, index, count = manifest["name"], config.shard_index, config.num_shards
+    shards.check_name(name)
+    annotation = shards.Annotation(dataset.folder, name)
+    if config.restart:
+        print(f"{name}: {annotation.discard(index, count):,} labels discarded", flush=True)
+    else:
+        annotation.check(manifest)
+    manifest["shard"] = {"index": index, "count": count}
+    stop = interruption.Interruption()
+    mine = questions.shard(index, count)
+    summary = {"name": name, "annotator": config.annotator, "shard": index, "num_shards": count}
+    summary |= {"pairs": dataset.num_pairs, "dataset_questions": len(questions.questions), "finished": False}
+    stem = f"{name}.shard-{index:05d}-of-{count:05d}"
+    kept = ConversationLog(workdir / "conversations", stem) if config.keep_conversations else None
+    with (
+        contextlib.closing(annotation.open_shard(index, count, manifest)) as shard,
+        AnnotationSession(
+            annotator,
+            config.store_dir,
+            attempts=config.attempts,
+            flush_seconds=config.flush_seconds,
+            conversations=kept,
+            stopped=lambda: stop.requested,
+        ) as session,
+    ):
+        try:
+            summary["finished"] = _ask(config, session, mine, shard, stop)
+        except BaseException:
+            # What was tried is worth knowing; what ended the run, a full disk too, is what is told.
+            with contextlib.suppress(OSError, UserError):
+                atomic_write_json(workdir / "summary.json", summary | session.summary())
+            raise
+        summary |= session.summary()
+        atomic_write_json(workdir / "summary.json", summary)
+    if not summary["finished"]:
+        return interruption.EXIT_CODE if stop.requested else 0
+    merged = _merge(annotation, questions, count, manifest, dataset)
+    if merged is not None:
+        atomic_write_json(workdir / "summary.json", {**summary, "merged": merged})
+    return 0
+
+
+def _ask(
+    config: ConfigDict,
+    session: AnnotationSession,
+    questions: list[Question],
+    shard: shards.Shard,
+    stop: interruption.Interruption,
+) -> bool:
+    """Settles the shard's questions from the store, then asks the rest; returns whether all are settled."""
+    known = session.recall(questions, shard.answers(), shard.add)
+    if not session.unsettled(questions, known):
+        return True
+    session.start()
+    telemetry, total = session.telemetry, len(questions)
+    progress = Progress(total, "questions", f"annotate {shard.name}", initial=telemetry.store_hits)
+
+    def report() -> None:
+        progress.update(min(telemetry.store_hits + telemetry.asked, total), **session.live())
+
+    with stop, progress:
+        answers = session.ask(questions, known, limit=config.limit, keep=shard.add, report=report)
+    return not session.unsettled(questions, answers)
+
+
+def _merge(
+    annotation: shards.Annotation, questions: QuestionList, count: int, manifest: dict, dataset: PairsDataset
+) -> dict[str, Any] | None:
+    with annotation.merging():
+        answers, unfinished = annotation.read_answers(questions, count, manifest)
+        if unfinished:
+            some = ", ".join([*map(str, unfinished[:8]), *["..."] * (len(unfinished) > 8)])
+            print(f"{annotation.name}: waiting for {len(unfinished)} of {count} shards ({some})", flush=True)
+            return None
+        merged, num_pairs = shards.merge(questions, answers), dataset.num_pairs
+        summary: dict[str, Any] = {"pairs": num_pairs, "questions": len(answers), **counts(merged.labels)}
+        summary["questions_per_pair"] = len(answers) / num_pairs
+        if merged.position_bias is not None:
+            summary["position_bias"] = merged.position_bias
+        annotation.write(merged, summary)
+    print(f"{annotation.preference_path}: {_sentence(summary)}", flush=True)
+    if manifest["questions"].get("captions", {}).get("messages"):
+        messages, ids = distinct_rows(dataset.data["message"].reshape(-1, 256))
+        found = count_outcomes(ids.reshape(num_pairs, 2, dataset.length), merged.labels, len(messages))
+        print(describe(found, messages), flush=True)
+    return summary
+
+
+def _sentence(summary: dict[str, Any]) -> str:
+    text = (
+        f"{summary['pairs']:,} pairs, {summary['questions']:,} distinct questions; "
+        f"{summary['first']:,} first, {summary['second']:,} second, {summary['tie']:,} tie, {summary['unknown']:,} unknown"
+    )
+    if bias := summary.get("position_bias"):
+        text += f"; asked both ways {bias['consistent']:.1%} agree, the caption shown first wins {bias['first_share']:.1%}"
+    return text

@@ -1,0 +1,80 @@
+"""Annotators without captions or a model: score, return, random."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from motif_jax.core import seeds
+from motif_jax.core.errors import UserError
+from motif_jax.core.verdicts import FIRST, SECOND, TIE, Form
+from motif_jax.motif.annotation.annotator import Annotator, Answer, Question
+from motif_jax.motif.annotation.config import AnnotatorConfig
+from motif_jax.motif.pairs import layout
+from motif_jax.motif.pairs.dataset import PairsDataset
+
+
+def _array(dataset: PairsDataset, need: str) -> np.ndarray:
+    group, _, name = need.rpartition("/")
+    return np.asarray((dataset.info if group else dataset.data)[name])
+
+
+class _NumberAnnotator(Annotator):
+    """Prefers the sub-sequence with the larger number in the array `need` of the dataset; equal numbers are a tie."""
+
+    reads_items = False
+    name: ClassVar[str]
+    need: ClassVar[str]
+
+    def __init__(self, config: AnnotatorConfig, form: Form, dataset: PairsDataset) -> None:
+        self.identity = {"annotator": self.name, "dataset": dataset.content_hash()}
+        self.short_name = self.name
+        array = _array(dataset, self.need)
+        self._numbers = array if array.ndim == 2 else array.sum(-1, dtype=np.float64)
+
+    @classmethod
+    def check(cls, config: AnnotatorConfig, form: Form) -> None:
+        try:
+            dataset = PairsDataset.open(config.dataset_dir, need=("message", cls.need))
+        except UserError as error:
+            raise UserError(f"config.annotator={cls.name} needs {cls.need}: {error}") from None
+        if (pair := layout.first_not_finite(_array(dataset, cls.need))) is not None:
+            where = cls.need if "/" in cls.need else f"data/{cls.need}"
+            raise UserError(
+                f"config.annotator={cls.name}: {dataset.folder / where}.npy must hold finite numbers, that of pair {pair} is not"
+            )
+
+    def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
+        for position, question in enumerate(questions):
+            first, second = self._numbers[question.pair]
+            yield position, Answer(FIRST if first > second else SECOND if second > first else TIE)
+
+
+class ScoreAnnotator(_NumberAnnotator):
+    """Prefers the higher game score (info/score)."""
+
+    name, need = "score", "info/score"
+
+
+class ReturnAnnotator(_NumberAnnotator):
+    """Prefers the higher sum of task rewards (data/rewards)."""
+
+    name, need = "return", "rewards"
+
+
+class RandomAnnotator(Annotator):
+    """Prefers either sub-sequence with probability 1/2, a function of the pair: a baseline that training cannot beat."""
+
+    reads_items = False
+
+    def __init__(self, config: AnnotatorConfig, form: Form, dataset: Any = None) -> None:
+        self.identity = {"annotator": "random", "seed": config.seed}
+        self.short_name = "random"
+        self._seed: int = config.seed
+
+    def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
+        for position, question in enumerate(questions):
+            label = SECOND if seeds.derive(self._seed, "random annotator", question.id) % 2 else FIRST
+            yield position, Answer(label, (0.5, 0.5, 0.0))

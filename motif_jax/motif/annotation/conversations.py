@@ -1,0 +1,38 @@
+"""Conversations with a language model, kept as compressed JSON lines."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from motif_jax.core.files import naming, regular_file
+from motif_jax.motif.annotation.annotator import Answer, Question
+
+
+class ConversationLog:
+    """Appends to its own file, one gzip member for each call, so that a kill damages only the last member."""
+
+    def __init__(self, folder: Path, stem: str) -> None:
+        run = len(list(folder.glob(f"{stem}.*.jsonl.gz")))
+        self.path = folder / f"{stem}.{run:04d}.jsonl.gz"
+
+    def add(self, answers: Sequence[tuple[Question, Answer]]) -> None:
+        lines = []
+        for question, answer in answers:
+            line: dict[str, Any] = {
+                "id": question.id,
+                "attempt": question.attempt,
+                "label": question.form.labels[answer.label],
+                "probabilities": answer.probabilities,
+                "prompt_tokens": answer.tokens[0],
+                "completion_tokens": answer.tokens[1],
+                "note": answer.note,
+                "turns": list(answer.turns) or [{"role": "captions", "content": list(question.items)}],
+            }
+            lines.append(json.dumps(line) + "\n")
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with naming(self.path), open(self.path, "ab", opener=regular_file) as file:
+            file.write(gzip.compress("".join(lines).encode()))

@@ -1,0 +1,330 @@
+"""Asks language models behind any server with the OpenAI protocol: vLLM, llama.cpp, a hosted one.
+
+An event loop in a thread holds the conversations, handles servers' faults, and sends requests again. The key comes from the
+environment and never appears in messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import dataclasses
+import itertools
+import math
+import os
+import queue
+import random
+import re
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from typing import Any, NoReturn
+
+from motif_jax.core import config as checks
+from motif_jax.core.errors import UserError
+from motif_jax.core.progress import format_seconds
+from motif_jax.core.verdicts import UNKNOWN, Form
+from motif_jax.motif.annotation import chat, chat_client, replies
+from motif_jax.motif.annotation.annotator import Answer, Preview, Prices, Question
+from motif_jax.motif.annotation.chat import Conversation, json_option
+from motif_jax.motif.annotation.chat_client import StatusError, without_user
+from motif_jax.motif.annotation.config import AnnotatorConfig
+from motif_jax.motif.annotation.replies import Rubbish, ServerError
+
+# How often a wait for answers returns to the caller.
+_HEARTBEAT_SECONDS = 0.25
+_MAX_PAUSE_SECONDS = 60.0
+# A server that asks for a longer wait ends the run, which can be resumed later.
+_MAX_RETRY_AFTER_SECONDS = 3600.0
+# After so many refusals without an answer, the server counts as refusing every question.
+_MAX_REFUSED = 32
+_CHARACTERS_PER_TOKEN = 4
+# Fields that limit an answer: the one of most servers, then that of servers that refuse it.
+_LIMITS = ("max_tokens", "max_completion_tokens")
+# Answers that another try may change.
+_MAY_PASS = frozenset({408, 409, 425, 429, *range(500, 600)})
+REFUSED = "refused by the server's content filter"
+
+
+class _Refused(Exception):
+    """The server refuses this question."""
+
+
+class OpenAIAnnotator(chat.ChatAnnotator):
+    """Asks a chat model through a server. `start` before the first question."""
+
+    def __init__(self, config: AnnotatorConfig, form: Form, dataset: Any = None) -> None:
+        settings = config.openai
+        self._extra = json_option(config, "openai.extra_body")
+        model = {"annotator": "openai", "model": settings.model, "revision": settings.revision}
+        model["structured"] = settings.structured if config.answer.mode == "verdict" else None
+        super().__init__(config, form, {**model, "extra_body": self._extra})
+        self._config, self._settings = config, settings
+        self._prefill = self.prompt.answer.prefix.rstrip()
+        self._thread: threading.Thread | None = None
+        self._limit: str | None = _LIMITS[0]
+        self._retries: collections.Counter[str] = collections.Counter()
+        self._last_cause = ""
+        self._answered = self._refused = self._in_flight = 0
+        # The server wants no requests before this time (monotonic).
+        self._quiet_until = -math.inf
+        self.concurrency: int = settings.concurrency
+        self.prices = _prices(config)
+        # A local server needs no key.
+        self._key = _key(settings.key_variable) or "none"
+        written = (rf"(?:\\?{re.escape(c)}|(?i:\\u{ord(c):04x}|%{ord(c):02x}))" for c in self._key)
+        self._key_pattern = re.compile("".join(written))
+
+    @classmethod
+    def check(cls, config: AnnotatorConfig, form: Form) -> None:
+        chat.check_chat(config, form)
+        url, model = config.openai.base_url, config.openai.model
+        allowed = "a URL such as http://HOST:8000/v1"
+        checks.require(chat_client.is_address(url), "openai.base_url", url, allowed)
+        _key(config.openai.key_variable)
+        checks.require(bool(model), "openai.model", model, "the model's name on the server")
+        own = json_option(config, "openai.extra_body").keys() & {"model", "messages"}
+        allowed = "without model and messages, which each question sets"
+        checks.require(not own, "openai.extra_body", config.openai.extra_body, allowed)
+
+    def live(self) -> dict[str, float | int | str]:
+        counts: dict[str, Any] = {"retries": self._retries.total(), "last_for": self._last_cause}
+        counts["refused"] = self._refused
+        return {"in_flight": self._in_flight, **{name: count for name, count in counts.items() if count}}
+
+    def summary(self) -> dict[str, Any]:
+        counts = {"retries": self._retries.total(), "retry_causes": dict(self._retries)}
+        return {**counts, "refused": self._refused, "answer_limit": self._limit or "the server's own"}
+
+    def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
+        rest = iter(enumerate(questions))
+        running: dict[Future[Answer], int] = {}
+        done: queue.SimpleQueue[Future[Answer]] = queue.SimpleQueue()
+        try:
+            while True:
+                for position, question in itertools.islice(rest, self.concurrency - len(running)):
+                    future = self.submit(question, self._settings.retries)
+                    running[future] = position
+                    future.add_done_callback(done.put)
+                if not running:
+                    return
+                try:
+                    future = done.get(timeout=_HEARTBEAT_SECONDS)
+                except queue.Empty:
+                    yield None
+                else:
+                    yield running.pop(future), future.result()
+        finally:
+            for future in running:
+                future.cancel()
+
+    def start(self) -> None:
+        url, patience = self._settings.base_url, self._settings.timeout_seconds
+        self._client = chat_client.ChatClient(url, self._key, patience, self.concurrency)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="openai", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        if self._thread is None:
+            return
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        self._thread = None
+
+    async def _end(self) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._client.aclose()
+
+    def submit(self, question: Question, retries: int = 0) -> Future[Answer]:
+        """Asks in the background, a failed turn again at most `retries` times; the future may raise `ServerError`."""
+        return asyncio.run_coroutine_threadsafe(self._ask(question, retries), self._loop)
+
+    def ping(self) -> Future[None]:
+        """Has the model say one token, in the background; the future may raise `ServerError`."""
+        return asyncio.run_coroutine_threadsafe(self._greet(), self._loop)
+
+    def quiet_seconds(self) -> float:
+        """Seconds from now in which the server wants no requests; thread safe."""
+        return max(0.0, self._quiet_until - time.monotonic())
+
+    async def _greet(self) -> None:
+        turns = [{"role": "user", "content": "Hello."}]
+        with contextlib.suppress(_Refused):
+            await self._send({"model": self._settings.model, "messages": turns, "max_tokens": 1})
+
+    async def _ask(self, question: Question, retries: int) -> Answer:
+        dialogue = self.open(question)
+        while True:
+            try:
+                choice = await self._complete(dialogue, retries)
+            except _Refused as error:
+                return dialogue.answer(UNKNOWN, note=str(error))
+            if self.mode == "soft":
+                try:
+                    masses = replies.verdict_log_probabilities(choice, self.prompt.answer.verdicts)
+                except Rubbish as error:
+                    raise self._failure("cannot do what config.answer.mode=soft needs", error) from error
+                return self.soft(dialogue, masses, self._prefill)
+            answer = self.read_answer(dialogue, choice["message"].get("content") or "")
+            if answer is not None:
+                # The key is no verdict; it is removed from the conversation that is kept.
+                turns = ({**turn, "content": self._blotted(turn["content"])} for turn in answer.turns)
+                return dataclasses.replace(answer, turns=tuple(turns))
+
+    async def _complete(self, dialogue: Conversation, retries: int) -> Any:
+        request = self._request(dialogue)
+        spread = random.Random(dialogue.question.id)
+        for retry in itertools.count():
+            try:
+                return await self._send(request, dialogue)
+            except ServerError as error:
+                if not error.kind or retry == retries:
+                    raise
+                self._last_cause = error.kind
+                self._retries[error.kind] += 1
+            await asyncio.sleep(min(2.0**retry, _MAX_PAUSE_SECONDS) * spread.uniform(0.75, 1.25))
+        raise AssertionError
+
+    async def _send(self, request: dict[str, Any], dialogue: Conversation | None = None) -> Any:
+        """Sends a request once and returns the reply's choice; adds the cost to `dialogue`. Raises ServerError or _Refused."""
+        for most in [request.pop(name) for name in _LIMITS if name in request]:
+            if self._limit is not None:
+                request[self._limit] = most
+        while (seconds := self.quiet_seconds()) > 0:
+            await asyncio.sleep(seconds)
+        self._in_flight += 1
+        try:
+            usage, choice = replies.checked(await self._client.complete(request))
+        except StatusError as error:
+            if error.status in _MAY_PASS:
+                raise self._status(error) from error
+            self._lasting(error, request)
+            return await self._send(request, dialogue)  # without the option that the server refused
+        except TimeoutError as error:
+            what = f"hangs: no answer within {self._settings.timeout_seconds:g} s"
+            raise self._failure(what, error, "no answer in time") from error
+        except chat_client.NoConnectionError as error:
+            raise self._failure("cannot be reached", error, "no connection") from error
+        except Rubbish as error:
+            raise self._failure("returns rubbish", error, "rubbish") from error
+        finally:
+            self._in_flight -= 1
+        if dialogue is not None:
+            dialogue.cost(*usage)
+        if choice.get("finish_reason") == "content_filter":
+            self._refuse("finish_reason content_filter")
+        self._answered += 1
+        return choice
+
+    def _status(self, error: StatusError) -> ServerError:
+        """The fault of a passing HTTP status; records how long the server wants no requests."""
+        kind, seconds = f"HTTP {error.status}", chat_client.retry_after(error.headers)
+        self._quiet_until = max(self._quiet_until, time.monotonic() + min(seconds, _MAX_RETRY_AFTER_SECONDS))
+        if seconds > _MAX_RETRY_AFTER_SECONDS:
+            return self._failure(f"asks to wait {format_seconds(seconds)}", error)
+        return self._failure(f"answers with {kind}", error, kind)
+
+    def _lasting(self, error: StatusError, request: dict[str, Any]) -> None:
+        """Raises for a permanent fault; returns if the answer has to be limited in another way."""
+        text = str(error)
+        too_long = replies.LENGTH.search(text)
+        if any(name in text for name in _LIMITS):
+            # Where the context does not hold the prompt and the longest answer, some errors name both, so the length is
+            # checked first. Without a limit the server uses the room that is left.
+            if too_long or replies.ANSWER_LIMIT.search(text):
+                if self.mode == "analysis" and any(name in request for name in _LIMITS):
+                    self._limit = None
+                    return
+            elif _LIMITS[1] in text and _LIMITS[0] in request:
+                self._limit = self._limit and _LIMITS[1]
+                return
+        if error.status == 400 and too_long:
+            raise _Refused(chat.TOO_LONG)
+        if error.status in (400, 403, 422) and replies.CONTENT.search(text):
+            self._refuse(error)
+        raise self._failure(self._blamed(error), error)
+
+    def _blamed(self, error: StatusError) -> str:
+        settings = self._settings
+        key = f"the key of the environment variable {settings.key_variable}"
+        if 300 <= error.status < 400:
+            url = error.headers.get("location", "another address").removesuffix("/chat/completions")
+            return f"sends requests on to {without_user(url)}: set config.openai.base_url to where they are answered"
+        if error.status == 401:
+            return f"refuses {key}"
+        if error.status == 403:
+            return f"refuses the request, or {key}, with HTTP 403"
+        if error.status == 404:
+            text = f"does not know config.openai.model={settings.model}"
+            hint = ", or has no chat/completions there: config.openai.base_url commonly ends in /v1"
+            return text if settings.model in str(error) else text + hint
+        return f"refuses the request with HTTP {error.status}"
+
+    def _refuse(self, error: StatusError | str) -> NoReturn:
+        self._refused += 1
+        if self._refused >= _MAX_REFUSED and not self._answered:
+            raise self._failure(f"refused all of {self._refused} questions by their content", error)
+        raise _Refused(REFUSED)
+
+    def _failure(self, what: str, error: BaseException | str, kind: str = "") -> ServerError:
+        """The one-line error of a server with its cause, without the key. `kind`: of a fault that may pass."""
+        what, detail = (" ".join(self._blotted(str(text)).split()) for text in (what, error))
+        url = without_user(self._settings.base_url)
+        return ServerError(f"the server {url} {what[:400]} ({detail[:200] or type(error).__name__})", kind)
+
+    def _blotted(self, text: str) -> str:
+        """`text`, before it is cut, without the key, plain or escaped for JSON and URLs."""
+        may_hold_it = self._key != "none" and (self._key in text or "\\" in text or "%" in text)
+        return self._key_pattern.sub("***", text) if may_hold_it else text
+
+    def _request(self, dialogue: Conversation) -> dict[str, Any]:
+        sampling = self._config.sampling
+        request: dict[str, Any] = {"model": self._settings.model, "messages": dialogue.turns}
+        extra = dict(self._extra)
+        if self.mode == "soft":
+            request |= {"temperature": 0, "max_tokens": 2, "logprobs": True, "top_logprobs": 20}
+            request["messages"] = [*dialogue.turns, {"role": "assistant", "content": self._prefill}]
+            extra |= {"add_generation_prompt": False, "continue_final_message": True}
+            return request | extra
+        request |= {name: getattr(sampling, name) for name in ("temperature", "top_p", "max_tokens")}
+        if self._settings.send_top_k:
+            extra["top_k"] = sampling.top_k
+        if self._settings.send_seed and (seed := self.seed(dialogue)) is not None:
+            request["seed"] = seed
+        if self.mode == "verdict":
+            request["max_tokens"] = chat.VERDICT_TOKENS
+            if self._settings.structured == "structured_outputs":
+                extra["structured_outputs"] = {"choice": list(self.prompt.answer.answers)}
+            elif self._settings.structured == "response_format":
+                request["response_format"] = self.prompt.answer.schema
+        return request | extra
+
+    def preview(self, question: Question) -> Preview:
+        turns = self._request(self.open(question))["messages"]
+        text = "\n".join(f"[{turn['role']}]\n{turn['content']}" for turn in turns)
+        return Preview(text, math.ceil(len(text) / _CHARACTERS_PER_TOKEN), exact=False)
+
+
+def _prices(config: AnnotatorConfig) -> Prices | None:
+    prices = config.openai.prices
+    if not (prices.prompt or prices.cached or prices.completion):
+        return None
+    return Prices(prices.prompt, prices.prompt if prices.cached is None else prices.cached, prices.completion)
+
+
+def _key(variable: str) -> str:
+    """The key in an environment variable, without the line end of secret files; UserError if it cannot be sent."""
+    key = os.environ.get(variable, "").strip()
+    if not key.isprintable():
+        raise UserError(
+            f"the environment variable {variable} holds characters that no key can have, such as a line's end"
+        )
+    return key

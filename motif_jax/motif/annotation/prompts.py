@@ -1,0 +1,216 @@
+"""Prompt files for questions about a pair or a single text, and label file names by the published scheme."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from motif_jax.core import digests, resources
+from motif_jax.core.errors import UserError
+from motif_jax.core.verdicts import FORMS, PAIR, Form
+from motif_jax.motif.annotation.parsing import AnswerForm, make_form
+
+FOLDER = resources.path("configs/prompts")
+MODES = ("analysis", "verdict", "soft")
+_quote = json.JSONEncoder(ensure_ascii=False).encode
+
+Turns = list[dict[str, str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class PromptTexts:
+    """The texts of one prompt file for one goal and answer mode; system, goal and examples may be empty."""
+
+    system: str
+    question: str
+    retry: str
+    goal: str
+    answer: AnswerForm
+    form: Form = PAIR
+    examples: str = ""
+
+    def identity(self) -> dict[str, Any]:
+        texts = {
+            "system": self.system,
+            "question": self.question,
+            "retry": self.retry,
+            "goal": self.goal,
+            "answer": self.answer.template,
+            "verdicts": list(self.answer.verdicts),
+            **({"examples": self.examples} if self.examples else {}),
+        }
+        return {**texts, "hash": digests.of_bytes(json.dumps(texts, sort_keys=True).encode())}
+
+    def conversation(self, *items: str) -> Turns:
+        turns = [{"role": "system", "content": self.system}] if self.system else []
+        return [*turns, {"role": "user", "content": self._fill(self.question, items)}]
+
+    def retried(self, turns: Turns, answer: str) -> Turns:
+        return [
+            *turns,
+            {"role": "assistant", "content": answer},
+            {"role": "user", "content": self._fill(self.retry, [""] * len(self.form.items))},
+        ]
+
+    def items_of(self, text: str) -> tuple[str, ...] | None:
+        found = self._question_pattern.fullmatch(text)
+        try:
+            return tuple(json.loads(found[name]) for name in self.form.items) if found else None
+        except ValueError:
+            return None
+
+    @functools.cached_property
+    def _question_pattern(self) -> re.Pattern[str]:
+        pattern = ""
+        for name, text in self._pieces(self.question):
+            again = f"(?P<{name}>" in pattern
+            item = f"(?P={name})" if again else rf'(?P<{name}>"(?:[^"\\]|\\.)*+")'
+            pattern += item if name else re.escape(text)
+        return re.compile(pattern)
+
+    def _fill(self, template: str, items: Sequence[str]) -> str:
+        quoted = dict(zip(self.form.items, map(_quote, items), strict=True))
+        return "".join(quoted.get(name) or text for name, text in self._pieces(template))
+
+    @functools.cache  # noqa: B019 (a process has a handful of prompts)
+    def _pieces(self, template: str) -> list[tuple[str, str]]:
+        """The template in pieces: ('', text with its other placeholders filled in) or (name of an item, '')."""
+        for name, text in (("goal", self.goal), ("examples", self.examples)):
+            if not text:
+                template = re.sub(rf"(?m)^[ \t]*\{{{name}\}}[ \t]*\n?", "", template)
+        values = {"goal": self.goal, "examples": self.examples}
+        answers = zip(self.form.verdicts, self.answer.answers, strict=True)
+        values |= {f"answer_{verdict}": answer for verdict, answer in answers}
+        placeholder = re.compile(rf"\{{({'|'.join([*self.form.items, *values])})\}}")
+        # Every second piece is a name.
+        pieces = enumerate(placeholder.split(template))
+        return [
+            (piece, "") if place % 2 and piece not in values else ("", values[piece] if place % 2 else piece)
+            for place, piece in pieces
+        ]
+
+
+def prompt_path(version: str, file: str, form: Form = PAIR) -> Path:
+    """The prompt file of `config.prompt`: the user's own, or a version's for questions of `form`."""
+    if file:
+        return Path(file)
+    known = {path.stem: path for path in prompt_files(form)}
+    if version not in known:
+        raise UserError(
+            f"config.prompt.version={version}: must be one of {', '.join(known)}, or give prompt.file"
+        )
+    return known[version]
+
+
+def prompt_files(form: Form = PAIR) -> list[Path]:
+    """The project's prompt files for questions of `form`; their names are their versions."""
+    return sorted((FOLDER if form is PAIR else FOLDER / form.name).glob("*.yaml"))
+
+
+def goals_of(path: Path) -> list[str]:
+    """The goals of a prompt file; [] without any, which `load_prompt` reports."""
+    goals = _read(path).get("goals")
+    return list(goals) if isinstance(goals, Mapping) else []
+
+
+def forms_of(path: Path) -> list[Form]:
+    """The forms whose items the questions of a prompt file contain. Raises UserError: it has no questions."""
+    tree = _read(path)
+    with _naming(path):
+        asked = "".join(_text(tree, "question", name) for name in ("analysis", "verdict"))
+    return [form for form in FORMS if any(f"{{{item}}}" in asked for item in form.items)]
+
+
+def load_prompt(path: Path, goal: str, mode: str, form: Form = PAIR) -> PromptTexts:
+    """Reads a prompt file for questions of `form`. Raises UserError: a field, a placeholder or the goal is missing."""
+    tree, goals = _read(path), goals_of(path)
+    if goals and goal not in goals:
+        raise UserError(f"config.goal={goal}: must be one of {', '.join(goals)}, the goals of {path}")
+    with _naming(path):
+        question = _text(tree, "question", "analysis" if mode == "analysis" else "verdict")
+        sentence = _text(tree, "goals", goal, empty=True).strip()
+        verdicts = [_text(tree, "verdicts", name) for name in form.verdicts]
+        answer = make_form(_text(tree, "answer"), verdicts, form)
+        examples = _examples(tree, goal, answer, form)
+        for name in (*form.items, *["goal"] * bool(sentence), *["examples"] * bool(examples)):
+            if f"{{{name}}}" not in question:
+                raise UserError(f"the question for answer.mode={mode} lacks {{{name}}}")
+        system, retry = _text(tree, "system", empty=True), _text(tree, "retry")
+    return PromptTexts(system, question, retry, sentence, answer, form, examples)
+
+
+def _examples(tree: Mapping[str, Any], goal: str, answer: AnswerForm, form: Form) -> str:
+    lines = []
+    for example in tree.get("examples", []):
+        names = {*form.items, "verdicts"}
+        verdicts = example.get("verdicts") if isinstance(example, Mapping) else None
+        if not isinstance(verdicts, Mapping) or set(example) != names:
+            raise UserError(f"each of examples must hold {', '.join(sorted(names))}")
+        if goal not in verdicts:
+            continue
+        if verdicts[goal] not in form.verdicts:
+            allowed = " or ".join(form.verdicts)
+            raise UserError(f"the verdicts of examples must be {allowed}, not {verdicts[goal]}")
+        shown = " ".join(_quote(example[name]) for name in form.items)
+        lines.append(f"{shown} {answer.answers[form.verdicts.index(verdicts[goal])]}")
+    return "\n".join(lines)
+
+
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"prompt file {path}: {error}") from None
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    with _naming(path):
+        try:
+            tree = _parsed(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise UserError(f"cannot be read: {error.strerror}") from None
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            raise UserError(f"is not YAML: {error}") from None
+        if not isinstance(tree, Mapping):
+            raise UserError("must hold the fields system, question, retry, answer, verdicts, goals")
+    return tree
+
+
+@functools.lru_cache(maxsize=16)
+def _parsed(text: str) -> Any:
+    """Cached for all goals and modes of a file; do not change the result."""
+    # This loader reads every scalar as text: `no` is the word, not False, and 1 is a verdict.
+    return yaml.load(text, Loader=yaml.BaseLoader)
+
+
+def _text(tree: Any, *field: str, empty: bool = False) -> str:
+    for place, part in enumerate(field, start=1):
+        if not isinstance(tree, Mapping) or part not in tree:
+            raise UserError(f"lacks the field {'.'.join(field[:place])}")
+        tree = tree[part]
+    if not isinstance(tree, str) or not (empty or tree.strip()):
+        raise UserError(f"the field {'.'.join(field)} must be a text")
+    return tree
+
+
+def model_tag(model: str) -> str:
+    """A model's part of a label file's name: llama70b for Llama-2-70b-chat-hf, else its name in letters fit for a file."""
+    base = model.rstrip("/").split("/")[-1].lower()
+    if published := re.fullmatch(r"llama-2-(\d+)b-chat(?:-hf)?", base):
+        return f"llama{published[1]}b"
+    return re.sub(r"[^a-z0-9]+", "-", base).strip("-") or "model"
+
+
+def label_name(model: str, status: bool, goal: str, version: str) -> str:
+    """Name by the published scheme: llama70b_msg_defaultgoal_default, with minbl_ where the status line is shown."""
+    clean = [re.sub(r"[^A-Za-z0-9-]+", "-", part) for part in (goal, version)]
+    return "_".join([model_tag(model), "msg", *(["minbl"] if status else []), *clean])

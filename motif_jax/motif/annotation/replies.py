@@ -1,0 +1,82 @@
+"""Parses a server's replies: answer, tokens, log-probabilities, refusals."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from motif_jax.core.errors import UserError, printable
+
+# Largest sum of the verdicts' probabilities, which may be rounded; a number of tokens that no reply has.
+_MAX_MASS, _MAX_TOKENS = 1.01, 1 << 40
+# Words of a refusal that blames the content of a prompt, its length, or the longest answer asked for.
+CONTENT = re.compile(
+    "content[ _]filter|content management policy|content[ _]policy|usage polic|policy ?violation|moderation|flagged|"
+    "safety (system|reasons)|inappropriate content|invalid_prompt|data_inspection",
+    re.IGNORECASE,
+)
+LENGTH = re.compile(
+    "context[ _]length|maximum context|too long|too many tokens|exceeds the available", re.IGNORECASE
+)
+ANSWER_LIMIT = re.compile("too large|cannot be greater than|max_model_len", re.IGNORECASE)
+
+
+class ServerError(UserError):
+    """A server did not answer. `cause`: the fault without advice; `kind`: a word for one that may pass, else ''."""
+
+    def __init__(self, cause: str, kind: str) -> None:
+        super().__init__(f"{cause}; everything answered so far is kept, the same command resumes from there")
+        self.cause, self.kind = printable(cause), kind
+
+
+class Rubbish(Exception):
+    """A reply violates the protocol."""
+
+
+def verdict_log_probabilities(choice: Mapping[str, Any], verdicts: Sequence[str]) -> list[float]:
+    """Log-probabilities of the verdicts after a prefilled answer, -inf for unlisted ones. Raises Rubbish: the reply has none.
+
+    If the likeliest first token is a blank, which some tokenizers put before a digit, the second counts with its probability.
+    """
+    tokens = _at(choice.get("logprobs"), "content")
+    if not isinstance(tokens, list) or not tokens:
+        raise Rubbish("no log-probabilities in the reply")
+    words = {verdict.lower(): place for place, verdict in enumerate(verdicts)}
+    masses = [0.0] * len(verdicts)
+    before = 1.0
+    try:
+        for token in tokens[:2]:
+            for candidate in token["top_logprobs"]:
+                place = words.get(candidate["token"].strip().lower())
+                if place is not None:
+                    masses[place] += before * math.exp(candidate["logprob"])
+            if token["token"].strip():
+                break
+            before *= math.exp(token["logprob"])
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise Rubbish(f"log-probabilities of another form in the reply: {tokens}") from error
+    if not sum(masses) < _MAX_MASS:
+        raise Rubbish(f"log-probabilities of more than probability 1 in the reply: {tokens}")
+    return [math.log(mass) if mass > 0 else -math.inf for mass in masses]
+
+
+def checked(reply: Any) -> tuple[tuple[int, int, int], dict[str, Any]]:
+    """Tokens, as in `Answer`, and the first choice of a reply, which has a message. Raises Rubbish: there is no answer."""
+    choices = _at(reply, "choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    message = _at(choice, "message")
+    if not isinstance(choice, dict) or not isinstance(message, dict):
+        raise Rubbish(f"no choices in the reply {reply}")
+    if not isinstance(message.get("content"), str | None):
+        raise Rubbish(f"the reply's content is no text: {message['content']}")
+    usage = _at(reply, "usage")
+    counts = [_at(usage, "prompt_tokens"), _at(usage, "completion_tokens")]
+    counts.append(_at(_at(usage, "prompt_tokens_details"), "cached_tokens"))
+    prompt, completion, cached = (n if isinstance(n, int) and 0 <= n < _MAX_TOKENS else 0 for n in counts)
+    return (prompt, completion, cached), choice
+
+
+def _at(value: Any, key: str) -> Any:
+    return value.get(key) if isinstance(value, dict) else None

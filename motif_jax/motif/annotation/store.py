@@ -1,0 +1,167 @@
+"""The answer store: all answers of all runs, shared by datasets, runs and shard counts.
+
+A folder of files in the format of `core/checked_lines.py`, one for each concurrent writer. The key is the hash of the
+whole question (`questions.QuestionHasher`), so the same question finds its answer again.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import hashlib
+import math
+import os
+import re
+import secrets
+import socket
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from motif_jax.core.checked_lines import LineWriter, decode_line, read_lines
+from motif_jax.core.errors import UserError
+from motif_jax.core.verdicts import FORMS, UNKNOWN
+from motif_jax.motif.annotation.annotator import Answer, Question
+
+
+class StoredAnswer(NamedTuple):
+    """An `Answer` as the store and the shards keep it; `attempts` counts how often the question was asked so far."""
+
+    label: int
+    probabilities: tuple[float, ...] | None = None
+    attempts: int = 1
+
+    def to_json(self) -> dict[str, Any]:
+        value: dict[str, Any] = {"label": self.label}
+        if self.probabilities is not None:
+            value["p"] = list(self.probabilities)
+        if self.attempts != 1:
+            value["attempts"] = self.attempts
+        return value
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> StoredAnswer | None:
+        """The inverse of `to_json`; None if the object is not an answer of any form."""
+        label, p, attempts = value.get("label"), value.get("p"), value.get("attempts", 1)
+        if not isinstance(label, int) or not isinstance(attempts, int):
+            return None
+        sizes = [len(form.verdicts) for form in FORMS if label in form.labels]
+        if p is None and sizes:
+            return cls(label, None, attempts)
+        if not (isinstance(p, list) and len(p) in sizes and all(isinstance(x, float | int) for x in p)):
+            return None
+        return cls(label, tuple(map(float, p)), attempts)
+
+    @classmethod
+    def of(cls, question: Question, answer: Answer) -> StoredAnswer:
+        """Raises ValueError: the answer does not fit the question's form, or its probabilities are not finite."""
+        form, p = question.form, answer.probabilities
+        if answer.label not in form.labels or (p is not None and len(p) != len(form.verdicts)):
+            raise ValueError(
+                f"{answer.label} with probabilities {p} is not an answer of form {form.name}: {form.labels}"
+            )
+        if p is not None and not all(map(math.isfinite, p)):
+            raise ValueError(f"probabilities are not finite: {p}")
+        return cls(int(answer.label), p, question.attempt + 1)
+
+
+def better(old: StoredAnswer | None, new: StoredAnswer) -> StoredAnswer:
+    """Which of two answers to one question counts: a known label before an unknown one, else the first."""
+    if old is None:
+        return new
+    return new if old.label == UNKNOWN and (new.label != UNKNOWN or new.attempts > old.attempts) else old
+
+
+def read_answers(path: Path, answers: dict[str, StoredAnswer], wanted: Collection[str] | None = None) -> None:
+    """Adds a file's answers, by question id, to `answers` where they are better; only ids in `wanted`, None for all."""
+    for key, value in read_lines(path, wanted):
+        answer = StoredAnswer.from_json(value)
+        if answer is not None:
+            answers[key] = better(answers.get(key), answer)
+
+
+class AnswerStore:
+    """Reads all files of a store and appends to its own, opened on first use; for one thread."""
+
+    def __init__(self, folder: str | Path, refresh_seconds: float = 0.2) -> None:
+        self.folder = Path(folder)
+        self._writer: LineWriter | None = None
+        self._refresh_seconds, self._refreshed = refresh_seconds, -math.inf
+        # Bytes read so far of each file, by name.
+        self._positions: collections.Counter[str] = collections.Counter()
+        # Question id -> answer, for `get`; about 300 bytes each.
+        self._answers: dict[bytes, StoredAnswer] = {}
+
+    def find(self, ids: Collection[str]) -> dict[str, StoredAnswer]:
+        """The stored answers to these questions (a set or a dict of ids), reading the store once."""
+        answers: dict[str, StoredAnswer] = {}
+        for path in sorted(self.folder.glob("*.jsonl")):
+            read_answers(path, answers, ids)
+        return answers
+
+    def get(self, key: str) -> StoredAnswer | None:
+        """The answer to question id `key`, or None; reads what was appended since the last call."""
+        if time.monotonic() - self._refreshed >= self._refresh_seconds:
+            for path in sorted(self.folder.glob("*.jsonl")):
+                for new, value in self._new_lines(path):
+                    if (answer := StoredAnswer.from_json(value)) is not None:
+                        packed = bytes.fromhex(new)
+                        self._answers[packed] = better(self._answers.get(packed), answer)
+            self._refreshed = time.monotonic()
+        return self._answers.get(bytes.fromhex(key))
+
+    def _new_lines(self, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+        """(key, object) of the valid lines since the last call; leaves an incomplete line for the next."""
+        with open(path, "rb") as file:
+            file.seek(self._positions[path.name])
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                self._positions[path.name] += len(line)
+                if (record := decode_line(line)) is not None:
+                    yield record
+
+    def keep(self, answered: Sequence[tuple[Question, Answer]]) -> list[StoredAnswer]:
+        """Appends answers with their cost, and waits until they are on the disk; ValueError as `StoredAnswer.of`."""
+        stored = [StoredAnswer.of(question, answer) for question, answer in answered]
+        rows = zip(answered, stored, strict=True)
+        self.add((question.id, kept, _cost(answer)) for (question, answer), kept in rows)
+        return stored
+
+    def add(self, answers: Iterable[tuple[str, StoredAnswer, dict[str, Any]]]) -> None:
+        """Appends (question id, answer, further fields such as tokens) and waits until they are on the disk."""
+        if self._writer is None:
+            self._writer = _free_writer(self.folder)
+        self._writer.append((key, {**answer.to_json(), **more}) for key, answer, more in answers)
+        self._refreshed = -math.inf
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+def _cost(answer: Answer) -> dict[str, Any]:
+    fields: dict[str, Any] = {"tokens": list(answer.tokens)} if answer.tokens[0] else {}
+    return fields | ({"note": answer.note} if answer.note else {})
+
+
+def _free_writer(folder: Path) -> LineWriter:
+    """A file that this host began in this folder and that no process writes now, or a new one.
+
+    Names are unique (host, folder, a random part): stores can be merged by copying, and copies are never appended to.
+    """
+    host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname()) or "host"
+    place = hashlib.blake2b(os.fsencode(folder.resolve()), digest_size=4).hexdigest()
+    for path in sorted(folder.glob(f"{host}-{place}-*.jsonl")):
+        with contextlib.suppress(BlockingIOError):
+            return LineWriter(path)
+    return LineWriter(folder / f"{host}-{place}-{secrets.token_hex(6)}.jsonl")
+
+
+def check_store(folder: str | Path) -> None:
+    """Raises UserError unless the path is a folder, or one can be made there."""
+    path = Path(folder)
+    if not str(folder) or (path.exists() and not path.is_dir()):
+        raise UserError(f"config.store_dir={folder}: must be a folder, or a path where one can be made")

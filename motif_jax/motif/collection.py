@@ -1,0 +1,210 @@
+"""Collects pairs: plays what chunks are missing, then writes the dataset."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from motif_jax.core import seeds
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import atomic_write_text
+from motif_jax.core.interruption import Interruption
+from motif_jax.core.progress import Progress
+from motif_jax.motif import sampling
+from motif_jax.motif.pairs import assemble, chunks, layout
+from motif_jax.motif.pairs.writer import PairsWriter
+from motif_jax.motif.sampling import EpisodeJob, Players, SamplingPlan
+from motif_jax.play.config import CollectedPairs
+
+# Agents play ahead of the recording by so many episodes at least, and at most.
+_FEWEST_AHEAD, _MOST_AHEAD = 8, 1024
+# Without a sub-sequence in so many games, there will be none.
+_MOST_EMPTY = 500
+# Without two captions that differ among so many sub-sequences, there will be none.
+_MOST_EQUAL = 10_000
+
+
+class Collection:
+    """Plays, pairs and writes; episodes with a chunk are not played again.
+
+    Args:
+      plan: its seed decides every draw; the parent of its folder holds chunks and agents' actions, and is removed at the end.
+      agents: name -> checkpoint (`agents.CollectingAgent`) of the players that are agents.
+      folder: of the dataset.
+    """
+
+    def __init__(
+        self,
+        config: CollectedPairs,
+        plan: SamplingPlan,
+        players: Players,
+        agents: Mapping[str, Any],
+        folder: Path,
+        stop: Interruption,
+    ) -> None:
+        self._config, self._plan, self._players, self._agents = config, plan, players, agents
+        self._num_pairs, self._folder, self._stop = config.num_pairs, folder, stop
+        self._chunks = Path(plan.folder)
+        self._staging, self._actions = self._chunks.parent, self._chunks.parent / "tapes"
+        self._chunks.mkdir(parents=True, exist_ok=True)
+        self._counts = chunks.scan(self._chunks)
+        self._drawn = sum(self._counts.values())
+        self._steps = 0
+
+    def run(self, meta: Mapping[str, Any]) -> bool:
+        """Plays until there are enough pairs and writes them with `meta`; False when stopped before that.
+
+        Raises:
+          UserError: all of the first games are shorter than a sub-sequence, or all captions are equal and such pairs are dropped.
+        """
+        num_pairs = self._num_pairs
+        rows = 2 * num_pairs
+        with Progress(num_pairs, "pairs", "collect", min(self._drawn // 2, num_pairs)) as progress:
+            while True:
+                if (episodes := self._play(rows, progress)) is None:
+                    return False
+                pairs, kept = self._pair(episodes)
+                if len(pairs) == num_pairs:
+                    break
+                if not kept and self._drawn >= _MOST_EQUAL:
+                    raise UserError(
+                        f"config.drop_equal_captions=True: leaves out every pair, since all {self._drawn:,} sub-sequences have equal "
+                        "captions; give False, or an environment or players that show more, with another --workdir"
+                    )
+                progress.log(f"{kept:,} of {num_pairs:,} pairs have two different captions: playing on")
+                rows = assemble.more_rows(rows, num_pairs, kept)
+            progress.update(num_pairs, episodes=episodes)
+        if not self._write(pairs, episodes, meta):
+            return False
+        shutil.rmtree(self._staging)
+        return True
+
+    def _play(self, rows: int, progress: Progress) -> int | None:
+        """Records episodes until the first ones hold `rows` sub-sequences; their number, None when stopped."""
+        while (episodes := assemble.enough_episodes(self._counts.get, rows)) is None:
+            end = self._play_agents(rows, progress) if self._agents else None
+            if self._stop.requested:
+                return None
+            jobs = self._jobs(rows, end)
+            answered = bool(self._counts)
+            for done in sampling.record(jobs, self._plan, self._config.workers, self._stop, answered):
+                self._note(done, rows, progress)
+            if self._stop.requested:
+                return None
+        return episodes
+
+    def _note(self, done: sampling.Sampled, rows: int, progress: Progress) -> None:
+        self._counts[done.job.index] = done.count
+        self._drawn += done.count
+        self._steps += done.steps
+        if done.left_out:
+            progress.log(f"episode {done.job.index} ends every process that plays it: left out")
+        if not self._drawn and len(self._counts) >= _MOST_EMPTY:
+            raise UserError(
+                f"config.length={self._plan.length}: none of {len(self._counts):,} games was that long; give a smaller "
+                "one, or other players, with another --workdir"
+            )
+        pairs = int(min(1.0, self._drawn / rows) * self._num_pairs)
+        progress.update(pairs, episodes=len(self._counts), game_steps=self._steps)
+
+    def _jobs(self, rows: int, end: int | None) -> Iterator[EpisodeJob]:
+        """The episodes below `end` that have no chunk, in order, until the chunks hold enough."""
+        last = max(self._counts, default=-1)
+        index = 0
+        while (index <= last or self._drawn < rows) and (end is None or index < end):
+            if index not in self._counts:
+                is_agents = self._players.name(index) in self._agents
+                actions = chunks.load_actions(self._actions_file(index)) if is_agents else None
+                yield self._players.job(index, actions)
+            index += 1
+
+    def _actions_file(self, episode: int) -> Path:
+        return self._actions / f"{episode:08d}.npy"
+
+    def _play_agents(self, rows: int, progress: Progress) -> int:
+        # jax is needed from here on, and only for agents.
+        from motif_jax.play import agents
+        from motif_jax.play.episodes import PlaySettings
+
+        end = self._ahead(rows)
+        game_seeds = [self._players.seed(episode) for episode in range(end)]
+        for name, agent in self._agents.items():
+            theirs = [
+                episode
+                for episode in range(end)
+                if self._players.name(episode) == name
+                and episode not in self._counts
+                and not self._actions_file(episode).exists()
+            ]
+            if not theirs:
+                continue
+            played = agents.play(
+                agent,
+                self._plan.environment,
+                {name: value for name, value in self._plan.options.items() if name != "fields"},
+                theirs,
+                game_seeds,
+                self._actions_file,
+                PlaySettings(self._config.workers, self._config.lanes),
+                self._stop,
+            )
+            for number, _ in enumerate(played, 1):
+                done = min(self._drawn // 2, self._num_pairs)
+                progress.update(done, agent=name, agent_episodes=f"{number} of {len(theirs)}")
+            if self._stop.requested:
+                break
+        return end
+
+    def _ahead(self, rows: int) -> int:
+        if not self._drawn:
+            return max(self._counts, default=-1) + 1 + self._config.lanes
+        needed = math.ceil(1.1 * (rows - self._drawn) * len(self._counts) / self._drawn)
+        return max(self._counts) + 1 + min(max(needed, _FEWEST_AHEAD), _MOST_AHEAD)
+
+    def _pair(self, episodes: int) -> tuple[np.ndarray, int]:
+        """Returns which sub-sequences of the first episodes form which pair, and the number of pairs."""
+        rows = sum(self._counts[episode] for episode in range(episodes))
+        keys = None
+        if self._config.drop_equal_captions:
+            there = [episode for episode in range(episodes) if self._counts[episode]]
+            keys = np.concatenate([self._load(episode)[assemble.CAPTION_KEY] for episode in there])
+        shuffle = seeds.rng(self._plan.seed, "shuffle")
+        return assemble.draw_pairs(rows, self._num_pairs, shuffle, keys)
+
+    def _load(self, episode: int) -> dict[str, np.ndarray]:
+        return chunks.load(self._chunks, episode, self._counts[episode])
+
+    def _write(self, pairs: np.ndarray, episodes: int, meta: Mapping[str, Any]) -> bool:
+        counts = [self._counts[episode] for episode in range(episodes)]
+        rows: list[dict[str, Any]] = []
+
+        def load(episode: int) -> dict[str, np.ndarray]:
+            arrays, players = self._load(episode), self._players
+            names, values = arrays["summary_names"].tolist(), arrays["summary_values"].tolist()
+            row = {"episode": episode, "seed": players.seed(episode), "player": players.name(episode)}
+            row |= dict(zip(names, values, strict=True))
+            rows.append(row)
+            return arrays
+
+        with (
+            PairsWriter(self._folder, len(pairs), self._staging) as writer,
+            Progress(episodes, "episodes", "write") as progress,
+        ):
+            for episode in assemble.fill(writer, pairs, counts, load):
+                progress.update(episode + 1)
+                if self._stop.requested:
+                    return False
+            if cut := sum(row.get("captions_cut", 0.0) for row in rows):
+                progress.log(f"{cut:,.0f} texts were longer than config.environment.text_bytes and were cut")
+            lines = "".join(json.dumps(row) + "\n" for row in rows)
+            atomic_write_text(self._folder / layout.EPISODES, lines)
+            left_out = [episode for episode, count in enumerate(counts) if not count]
+            summary = {"episodes": len(counts), "left_out_episodes": left_out, "length": self._plan.length}
+            writer.commit({**meta, "players": list(self._players.names), **summary})
+        return True

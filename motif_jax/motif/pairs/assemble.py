@@ -1,0 +1,77 @@
+"""Joins the chunks of a collection: draws pairs of sub-sequences and fills the final arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from motif_jax.motif.pairs.writer import PairsWriter
+
+# A chunk's array with equal keys for rows with equal captions; it is not part of the dataset.
+CAPTION_KEY = "caption_key"
+
+
+def enough_episodes(counts: Callable[[int], int | None], rows: int) -> int | None:
+    """The smallest number of episodes 0, 1, ... that together hold at least `rows` sub-sequences.
+
+    None if an earlier episode is missing. `counts` maps an episode to its number of sub-sequences, None before it is played.
+    """
+    total = episode = 0
+    while total < rows:
+        count = counts(episode)
+        if count is None:
+            return None
+        total += count
+        episode += 1
+    return episode
+
+
+def draw_pairs(
+    rows: int, num_pairs: int, rng: np.random.Generator, caption_keys: np.ndarray | None = None
+) -> tuple[np.ndarray, int]:
+    """Shuffles sub-sequences 0 to `rows` - 1 and pairs neighbours: int64 [at most num_pairs, 2], and how many pairs are usable.
+
+    Pairs with equal `caption_keys` [rows] are not.
+    """
+    pairs = rng.permutation(rows)[: rows // 2 * 2].reshape(-1, 2)
+    if caption_keys is not None:
+        keys = caption_keys[pairs]
+        pairs = pairs[keys[:, 0] != keys[:, 1]]
+    return pairs[:num_pairs], len(pairs)
+
+
+def more_rows(rows: int, num_pairs: int, kept: int) -> int:
+    """The total number of sub-sequences to collect, after `rows` of them gave only `kept` usable pairs."""
+    if kept == 0:
+        return 4 * rows
+    return max(rows + 2, math.ceil(1.05 * rows * num_pairs / kept))
+
+
+def fill(
+    writer: PairsWriter,
+    pairs: np.ndarray,
+    counts: Sequence[int],
+    load: Callable[[int], Mapping[str, np.ndarray]],
+) -> Iterator[int]:
+    """Copies the chunks of episodes 0, 1, ... into the arrays of `writer`; yields each episode when done.
+
+    `pairs` are int64 [pairs, 2], row numbers over all episodes in order. `load` gives an episode's arrays [rows of the episode,
+    ...] by dataset name ('data/NAME', 'info/NAME').
+    """
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    place = np.full(offsets[-1], -1, np.int64)
+    place[pairs.reshape(-1)] = np.arange(pairs.size)
+    out: dict[str, np.ndarray] = {}
+    for episode, count in enumerate(counts):
+        target = place[offsets[episode] : offsets[episode] + count]
+        used = np.flatnonzero(target >= 0)
+        for name, array in (load(episode) if count else {}).items():
+            if "/" not in name:
+                continue
+            if name not in out:
+                created = writer.create(name, array.shape[1:], array.dtype)
+                out[name] = created.reshape(pairs.size, *array.shape[1:])
+            out[name][target[used]] = array[used]
+        yield episode

@@ -1,0 +1,119 @@
+"""Writes a pairs dataset atomically."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import atomic_save_npy, atomic_write_json, new_array, sync
+from motif_jax.motif.pairs import layout
+
+PARTS = ("data", "info", "preference", "annotations")  # a folder with one of them is not overwritten
+
+
+def check_folder(folder: str | Path, staging: str | Path | None = None) -> None:
+    """Rejects a folder with a complete or partial dataset, unless a killed writer left it (`staging`, by default .staging)."""
+    folder = Path(folder)
+    if (folder / layout.META).exists():
+        raise UserError(f"{folder} already holds a dataset: choose another folder")
+    there = [name for name in PARTS if (folder / name).exists()]
+    if there and not Path(staging or folder / layout.STAGING).exists():
+        raise UserError(
+            f"{folder} holds {', '.join(f'{name}/' for name in there)} of a dataset that was not written here: "
+            "choose another folder"
+        )
+
+
+class PairsWriter:
+    """Arrays of known size, filled in any order and moved into place by `commit`.
+
+    A writer clears the remains of a killed one with the same `staging`. dataset.json is written last and marks the dataset as
+    complete.
+    """
+
+    def __init__(self, folder: str | Path, num_pairs: int, staging: str | Path | None = None) -> None:
+        """Prepares to write `num_pairs` pairs; `staging` has to be on the file system of `folder`. Raises as `check_folder`."""
+        self._folder, self._num_pairs = Path(folder), num_pairs
+        check_folder(folder, staging)
+        self._staging = Path(staging or self._folder / layout.STAGING)
+        self._own_staging = staging is None
+        self._build = self._staging / "assembled"
+        self.discard()
+        self._arrays: dict[str, np.memmap] = {}
+
+    def __enter__(self) -> PairsWriter:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._arrays.clear()
+        if error is not None:
+            self.discard()
+
+    def create(self, name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        """A writable array [pairs, 2, *shape] that becomes NAME.npy; OSError: the disk is full."""
+        path = self._build / f"{name}.npy"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._arrays[name] = new_array(path, dtype, (self._num_pairs, 2, *shape))
+        return self._arrays[name]
+
+    def add(self, name: str, array: np.ndarray) -> None:
+        """Writes an array outside the pairs, such as 'preference/NAME', which `commit` moves too."""
+        atomic_save_npy(self._build / f"{name}.npy", array)
+
+    def add_json(self, name: str, value: Any) -> None:
+        atomic_write_json(self._build / f"{name}.json", value)
+
+    def digests(self) -> dict[str, str]:
+        return {name: layout.array_digest(array) for name, array in self._arrays.items()}
+
+    def discard(self) -> None:
+        if self._build.exists():
+            shutil.rmtree(self._build)
+
+    def commit(self, meta: Mapping[str, Any]) -> str:
+        """Moves the arrays into the dataset folder, writes dataset.json, and returns the content hash.
+
+        dataset.json gets `meta`, `num_pairs`, `arrays` (shape, dtype), `digests` and `content_hash`. UserError: a number is not finite.
+        """
+        for name, array in self._arrays.items():
+            if (pair := layout.first_not_finite(array)) is not None:
+                raise UserError(f"{name} of pair {pair} is not finite: a dataset holds finite numbers only")
+        digests, shapes = self.digests(), {}
+        for name, array in self._arrays.items():
+            array.flush()
+            sync(self._build / f"{name}.npy")
+            shapes[name] = {"shape": list(array.shape), "dtype": str(array.dtype)}
+        self._arrays.clear()
+        content_hash = layout.combine_digests(digests)
+        for group in sorted(self._build.iterdir()):
+            target = self._folder / group.name
+            if target.exists():
+                shutil.rmtree(target)
+            os.replace(group, target)
+        shutil.rmtree(self._build)
+        about = {"num_pairs": self._num_pairs, "arrays": shapes, "digests": digests}
+        atomic_write_json(self._folder / layout.META, {**meta, **about, "content_hash": content_hash})
+        if self._own_staging:
+            self._staging.rmdir()
+        return content_hash
+
+
+def write_pairs(
+    folder: str | Path,
+    data: Mapping[str, np.ndarray],
+    info: Mapping[str, np.ndarray] = {},
+    meta: Mapping[str, Any] = {},
+) -> str:
+    """Writes arrays `data` [pairs, 2, length, ...] and `info` [pairs, 2] as a dataset, and returns its content hash."""
+    groups = {f"data/{name}": array for name, array in data.items()}
+    groups |= {f"info/{name}": array for name, array in info.items()}
+    with PairsWriter(folder, len(next(iter(groups.values())))) as writer:
+        for name, array in groups.items():
+            writer.create(name, array.shape[2:], array.dtype)[:] = array
+        return writer.commit(meta)

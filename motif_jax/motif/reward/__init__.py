@@ -1,0 +1,1 @@
+"""The reward model: its data, loss, training, statistics and files."""

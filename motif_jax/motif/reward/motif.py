@@ -1,0 +1,116 @@
+"""The frozen reward of a run of train_reward: of the text alone, or of whole observations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from motif_jax.core import digests
+from motif_jax.core.errors import UserError
+from motif_jax.motif.pairs import threshold
+from motif_jax.motif.reward.normalisation import Normalisation
+from motif_jax.motif.reward.reward_function import FILE_SUFFIX, check_place, open_reward
+from motif_jax.motif.reward.reward_model import RewardModel, cpu_device, read_architecture
+from motif_jax.oni.online_model import is_online_run
+from motif_jax.rl.config import AgentReward
+from motif_jax.rl.intrinsic import IntrinsicReward, RewardSetup
+from motif_jax.rl.message_table import MessageTable, Values
+
+
+class MotifReward(IntrinsicReward):
+    """Kind 'motif': evaluation `step` of the run in `dir`, normalised and thresholded as `normalise` and `quantile` say.
+
+    Without `dir` there is no intrinsic reward. `table` is that of `lookup`; None where `in_step` is used.
+    """
+
+    def __init__(self, trained: RewardModel, normalisation: Normalisation, setup: RewardSetup) -> None:
+        self._trained, self._normalisation = trained, normalisation
+        # A reward that was learned online has its own threshold, which is no quantile.
+        learned = is_online_run(trained.config)
+        which, level = "checkpoint" if learned else "evaluation", setup.config.level
+        shown = "no threshold"
+        if normalisation.threshold is not None:
+            named = "" if learned else " (auto)" if level == threshold.AUTO else f" (quantile {level:g})"
+            shown = f"threshold {normalisation.threshold:g}{named}"
+        self.description = f"{trained.folder}, {which} {trained.step}, {shown}"
+        self.table: MessageTable | None = None
+        spec = setup.spec
+        if trained.network.architecture.message_only:
+            if spec.text_field is None:
+                raise UserError(
+                    f"config.reward.dir={trained.folder}: the environment shows no text to reward"
+                )
+            self.fields = (spec.text_field,)
+            params = jax.device_put(trained.params, setup.device or cpu_device())
+            self.table = MessageTable(self._of_texts, params, trained.step)
+            return
+        self.fields = trained.network.architecture.fields
+        if missing := [name for name in self.fields if name not in spec.observation]:
+            raise UserError(
+                f"config.reward.dir={trained.folder}: this reward reads {', '.join(missing)}, which the environment "
+                f"does not show: it shows {', '.join(sorted(spec.observation))}"
+            )
+        self.in_step, self.params = self._of_observations, trained.params
+
+    @classmethod
+    def check(cls, config: AgentReward) -> None:
+        """Reads the evaluation that `step` means, so that a missing one is reported before a run folder is made."""
+        if config.dir:
+            check_place(config.dir, "reward.dir")
+            open_reward(config.dir, config.step).normalisation(config.normalise, config.level)
+        elif config.intrinsic_coefficient:
+            raise UserError(
+                f"config.reward.intrinsic_coefficient={config.intrinsic_coefficient} needs a trained reward: give "
+                "--config.reward.dir=DIR, or --config.reward.intrinsic_coefficient=0 to learn from the task alone"
+            )
+
+    @classmethod
+    def required_fields(cls, config: AgentReward) -> tuple[str, ...]:
+        """Observation fields that the reward reads, the text as 'message'; of a run folder it reads only config.json."""
+        if not config.dir:
+            return ()
+        if Path(config.dir).suffix == FILE_SUFFIX:
+            return open_reward(config.dir).network.architecture.fields
+        return read_architecture(config.dir)[0].fields
+
+    @classmethod
+    def rates(cls, config: AgentReward) -> bool:
+        return bool(config.dir)
+
+    @classmethod
+    def files(cls, config: AgentReward) -> tuple[Path, ...]:
+        if not config.dir or Path(config.dir).suffix == FILE_SUFFIX:
+            return (Path(config.dir),) if config.dir else ()
+        return (Path(config.dir) / "checkpoints" / str(config.step) / digests.FILE,)
+
+    @classmethod
+    def make(cls, setup: RewardSetup) -> Self | None:
+        config = setup.config
+        if not config.dir:
+            return None
+        trained = open_reward(config.dir, config.step)
+        normalisation = trained.normalisation(config.normalise, config.level, setup.two_decimals)
+        return cls(trained, normalisation, setup)
+
+    def start(self) -> None:
+        if self.table is not None:
+            self._trained.compile_messages(self.table.params)
+
+    def lookup(self, texts: np.ndarray) -> Values:
+        return super().lookup(texts) if self.table is None else self.table.lookup(texts)
+
+    def _of_texts(self, params: Any, texts: np.ndarray) -> np.ndarray:
+        return np.asarray(self._normalisation(self._trained.of_messages(params, texts)), np.float32)
+
+    def _of_observations(self, params: Any, observation: Mapping[str, jax.Array]) -> jax.Array:
+        chex.assert_equal_shape_prefix([observation[name] for name in self.fields], 2)
+        leading = observation[self.fields[0]].shape[:2]
+        rows = {name: observation[name].reshape(-1, *observation[name].shape[2:]) for name in self.fields}
+        values = self._normalisation(self._trained.raw(params, rows))
+        return jax.lax.stop_gradient(jnp.reshape(values, leading))

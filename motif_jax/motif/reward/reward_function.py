@@ -1,0 +1,173 @@
+"""A trained reward as a Python function of messages."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from motif_jax.core import config as checks
+from motif_jax.core import hub
+from motif_jax.core.errors import UserError
+from motif_jax.motif.reward.normalisation import Normalisation
+from motif_jax.motif.reward.reward_model import RewardModel, pad_messages, read_run
+from motif_jax.motif.reward.safetensors_file import read_safetensors
+from motif_jax.motif.reward.training_texts import is_known, read_training_texts
+from motif_jax.rl.message_table import MessageTable
+
+# Also other arrays that numpy can read.
+Messages = bytes | str | np.ndarray | Sequence[bytes | str]
+
+_ALLOWED = "a message is bytes, str or an array of integers from 0 to 255; several are a list of them or [..., length]"
+# Suffix of the file that export_reward writes.
+FILE_SUFFIX = ".safetensors"
+
+
+class RewardFunction:
+    """Rewards of messages under a trained model that reads the message alone. A message is computed once, then looked up."""
+
+    def __init__(self, trained: RewardModel) -> None:
+        trained.require_message_only()
+        self.trained = trained
+        self._table = MessageTable(trained.of_messages, trained.params)
+        # A cache of this object, so that both are freed together.
+        self._normalisation = functools.lru_cache(maxsize=32)(trained.normalisation)
+
+    def __call__(self, messages: Messages) -> np.ndarray:
+        """Normalised rewards float32 [...], one number for each message, without axes for a single one.
+
+        Args:
+          messages: one text as bytes, str or an array [L] of integers from 0 to 255, or several: a sequence of
+            them or an array [..., L]. Arrays may be numpy's, jax's or any that numpy can read. Texts have at
+            most 256 bytes; str is encoded as latin-1, the game's own coding.
+
+        Raises UserError: `messages` is none of these, a message is longer than 256 bytes, or not latin-1.
+        """
+        return np.asarray(self._normalisation().normalise(self.raw(messages)), np.float32)
+
+    def raw(self, messages: Messages) -> np.ndarray:
+        """Raw rewards of the model, as in `__call__`."""
+        rows, shape = as_rows(messages)
+        return self._table.lookup(rows).values.reshape(shape)
+
+    def intrinsic(self, messages: Messages, quantile: float | str | None = 0.5) -> np.ndarray:
+        """The reward of an agent: normalised, and 0 unless strictly above the threshold of the quantile or of 'auto'."""
+        return np.asarray(self.normalisation(quantile=quantile)(self.raw(messages)), np.float32)
+
+    def normalisation(
+        self, normalise: bool = True, quantile: float | str | None = None, two_decimals: bool | None = None
+    ) -> Normalisation:
+        """The statistics with a threshold, see `RewardModel.normalisation`; made once for the same arguments."""
+        return self._normalisation(normalise, quantile, two_decimals)
+
+    def known(self, messages: Messages) -> np.ndarray:
+        """Whether training knew each message: bool [...], as in `__call__`.
+
+        The reward of a message that training never showed is the network's guess by its spelling. Raises UserError: as in
+        `__call__`; or the reward has no record of its training's texts, as those of the published system.
+        """
+        rows, shape = as_rows(messages)
+        return is_known(self._training_texts, rows).reshape(shape)
+
+    @functools.cached_property
+    def _training_texts(self) -> np.ndarray:
+        return read_training_texts(self.trained.folder)
+
+    def disagreement(self, messages: Messages) -> np.ndarray:
+        """The standard deviation of an ensemble's normalised rewards, float32 [...], as in `__call__`; UserError for a single model."""
+        if self.trained.members == 1:
+            raise UserError(
+                f"{self.trained.folder} is a single model, so nothing can disagree: train with "
+                "--config.ensemble.members=5"
+            )
+        rows, shape = as_rows(messages)
+        members = self.trained.members_of_messages(self.trained.params, rows)
+        return self.trained.disagreement(members).reshape(shape)
+
+
+def load(folder: str | Path, step: int | None = None) -> RewardFunction:
+    """Loads a reward as a function of messages.
+
+    Args:
+      folder: run folder of train_reward, or of an agent that learned its reward while it played; or the .safetensors
+        file that export_reward writes; or hf://OWNER/NAME.
+      step: which evaluation of the run; None for the newest, or the best of a run that stops early. A file has
+        only its own.
+
+    Raises UserError: there is no reward, no such evaluation, or the reward reads more than the message.
+    """
+    return RewardFunction(open_reward(hub.local(folder), step))
+
+
+def check_place(place: str, key: str) -> None:
+    """Requires that `place`, the value of `key`, is a .safetensors file or an existing folder."""
+    if not (Path(place).suffix == FILE_SUFFIX and Path(place).is_file()):
+        checks.require(os.path.isdir(place), key, place, "an existing folder")
+
+
+def open_reward(place: str | Path, step: int | None = None) -> RewardModel:
+    """Reads evaluation `step` of a reward from a run folder or a .safetensors file; UserError if there is none."""
+    if Path(place).suffix != FILE_SUFFIX:
+        return read_run(place, step)
+    trained = read_safetensors(place)
+    if step is not None and step != trained.step:
+        raise UserError(f"{place} has no evaluation {step}: it holds evaluation {trained.step} of its run")
+    return trained
+
+
+def as_rows(messages: Any) -> tuple[np.ndarray, tuple[int, ...]]:
+    """Turns the input of `RewardFunction` into (uint8 [N, 256], shape of the answer)."""
+    if isinstance(messages, bytes | bytearray | str):
+        return _of_texts([messages]), ()
+    if hasattr(messages, "__array__"):
+        array = np.asarray(messages)
+        if array.dtype.kind in "SUO":  # texts, or objects that may be
+            return _of_texts(array.reshape(-1).tolist()), array.shape
+        array = _as_bytes(array)
+        lead = array.shape[:-1]
+        return pad_messages(array.reshape(int(np.prod(lead)), array.shape[-1])), lead
+    if not isinstance(messages, Sequence):
+        raise UserError(f"{type(messages).__name__} {_shown(messages)}: {_ALLOWED}")
+    return _of_texts(messages), (len(messages),)
+
+
+def _as_bytes(array: np.ndarray) -> np.ndarray:
+    if array.ndim < 1 or array.dtype.kind not in "iu":
+        raise UserError(f"an array {array.dtype} {list(array.shape)}: {_ALLOWED}")
+    if array.size and (array.min() < 0 or array.max() > 255):
+        raise UserError(f"an array with values from {array.min()} to {array.max()}: {_ALLOWED}")
+    return array.astype(np.uint8)
+
+
+def _of_texts(texts: Sequence[Any]) -> np.ndarray:
+    rows = np.zeros((len(texts), 256), np.uint8)
+    for row, text in zip(rows, map(encode, texts), strict=True):
+        row[: len(text)] = np.frombuffer(text, np.uint8)
+    return rows
+
+
+def encode(text: Any) -> bytes:
+    """The bytes of one message in latin-1, without trailing zeros; UserError if it is no message."""
+    if isinstance(text, str):
+        try:
+            raw = text.encode("latin-1")
+        except UnicodeEncodeError:
+            raise UserError(f"the message {text!r} has characters that are not latin-1") from None
+    elif isinstance(text, bytes | bytearray):
+        raw = bytes(text)
+    elif np.ndim(text) == 1 and hasattr(text, "__array__"):
+        raw = _as_bytes(np.asarray(text)).tobytes()
+    else:
+        raise UserError(f"{type(text).__name__} {_shown(text)} is not a message: {_ALLOWED}")
+    if len(raw) > 256:
+        raise UserError(f"the message {text!r} has {len(raw)} bytes: at most 256 are read")
+    return raw.rstrip(b"\0")
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

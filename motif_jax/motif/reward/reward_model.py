@@ -1,0 +1,275 @@
+"""Loads an evaluation of `train_reward`: the model with its statistics."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from motif_jax.core import run_folder
+from motif_jax.core.checkpoint_items import JSON
+from motif_jax.core.checkpoints import Checkpoints
+from motif_jax.core.errors import UserError
+from motif_jax.core.metric_files import best_row
+from motif_jax.core.training.config import RewardConfig
+from motif_jax.motif.pairs.threshold import AUTO
+from motif_jax.motif.reward.normalisation import QUANTILE_LEVELS, Normalisation, two_decimals
+from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
+
+# Number of texts in every call of the network. A program of another size rounds differently: whether a text at a threshold
+# is paid would depend on the texts beside it.
+CHUNK = 32
+SHORT_MESSAGE = 96
+
+
+@dataclasses.dataclass(frozen=True)
+class RewardModel:
+    """One evaluation of a reward run."""
+
+    folder: Path
+    step: int  # number of the evaluation: 0 before the first epoch, n after n epochs
+    network: RewardNetwork
+    params: Any  # numpy arrays; an ensemble's have a leading axis of members
+    members: int  # size of the ensemble, 1 for a single model
+    # Mean, variance, quantile_levels, quantiles (exact), num_distinct, member_mean and member_variance (lists), ...
+    statistics: dict[str, Any]
+    config: dict[str, Any]  # the run's, as plain data
+    curve: list[dict[str, Any]]  # JSON rows of all evaluations up to this one
+
+    def normalisation(
+        self, normalise: bool = True, quantile: float | str | None = None, rounded: bool | None = None
+    ) -> Normalisation:
+        """Statistics of this evaluation with the threshold at one of its quantiles; UserError where they have none such.
+
+        Args:
+          normalise: False leaves rewards raw (the threshold stays a normalised one, as published).
+          quantile: one of .05, .10 ... .95; 'auto' for the threshold advised by the labels; None for no threshold.
+          rounded: use the two-decimal number of the published quantile file; None: as the run's own compat switch.
+        """
+        if not np.isfinite([self.statistics["mean"], self.statistics["variance"]]).all():
+            raise UserError(
+                f"{self.folder}, evaluation {self.step}: its mean or variance is not finite, the training had diverged; "
+                "choose an earlier evaluation with --config.reward.step=N or train again with a smaller learning rate"
+            )
+        threshold = None
+        if quantile == AUTO:
+            threshold = self._advised_threshold()
+        elif quantile is not None:
+            places = np.flatnonzero(np.isclose(self.statistics["quantile_levels"], quantile, atol=1e-9))
+            if not places.size:
+                if not self.statistics["quantiles"]:
+                    raise UserError(f"{self.folder} has no quantiles: use config.reward.quantile=None")
+                levels = ", ".join(f"{level:g}" for level in QUANTILE_LEVELS)
+                raise UserError(f"config.reward.quantile={quantile}: must be one of {levels}, or None")
+            threshold = self.statistics["quantiles"][places[0]]
+            if rounded is None:
+                rounded = bool(self.config.get("compat", {}).get("quantile_two_decimals", False))
+            threshold = two_decimals([threshold])[0] if rounded else threshold
+        return Normalisation(self.statistics["mean"], self.statistics["variance"], threshold, normalise)
+
+    def _advised_threshold(self) -> float:
+        threshold = (self.statistics.get("advice") or {}).get("threshold")
+        if threshold is None:
+            raise UserError(
+                f"config.reward.threshold=auto: {self.folder} recommends none (no labelled ties, or it reads more than the "
+                "message, or it was not trained here): use config.reward.quantile"
+            )
+        return float(threshold)
+
+    def raw(self, params: Any, inputs: dict[str, jax.Array]) -> jax.Array:
+        """Raw rewards float32 [N] of observations [N, ...], the mean over the members of an ensemble."""
+        return jnp.mean(of_members(self.network.reward, self.members, params, inputs), axis=0)
+
+    def disagreement(self, members: np.ndarray) -> np.ndarray:
+        """Standard deviation float32 [N] of the members' rewards float32 [members, N], each normalised by its own statistics."""
+        moments = zip(self.statistics["member_mean"], self.statistics["member_variance"], strict=True)
+        own = [Normalisation(*m).normalise(values) for m, values in zip(moments, members, strict=True)]
+        return np.std(np.stack(own), axis=0).astype(np.float32)
+
+    def of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
+        """Raw rewards float32 [N] of messages uint8 [N, L], L <= 256; see `members_of_messages`."""
+        return self.together(self.members_of_messages(params, messages))
+
+    def together(self, members: np.ndarray) -> np.ndarray:
+        """Raw rewards float32 [N] of an ensemble: the mean of float32 [members, N]."""
+        return np.asarray(np.mean(members, axis=0, dtype=np.float32))
+
+    def members_of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
+        """Raw rewards float32 [members, N] of messages uint8 [N, L].
+
+        A message's value does not depend on its batch: always the same program, on the CPU where there is one unless `params`
+        lie elsewhere.
+        """
+        self.require_message_only()
+        return messages_in_chunks(self.network.architecture, self.members, params, messages)
+
+    def require_message_only(self) -> None:
+        if not self.network.architecture.message_only:
+            needed = ", ".join(self.network.architecture.fields)
+            raise UserError(f"{self.folder}: this reward reads {needed}, not the message alone")
+
+    def compile_messages(self, params: Any) -> None:
+        """Compiles the programs of `of_messages`, for short and long messages, on the device where `params` lie."""
+        long = np.zeros((2, 256), np.uint8)
+        long[1] = 1
+        self.members_of_messages(params, long)
+
+
+def messages_in_chunks(
+    architecture: RewardArchitecture, members: int, params: Any, messages: np.ndarray
+) -> np.ndarray:
+    """Raw rewards float32 [members, N] of messages uint8 [N, L]; see `in_chunks`."""
+    return in_chunks(functools.partial(_message_program, architecture, members), params, messages, members)
+
+
+def in_chunks(
+    program_of: Callable[[int | None], Callable[[Any, np.ndarray], jax.Array]],
+    params: Any,
+    messages: np.ndarray,
+    members: int,
+) -> np.ndarray:
+    """Outputs float32 [members, N] of messages uint8 [N, L], L <= 256, each independent of the others.
+
+    Args:
+      program_of: the program (params, messages uint8 [CHUNK, 256]) -> [members, CHUNK] for messages whose bytes from a length
+        on are zero (None: 256).
+      params: the programs run on their device, or else on the CPU.
+    """
+    messages = pad_messages(messages)
+    long = messages[:, SHORT_MESSAGE:].any(axis=1)
+    running = []
+    for group, length in ((~long, SHORT_MESSAGE), (long, None)):
+        chosen = np.flatnonzero(group)
+        for start in range(0, chosen.size, CHUNK):
+            part = chosen[start : start + CHUNK]
+            padded = np.zeros((CHUNK, messages.shape[1]), np.uint8)
+            padded[: part.size] = messages[part]
+            with jax.default_device(cpu_device()):
+                running.append((part, program_of(length)(params, padded)))
+    # All programs are launched before the first result is read.
+    values = np.empty((members, len(messages)), np.float32)
+    for part, outputs in running:
+        values[:, part] = np.asarray(outputs)[:, : part.size]
+    return values
+
+
+def cpu_device() -> jax.Device | None:
+    """This host's CPU as a device, None where JAX_PLATFORMS leaves it out."""
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError:
+        return None
+
+
+@functools.lru_cache(maxsize=64)
+def _message_program(architecture: RewardArchitecture, members: int, length: int | None) -> Any:
+    network = RewardNetwork(architecture)
+    return jax.jit(lambda params, m: of_members(network.reward, members, params, {"message": m}, length))
+
+
+def of_members(function: Callable[..., jax.Array], members: int, params: Any, *inputs: Any) -> jax.Array:
+    """Values [members, N] of function(params, *inputs); parameters have a leading axis where there are several members."""
+    if members == 1:
+        return function(params, *inputs)[None]
+    return jax.vmap(function, in_axes=(0, *(None for _ in inputs)))(params, *inputs)
+
+
+def pad_messages(messages: np.ndarray) -> np.ndarray:
+    """Brings messages uint8 [N, L] to 256 bytes with zeros. Raises UserError: they are longer than 256 bytes."""
+    width = messages.shape[1]
+    if width > 256:
+        raise UserError(f"a message of {width} bytes: reward models read at most 256")
+    return np.pad(messages, ((0, 0), (0, 256 - width))) if width < 256 else messages
+
+
+def read_architecture(folder: str | Path) -> tuple[RewardArchitecture, int, dict[str, Any]]:
+    """(architecture, members, config) of a reward run folder; UserError if it is none, or its config is damaged."""
+    from motif_jax.oni import online_model
+
+    config = run_folder.read_config(folder)
+    if online_model.is_online_run(config):
+        return *online_model.architecture_of_run(config), config
+    if config.get("stage") != "train_reward":
+        raise UserError(f"{folder} holds a run of {config.get('stage')}, not of train_reward")
+    try:
+        centre = bool(config["compat"]["glyph_crop_centre"])
+        architecture = RewardArchitecture(**config["network"], glyph_crop_centre=centre)
+        return architecture, int(config["ensemble"]["members"]), config
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{folder}/config.json is damaged ({error!r}): restore it from a copy, or remove it and give the command in "
+            "versions.json again"
+        ) from None
+
+
+def architecture_of(config: RewardConfig) -> RewardArchitecture:
+    """The architecture of the reward that a training learns."""
+    centre = config.compat.glyph_crop_centre
+    return RewardArchitecture(**dataclasses.asdict(config.network), glyph_crop_centre=centre)
+
+
+_told: set[tuple[Path, int]] = set()
+
+
+def default_step(checkpoints: Checkpoints, config: Mapping[str, Any]) -> int | None:
+    """The intact evaluation that is used where no step is given; None if there is none yet.
+
+    It is the newest one; in a run that stops early, whose newest is `patience` evaluations too late, the best one, which is
+    reported once in a process.
+    """
+    newest = checkpoints.latest()
+    if newest is None or not config.get("early_stopping", {}).get("patience", 0):
+        return newest
+    rows = checkpoints.restore(newest, {"curve": JSON})["curve"]["rows"]
+    best = int(rows[best_row(rows, "validation/loss")]["epoch"])
+    if best == newest or best not in checkpoints.steps() or not checkpoints.is_intact(best):
+        return newest
+    folder = checkpoints.folder.parent.resolve()
+    if (folder, best) not in _told:
+        _told.add((folder, best))
+        print(
+            f"{folder}: uses evaluation {best} of 0 to {newest}, which has the best validation loss (the run stops early); "
+            "give a step for another"
+        )
+    return best
+
+
+def read_run(folder: str | Path, step: int | None = None) -> RewardModel:
+    """Reads evaluation `step` of the reward run in `folder` (None: `default_step`)."""
+    folder = Path(folder)
+    from motif_jax.oni import online_model
+
+    architecture, members, config = read_architecture(folder)
+    if online_model.is_online_run(config):
+        return online_model.read_online_model(folder, step, config)
+    network = RewardNetwork(architecture)
+    abstract = jax.eval_shape(network.init, jax.random.key(0))
+    if members > 1:  # a leading axis
+        abstract = jax.tree.map(lambda x: jax.ShapeDtypeStruct((members, *x.shape), x.dtype), abstract)
+    with Checkpoints(folder / "checkpoints", keep=None, read_only=True) as checkpoints:
+        chosen = default_step(checkpoints, config) if step is None else step
+        step = saved_step(checkpoints, folder, chosen, "evaluation")
+        items = checkpoints.restore(step, {"params": abstract, "statistics": JSON, "curve": JSON})
+    params, statistics, curve = items["params"], items["statistics"], items["curve"]["rows"]
+    return RewardModel(folder, step, network, params, members, statistics, config, curve)
+
+
+def saved_step(checkpoints: Checkpoints, folder: Path, step: int | None, what: str) -> int:
+    """Returns `step`. Raises UserError, with the saved steps, where it has no checkpoint."""
+    steps = checkpoints.steps()
+    if step is None or step not in steps:
+        have = f"{steps[0]} to {steps[-1]}" if steps else "none yet"
+        raise UserError(f"{folder} has no {what} {step}: it has {have}")
+    return step
+
+
+def saved_steps(folder: str | Path) -> list[int]:
+    """The intact evaluations of the reward run in `folder`, ascending; damaged ones are named on stderr."""
+    with Checkpoints(Path(folder) / "checkpoints", keep=None, read_only=True) as checkpoints:
+        return [step for step in checkpoints.steps() if checkpoints.is_intact(step)]

@@ -1,0 +1,161 @@
+"""Writes reward models as one safetensors file with a JSON header, and reads them back into a run folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from motif_jax.core import digests, run_folder
+from motif_jax.core.checkpoints import Checkpoints
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import atomic_write_bytes, finite
+from motif_jax.motif.reward import training_texts
+from motif_jax.motif.reward.normalisation import QUANTILE_LEVELS
+from motif_jax.motif.reward.reward_model import RewardModel
+from motif_jax.nets import layout, reward_layout
+from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
+from motif_jax.oni import online_model
+from motif_jax.oni.online_model import OnlineRewardModel
+
+FORMAT = "motif_jax.reward"
+VERSION = 1
+
+
+def write_safetensors(reward: RewardModel, path: str | Path) -> None:
+    """Writes parameters and statistics to one file, whole or not at all.
+
+    Tensors have the neutral names and PyTorch's axis orders of `networks.layout`; an ensemble's begin with member0/, member1/
+    ... `training_texts` are hashes of the training's messages. The metadata hold `reward`, a JSON object: format, version,
+    architecture, members, step, statistics, curve (NaN as null), config; `learned` of an online reward (a table of labels has
+    no tensors); and `digest` of this text and the tensors. Raises UserError: the reward's statistics are not finite, as after
+    a training that diverged.
+    """
+    tensors = {}
+    for member in range(reward.members):
+        params = reward.params if reward.members == 1 else jax.tree.map(lambda x: x[member], reward.params)  # noqa: B023
+        prefix = "" if reward.members == 1 else f"member{member}/"
+        for name, array in layout.to_torch(params).items():
+            tensors[prefix + name] = np.ascontiguousarray(array)
+    tensors |= training_texts.tensors_of(Path(reward.folder))
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "architecture": dataclasses.asdict(reward.network.architecture),
+        "members": reward.members,
+        "step": reward.step,
+        "statistics": reward.statistics,
+        "curve": finite(reward.curve),
+        "config": reward.config,
+    }
+    if isinstance(reward, OnlineRewardModel):
+        header["learned"] = reward.header()
+    try:
+        text = json.dumps(header, allow_nan=False)
+    except ValueError:
+        raise UserError(
+            f"{reward.folder}: statistics of the reward must be finite numbers, as they are not after a training that diverged"
+        ) from None
+    atomic_write_bytes(path, digests.safetensors_of("reward", text, tensors))
+
+
+def read_safetensors(path: str | Path) -> RewardModel:
+    """Reads what `write_safetensors` wrote; UserError if the file is damaged or of another format."""
+    path = Path(path)
+    try:
+        with safe_open(str(path), framework="numpy") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError, TypeError, AttributeError) as error:
+        raise UserError(f"{path} is not a safetensors file of numpy's types: {error}") from None
+    no_header = f"{path} has no header of a reward model ({FORMAT} version {VERSION})"
+    if "reward" not in metadata:
+        raise UserError(no_header)
+    text = metadata.pop("reward")
+    if metadata != {"digest": digests.of_tensors(text, tensors)}:
+        raise UserError(
+            f"{path} is damaged: it has another digest than it was written with; make or copy it again"
+        )
+    tensors.pop(training_texts.TENSOR, None)
+    try:
+        header = json.loads(text)
+        if (header["format"], header["version"]) != (FORMAT, VERSION):
+            raise UserError(no_header)
+        return _of_header(header, tensors, path)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise UserError(f"{path}: its header lacks a part, or has another in its place ({error!r})") from None
+
+
+def _of_header(header: Mapping[str, Any], tensors: Mapping[str, np.ndarray], path: Path) -> RewardModel:
+    network, members = RewardNetwork(RewardArchitecture(**header["architecture"])), header["members"]
+    online = "learned" in header
+    trained = online_model.network_of(header["config"], network) if online else network
+    params = {} if trained is None else _params(tensors, trained, members)
+    curve = [_with_nan(row) for row in header["curve"]]
+    parts = (path, header["step"], network, params, members, header["statistics"], header["config"], curve)
+    return OnlineRewardModel(*parts, **online_model.of_header(header)) if online else RewardModel(*parts)
+
+
+def _with_nan(value: Any) -> Any:
+    """JSON data with NaN in place of null."""
+    if isinstance(value, dict):
+        return {name: _with_nan(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_with_nan(part) for part in value]
+    return math.nan if value is None else value
+
+
+def _params(tensors: Mapping[str, np.ndarray], network: reward_layout.Network, members: int) -> Any:
+    if members == 1:
+        return reward_layout.from_named(tensors, network)
+    each = []
+    for i in range(members):
+        own = {k.partition("/")[2]: v for k, v in tensors.items() if k.startswith(f"member{i}/")}
+        each.append(reward_layout.from_named(own, network))
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
+
+
+def write_run_folder(reward: RewardModel, workdir: str | Path) -> None:
+    """Writes a model as a run folder with this one evaluation."""
+    workdir = Path(workdir)
+    architecture = dataclasses.asdict(reward.network.architecture)
+    centre = architecture.pop("glyph_crop_centre")
+    config = {
+        **reward.config,
+        "stage": "train_reward",
+        "network": architecture,
+        "ensemble": {"members": reward.members, "bootstrap": False},
+        "compat": {**reward.config.get("compat", {}), "glyph_crop_centre": centre},
+    }
+    run_folder.describe(workdir, config)
+    items: dict[str, Any] = {
+        "params": reward.params,
+        "statistics": reward.statistics,
+        "curve": {"rows": reward.curve},
+        "config": config,
+    }
+    training_texts.copy_training_texts(Path(reward.folder), workdir)
+    # The checkpoint is written last, since it marks a whole folder; first, that of a killed import is removed.
+    shutil.rmtree(workdir / "checkpoints", ignore_errors=True)
+    with Checkpoints(workdir / "checkpoints", keep=None) as checkpoints:
+        checkpoints.save(reward.step, items, asynchronous=False)
+
+
+def statistics_of(mean: float, variance: float, quantiles: list[float] | None) -> dict[str, Any]:
+    """The statistics of an imported model; without quantiles no threshold can be chosen."""
+    return {
+        "mean": mean,
+        "variance": variance,
+        "quantile_levels": list(QUANTILE_LEVELS) if quantiles else [],
+        "quantiles": quantiles or [],
+        "member_mean": [mean],
+        "member_variance": [variance],
+    }

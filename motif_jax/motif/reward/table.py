@@ -1,0 +1,80 @@
+"""A frozen table of messages and their rewards, from a JSON file."""
+
+from __future__ import annotations
+
+import reprlib
+from pathlib import Path
+from typing import Any, Self
+
+from motif_jax.core.config import is_finite
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import read_json
+from motif_jax.core.verdicts import YES
+from motif_jax.motif.reward.frozen_text import FrozenTextReward
+from motif_jax.motif.reward.reward_function import encode
+from motif_jax.oni import label_log
+from motif_jax.rl.config import AgentReward
+from motif_jax.rl.intrinsic import RewardSetup
+
+
+class TableReward(FrozenTextReward):
+    """Kind 'table': a text's number in the file `table`; 0 for texts that it does not have.
+
+    The file is a JSON object, text -> number. A text has at most 256 characters, of latin-1. `table` may also be the folder of a
+    run that learned its reward online: then its labels of single texts are the table, 1 for yes.
+    """
+
+    def __init__(self, values: dict[bytes, float], setup: RewardSetup) -> None:
+        super().__init__(setup)
+        self._values = values
+        self.description = f"table of {len(values):,} texts, {setup.config.table}"
+
+    @classmethod
+    def check(cls, config: AgentReward) -> None:
+        read_table(config.table)
+
+    @classmethod
+    def files(cls, config: AgentReward) -> tuple[Path, ...]:
+        place = Path(config.table or "")
+        return (place / label_log.FILE if place.is_dir() else place,)
+
+    @classmethod
+    def make(cls, setup: RewardSetup) -> Self:
+        return cls(read_table(setup.config.table), setup)
+
+    def value(self, text: bytes) -> float:
+        return self._values.get(text, 0.0)
+
+
+def read_table(path: str | None) -> dict[bytes, float]:
+    """Text -> reward of the file that `config.reward.table` names; UserError if it is not of that form."""
+    key = f"config.reward.table={path}"
+    if path and (Path(path) / label_log.FILE).is_file():
+        return _of_run(key, Path(path))
+    if not path or not Path(path).is_file():
+        raise UserError(
+            f"{key}: must be a JSON file of texts and their rewards, or a run folder with {label_log.FILE}: give it with "
+            "--config.reward.table=FILE"
+        )
+    content = read_json(path, 'it must hold an object of texts and numbers, {"You kill the newt!": 1}')
+    return {_text(key, text): _number(key, text, value) for text, value in content.items()}
+
+
+def _of_run(key: str, folder: Path) -> dict[bytes, float]:
+    labels = list(label_log.read_log(folder / label_log.FILE))
+    if any(len(label.items) != 1 for label in labels):
+        raise UserError(f"{key}: its labels compare pairs of texts, and a table needs a label of each text")
+    return {_text(key, label.items[0]): float(label.label == YES) for label in labels}
+
+
+def _text(key: str, text: str) -> bytes:
+    try:
+        return encode(text).replace(b"\0", b"")
+    except UserError as error:
+        raise UserError(f"{key}: {error}") from None
+
+
+def _number(key: str, text: str, value: Any) -> float:
+    if not is_finite(value):
+        raise UserError(f"{key}: the reward of {text!r} is {reprlib.repr(value)}, a finite number is needed")
+    return float(value)

@@ -1,0 +1,238 @@
+"""Records episodes for the pairs dataset on all cores: who plays, the chunk of each, the worker process. No jax."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from motif_jax.core import seeds
+from motif_jax.core.errors import UserError
+from motif_jax.envs import registry
+from motif_jax.envs.episode import play
+from motif_jax.envs.nethack import status
+from motif_jax.envs.nethack.random_players import ReplayedActions
+from motif_jax.envs.nethack.scripted_players import PLAYERS
+from motif_jax.envs.spec import RUNNING, EngineError, Row, empty_observation, row
+from motif_jax.motif.annotation.captions import caption
+from motif_jax.motif.pairs import chunks, layout
+from motif_jax.motif.pairs.assemble import CAPTION_KEY
+from motif_jax.rl.actors.worker_process import run_jobs
+
+# info/NAME.npy -> position in blstats, read at the last step of a sub-sequence.
+STATUS_INFO = {
+    "score": status.SCORE,
+    "dlvl": status.DEPTH,
+    "gold": status.GOLD,
+    "experience_level": status.LEVEL,
+    "turns": status.TIME,
+}
+# The hero of NetHack's tasks, nle's default: a male human neutral monk; what info/character.npy says.
+CHARACTER = "mon-hum-neu-mal"
+_FIRST_CAPACITY = 5001
+
+
+@dataclass(frozen=True)
+class SamplingPlan:
+    """The recording settings of a collection.
+
+    Attributes:
+      fields: observation fields that become data/FIELD.npy; 'message' is the environment's field `text`.
+      share: part of the published number of start points (steps / length) that is kept.
+      even: each distinct message of an episode is as likely to be drawn as any other; else each step.
+    """
+
+    environment: str
+    options: Mapping[str, Any]
+    fields: tuple[str, ...]
+    seed: int
+    length: int
+    share: float
+    folder: str
+    even: bool = False
+    text: str = "message"
+
+
+@dataclass(frozen=True)
+class EpisodeJob:
+    """One episode to record: its index, the seed of its game, its player's number, and who chooses actions."""
+
+    index: int
+    seed: int
+    player: int
+    policy: Any
+
+
+class Players:
+    """Draws a player for every episode; the draw depends on the seed and the episode's index alone.
+
+    Args:
+      weights: player -> how often it plays, relative to the others.
+      policies: player -> what chooses its actions; agents have none.
+    """
+
+    def __init__(
+        self, weights: Mapping[str, float], seed: int, policies: Mapping[str, Any] = PLAYERS
+    ) -> None:
+        self.names = tuple(sorted(weights))  # by the numbers that info/player.npy has
+        self._policies, self._seed = policies, seed
+        probabilities = np.array([weights[name] for name in self.names], np.float64)
+        self._bounds = (probabilities / probabilities.sum()).cumsum()
+
+    def name(self, episode: int) -> str:
+        return self.names[self.number(episode)]
+
+    def number(self, episode: int) -> int:
+        uniform = seeds.rng(self._seed, "player", episode).random()
+        return min(int(np.searchsorted(self._bounds, uniform, side="right")), len(self.names) - 1)
+
+    def seed(self, episode: int) -> int:
+        return seeds.derive(self._seed, "episode", episode)
+
+    def job(self, episode: int, actions: np.ndarray | None = None) -> EpisodeJob:
+        policy = self._policies[self.name(episode)] if actions is None else ReplayedActions(actions)
+        return EpisodeJob(episode, self.seed(episode), self.number(episode), policy)
+
+
+class History:
+    """The observations of the episode that is played, in arrays that are used again for the next."""
+
+    def __init__(self, environment: Any) -> None:
+        self._environment = environment
+        self._arrays = empty_observation(environment.spec, (_FIRST_CAPACITY,))
+        self._rewards = np.zeros(_FIRST_CAPACITY, np.float32)
+        # Making the views of a row costs as much as a step of the game; the next episode writes into the same rows.
+        self._rows: list[Row] = []
+
+    def play(self, seed: int, policy: Any) -> tuple[dict[str, np.ndarray], int]:
+        """Plays one episode; returns name -> array [steps, ...], views that the next one overwrites, and how it ended.
+
+        Row t is the observation on which action t was chosen, with the reward that came with it (0 in row 0). Raises
+        EngineError: the policy has no more actions before the episode ends.
+        """
+        choose = policy.player(seed, self._environment.spec)
+        for step, moment in enumerate(play(self._environment, seed, choose, self._row)):
+            self._rewards[step] = moment.reward
+        if moment.end == RUNNING:
+            raise EngineError(f"the player had no more actions in the episode with seed {seed}")
+        history = {name: array[:step] for name, array in self._arrays.items()}
+        return {**history, "rewards": self._rewards[:step]}, moment.end
+
+    def _row(self, step: int) -> Row:
+        if step == len(self._rewards):
+            self._arrays = {name: np.concatenate([a, np.zeros_like(a)]) for name, a in self._arrays.items()}
+            self._rewards = np.concatenate([self._rewards, np.zeros_like(self._rewards)])
+            self._rows = [row(self._arrays, place) for place in range(len(self._rows))]
+        if step == len(self._rows):
+            self._rows.append(row(self._arrays, step))
+        return self._rows[step]
+
+
+def caption_keys(messages: np.ndarray) -> np.ndarray:
+    """Keys of the captions of sub-sequences: uint8 [rows, length, bytes] -> uint64 [rows], equal when they are."""
+    found: dict[bytes, int] = {}
+    for message in messages:
+        if (raw := message.tobytes()) not in found:
+            digest = hashlib.blake2b(caption(message).encode(), digest_size=8).digest()
+            found[raw] = int.from_bytes(digest, "little")
+    return np.array([found[message.tobytes()] for message in messages], np.uint64)
+
+
+def chunk_arrays(
+    history: Mapping[str, np.ndarray], job: EpisodeJob, plan: SamplingPlan, info: Mapping[str, float]
+) -> dict[str, np.ndarray]:
+    """The arrays of an episode's chunk: 'data/NAME' [rows, length, ...], 'info/NAME' [rows], caption keys."""
+    steps, length = len(history["rewards"]), plan.length
+    texts = history[plan.text]
+    missing = layout.MESSAGE_BYTES - texts.shape[1]
+    history = {**history, "message": np.pad(texts, ((0, 0), (0, missing))) if missing else texts}
+    weights = chunks.evenly(history["message"], length) if plan.even else None
+    starts = chunks.draw_starts(steps, length, plan.share, seeds.rng(plan.seed, "starts", job.index), weights)
+    data = chunks.gather({name: history[name] for name in (*plan.fields, "rewards")}, starts, length)
+    arrays = {f"data/{name}": array for name, array in data.items()}
+    constants: dict[str, Any] = {}
+    if "blstats" in plan.fields:
+        last = history["blstats"][starts + length - 1]
+        for name, position in STATUS_INFO.items():
+            arrays[f"info/{name}"] = last[:, position].astype(np.int64)
+        if plan.environment.startswith("NetHack"):
+            constants["character"] = np.str_(CHARACTER)
+    constants |= {
+        "episode": np.int64(job.index),
+        "episode_seed": np.int64(job.seed),
+        "player": np.int16(job.player),
+        "episode_length": np.int64(steps),
+        "episode_return": np.float64(info["return"]),
+    }
+    arrays |= {f"info/{name}": np.full(len(starts), value) for name, value in constants.items()}
+    arrays["info/step"] = starts
+    arrays[CAPTION_KEY] = caption_keys(data["message"])
+    return arrays
+
+
+class Sampler:
+    """A worker process that plays an `EpisodeJob` and writes its chunk; it answers (sub-sequences drawn, steps played).
+
+    It fails where the player runs out of actions, and where given ones continue after the episode's end.
+    """
+
+    def __init__(self, setup: Mapping[str, Any]) -> None:
+        self._plan: SamplingPlan = setup["plan"]
+        self._environment = registry.make(self._plan.environment, **self._plan.options)
+        self._history = History(self._environment)
+
+    def answer(self, request: EpisodeJob) -> tuple[int, int]:
+        job, plan = request, self._plan
+        played, end = self._history.play(job.seed, job.policy)
+        steps = len(played["rewards"])
+        if isinstance(job.policy, ReplayedActions) and len(job.policy.taken) != steps:
+            raise EngineError(f"episode {job.index} ended after {steps} steps, more actions were given")
+        info = self._environment.episode_info()
+        arrays = chunk_arrays(played, job, plan, info)
+        summary = {"end": float(end), **info}
+        arrays["summary_names"] = np.array(sorted(summary))
+        arrays["summary_values"] = np.array([summary[name] for name in sorted(summary)], np.float64)
+        count = len(arrays["info/step"])
+        chunks.save(plan.folder, job.index, count, arrays)
+        return count, steps
+
+    def close(self) -> None:
+        self._environment.close()
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """One finished job: its number of sub-sequences and steps; `left_out` if every process died of it."""
+
+    job: EpisodeJob
+    count: int
+    steps: int
+    left_out: bool = False
+
+
+def record(
+    jobs: Iterable[EpisodeJob], plan: SamplingPlan, workers: int, stop: Any, answered: bool = False
+) -> Generator[Sampled, None, None]:
+    """Yields jobs as `run_jobs` records them into chunk files; an episode in which several processes die is left out.
+
+    Raises UserError if they die before the first episode is played; `answered` says that one has been played earlier.
+    """
+
+    def lost(job: EpisodeJob) -> None:
+        if not answered:
+            raise UserError(
+                "the recording processes die before they have played one episode: see their output above"
+            )
+
+    with contextlib.closing(run_jobs(Sampler, {"plan": plan}, jobs, workers, stop, lost)) as played:
+        for job, answer in played:
+            if answer is None:
+                chunks.save(plan.folder, job.index, 0, {})
+                yield Sampled(job, 0, 0, left_out=True)
+            else:
+                answered = True
+                yield Sampled(job, *answer)

@@ -1,0 +1,100 @@
+"""Encoders of observations: raw fields -> a feature vector per row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from motif_jax.nets.image import ImageEncoder
+from motif_jax.nets.layers import ACTIVATIONS, Dense, KernelAndBias, convolve
+from motif_jax.nets.status import scale_status
+
+Array = jax.Array
+BYTE_SCALE = 255.0
+_SMALL_SIDE = 16
+
+
+class NetHackEncoder(nn.Module):
+    """Picture, status and message of NetHack -> [N, image + vector + 27 + message] features.
+
+    Reads `window_chars` and `window_colors` uint8 [N, 12, 12], `blstats` [N, 27], `message` uint8 [N, 256]. The features
+    include the 27 scaled status numbers.
+    """
+
+    image: ImageEncoder
+    vector_features: int
+    message_features: int
+    nonlinearity: str
+    dtype: jnp.dtype = jnp.float32
+
+    @nn.compact
+    def __call__(self, observation: Mapping[str, Array]) -> Array:
+        image = self.image(observation["window_chars"], observation["window_colors"])
+        status = scale_status(observation["blstats"])
+        vector = self._two_layers(status, self.vector_features, "vector")
+        message = observation["message"].astype(jnp.float32) / BYTE_SCALE
+        message = self._two_layers(message, self.message_features, "message")
+        return jnp.concatenate([image, vector, status.astype(self.dtype), message], axis=-1)
+
+    def _two_layers(self, x: Array, features: int, name: str) -> Array:
+        act = ACTIVATIONS[self.nonlinearity]
+        x = act(Dense(features, self.dtype, name=f"{name}_fc1")(x))
+        return act(Dense(features, self.dtype, name=f"{name}_fc2")(x))
+
+
+class PictureEncoder(nn.Module):
+    """Pictures uint8 [N, H, W, C] -> [N, features]: 3x3 convolutions that halve the sides to at most 16, then two more.
+
+    The output of the first is normalised, so that it suits both a grid world's codes (0 to 10) and pixels (0 to 255).
+    """
+
+    features: int
+    nonlinearity: str
+    dtype: jnp.dtype = jnp.float32
+
+    @nn.compact
+    def __call__(self, pictures: Array) -> Array:
+        act = ACTIVATIONS[self.nonlinearity]
+        x = pictures.astype(self.dtype) / BYTE_SCALE
+        strides = [1, 1]
+        while max(x.shape[1:3]) > _SMALL_SIDE << len(strides) - 2:
+            strides.insert(0, 2)
+        for i, stride in enumerate(strides, start=1):
+            channels = 16 if i == 1 else 32
+            weights = KernelAndBias((3, 3, x.shape[-1], channels), name=f"conv{i}")()
+            x = convolve(x, weights, stride, padding=1)
+            x = act(nn.LayerNorm(dtype=self.dtype, name="norm")(x) if i == 1 else x)
+        return act(Dense(self.features, self.dtype, name="fc")(x.reshape(x.shape[0], -1)))
+
+
+class FlatEncoder(nn.Module):
+    """Numeric fields, flattened and joined in order of their names -> [N, features].
+
+    Text bytes are divided by 255, and each of the pictures has a `PictureEncoder`.
+    """
+
+    fields: tuple[str, ...]
+    text_fields: tuple[str, ...]
+    image_fields: tuple[str, ...]
+    image_features: int
+    sizes: tuple[int, ...]
+    nonlinearity: str
+    dtype: jnp.dtype = jnp.float32
+
+    @nn.compact
+    def __call__(self, observation: Mapping[str, Array]) -> Array:
+        parts = []
+        for name in self.fields:
+            x = observation[name]
+            if name in self.image_fields:
+                own = f"picture{self.image_fields.index(name)}"
+                x = PictureEncoder(self.image_features, self.nonlinearity, self.dtype, name=own)(x)
+            x = x.reshape(x.shape[0], -1).astype(jnp.float32)
+            parts.append(x / BYTE_SCALE if name in self.text_fields else x)
+        x = jnp.concatenate(parts, axis=-1)
+        for i, features in enumerate(self.sizes, start=1):
+            x = ACTIVATIONS[self.nonlinearity](Dense(features, self.dtype, name=f"flat_fc{i}")(x))
+        return x

@@ -1,0 +1,128 @@
+"""Encoders of windows of characters and colours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from motif_jax.nets.layers import ACTIVATIONS, Dense, KernelAndBias, convolve, flatten_channels_first
+from motif_jax.nets.tiles import TileSet, convolve_tiles, tile_table
+
+Array = jax.Array
+LayerWeights = dict[str, tuple[Array, Array]]
+
+# (output channels, side, stride) of each convolution.
+CONVOLUTIONS: dict[str, tuple[tuple[int, int, int], ...]] = {
+    "convnet_simple": ((32, 8, 4), (64, 4, 2), (128, 3, 2)),
+    "convnet_impala": ((16, 8, 4), (32, 4, 2)),
+}
+RESIDUAL_STAGES: dict[str, tuple[int, ...]] = {"resnet_impala": (16, 32, 32)}
+IMAGE_ENCODERS = (*CONVOLUTIONS, *RESIDUAL_STAGES, "mlp")
+CHANNELS = 3
+# Least number of rows for which a table of the first convolution saves time.
+TABLE_ROWS = 256
+
+
+class ImageEncoder(nn.Module):
+    """Windows of characters -> features [N, features].
+
+    Attributes:
+      kind: one of IMAGE_ENCODERS (the two named impala: Espeholt et al. 2018).
+      scale: divides the pixels.
+      look_up: whether to use a table (`networks.tiles`) for the first convolution if possible: the variable `tables` of
+        `AgentNetwork.prepare`, which has no gradient, or a new table for many rows.
+      dtype: of the computation; the table is float32, so that its gradient is summed in float32.
+    """
+
+    tiles: TileSet
+    kind: str
+    features: int
+    scale: float
+    nonlinearity: str
+    look_up: bool
+    dtype: jnp.dtype = jnp.float32
+
+    @nn.compact
+    def __call__(self, chars: Array, colors: Array) -> Array:
+        """Encodes N windows, integers [N, rows, columns] each."""
+        chex.assert_rank([chars, colors], 3)
+        chex.assert_equal_shape([chars, colors])
+        act = ACTIVATIONS[self.nonlinearity]
+        kinds = self.tiles.look_up(chars, colors)
+        if self.kind == "mlp":
+            x = flatten_channels_first(self._picture(kinds))
+            x = act(Dense(self.features, self.dtype, name="image_fc1")(x))
+            return act(Dense(self.features, self.dtype, name="image_fc2")(x))
+        weights = {
+            name: KernelAndBias((size, size, inputs, channels), name=name)()
+            for name, inputs, channels, size in layers(self.kind)
+        }
+        if self.kind in RESIDUAL_STAGES:
+            x = residual_net(weights, self._picture(kinds), len(RESIDUAL_STAGES[self.kind]), act)
+        else:
+            x = self._convnet(weights, kinds)
+        return act(Dense(self.features, self.dtype, name="image_fc")(x))
+
+    def _picture(self, kinds: Array) -> Array:
+        return self.tiles.draw(kinds).astype(self.dtype) / jnp.asarray(self.scale, self.dtype)
+
+    def _table(self, weights: LayerWeights, rows: int) -> Array | None:
+        if not self.look_up:
+            return None
+        if self.has_variable("tables", "image_conv1"):
+            return self.get_variable("tables", "image_conv1")
+        making = self.is_mutable_collection("tables") and not self.is_initializing()
+        if rows < TABLE_ROWS and not making:
+            return None
+        table = tile_table(self.tiles, weights["image_conv1"][0] / self.scale)
+        if making:
+            self.put_variable("tables", "image_conv1", table)
+        return table
+
+    def _convnet(self, weights: LayerWeights, kinds: Array) -> Array:
+        act = ACTIVATIONS[self.nonlinearity]
+        table = self._table(weights, len(kinds))
+        x = self._picture(kinds) if table is None else kinds
+        for i, (_, _, stride) in enumerate(CONVOLUTIONS[self.kind], start=1):
+            weight = weights[f"image_conv{i}"]
+            if i == 1 and table is not None:
+                x = (convolve_tiles(table, kinds) + weight[1]).astype(self.dtype)
+            else:
+                x = convolve(x, weight, stride)
+            x = act(x)
+        return flatten_channels_first(x)
+
+
+def layers(kind: str) -> list[tuple[str, int, int, int]]:
+    """(name, input channels, output channels, side) of each convolution of an encoder."""
+    found, inputs = [], CHANNELS
+    for i, (channels, size, _) in enumerate(CONVOLUTIONS.get(kind, ()), start=1):
+        found.append((f"image_conv{i}", inputs, channels, size))
+        inputs = channels
+    for i, channels in enumerate(RESIDUAL_STAGES.get(kind, ()), start=1):
+        found.append((f"image_stage{i}_conv", inputs, channels, 3))
+        names = [f"image_stage{i}_block{block}_conv{conv}" for block in (1, 2) for conv in (1, 2)]
+        found.extend((name, channels, channels, 3) for name in names)
+        inputs = channels
+    return found
+
+
+def residual_net(weights: LayerWeights, x: Array, stages: int, act: Callable[[Array], Array]) -> Array:
+    """Stages of convolution, pooling and two residual blocks on pictures [N, H, W, 3] -> [N, F], flattened channels first.
+
+    The skip connection carries the activated input of the block, since the published network computes its first activation
+    in place, and published weights fit only this form.
+    """
+    for i in range(1, stages + 1):
+        x = convolve(x, weights[f"image_stage{i}_conv"], padding=1)
+        x = nn.max_pool(x, (3, 3), (2, 2), ((1, 1), (1, 1)))
+        for block in (1, 2):
+            first, second = (weights[f"image_stage{i}_block{block}_conv{conv}"] for conv in (1, 2))
+            skip = act(x)
+            x = act(convolve(skip, first, padding=1))
+            x = skip + convolve(x, second, padding=1)
+    return flatten_channels_first(act(x))

@@ -1,0 +1,95 @@
+"""Similarity of a message's words to those of the goal (ONI's baseline without a language model)."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from motif_jax.core import config as checks
+from motif_jax.core.errors import UserError
+from motif_jax.motif.annotation.prompts import load_prompt, prompt_path
+from motif_jax.motif.reward.frozen_text import FrozenTextReward
+from motif_jax.oni.word_vectors import FileVectors, HashedVectors, WordVectors
+from motif_jax.rl.config import AgentReward
+from motif_jax.rl.intrinsic import RewardSetup
+
+
+class BagOfWordsReward(FrozenTextReward):
+    """Kind 'bag_of_words': cos(e(message), e(goal)) where it is above `similarity`, else 0.
+
+    e sums the vectors of a text's tokens, which white space separates; case and punctuation are kept. Tokens without a
+    vector do not count; a text without any gives 0. `vectors` names the file of the vectors, which are hashed without
+    one; `goal` is a goal of the prompts, or a sentence.
+    """
+
+    def __init__(self, vectors: WordVectors, setup: RewardSetup) -> None:
+        super().__init__(setup)
+        self._vectors = vectors
+        self._threshold = float(setup.config.similarity)
+        # Tokens of the distinct texts so far, and those among them that have no vector.
+        self.tokens = self.unknown = 0
+        sentence = goal_sentence(setup.config.goal)
+        self._goal = self._embed(sentence.encode("latin-1", "replace"))
+        length, missing = np.linalg.norm(self._goal), self.unknown
+        if not length > 0:
+            raise UserError(
+                f"config.reward.goal={setup.config.goal}: none of its words has a vector in {setup.config.vectors}"
+            )
+        self._goal /= length
+        self.description = f"likeness to the goal, {vectors.description}; {missing} of the goal's {self.tokens} tokens have none"
+        self.tokens = self.unknown = 0
+
+    @classmethod
+    def check(cls, config: AgentReward) -> None:
+        value = config.similarity
+        allowed = "a finite number; cosines lie between -1 and 1"
+        checks.require(checks.is_finite(value), "reward.similarity", value, allowed)
+        goal_sentence(config.goal)
+        _open(config.vectors)
+
+    @classmethod
+    def files(cls, config: AgentReward) -> tuple[Path, ...]:
+        return (Path(config.vectors),) if config.vectors else ()
+
+    @classmethod
+    def make(cls, setup: RewardSetup) -> Self:
+        return cls(_open(setup.config.vectors), setup)
+
+    def value(self, text: bytes) -> float:
+        embedding = self._embed(text)
+        length = float(np.linalg.norm(embedding))
+        cosine = float(embedding @ self._goal) / length if length > 0 else 0.0
+        return cosine if cosine > self._threshold else 0.0
+
+    def _embed(self, text: bytes) -> np.ndarray:
+        """The sum of the vectors of a text's tokens, float32 [size]; the text is latin-1, words are UTF-8."""
+        tokens = [token.encode() for token in text.decode("latin-1").split()]
+        found = [vector for token in tokens if (vector := self._vectors.of(token)) is not None]
+        self.tokens += len(tokens)
+        self.unknown += len(tokens) - len(found)
+        return np.asarray(np.sum(found, axis=0, dtype=np.float32) if found else np.zeros(1, np.float32))
+
+    def metrics(self) -> dict[str, float]:
+        return {"reward/unknown_tokens": self.unknown / max(1, self.tokens)}
+
+
+@functools.lru_cache(maxsize=1)
+def _open(path: str | None) -> WordVectors:
+    return FileVectors(path) if path else HashedVectors()
+
+
+def goal_sentence(goal: str | None) -> str:
+    """The sentence that `config.reward.goal` means: a goal of the pair prompts, or the text itself; UserError if none."""
+    checks.require(bool(goal), "reward.goal", goal, "a goal of the prompts, or a sentence")
+    assert goal is not None
+    if len(goal.split()) > 1:
+        return goal
+    try:
+        sentence = load_prompt(prompt_path("default", ""), goal, "verdict").goal
+    except UserError as error:
+        raise UserError(str(error).replace("config.goal=", "config.reward.goal=", 1)) from None
+    checks.require(bool(sentence), "reward.goal", goal, "a goal with a sentence, or a sentence of its own")
+    return sentence

@@ -1,0 +1,81 @@
+"""Learning to classify messages from labels: the loss and the training step of one device (Zheng et al. 2024, ONI).
+
+    L = mean over labels of  - sum_k q_k log softmax(z)_k
+
+q is the target distribution over (no, yes): one-hot for a label, or the annotator's probability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+import optax
+
+from motif_jax.core.training import ensembles
+from motif_jax.core.training.ensembles import EnsembleState
+from motif_jax.nets.classifier import MessageClassifier
+
+# A jax array; on the host a numpy array.
+Field = Any
+
+
+class LabelBatch(NamedTuple):
+    """Labelled messages of one step."""
+
+    messages: Field  # uint8 [B, 256]
+    targets: Field  # float32 [B], the probability of yes
+    weights: Field  # float32 [B], 0 for padding
+
+
+def cross_entropy(logits: jax.Array, targets: jax.Array) -> jax.Array:
+    """-sum_k q_k log softmax(logits)_k float32 [...] of logits [..., 2] and the probability of yes, [...]."""
+    chex.assert_equal_shape_prefix([logits, targets], targets.ndim)
+    # A softmax of two depends on their difference alone.
+    difference = logits[..., 1] - logits[..., 0]
+    return targets * jax.nn.softplus(-difference) + (1.0 - targets) * jax.nn.softplus(difference)
+
+
+def correct(logits: jax.Array, targets: jax.Array) -> jax.Array:
+    """Whether logits [..., 2] choose the class of the targets [...]: bool [...]. Equal logits mean no, as with argmax."""
+    return (logits[..., 1] > logits[..., 0]) == (targets > 0.5)
+
+
+def make_loss(
+    network: MessageClassifier, members: int, max_length: int | None
+) -> Callable[[Any, LabelBatch, jax.Array | None], tuple[jax.Array, dict[str, jax.Array]]]:
+    """Returns `loss(params, batch, key) -> (value, metrics)`; the value is summed over the members of an ensemble.
+
+    The metrics, means over members, are `loss` and `accuracy` of the batch with dropout. `key` None leaves dropout off.
+    """
+
+    def of_one(params: Any, batch: LabelBatch, key: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+        logits = network.logits(params, batch.messages, max_length, key)
+        weight = jnp.maximum(jnp.sum(batch.weights), 1e-12)
+        loss = jnp.sum(cross_entropy(logits, batch.targets) * batch.weights) / weight
+        return loss, jnp.sum(correct(logits, batch.targets) * batch.weights) / weight
+
+    def loss(params: Any, batch: LabelBatch, key: jax.Array | None) -> tuple[jax.Array, dict[str, jax.Array]]:
+        chex.assert_rank([batch.messages, batch.targets, batch.weights], [2, 1, 1])
+        if members == 1:
+            value, accuracy = of_one(params, batch, key)
+        else:
+            keys = None if key is None else jax.random.split(key, members)
+            axes = (0, None, None if key is None else 0)
+            value, accuracy = jax.vmap(of_one, in_axes=axes)(params, batch, keys)
+        return jnp.sum(value), {"loss": jnp.mean(value), "accuracy": jnp.mean(accuracy)}
+
+    return loss
+
+
+def make_train_step(
+    network: MessageClassifier,
+    optimizer: optax.GradientTransformation,
+    members: int = 1,
+    max_length: int | None = None,
+) -> Callable[[EnsembleState, LabelBatch, jax.Array | None], tuple[EnsembleState, dict[str, jax.Array]]]:
+    """Returns `step(state, batch, key) -> (state, metrics)`, an optimiser step; see `make_loss`."""
+    return ensembles.make_train_step(make_loss(network, members, max_length), optimizer, members)

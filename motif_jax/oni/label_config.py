@@ -1,0 +1,59 @@
+"""Config sections of a training that asks for labels (`label_service.py`)."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import re
+from collections.abc import Iterator
+
+from motif_jax.core import config as checks
+from motif_jax.core.errors import UserError
+from motif_jax.core.verdicts import Form
+from motif_jax.motif.annotation.annotator import check_annotator
+from motif_jax.motif.annotation.config import AnnotatorConfig, OnlineAnnotator
+from motif_jax.motif.annotation.store import check_store
+from motif_jax.rl.config import AgentConfig
+from motif_jax.schema import all_values, keys
+
+# Folder of a run's own answer store, in the run folder.
+STORE = "answers"
+CONVERSATIONS = "conversations"
+
+
+def check(config: AgentConfig, form: Form) -> None:
+    """Raises UserError for a bad value of the sections; asks no server and loads no model."""
+    allowed = "lexicon, openai (a model of vLLM: bash launch/oni.sh MODEL), or module:Class of your own"
+    checks.require(config.annotator.kind != "vllm", "annotator.kind", config.annotator.kind, allowed)
+    with in_section():
+        if config.annotator.store_dir:
+            check_store(config.annotator.store_dir)
+        check_annotator(annotator_config(config), form)
+
+
+def annotator_config(config: AgentConfig) -> AnnotatorConfig:
+    """The section `annotator` in the form that annotators read."""
+    given = {**vars(config.annotator), "annotator": config.annotator.kind, "compat": config.compat}
+    return all_values(AnnotatorConfig, given)
+
+
+@contextlib.contextmanager
+def in_section() -> Iterator[None]:
+    """Names keys in errors as in this config: config.annotator.goal for config.goal."""
+    try:
+        yield
+    except UserError as error:
+        text = re.sub(r"\bconfig\.annotator=", "config.kind=", str(error))
+        # Only keys of the section: an error may also name files, such as config.json.
+        names = "|".join(keys(OnlineAnnotator))
+        raise UserError(re.sub(rf"\bconfig\.(?=({names})\b)", "config.annotator.", text)) from error
+
+
+def in_run(config: AgentConfig, folder: str | os.PathLike[str]) -> AgentConfig:
+    """`config` with defaults in a run's folder: the answer store, and the conversations if they are kept."""
+    section = config.annotator
+    conversations = os.path.join(folder, CONVERSATIONS) if section.keep_conversations else ""
+    store = section.store_dir or os.path.join(folder, STORE)
+    made = dataclasses.replace(section, store_dir=store, conversations_dir=conversations)
+    return dataclasses.replace(config, annotator=made)

@@ -1,0 +1,70 @@
+"""Reads and writes the label log of an online run: the labels that its reward learned from, in their order.
+
+The append-only file of checksummed lines (`core/checked_lines.py`) is both the table of labels and the data set. Each line
+has the number of the first batch that is paid with the label.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from motif_jax.core.checked_lines import LineWriter, read_lines
+from motif_jax.core.errors import UserError
+from motif_jax.oni.label_queue import Label
+
+FILE = "labels.jsonl"
+
+
+def _encode(label: Label) -> tuple[str, dict[str, Any]]:
+    value: dict[str, Any] = {"at": label.number, "step": label.step}
+    value |= {"items": list(label.items), "label": label.label, "met": label.met}
+    if label.probability is not None:
+        value["p"] = label.probability
+    if label.seconds:
+        value["seconds"] = round(label.seconds, 4)
+    if label.tokens:
+        value["tokens"] = label.tokens
+    return hashlib.blake2b("\0".join(label.items).encode(), digest_size=16).hexdigest(), value
+
+
+def _decode(value: dict[str, Any]) -> Label:
+    answer = tuple(value["items"]), int(value["label"]), value.get("p")
+    cost = float(value.get("seconds", 0.0)), int(value.get("tokens", 0))
+    return Label(*answer, *cost, int(value["at"]), int(value["step"]), int(value["met"]))
+
+
+def read_log(path: Path, end: int | None = None) -> Iterator[Label]:
+    """Yields the labels of a log up to byte `end` (None: all), without torn lines; none where there is no file."""
+    return (_decode(value) for _, value in read_lines(path, end=end))
+
+
+def read_labels(path: Path, length: int, count: int, checkpoint: str, remedy: str) -> list[Label]:
+    """The `count` labels in the first `length` bytes of a log; UserError, which names `checkpoint`, if some are lost."""
+    labels = list(read_log(path, length))
+    if len(labels) != count:
+        raise UserError(f"{path} holds {len(labels)} labels, {checkpoint} was written with {count}: {remedy}")
+    return labels
+
+
+class LabelLog(LineWriter):
+    """The one writer of a run's log; makes the file. Raises UserError: it cannot be written, or another process does."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            super().__init__(path)
+        except BlockingIOError:
+            raise UserError(f"{path} is being written by another process") from None
+
+    def add(self, labels: Iterable[Label]) -> None:
+        """Writes labels; only `sync` waits for the disk. Raises UserError: the file cannot be written."""
+        self.append(map(_encode, labels), wait=False)
+
+    def rewind(self, length: int) -> list[Label]:
+        """Removes and returns the labels after a checkpoint, at which the log had `length` bytes."""
+        kept = len(list(read_log(self.path, length)))
+        later = list(read_log(self.path))[kept:]
+        self.cut(length)
+        return later

@@ -1,0 +1,169 @@
+"""Reads rewards that were learned online from checkpoints of the agent's run, and freezes them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from motif_jax.core.checkpoint_items import ANY
+from motif_jax.core.checkpoints import Checkpoints
+from motif_jax.motif.annotation.captions import decode_message
+from motif_jax.motif.reward.normalisation import Normalisation
+from motif_jax.motif.reward.reward_model import RewardModel, in_chunks, of_members, saved_step
+from motif_jax.nets.classifier import MessageClassifier
+from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
+from motif_jax.oni.label_log import FILE, read_labels
+from motif_jax.oni.message_stats import MessageStats
+
+RETRIEVAL, CLASSIFICATION, RANKING = KINDS = ("retrieval", "classification", "ranking")
+
+
+def is_online_run(config: Mapping[str, Any]) -> bool:
+    """Whether the run with this config learned its reward while it played."""
+    return config.get("stage") == "train_agent" and config.get("reward", {}).get("kind") in KINDS
+
+
+def architecture_of_run(config: Mapping[str, Any]) -> tuple[RewardArchitecture, int]:
+    """The inputs of such a run's reward, and its number of networks."""
+    reward = config["reward"]
+    members = 1 if reward["kind"] == RETRIEVAL else int(reward["training"]["members"])
+    return RewardArchitecture(message=reward["encoder"]), members
+
+
+def cautious(members: np.ndarray, deviations: float) -> np.ndarray:
+    """Mean less `deviations` standard deviations over the members: float32 [N] of [members, N]."""
+    return np.asarray(members.mean(axis=0) - deviations * members.std(axis=0), np.float32)
+
+
+def classifier_probabilities(message: str, members: int, params: Any, texts: np.ndarray) -> np.ndarray:
+    """Probabilities of yes float32 [members, N] of texts uint8 [N, L], independent of the other texts."""
+    return in_chunks(functools.partial(_program, message, members), params, texts, members)
+
+
+@functools.lru_cache(maxsize=16)
+def _program(message: str, members: int, length: int | None) -> Callable[[Any, np.ndarray], jax.Array]:
+    network = MessageClassifier(message)
+    return jax.jit(lambda params, texts: of_members(network.probability, members, params, texts, length))
+
+
+class _Step(Normalisation):
+    def __call__(self, raw: jax.Array | np.ndarray) -> jax.Array | np.ndarray:
+        return raw if self.threshold is None else (raw > np.float32(self.threshold)).astype(jnp.float32)
+
+
+@dataclasses.dataclass(frozen=True)
+class OnlineRewardModel(RewardModel):
+    """The reward of an online run at one of the agent's checkpoints, which `step` names."""
+
+    # Text -> the annotator's label by then, and the probability of yes or None.
+    labels: dict[str, tuple[int, float | None]] = dataclasses.field(default_factory=dict)
+    taken: int = 0  # gradient steps
+    # Text -> number of steps that had shown it to the agent, and the sum of its rewards (`MessageStats.earned`).
+    met: dict[str, int] = dataclasses.field(default_factory=dict)
+    earned: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    def header(self) -> dict[str, Any]:
+        """The JSON object `learned` of a file's header: gradient steps, and the labels of single texts."""
+        return {"taken": self.taken, "labels": {text: [*label] for text, label in self.labels.items()}}
+
+    @property
+    def _reward(self) -> Mapping[str, Any]:
+        return self.config["reward"]
+
+    @property
+    def _pays(self) -> bool:
+        switch = self.config["compat"].get("oni_untrained_reward", False)
+        return self._reward["kind"] == RETRIEVAL or self.taken > 0 or bool(switch)
+
+    def normalisation(
+        self, normalise: bool = True, quantile: float | str | None = None, rounded: bool | None = None
+    ) -> Normalisation:
+        """The run's own moments and threshold (`quantile` None: no threshold)."""
+        if self._reward["kind"] != RANKING:
+            plain = quantile is None or self._reward["kind"] == RETRIEVAL
+            graded = plain or self._reward["value"] == "probability"
+            return _Step(threshold=None if graded else self._reward["classifier"]["threshold"])
+        raw = not (normalise and self._reward["normalise"])
+        if raw or self.config["compat"].get("oni_ranking_raw_reward", False):
+            return Normalisation(enabled=False)
+        threshold = None if quantile is None else self._reward["threshold"]
+        return Normalisation(self.statistics["mean"], self.statistics["variance"], threshold)
+
+    def together(self, members: np.ndarray) -> np.ndarray:
+        """Raw rewards, 0 before the first training."""
+        if not self._pays:
+            return np.zeros(members.shape[1], np.float32)
+        deviations = 0.0 if self._reward["kind"] == RETRIEVAL else self._reward["training"]["deviations"]
+        return cautious(members, deviations)
+
+    def members_of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
+        if self._reward["kind"] == RANKING:
+            return super().members_of_messages(params, messages)
+        if self._reward["kind"] == CLASSIFICATION:
+            return classifier_probabilities(self._reward["encoder"], self.members, params, messages)
+        return np.array([[self._said(decode_message(message)) for message in messages]], np.float32)
+
+    def _said(self, text: str) -> float:
+        label, probability = self.labels.get(text, (0, None))
+        soft = self._reward["value"] == "probability"
+        return float(label) if probability is None or not soft else float(probability)
+
+    def compile_messages(self, params: Any) -> None:
+        if self._reward["kind"] != RETRIEVAL:
+            super().compile_messages(params)
+
+
+def network_of(config: Mapping[str, Any], network: RewardNetwork) -> RewardNetwork | MessageClassifier | None:
+    """The network of a run's reward; None for a table of labels."""
+    kind = config["reward"]["kind"]
+    if kind == RETRIEVAL:
+        return None
+    return MessageClassifier(config["reward"]["encoder"]) if kind == CLASSIFICATION else network
+
+
+def of_header(header: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of `OnlineRewardModel.header`."""
+    labels = {text: (label, p) for text, (label, p) in header["learned"]["labels"].items()}
+    return {"labels": labels, "taken": header["learned"]["taken"]}
+
+
+def read_online_model(folder: Path, step: int | None, config: Mapping[str, Any]) -> OnlineRewardModel:
+    """Reads the reward of an online run at checkpoint `step` of the agent (None: the newest intact one); UserError if it is lost."""
+    with Checkpoints(folder / "checkpoints", keep=None, read_only=True) as checkpoints:
+        step = saved_step(checkpoints, folder, checkpoints.latest() if step is None else step, "checkpoint")
+        state = checkpoints.restore(step, {"reward": ANY})["reward"]
+    book = json.loads(np.asarray(state["book"]).tobytes())
+    about = f"checkpoint {step}", "restore it from a copy"
+    log = read_labels(folder / FILE, book["length"], book["labels"], *about)
+    architecture, members = architecture_of_run(config)
+    # Imports from the published system do not have the texts that were seen.
+    seen = MessageStats.unpack(np.asarray(state["met"])) if "met" in state else MessageStats()
+    own = book["own"] or {}
+    mean, variance, _ = own.get("moments", (0.0, 1.0, 0.0))
+    statistics = {
+        "mean": mean, "variance": variance, "quantile_levels": [], "quantiles": [], "num_distinct": len(log),
+        "member_mean": [mean] * members, "member_variance": [variance] * members,
+    }  # fmt: skip
+    return OnlineRewardModel(
+        folder,
+        step,
+        RewardNetwork(architecture),
+        state["own"]["params"] if own else {},
+        members,
+        statistics,
+        dict(config),
+        [],
+        labels={one.items[0]: (one.label, one.probability) for one in log if len(one.items) == 1},
+        taken=own.get("taken", 0),
+        # Some texts may have been seen only after the checkpoint.
+        met={text: count for text, count in zip(seen.texts, seen.count.tolist(), strict=False) if count},
+        earned=dict(zip(seen.texts, seen.earned.tolist(), strict=False)),
+    )

@@ -1,0 +1,181 @@
+"""Kind 'ranking': a network trained on preferences between two messages, normalised by running moments (ONI-ranking)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+
+from motif_jax.core import config as checks
+from motif_jax.core import seeds
+from motif_jax.core.training.ensembles import EnsembleState
+from motif_jax.core.verdicts import PAIR, TIE
+from motif_jax.motif.reward import preference
+from motif_jax.motif.reward.normalisation import Normalisation
+from motif_jax.motif.reward.preference import PreferenceBatch
+from motif_jax.motif.reward.reward_model import messages_in_chunks
+from motif_jax.motif.reward.statistics import RunningMoments
+from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
+from motif_jax.oni.label_queue import Label
+from motif_jax.oni.label_set import Examples, as_bytes
+from motif_jax.oni.network_reward import NetworkReward
+from motif_jax.oni.online_model import cautious
+from motif_jax.oni.reward_trainer import Model, TrainingBatch
+from motif_jax.rl.config import LearnedReward
+from motif_jax.rl.intrinsic import BatchMessages, RewardSetup
+
+MAX_GRADIENT_NORM = 10.0
+_MARK = 1  # marks a text of a labelled pair
+
+
+class RankingModel(Model):
+    """Which of two texts is better."""
+
+    def __init__(self, config: LearnedReward) -> None:
+        clip = optax.clip_by_global_norm(MAX_GRADIENT_NORM)
+        adam = optax.adam(config.training.learning_rate, eps=1e-8)
+        network = RewardNetwork(RewardArchitecture(message=config.encoder))
+        super().__init__(network, optax.chain(clip, adam), config.training.members)
+        self._step = jax.jit(self._step_of_length, static_argnames="length")
+
+    def step(
+        self, state: EnsembleState, batch: TrainingBatch, step: int
+    ) -> tuple[EnsembleState, dict[str, jax.Array]]:
+        size = len(batch.messages)
+        # The pairs' own texts, so that the program does not depend on how many texts there are.
+        places = np.arange(2 * size, dtype=np.int32)
+        examples = PreferenceBatch(
+            unique=places,
+            inverse=places.reshape(size, 2, 1),
+            rows={},
+            targets=np.stack([batch.targets, 1.0 - batch.targets], axis=1).astype(np.float32),
+            weights=np.tile(batch.weights, (self.members, 1)),
+            labels=batch.labels,
+        )
+        return self._step(state, batch.messages.reshape(2 * size, -1), examples, length=batch.length)
+
+    def _step_of_length(
+        self, state: EnsembleState, messages: jax.Array, batch: PreferenceBatch, length: int | None
+    ) -> tuple[EnsembleState, dict[str, jax.Array]]:
+        step = preference.make_train_step(self.network, self.optimizer, self.members, length)
+        return step(state, messages, batch)
+
+    def rewards(self, params: Any, texts: np.ndarray) -> np.ndarray:
+        """Raw rewards float32 [members, N] of texts uint8 [N, L]."""
+        return messages_in_chunks(self.network.architecture, self.members, params, texts)
+
+    def right(self, params: Any, examples: Examples, chosen: np.ndarray) -> tuple[int, int]:
+        places, labels = examples.places[chosen], examples.labels[chosen]
+        both = self.rewards(params, examples.messages[places.reshape(-1)]).mean(axis=0).reshape(-1, 2)
+        counted = labels != TIE
+        return int(((both.argmax(axis=1) == labels) & counted).sum()), int(counted.sum())
+
+
+class RankingReward(NetworkReward):
+    """(r - mean) / deviation of the network's r, with running moments; 0 unless above `config.threshold`.
+
+    The moments are those of all steps paid since the first training; a batch is merged before it is normalised. With
+    `config.decay` below 1, older steps count less. With `config.normalise` False the reward is r, without threshold. With
+    `compat.oni_ranking_raw_reward` it is r, too, and the moments are still updated.
+    """
+
+    form = PAIR
+    certain = (1.0, 0.0, 0.5)
+    model: RankingModel
+
+    def __init__(self, setup: RewardSetup) -> None:
+        super().__init__(setup)
+        self.moments = RunningMoments()
+        self._raw = self.run.config.compat.oni_ranking_raw_reward or not self.config.normalise
+        self._labelled: set[tuple[str, ...]] = set()
+        self._observed = np.zeros(0, np.int64)
+
+    @classmethod
+    def check(cls, config: LearnedReward) -> None:
+        super().check(config)
+        good = isinstance(config.threshold, int | float) and np.isfinite(config.threshold)
+        checks.require(good, "reward.threshold", config.threshold, "a number")
+
+    def make_model(self) -> RankingModel:
+        return RankingModel(self.config)
+
+    def compute(self, params: Any, texts: np.ndarray) -> np.ndarray:
+        return cautious(self.model.rewards(params, texts), self.config.training.deviations)
+
+    def is_new(self, label: Label) -> bool:
+        rows = self.stats.rows(label.items, label.step, label.number)
+        if label.items in self._labelled:
+            return False
+        self._labelled.add(label.items)
+        self.stats.label[rows] = _MARK
+        return True
+
+    def values(self, texts: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        if not self.trained:
+            return np.zeros(len(texts), np.float32)
+        raw = self.table.lookup(texts).values
+        if counts.sum():
+            self.moments.update(np.repeat(raw, counts), self.config.decay)
+        return self.shown(raw)
+
+    def shown(self, raw: np.ndarray) -> np.ndarray:
+        if self._raw:
+            return raw
+        present = Normalisation(self.moments.mean, self.moments.variance, self.config.threshold)
+        return np.asarray(present(raw), np.float32)
+
+    def questions(
+        self, batch: BatchMessages, rows: np.ndarray
+    ) -> tuple[list[tuple[str, ...]], list[int], Sequence[float] | None]:
+        """Pairs of observed texts, drawn by their frequency."""
+        rng = seeds.rng(self.run.config.seed, "reward pairs", batch.number)
+        self._observe(rows, batch.counts, rng)
+        pairs, weights = self.config.pairs, self._observed[: len(self.stats)]
+        if not weights.any() or self.source.queued() >= pairs.waiting:
+            return [], [], None
+        weights = np.minimum(weights, 1) if pairs.distinct else weights
+        drawn = rng.choice(len(weights), (pairs.a_batch, 2), p=weights / weights.sum())
+        texts = [(self.stats.texts[a], self.stats.texts[b]) for a, b in drawn.tolist()]
+        if not self.run.config.compat.oni_requeue:
+            # Equal texts would be a tie, which teaches nothing; a pair and its reverse are asked once.
+            texts = [
+                pair for pair in texts
+                if pair[0] != pair[1] and pair not in self._labelled and pair[::-1] not in self._labelled
+            ]  # fmt: skip
+        counted = {pair: texts.count(pair) for pair in dict.fromkeys(texts)}
+        return list(counted), list(counted.values()), self._scores(list(counted))
+
+    def _observe(self, rows: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> None:
+        if len(self.stats) > len(self._observed):
+            self._observed = np.concatenate([self._observed, np.zeros(max(1024, len(self.stats)), np.int64)])
+        # Steps of the same text are neighbours here: a random phase for each batch treats all texts alike.
+        every, ends = self.config.pairs.every, np.cumsum(counts) + int(rng.integers(self.config.pairs.every))
+        self._observed[rows] += ends // every - (ends - counts) // every
+
+    def _scores(self, pairs: Sequence[tuple[str, ...]]) -> Sequence[float] | None:
+        if self.run.config.queue.order != "uncertain" or not pairs:
+            return None
+        texts = np.stack([as_bytes(text) for pair in pairs for text in pair])
+        if self.config.training.members > 1:
+            each = self.model.rewards(self.table.params, texts).reshape(self.config.training.members, -1, 2)
+            return (each[..., 0] - each[..., 1]).std(axis=0).tolist()
+        raw = self.table.lookup(texts).values.reshape(-1, 2)
+        return (-np.abs(raw[:, 0] - raw[:, 1])).tolist()
+
+    def own_state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        arrays, data = super().own_state()
+        observed = self._observed[: len(self.stats)].tolist()
+        return arrays, {**data, "moments": dataclasses.astuple(self.moments), "observed": observed}
+
+    def restore_own(self, arrays: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+        super().restore_own(arrays, data)
+        self.moments = RunningMoments(*data["moments"])
+        self._observed = np.array(data["observed"], np.int64)
+
+    def metrics(self) -> dict[str, float]:
+        mean, variance = float(self.moments.mean), float(self.moments.variance)
+        return {**super().metrics(), "reward/running_mean": mean, "reward/running_variance": variance}

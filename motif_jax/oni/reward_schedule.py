@@ -1,0 +1,71 @@
+"""Schedules an online reward's gradient steps and draws the labels of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from motif_jax.core import seeds
+
+LARGE = 25_000  # published: with at least so many labels, steps no longer follow arrivals
+MOST_OWED = 1024  # steps still to be taken; more are dropped, since labels come faster than training
+
+
+class Schedule:
+    """Counts the gradient steps that labels call for: those still `owed`, and those `dropped` beyond `MOST_OWED`.
+
+    'budget': each label calls for `per_arrival` steps, of which at most `per_update` are taken an update.
+    'published': all in one piece; from 25,000 labels on, one step an update (the published code trains at exactly 25,000 in
+    neither way). Here an arrival is a call of up to `call` questions, answered together; single answers count as one arrival
+    when `call` have come or none is pending.
+    """
+
+    def __init__(self, name: str, per_arrival: int, per_update: int, call: int) -> None:
+        self._published = name == "published"
+        self._per_arrival, self._per_update, self._call = per_arrival, per_update, call
+        self.owed = self.dropped = self.come = 0
+
+    def update(self, arrived: int, size: int, asking: int) -> None:
+        """Called once per update: `arrived` new labels, `size` in all, `asking` questions pending."""
+        if self._published and size >= LARGE:
+            self.owed, self.come = 1, 0
+            return
+        self.come += arrived
+        if not self.come or (self._published and asking and self.come < self._call):
+            return
+        self.come = 0
+        most = self.owed + self._per_arrival
+        self.owed = min(most, max(MOST_OWED, self._per_arrival))
+        self.dropped += most - self.owed
+
+    def amount(self) -> int:
+        """Steps of the next job: few, so that it ends before the labels of many calls have come."""
+        return min(self.owed, self._per_arrival if self._published else self._per_update)
+
+    def taken(self, amount: int) -> None:
+        self.owed = max(0, self.owed - amount)
+
+
+def draws(
+    seed: int, first: int, amount: int, size: int, batch_size: int, epochs: bool
+) -> Iterator[np.ndarray]:
+    """Indices int64 [n] of the labels, of `size`, of each of `amount` steps, n at most `batch_size`.
+
+    Args:
+      first: steps of the run before them.
+      epochs: True: shuffled epochs from the first step, the last batch of each smaller (published for the classifier below
+        25,000). False: a fresh uniform batch without replacement each step.
+    """
+    if not epochs:
+        for step in range(first, first + amount):
+            rng = seeds.rng(seed, "reward batch", step)
+            yield rng.permutation(size)[:batch_size]
+        return
+    rng = seeds.rng(seed, "reward epochs", first)
+    order, start = rng.permutation(size), 0
+    for _ in range(amount):
+        if start >= size:
+            order, start = rng.permutation(size), 0
+        yield order[start : start + batch_size]
+        start += batch_size

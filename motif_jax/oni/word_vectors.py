@@ -1,0 +1,164 @@
+"""Vectors of words, read from a text file in fastText's form or hashed from the letters of the word."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import shutil
+import string
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+import numpy as np
+
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import new_array, sync
+from motif_jax.core.progress import Progress
+
+HASHED_SIZE = 1024
+_LETTERS = range(3, 6)  # lengths of a run
+_PUNCTUATION = string.punctuation.encode()
+_BLOCK = 4096
+
+
+class WordVectors(Protocol):
+    """Vectors of words."""
+
+    description: str
+
+    def of(self, word: bytes) -> np.ndarray | None:
+        """The vector float32 [size] of a token in UTF-8, None where there is none."""
+
+
+def bare(word: bytes) -> bytes:
+    """The word without punctuation round it, in lower case."""
+    return word.strip(_PUNCTUATION).decode("utf-8", "replace").lower().encode()
+
+
+class HashedVectors:
+    """A vector for any word, from its runs of three to five letters: words with similar spelling have similar vectors.
+
+    Each run, and the word itself, adds 1 or -1 at one index, both chosen by its hash. The vectors know nothing of what words
+    mean. Tokens of punctuation alone have none.
+    """
+
+    description = f"hashed letters, {HASHED_SIZE} numbers a word"
+
+    @functools.lru_cache(maxsize=1 << 14)  # noqa: B019
+    def of(self, word: bytes) -> np.ndarray | None:
+        if not (core := bare(word)):
+            return None
+        vector = np.zeros(HASHED_SIZE, np.float32)
+        whole = b"<" + core + b">"
+        runs = {whole[at : at + size] for size in _LETTERS for at in range(len(whole) - size + 1)}
+        for run in sorted(runs | {whole}):
+            place = int.from_bytes(hashlib.blake2b(run, digest_size=8).digest(), "little")
+            vector[place % HASHED_SIZE] += 1.0 if place >> 63 else -1.0
+        return vector
+
+
+class FileVectors:
+    """The vectors of a text file: its first line has the number of words and the size, each other a word and its numbers.
+
+    The file is read once, into arrays in the user's cache that are memory-mapped from then on: 2 million words of 300 numbers
+    take minutes once and no memory. Words are known by 64-bit hashes. A token that the file does not have is looked up as the
+    bare lower-case word. Raises UserError: the file is not there or not of this form; the line is named.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        folder = _cache_folder(Path(path))
+        if not folder.exists():
+            _convert(Path(path), folder)
+        self._vectors = np.load(folder / "vectors.npy", mmap_mode="r")
+        self._keys = np.load(folder / "keys.npy", mmap_mode="r")
+        self._rows = np.load(folder / "rows.npy", mmap_mode="r")
+        count, size = self._vectors.shape
+        self.description = f"{count:,} vectors of {size} numbers, {path}"
+
+    def of(self, word: bytes) -> np.ndarray | None:
+        found = self._find(word)
+        return self._find(bare(word)) if found is None else found
+
+    def _find(self, word: bytes) -> np.ndarray | None:
+        key = _key(word)
+        place = int(np.searchsorted(self._keys, key))
+        is_known = place < len(self._keys) and self._keys[place] == key
+        return np.asarray(self._vectors[self._rows[place]]) if is_known else None
+
+
+def _key(word: bytes) -> np.uint64:
+    return np.uint64(int.from_bytes(hashlib.blake2b(word, digest_size=8).digest(), "little"))
+
+
+def _cache_folder(path: Path) -> Path:
+    try:
+        state = path.stat()
+    except OSError as error:
+        raise UserError(f"config.reward.vectors={path}: {error.strerror}") from None
+    if not path.is_file():
+        raise UserError(f"config.reward.vectors={path}: must be a text file of word vectors")
+    about = f"{path.resolve()} {state.st_size} {state.st_mtime_ns}"
+    name = hashlib.blake2b(about.encode(), digest_size=12).hexdigest()
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "motif_jax" / "vectors" / name
+
+
+def _convert(path: Path, folder: Path) -> None:
+    """Writes the arrays of a text file into `folder`, which appears only when they are whole."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    try:
+        with open(path, "rb") as file:
+            _write_arrays(file, path, partial)
+        for name in partial.iterdir():
+            sync(name)
+        try:
+            partial.rename(folder)
+        except OSError:
+            if not folder.exists():  # else another process was faster
+                raise
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _write_arrays(file: BinaryIO, path: Path, folder: Path) -> None:
+    header = file.readline(100).split()
+    if len(header) != 2 or not all(part.isdigit() and int(part) > 0 for part in header):
+        raise UserError(
+            f"config.reward.vectors={path}: line 1 must hold the number of words and the size of their vectors"
+        )
+    count, size = map(int, header)
+    vectors = new_array(folder / "vectors.npy", np.float32, (count, size))
+    keys = np.empty(count, np.uint64)
+    with Progress(count, "words", "vectors") as progress:
+        for row, (word, vector) in enumerate(_lines(file, path, count, size)):
+            vectors[row], keys[row] = vector, _key(word)
+            if row % _BLOCK == 0:
+                progress.update(row)
+        progress.update(count)
+    vectors.flush()
+    order = np.argsort(keys, kind="stable")
+    np.save(folder / "keys.npy", keys[order])
+    np.save(folder / "rows.npy", order)
+
+
+def _lines(file: BinaryIO, path: Path, count: int, size: int) -> Iterator[tuple[bytes, np.ndarray]]:
+    for number in range(2, count + 2):
+        word, _, numbers = file.readline().rstrip(b" \r\n").partition(b" ")
+        try:
+            vector = np.array(numbers.split(b" "), np.float32)
+        except ValueError:
+            vector = np.empty(0, np.float32)
+        if not word or vector.size != size or not np.isfinite(vector).all():
+            raise UserError(
+                f"config.reward.vectors={path}: line {number} of {count + 1} is not a word and {size} finite numbers"
+            )
+        yield word, vector
+    if file.read(1):
+        raise UserError(
+            f"config.reward.vectors={path}: it has more than the {count:,} words of its first line"
+        )

@@ -1,0 +1,195 @@
+"""Loads a checkpoint of an agent run as a policy that episodes can be played with."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from motif_jax.core import digests, run_folder
+from motif_jax.core.checkpoints import Checkpoints
+from motif_jax.core.config import dotted, has, is_natural
+from motif_jax.core.errors import UserError
+from motif_jax.core.sections import Compat
+from motif_jax.core.training import finite
+from motif_jax.envs import registry
+from motif_jax.envs.babyai_text import catalogue
+from motif_jax.motif.reward.reward_model import default_step
+from motif_jax.nets.policy import PolicyNetwork
+from motif_jax.rl import agent_checkpoints, agent_networks, reward_choice, settings
+from motif_jax.rl.config import AgentConfig, agent_config
+
+_CLONE = "clone_behaviour"  # its runs are agents too
+_CLONE_METRIC = "validation_loss"
+# What playing needs of a training's config.
+_NEEDED = ("seed", "environment.name", "environment.max_episode_steps", "network", "reward.dir", "compat")
+
+
+class AgentPolicy:
+    """A network with parameters, as `policies.BatchPolicy`."""
+
+    in_workers = False
+
+    def __init__(self, name: str, network: PolicyNetwork, params: Any) -> None:
+        self.name, self._network = name, network
+        self.params = jax.device_put(params)
+        self._apply = jax.jit(functools.partial(_act, network))
+
+    def initial_state(self, batch_size: int) -> Any:
+        return self._network.initial_state(batch_size)
+
+    def act(
+        self, observation: Mapping[str, np.ndarray], first: np.ndarray, state: Any
+    ) -> tuple[np.ndarray, np.ndarray, Any]:
+        read = self._network.cropped({name: observation[name] for name in self._network.fields})
+        logits, values, state = self._apply(self.params, read, first, state)
+        return np.asarray(logits), np.asarray(values), state
+
+
+def _act(
+    network: PolicyNetwork, params: Any, observation: dict[str, jax.Array], first: jax.Array, state: Any
+) -> tuple[jax.Array, jax.Array, Any]:
+    rows = jax.tree.map(lambda field: field[None], observation)
+    logits, values, state = network.apply(params, rows, state, jnp.expand_dims(first, 0))
+    return logits[0], values[0], state
+
+
+def read_config(folder: str | Path) -> AgentConfig:
+    """The config of an agent run, with the reward's evaluation that it learns from, and without switches of training alone.
+
+    Raises UserError for another folder, or a config that has lost some of its keys.
+    """
+    config = run_folder.read_config(folder)
+    if config.get("stage") == _CLONE:
+        config["reward"] = {"dir": None, "step": None, "intrinsic_coefficient": 0.0}
+    elif config.get("stage") != "train_agent":
+        raise UserError(f"{folder} is a run of {config.get('stage')}, not of train_agent")
+    _require_whole(config, Path(folder) / "config.json")
+    config["compat"] |= {agent_networks.BATCH_STATISTICS: False, agent_networks.UNTRAINED_DROPOUT: False}
+    step = reward_choice.settled(folder)
+    if step is not None:
+        config["reward"]["step"] = step
+    return agent_config(config)
+
+
+def _require_whole(config: Mapping[str, Any], path: Path) -> None:
+    missing = [key for key in _NEEDED if not has(config, key)]
+    sections = "network reward compat environment environment.recall environment.babyai_text algorithm"
+    given = [key for key in sections.split() if has(config, key)]
+    wrong = [key for key in given if not isinstance(dotted(config, key), Mapping)]
+    if not missing and not isinstance(dotted(config, "environment.name"), str):
+        wrong.append("environment.name")
+    if missing or wrong:
+        what = f"it has no {', '.join(missing)}" if missing else f"invalid: {', '.join(wrong)}"
+        raise UserError(f"{path} is damaged ({what}): restore a copy of the file, or train in another folder")
+
+
+def environment_of(config: AgentConfig) -> tuple[str, dict[str, Any]]:
+    """Name and options of the environment of a training.
+
+    `compat.seed_noop` is left out: episodes that are evaluated or shown always have seeds.
+    """
+    options = settings.environment_options(config)
+    switches = {key: True for key, on in options.pop("compat", {}).items() if on and key != "seed_noop"}
+    return config.environment.name, {**options, "compat": switches} if switches else options
+
+
+def rounded_threshold(compat: Compat) -> bool | None:
+    """Whether the threshold is the published two-decimal number; None: the agent's reward run decides."""
+    return compat.quantile_two_decimals or None
+
+
+def choose_step(checkpoints: Checkpoints, which: str, folder: str | Path) -> int:
+    """The step that 'latest', 'best' or a number means; UserError where there is no such checkpoint.
+
+    A clone's 'latest' is the evaluation that its summary.json names; with early stopping this is the best so far, which is logged.
+    """
+    if is_natural(which):
+        return int(which)
+    if which not in ("latest", "best"):
+        raise UserError(f"there is no checkpoint {which!r} of {folder}: must be latest, best or a step")
+    config = run_folder.read_config(folder)
+    if which == "best":
+        step = checkpoints.best()
+    elif config.get("stage") == _CLONE:
+        step = default_step(checkpoints, config)
+    else:
+        step = checkpoints.latest()
+    if step is None:
+        raise UserError(f"{folder} has no {which} checkpoint yet: train for longer, or choose another folder")
+    return step
+
+
+def find_step(folder: str | Path, which: str) -> int:
+    """`choose_step` of the checkpoints of an agent run."""
+    with open_checkpoints(folder) as checkpoints:
+        return choose_step(checkpoints, which, folder)
+
+
+def digest(folder: str | Path, step: int) -> str | None:
+    """Digest of an agent's checkpoint; None without digests."""
+    return digests.of_sealed(Path(folder) / agent_checkpoints.FOLDER / str(step))
+
+
+def open_checkpoints(folder: str | Path) -> Checkpoints:
+    """Opens the checkpoints of an agent run for reading; the best has the highest return, a clone's best the least held-out loss."""
+    saved = Path(folder) / agent_checkpoints.FOLDER
+    if run_folder.read_config(folder).get("stage") == _CLONE:
+        return Checkpoints(saved, keep_best=_CLONE_METRIC, best_mode="min", read_only=True)
+    return Checkpoints(saved, keep_best=agent_checkpoints.BEST_METRIC, read_only=True)
+
+
+def load(
+    folder: str | Path, checkpoint: str = "latest", environment: str | None = None
+) -> tuple[AgentPolicy, int]:
+    """Returns the policy of an agent run and the step of its checkpoint.
+
+    Args:
+      checkpoint: 'latest', 'best', or a step; 0 is the agent as it was before its first update.
+      environment: replaces the training's task; it must show the same fields.
+
+    Raises:
+      UserError: no agent run, no such checkpoint, one that is not finite, or one that does not fit the environment.
+    """
+    config = read_config(folder)
+    trained_on, options = environment_of(config)
+    there = environment or trained_on
+    spec = registry.spec(there, **catalogue.options_elsewhere(options, trained_on, there))
+    actions = registry.spec(trained_on, **options).num_actions
+    if spec.num_actions != actions:
+        raise UserError(
+            f"{folder} plays {trained_on} with {actions} actions, {environment} has {spec.num_actions}: choose an environment "
+            "with the agent's actions"
+        )
+    network = agent_networks.make(config, spec)
+    params, step = restore(folder, checkpoint, network)
+    return AgentPolicy(f"{folder} at step {step}", network, params), step
+
+
+def restore(folder: str | Path, checkpoint: str, network: PolicyNetwork) -> tuple[Any, int]:
+    """The parameters of `network`, frozen ones too, of an agent run, and the checkpoint's step.
+
+    Raises UserError as `load`, or if it was learned with another tokenizer or base model.
+    """
+    with open_checkpoints(folder) as checkpoints:
+        step = choose_step(checkpoints, checkpoint, folder)
+        if step == 0 and 0 not in checkpoints.steps():
+            key = settings.random_key(read_config(folder).seed, "learner")
+            params = network.init(jax.random.split(key)[0])
+        else:
+            before = agent_checkpoints.learned_with(checkpoints, step)
+            agent_networks.refuse_changed(read_config(folder), before, str(folder))
+            params = agent_checkpoints.restore_params(checkpoints, step, network)
+        frozen = network.frozen()
+        if not finite.all_finite(params):
+            others = ", ".join(str(other) for other in checkpoints.steps() if other != step) or "none"
+            raise UserError(
+                f"{folder} at step {step} has parameters that are not finite, its training had diverged: choose another "
+                f"checkpoint (there are {others}), or train again with a smaller learning rate"
+            )
+    return ({**params, **frozen} if frozen else params), step

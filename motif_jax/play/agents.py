@@ -1,0 +1,99 @@
+"""Agents as players of a collection: the network plays in this process, and a recording process plays its actions again.
+
+Only that process, at the speed of the engine, reads the screens.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from motif_jax.core.config import is_natural, listed, require
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import atomic_save_npy
+from motif_jax.envs import registry
+from motif_jax.play import agent_policy
+from motif_jax.play.episodes import PlaySettings, play_episodes
+
+# Switches that change what an agent sees. The others change when a game ends, where the collection's own rules hold.
+_SEEN = ("crop_row_offset", "message_count_off")
+
+
+@dataclass(frozen=True)
+class CollectingAgent:
+    """One checkpoint of an agent run."""
+
+    folder: str
+    step: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.folder}@{self.step}"
+
+    def digest(self) -> str | None:
+        return agent_policy.digest(self.folder, self.step)
+
+
+def resolve(agents: str) -> list[CollectingAgent]:
+    """The checkpoints that `config.agents` names at present: RUN (its newest), RUN@STEP, RUN@best, RUN@all, with commas between.
+
+    Raises UserError where a folder is not an agent run, or has no such checkpoint.
+    """
+    found: list[CollectingAgent] = []
+    for entry in listed(agents):
+        folder, which = _split(entry)
+        agent_policy.read_config(folder)
+        with agent_policy.open_checkpoints(folder) as checkpoints:
+            steps = checkpoints.steps()
+            chosen = steps if which == "all" else [agent_policy.choose_step(checkpoints, which, folder)]
+        missing = [step for step in chosen if step not in steps]
+        if missing or not chosen:
+            have = ", ".join(map(str, steps)) or "none"
+            raise UserError(f"config.agents={entry}: no such checkpoint; the steps of {folder} are {have}")
+        found += [CollectingAgent(folder, step) for step in chosen]
+    require(bool(found), "agents", agents, "run folders of train_agent, with commas between")
+    return found
+
+
+def _split(entry: str) -> tuple[str, str]:
+    folder, at, which = entry.rpartition("@")
+    if at and (which in ("", "latest", "best", "all") or is_natural(which)):
+        return folder, which or "latest"
+    if at and "/" not in which and not Path(entry).is_dir():
+        raise UserError(f"config.agents={entry}: must end with @latest, @best, @all or @STEP")
+    return entry, "latest"
+
+
+@functools.lru_cache(maxsize=16)
+def _load(agent: CollectingAgent, environment: str) -> tuple[agent_policy.AgentPolicy, dict[str, bool]]:
+    _, own = agent_policy.environment_of(agent_policy.read_config(agent.folder))
+    policy, _ = agent_policy.load(agent.folder, str(agent.step), environment)
+    return policy, {name: True for name in _SEEN if own.get("compat", {}).get(name)}
+
+
+def play(
+    agent: CollectingAgent,
+    environment: str,
+    options: dict[str, Any],
+    episodes: Sequence[int],
+    seeds: Sequence[int],
+    actions_file: Callable[[int], Path],
+    how: PlaySettings,
+    stop: Any,
+) -> Iterator[int]:
+    """Plays `episodes`, of `seeds` 0, 1, ..., and writes their actions; yields each episode's index when it is done.
+
+    Raises UserError where the checkpoint cannot be read, or does not fit the environment.
+    """
+    policy, switches = _load(agent, environment)
+    skip = set(range(len(seeds))) - set(episodes)
+    seen = {**options, "compat": switches} if switches else options
+    kind = np.min_scalar_type(registry.spec(environment, **options).num_actions)
+    for record in play_episodes(environment, seen, seeds, policy, how, skip=skip, stop=stop):
+        atomic_save_npy(actions_file(record.index), record.actions.astype(kind))
+        yield record.index

@@ -1,0 +1,251 @@
+"""Plays seeded episodes of a policy on all cores.
+
+Results depend on policy, environment, seeds and the number of lanes, not on the number of workers or on timing.
+Episode i is always played in lane i mod `lanes`, and the network always sees batches of lanes / 2 rows: a row's
+arithmetic does not depend on the other rows. The draw of an action depends on the episode's seed and the step alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from motif_jax.core.errors import UserError
+from motif_jax.envs import registry
+from motif_jax.play import episode_worker, policies
+from motif_jax.play.episode_worker import PlayedEpisode, Uniforms, shared_block, shared_view
+from motif_jax.play.policies import BatchPolicy, WorkerPolicy
+from motif_jax.rl.actors.worker_process import MAX_DEATHS, Deaths, WorkerProcess, close_all, run_jobs
+
+
+class _Lane:
+    index = seed = -1
+    running = False
+
+    def __init__(self, todo: Iterable[tuple[int, int]]) -> None:
+        self.todo = deque(todo)
+        self.actions: list[int] = []
+
+    def begin(self) -> None:
+        self.index, self.seed = self.todo.popleft()
+        self.running, self.uniforms = True, Uniforms(self.seed)
+        self.actions = []
+        self.values: list[float] = []
+        self.log_probs: list[float] = []
+        self.probabilities: list[np.ndarray] = []
+
+    def finish(self, record: PlayedEpisode) -> PlayedEpisode:
+        self.running = False
+        record.values = np.array(self.values, np.float32) if self.values else None
+        record.log_probs = np.array(self.log_probs, np.float32)
+        if self.probabilities:
+            record.probabilities = np.stack(self.probabilities)
+        return record
+
+
+class _LanePool:
+    """The worker processes of a batched policy; lane l belongs to worker l mod workers."""
+
+    def __init__(self, order: _Order, lanes: Sequence[_Lane]) -> None:
+        self.spec = registry.spec(order.environment, **order.options)
+        self.lanes, self._order, self._deaths = lanes, order, Deaths(order.on_death)
+        self._workers = min(order.how.workers, len(lanes))
+        count, fields = len(lanes), self.spec.observation
+        blocks = {n: shared_block((count, *a.shape), a.dtype) for n, a in fields.items()}
+        actions, at = shared_block((count,), "int32"), shared_block((self._workers,), "int32")
+        shared = {"blocks": blocks, "actions": actions, "at": at}
+        self._setup = {**order.setup, **shared, "lanes": count, "workers": self._workers}
+        self._actions = shared_view(actions, (count,), "int32")
+        self._at = shared_view(at, (self._workers,), "int32")
+        self._at[:] = -1
+        self.rows = {n: shared_view(blocks[n], (count, *a.shape), a.dtype) for n, a in fields.items()}
+        # Halves whose answer a worker still owes, oldest first; a worker answers in the order it was asked.
+        self._owed: list[deque[int]] = [deque() for _ in range(self._workers)]
+        self._processes = [self._spawn(worker) for worker in range(self._workers)]
+
+    def _spawn(self, worker: int) -> WorkerProcess:
+        return WorkerProcess(episode_worker.LaneServer, {**self._setup, "worker": worker})
+
+    def half(self, number: int) -> range:
+        middle = len(self.lanes) // 2
+        return range(middle) if number == 0 else range(middle, len(self.lanes))
+
+    def _mine(self, worker: int, lanes: Sequence[int]) -> list[int]:
+        return [lane for lane in lanes if lane % self._workers == worker]
+
+    def send(self, half: int, steps: Sequence[int], starts: Sequence[int]) -> None:
+        for lane in steps:
+            self._actions[lane] = self.lanes[lane].actions[-1]
+        for worker in range(self._workers):
+            mine, begin = self._mine(worker, steps), self._mine(worker, starts)
+            if not mine and not begin:
+                continue
+            self._owed[worker].append(half)
+            self._ask(worker, mine, begin)
+
+    def _ask(self, worker: int, steps: Sequence[int], starts: Sequence[int]) -> None:
+        lanes = self.lanes
+        begin = [(i, lanes[i].index, lanes[i].seed, lanes[i].actions) for i in starts]
+        self._processes[worker].send((steps, begin))
+
+    def receive(self, half: int) -> list[tuple[int, PlayedEpisode]]:
+        """Waits for every answer owed to `half`; returns (lane, record) of the episodes that ended."""
+        finished: list[tuple[int, PlayedEpisode]] = []
+        for worker in range(self._workers):
+            while half in self._owed[worker]:
+                try:
+                    answer = self._processes[worker].receive()
+                except EOFError:
+                    self._replace(worker)
+                    continue
+                self._owed[worker].popleft()
+                finished += answer
+        return finished
+
+    def _replace(self, worker: int) -> None:
+        """Replaces a dead process and replays its episodes to where they were."""
+        at = int(self._at[worker])
+        if self._deaths.note(self.lanes[at].index if at >= 0 else -1):
+            self._order.lost((self.lanes[at].index, self.lanes[at].seed) if at >= 0 else None)
+        self._processes[worker].close(timeout=0)
+        self._at[worker] = -1
+        self._processes[worker] = self._spawn(worker)
+        for half in self._owed[worker]:
+            running = [lane for lane in self._mine(worker, self.half(half)) if self.lanes[lane].running]
+            self._ask(worker, [], running)
+
+    def close(self) -> None:
+        close_all(self._processes)
+
+
+@dataclasses.dataclass(frozen=True)
+class PlaySettings:
+    """How episodes are played.
+
+    Attributes:
+      lanes: episodes of a `BatchPolicy` at a time, an even number; the network's batch is lanes / 2, which decides the last
+        bits of its results.
+      keep_fields: observation fields that the records keep for every step.
+      keep_probabilities: whether records keep the probabilities of all actions, too.
+    """
+
+    workers: int
+    lanes: int = 32
+    keep_fields: Sequence[str] = ()
+    greedy: bool = False
+    keep_probabilities: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class _Order:
+    environment: str
+    options: dict[str, Any]
+    todo: list[tuple[int, int]]
+    how: PlaySettings
+    stop: Any
+    on_death: Any
+
+    @property
+    def setup(self) -> dict[str, Any]:
+        return {"environment": self.environment, "options": self.options, "keep_fields": self.how.keep_fields}
+
+    def lost(self, episode: tuple[int, int] | None) -> None:
+        """Raises UserError for an episode (index, seed) that ended `MAX_DEATHS` processes, None: before any was begun."""
+        if episode is None:
+            raise UserError(f"{self.environment}: workers die before they play anything; see their output")
+        index, seed = episode
+        fewer = f", or play only the {index} before it" if index else ""
+        raise UserError(
+            f"{self.environment}: episode {index} with seed {seed} ended {MAX_DEATHS} worker processes: give another "
+            f"--config.seed with another --workdir{fewer}"
+        )
+
+
+def _play_lanes(order: _Order, policy: BatchPolicy) -> Iterator[PlayedEpisode]:
+    count = order.how.lanes
+    lanes = [_Lane(pair for pair in order.todo if pair[0] % count == lane) for lane in range(count)]
+    pool = _LanePool(order, lanes)
+    states = [policy.initial_state(len(pool.half(half))) for half in (0, 1)]
+    with contextlib.closing(pool):
+        while any(lane.running or lane.todo for lane in lanes):
+            for half in (0, 1):
+                for lane, record in pool.receive(half):
+                    yield lanes[lane].finish(record)
+                if order.stop is not None and order.stop.requested:
+                    return
+                members = pool.half(half)
+                steps = [lane for lane in members if lanes[lane].running]
+                starts = [lane for lane in members if not lanes[lane].running and lanes[lane].todo]
+                if steps:
+                    states[half] = _decide(order, pool, members, steps, policy, states[half])
+                for lane in starts:
+                    lanes[lane].begin()
+                pool.send(half, steps, starts)
+
+
+def _decide(
+    order: _Order, pool: _LanePool, members: range, steps: Sequence[int], policy: BatchPolicy, state: Any
+) -> Any:
+    lanes = pool.lanes
+    # Copied out: the device may alias host memory that the workers overwrite.
+    observation = {name: np.array(rows[members.start : members.stop]) for name, rows in pool.rows.items()}
+    first = np.array([not lanes[lane].actions for lane in members])
+    logits, values, state = policy.act(observation, first, state)
+    logits = policies.masked(logits, observation, pool.spec)
+    rows = np.array(steps) - members.start
+    uniforms = np.array([lanes[lane].uniforms.at(len(lanes[lane].actions)) for lane in steps])
+    actions, log_probs = policies.choose_actions(logits[rows], uniforms, order.how.greedy)
+    for position, lane in enumerate(steps):
+        lanes[lane].actions.append(int(actions[position]))
+        if values is not None:
+            lanes[lane].values.append(float(values[rows[position]]))
+        lanes[lane].log_probs.append(float(log_probs[position]))
+        if order.how.keep_probabilities:
+            chances = np.exp(policies.log_softmax(logits[rows[position]]))
+            lanes[lane].probabilities.append(chances.astype(np.float32))
+    return state
+
+
+def _play_in_workers(order: _Order, policy: WorkerPolicy) -> Iterator[PlayedEpisode]:
+    setup = {**order.setup, "policy": policy}
+    patient = type(policy) is not policies.RandomPolicy  # a bot may think for as long as it likes
+    server, workers = episode_worker.EpisodeServer, order.how.workers
+    jobs = run_jobs(server, setup, order.todo, workers, order.stop, order.lost, patient, order.on_death)
+    with contextlib.closing(jobs) as played:
+        for _, record in played:
+            yield record
+
+
+def play_episodes(
+    environment: str,
+    options: Mapping[str, Any],
+    episode_seeds: Sequence[int],
+    policy: Any,
+    how: PlaySettings,
+    *,
+    skip: Collection[int] = (),
+    stop: Any = None,
+    on_death: Any = None,
+) -> Iterator[PlayedEpisode]:
+    """Yields episodes as they end, in no particular order.
+
+    A worker process that dies is replaced, and its episodes are replayed from their seeds and actions. Worker processes end with the generator: exhaust it or close it.
+
+    Args:
+      episode_seeds: of the episodes 0, 1, ...; those in `skip` exist already.
+      stop: an object whose attribute `requested`, once true, ends the generator early.
+      on_death: called at each worker death with their number so far.
+
+    Raises:
+      UserError: an episode ended three worker processes.
+    """
+    todo = [(index, seed) for index, seed in enumerate(episode_seeds) if index not in skip]
+    if not todo:
+        return
+    order = _Order(environment, dict(options), todo, how, stop, on_death)
+    yield from _play_in_workers(order, policy) if policy.in_workers else _play_lanes(order, policy)

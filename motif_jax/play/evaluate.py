@@ -1,0 +1,172 @@
+"""Plays N seeded episodes of a policy and writes a table, JSON and parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.core import capacity, interruption, run_folder, seeds
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import atomic_write_json, read_json
+from motif_jax.envs.replay import Recording
+from motif_jax.play import evaluation_files, evaluation_setup, messages, watching
+from motif_jax.play.config import PlayedPolicy
+from motif_jax.play.episode_worker import PlayedEpisode
+from motif_jax.play.episodes import PlaySettings
+from motif_jax.play.evaluation_files import Journal
+from motif_jax.play.journal import play_policy
+from motif_jax.reports import evaluation_tables
+from motif_jax.reports.film_files import FilmForms, Films
+from motif_jax.rl.actors.rerecording import differences, record_actions
+from motif_jax.schema import values
+
+IDENTITY = "seed greedy lanes bot_agreement policy agent environment reward compat".split()
+PLAN = "plan.json"
+RECORDINGS = "recordings"
+
+
+def check(config: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, config, IDENTITY)
+    capacity.require_workers("workers", min(config.workers, config.episodes))
+    forms = FilmForms(**config.forms)
+    forms.check()
+    who = evaluation_setup.check(values(PlayedPolicy, config), _pinned(workdir))
+    if config.show_best or config.record_every:
+        forms.check_screen(who.environment, who.options)
+
+
+def run(config: ConfigDict, workdir: Path) -> int | None:
+    with interruption.Interruption() as stop, run_folder.opened(workdir, config, IDENTITY):
+        # Before the journal: its rows are of the agent and reward that `_Evaluation` requires to be those of its plan.
+        player = _Evaluation(config, workdir)
+        with Journal(workdir) as journal:
+            rows = player.play(journal, stop)
+        if len(rows) < config.episodes:
+            return interruption.EXIT_CODE
+        # Before the films, which can fail and take long.
+        _write(config, workdir, player.plan, player.reward, rows)
+        return player.film(rows, stop) if config.show_best or config.record_every else None
+
+
+def _write(
+    config: ConfigDict, workdir: Path, plan: Mapping[str, Any], reward: str, rows: Sequence[Mapping[str, Any]]
+) -> None:
+    summary, summaries = evaluation_tables.summarise(plan, rows, config.resamples, config.confidence)
+    tallies = messages.merge(messages.unpack(row["messages"]) for row in rows if "messages" in row)
+    plain = [{name: value for name, value in row.items() if name != "messages"} for row in rows]
+    evaluation_files.write_parquet(workdir / evaluation_files.TABLE, plain)
+    atomic_write_json(workdir / evaluation_files.MESSAGES, list(map(asdict, tallies)))
+    evaluation_files.write_summary(workdir, summary, rows)
+    evaluation_tables.show(workdir, summary, summaries, "steps", f"; intrinsic reward: {reward}")
+    print(f"written: {workdir / evaluation_files.SUMMARY}, {evaluation_files.TABLE}, table.md")
+
+
+def _pinned(workdir: Path) -> evaluation_setup.PinnedVersions:
+    """The checkpoint and reward that a resumed evaluation started with; a training may have saved newer ones."""
+    path = workdir / PLAN
+    if not path.exists():
+        return evaluation_setup.PinnedVersions()
+    remedy = "restore a copy of it, or evaluate into another --workdir"
+    plan = read_json(path, remedy, keys=("checkpoint", "reward", "digests"))
+    reward, digests, shares = plan["reward"] or {}, plan["digests"], plan.get("shares")
+    known = isinstance(reward, dict) and isinstance(digests, dict) and isinstance(shares, list | None)
+    steps = (plan["checkpoint"], reward.get("step") if known else False)
+    if not all(step is None or type(step) is int for step in steps):
+        raise UserError(f"{path} is damaged (no checkpoint or no reward): {remedy}")
+    fixed = None if shares is None else tuple(shares)
+    return evaluation_setup.PinnedVersions(steps[0], steps[1], digests, fixed)
+
+
+class _Evaluation:
+    """Plays a setup as config and plan.json say; `reward` describes the intrinsic reward in one line."""
+
+    def __init__(self, config: ConfigDict, workdir: Path) -> None:
+        self._config, self._workdir = config, workdir
+        self._setup = evaluation_setup.open_setup(values(PlayedPolicy, config), _pinned(workdir))
+        rater = self._setup.rater
+        self.reward = "none"
+        if rater is not None:
+            self.reward = f"{rater.description}, count exponent {rater.count_exponent:g}"
+        self._expert = self._setup.spec.expert_field if config.bot_agreement else None
+        self.plan = {**self._setup.plan, "greedy": bool(config.greedy), "seed": config.seed}
+        atomic_write_json(workdir / PLAN, {**self.plan, "digests": self._setup.digests})
+
+    def play(self, journal: Journal, stop: interruption.Interruption) -> list[dict[str, Any]]:
+        config, setup = self._config, self._setup
+        kept = (*(setup.rater.fields if setup.rater else ()), *filter(None, [self._expert]))
+        how = PlaySettings(workers=config.workers, lanes=config.lanes, keep_fields=kept, greedy=config.greedy)
+        numbers = [seeds.derive(config.seed, "evaluate", index) for index in range(config.episodes)]
+        game, title = (setup.environment, setup.options), f"evaluate {config.policy}"
+        return play_policy(journal, title, game, setup.policy, numbers, how, stop, self._row)
+
+    def film(self, rows: Sequence[Mapping[str, Any]], stop: interruption.Interruption) -> int | None:
+        folder = self._workdir / RECORDINGS
+        made = Films(self._workdir, folder, FilmForms(**self._config.forms))
+        who, rater = self._setup, self._setup.live_rater()
+        rater_of = None if rater is None else lambda spec: rater
+        policy = None if who.policy.in_workers else who.policy
+        every, count, key = self._config.record_every, self._config.show_best, return_key(rows)
+        ranked = sorted(rows, key=lambda row: (-row[key], row["index"]))
+        wanted = {row["index"] for row in (*ranked[:count], *ranked[len(ranked) - count :])}
+        for row in rows:
+            stem = f"episode-{row['index']:05d}"
+            path, source = folder / f"{stem}.json", [row["seed"], row["actions"], self.plan]
+            shown = path.exists() or row["index"] in wanted or (every and row["index"] % every == 0)
+            if not shown or made.has(stem, source):
+                continue
+            if stop.requested:
+                return interruption.EXIT_CODE
+            recording = recorded(who.plan, row, self._workdir, path)
+            recording.save(path)
+            title = f"Episode {row['index']} of {who.plan['policy']}"
+            fields = who.options.get("fields", ())
+            made.write(stem, watching.film_recording(recording, title, policy, rater_of, fields), source)
+        made.check_movies()
+        return None
+
+    def _row(self, record: PlayedEpisode) -> dict[str, Any]:
+        row = evaluation_files.episode_row(record)
+        if self._expert is not None:
+            row["bot_agreement"] = agreement(record.actions, record.fields[self._expert])
+        rated = None if self._setup.rater is None else self._setup.rater.rate(record)
+        if rated is not None:
+            row["intrinsic_return"] = float(rated.discounted.sum())
+            row["intrinsic_return_uncounted"] = float(rated.uncounted.sum())
+        if record.texts is not None and record.text_index is not None:
+            paid = (None, None) if rated is None else (rated.uncounted, rated.discounted)
+            row["messages"] = messages.pack(messages.tally_episode(record.texts, record.text_index, *paid))
+        return row
+
+
+def return_key(rows: Sequence[Mapping[str, Any]]) -> str:
+    """By which number of episodes the best is the best."""
+    rated = all(row.get("intrinsic_return") is not None for row in rows)
+    return "intrinsic_return" if rated else "return"
+
+
+def recorded(
+    plan: Mapping[str, Any], row: Mapping[str, Any], folder: str | Path, path: Path | None = None
+) -> Recording:
+    """The recording of an episode, from `path` if it exists. Raises UserError: the episode does not replay as written."""
+    actions = evaluation_files.decode_actions(row["actions"])
+    if path is not None and path.exists():
+        recording = Recording.load(path)
+    else:
+        recording = record_actions(plan["environment"], plan["options"], row["seed"], actions)
+    differing = differences(recording.info, row)
+    if differing or not np.array_equal(recording.actions, actions):
+        raise UserError(
+            f"episode {row['index']} of {folder} does not replay as recorded "
+            f"({', '.join(differing) or 'other actions'}): the game or the file has changed"
+        )
+    return recording
+
+
+def agreement(actions: np.ndarray, expert: np.ndarray) -> float:
+    """The share of steps, int [T], at which the scripted player did the same; the greatest number of its type is no answer."""
+    return float(np.mean(actions == expert.astype(np.int64))) if len(actions) else 0.0

@@ -1,0 +1,236 @@
+"""Files of an evaluation: a journal of episodes that survives a kill, and tables made from it."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import json
+import os
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from motif_jax.core import digests, entry_points
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import (
+    append_lines,
+    atomic_write_bytes,
+    atomic_write_json,
+    finite,
+    read_json,
+    read_json_lines,
+)
+from motif_jax.envs.spec import OBSERVED, TRUNCATED
+from motif_jax.play.episode_worker import PlayedEpisode
+from motif_jax.play.messages import MessageTally, from_rows
+
+JOURNAL = "episodes.jsonl"
+TABLE = "episodes.parquet"
+SUMMARY = "evaluation.json"
+MESSAGES = "messages.json"
+_DIGEST = "digest"
+_SUMMARY_KEYS = "plan episodes steps steps_per_second confidence intervals measures digest".split()
+_ANEW = "the same evaluate command writes it again"
+_WIDE = "<i4"
+_REMEDY = "take out that line, and evaluate plays its episode again"
+REWARD = "intrinsic_return"
+
+
+def encode_actions(actions: np.ndarray) -> str:
+    """Packs actions (int32 [T], none below 0) into a short string, which has a prefix if any is 256 or more."""
+    values = np.asarray(actions)
+    if values.size and values.min() < 0:
+        raise ValueError(f"actions of at least 0 can be packed, not {values.min()}")
+    wide = values.size > 0 and values.max() > 255
+    packed = zlib.compress(values.astype(_WIDE if wide else np.uint8).tobytes(), 9)
+    return (f"{_WIDE}:" if wide else "") + base64.b85encode(packed).decode()
+
+
+def decode_actions(text: str) -> np.ndarray:
+    """The inverse of `encode_actions`; returns int32 [T]."""
+    wide = text.startswith(f"{_WIDE}:")  # base85 has no colon
+    packed = zlib.decompress(base64.b85decode(text.removeprefix(f"{_WIDE}:")))
+    return np.frombuffer(packed, _WIDE if wide else np.uint8).astype(np.int32)
+
+
+def read_rows(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """The rows of a journal without a torn last line, [] without a file. Raises UserError: another line is damaged."""
+    rows = list(read_json_lines(path, ["index"], _REMEDY))
+    for number, row in enumerate(rows, start=1):
+        try:
+            decode_actions(row.get("actions", encode_actions(np.zeros(0))))
+        except (AttributeError, TypeError, ValueError, zlib.error) as error:
+            raise UserError(f"{path} is damaged in line {number} (its actions: {error}): {_REMEDY}") from None
+    return rows
+
+
+def end_reason(truncated: bool, code: float | None) -> str:
+    """How an episode ended, by the environment's number `end` if it has one."""
+    ends = {1.0: "death", 2.0: "success", -1.0: "step limit", None: "end"}
+    return "step limit" if truncated else ends.get(code, "end")
+
+
+def episode_row(record: PlayedEpisode) -> dict[str, Any]:
+    """The row of a played episode: its identity, numbers, end and actions."""
+    ended = end_reason(record.end == TRUNCATED, record.info.get("end"))
+    return {
+        "index": record.index,
+        "seed": record.seed,
+        **record.info,
+        "length": len(record),
+        **({"deaths": float(ended == "death")} if "end" in record.info else {}),
+        "end_reason": ended,
+        "actions": encode_actions(record.actions),
+    }
+
+
+class Journal(contextlib.AbstractContextManager):
+    """Appends one line per finished episode to a folder's journal, and keeps the earlier ones."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        path = Path(folder) / JOURNAL
+        self.rows = read_rows(path)
+        self._file = append_lines(path, keep=lambda line: True)
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    @property
+    def done(self) -> set[int]:
+        return {row["index"] for row in self.rows}
+
+    @property
+    def session(self) -> int:
+        """How often the evaluation was resumed."""
+        return 1 + max((row["session"] for row in self.rows), default=-1)
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Writes and flushes one row, so that killing this process cannot lose it."""
+        # Only top-level numbers: those of single tokens may be infinite.
+        clean = {key: finite(value) if isinstance(value, float) else value for key, value in row.items()}
+        self.rows.append(clean)
+        self._file.write(json.dumps(clean) + "\n")
+        self._file.flush()
+
+
+def speed(rows: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
+    """(steps per second, seconds of play) over all sessions of a journal; (0, 0) without rows."""
+    seconds: dict[int, float] = {}
+    for row in rows:
+        seconds[row["session"]] = max(seconds.get(row["session"], 0.0), row["session_seconds"])
+    total = sum(seconds.values())
+    return (sum(row["length"] for row in rows) / total if total else 0.0), total
+
+
+def write_parquet(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Writes rows ordered by index as parquet; packed actions become lists of integers."""
+    import pyarrow
+    import pyarrow.parquet
+
+    table = [dict(row) for row in sorted(rows, key=lambda row: row["index"])]
+    kind = np.int32 if any(row.get("actions", "").startswith(_WIDE) for row in table) else np.uint8
+    for row in table:
+        if "actions" in row:
+            row["actions"] = decode_actions(row["actions"]).astype(kind)
+    buffer = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(table), buffer, compression="zstd")
+    atomic_write_bytes(path, buffer.getvalue())
+
+
+def write_summary(
+    folder: str | os.PathLike[str], summary: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+) -> None:
+    """Writes evaluation.json with a digest of its contents and of the journal's rows that it summarises."""
+    atomic_write_json(Path(folder) / SUMMARY, {**summary, _DIGEST: _digest(summary, rows)})
+
+
+def _digest(summary: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> str:
+    numbers = {key: value for key, value in summary.items() if key != _DIGEST}
+    in_order = sorted(rows, key=lambda row: row["index"])
+    return digests.of_bytes(json.dumps([numbers, in_order], sort_keys=True).encode())
+
+
+def read_evaluation(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """The evaluation.json of a folder, with its episodes as 'rows'. Raises UserError: not finished, or damaged."""
+    path = Path(folder) / SUMMARY
+    if not path.exists():
+        raise UserError(f"{folder} is not a finished evaluation: it has no {SUMMARY}; run evaluate there")
+    summary = read_json(path, _ANEW, keys=_SUMMARY_KEYS)
+    try:
+        episodes = int(summary["episodes"])
+        entry_points.asked(folder, summary["plan"])
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise UserError(f"{path} is damaged ({type(error).__name__}: {error}): {_ANEW}") from None
+    # The journal has more rows than the summary if the folder was evaluated with more episodes before.
+    found = read_json_lines(Path(folder) / JOURNAL, ["index"], _REMEDY)
+    rows = {row["index"]: row for row in found if row["index"] < episodes}
+    if len(rows) != episodes:
+        raise UserError(
+            f"{Path(folder) / JOURNAL} has {len(rows)} of the {episodes} episodes of {SUMMARY}: the same evaluate command plays the others again"
+        )
+    if summary[_DIGEST] != _digest(summary, rows.values()):
+        raise UserError(
+            f"{path} or {JOURNAL} was changed after it was written (another digest): restore a copy, or evaluate into another --workdir"
+        )
+    return {**summary, "rows": [rows[index] for index in sorted(rows)]}
+
+
+def read_messages(folder: str | os.PathLike[str]) -> list[MessageTally]:
+    """The messages seen in an evaluation; [] without the file. Raises UserError: the file is damaged."""
+    path = Path(folder) / MESSAGES
+    if not path.exists():
+        return []
+    rows = read_json(path, _ANEW, list)
+    try:
+        return from_rows(rows)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{path} is damaged ({error}): {_ANEW}") from None
+
+
+# Captions of a gymnasium environment do not change its games.
+_NOT_DRAWN = (*OBSERVED, "text", "text_bytes", "change")
+
+
+def games(evaluation: Mapping[str, Any], key: str) -> dict[tuple[str, int], float]:
+    """Game -> the number `key`, for episodes that have it; a game is an environment with its options, and a seed."""
+    plan = evaluation["plan"]
+    options = {name: value for name, value in (plan.get("options") or {}).items() if name not in _NOT_DRAWN}
+    where = json.dumps([plan["environment"], plan.get("drawn_from", options)], sort_keys=True)
+    return {(where, row["seed"]): float(row[key]) for row in evaluation["rows"] if row.get(key) is not None}
+
+
+def is_of_the_reward(key: str) -> bool:
+    """Whether the number `key` depends on the reward that the evaluation was rated by."""
+    return key in (REWARD, "intrinsic_return_uncounted")
+
+
+def reward_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
+    """How the rewards that rated two evaluations differ, as 'dir a and b; step 1 and 2'; '' if they are equal."""
+    return rewards_apart(*(evaluation["plan"].get("reward") or {} for evaluation in (first, second)))
+
+
+def rewards_apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """As `reward_differences`, of two rewards from evaluation plans."""
+    first, second = ({**of, "dir": of.get("dir") and os.path.abspath(of["dir"])} for of in (one, other))
+    apart = [key for key in dict.fromkeys([*one, *other]) if first.get(key) != second.get(key)]
+    return "; ".join(f"{key} {one.get(key)} and {other.get(key)}" for key in apart)
+
+
+def comparable(first: Mapping[str, Any], second: Mapping[str, Any], key: str) -> bool:
+    """Whether the number `key` means the same in two evaluations: intrinsic returns of different rewards do not."""
+    return not is_of_the_reward(key) or not reward_differences(first, second)
+
+
+def require_comparable(evaluations: Mapping[Any, Mapping[str, Any]], key: str, given: str) -> None:
+    """Raises UserError, naming `config.{given}`, unless all of `evaluations` (by name) are `comparable` by `key`."""
+    first = next(iter(evaluations), None)
+    for name, evaluation in evaluations.items():
+        if not comparable(evaluations[first], evaluation, key):
+            what = reward_differences(evaluations[first], evaluation)
+            raise UserError(
+                f"config.{given}={key}: {first} and {name} were rated by different rewards ({what}): evaluate both with the same config.reward"
+            )

@@ -1,0 +1,254 @@
+"""Which policy plays where, and by which reward it is rated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from motif_jax.core import config as checks
+from motif_jax.core.errors import UserError
+from motif_jax.core.sections import Scoring
+from motif_jax.envs import registry
+from motif_jax.envs.babyai_text import catalogue
+from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.play import fixed_shares, policies, ratings
+from motif_jax.play.config import PlayedAgent, PlayedEnvironment, PlayedPolicy
+from motif_jax.play.ratings import EpisodeRater, LiveRater, RatingReward
+
+DEFAULT_ENVIRONMENT = "NetHackScore-v1"
+_NAMED = (policies.RANDOM, policies.FIXED, policies.BOT, policies.AGENT)
+
+
+@dataclass(frozen=True)
+class PinnedVersions:
+    """The versions that a resumed run keeps even if trainings saved newer ones; None: the config decides.
+
+    Attributes:
+      digests: of `EvalSetup`; those that are missing are not compared.
+      shares: of the actions, of the policy 'fixed'.
+    """
+
+    checkpoint: int | None = None
+    reward_step: int | None = None
+    digests: Mapping[str, str] = field(default_factory=dict)
+    shares: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class EvalSetup:
+    """A policy in its environment.
+
+    Attributes:
+      checkpoint: step of the agent's checkpoint, None for other policies.
+      plan: all of this, JSON-able.
+      digests: of `agent` and `reward`, where they have one.
+    """
+
+    policy: Any
+    environment: str
+    options: dict[str, Any]
+    spec: EnvironmentSpec
+    checkpoint: int | None
+    rater: EpisodeRater | None
+    reward: RatingReward | None
+    plan: dict[str, Any]
+    digests: dict[str, str]
+
+    def live_rater(self) -> LiveRater | None:
+        return None if self.reward is None else LiveRater(self.reward, self.spec)
+
+
+class _Agent(NamedTuple):
+    """What an agent's folder gives: where it plays, itself if it plays, its own reward and the rounding of that."""
+
+    environment: str
+    options: dict[str, Any]
+    policy: Any = None
+    step: int | None = None
+    reward: RatingReward | None = None
+    two_decimals: bool | None = None
+
+
+def check_checkpoint(which: str) -> None:
+    """Raises UserError where `config.agent.checkpoint` names no checkpoint."""
+    good = which in ("latest", "best") or checks.is_natural(which)
+    checks.require(good, "agent.checkpoint", which, "latest, best or a step")
+
+
+def check(config: PlayedPolicy, pins: PinnedVersions | None = None) -> EvalSetup:
+    """Opens the setup as `open_setup` does; raises UserError, too, for values that it does not read."""
+    policy, name = config.policy, config.environment.name
+    if policy == policies.AGENT or config.agent.dir is not None:
+        checks.existing_folder(config, "agent.dir")
+    if config.reward.dir:
+        from motif_jax.motif.reward.reward_function import check_place
+
+        check_place(config.reward.dir, "reward.dir")
+    is_known = policy in _NAMED or policies.is_outside(policy)
+    allowed = f"{', '.join(_NAMED)}, the folder of an agent run, or module:Class"
+    checks.require(is_known or (bool(policy) and Path(policy).is_dir()), "policy", policy, allowed)
+    check_checkpoint(config.agent.checkpoint)
+    if name is not None and not registry.is_gym(name):
+        registry.check(name)
+    setup = open_setup(config, pins)
+    if registry.is_gym(setup.environment):
+        registry.check(setup.environment, setup.options)
+    check_greedy(policy, config.greedy, setup.policy)
+    return setup
+
+
+def check_greedy(name: str, greedy: bool, policy: Any) -> None:
+    """Raises UserError if `greedy` is set for a policy, called `name`, that draws its actions itself."""
+    allowed = f"False: {name} chooses its actions itself, only a network's are drawn"
+    checks.require(not (greedy and policy.in_workers), "greedy", greedy, allowed)
+
+
+def open_setup(config: PlayedPolicy, pins: PinnedVersions | None = None) -> EvalSetup:
+    """Loads the policy, its environment and its reward.
+
+    Raises:
+      UserError: a folder cannot be used, or changed since `pins` were made.
+    """
+    pins, policy_name = pins or PinnedVersions(), config.policy
+    is_outside = policies.is_outside(policy_name)
+    is_folder = not is_outside and policy_name not in _NAMED
+    folder = policy_name if is_folder else config.agent.dir
+    if folder is None:
+        agent = _without_agent(config)
+    else:
+        agent = _of_folder(config, folder, is_folder or policy_name == policies.AGENT, pins)
+    name, options = agent.environment, _own_options(config, agent)
+    owner = f"the agent in {folder}"
+    reward = ratings.choose_reward(config.reward, agent.reward, owner, agent.two_decimals, pins.reward_step)
+    if reward is not None:
+        from motif_jax.rl import settings
+
+        options |= settings.fields_option(name, options, reward.section)
+    spec = registry.spec(name, **options)
+    policy = agent.policy or _policy(config, name, options, spec, pins.shares)
+    plan = {
+        "policy": policy_name if is_outside or agent.step is None else str(folder),
+        "checkpoint": agent.step,
+        "environment": name,
+        "options": options,
+        "reward": None if reward is None else reward.plan(),
+        **({"shares": policy.shares} if policy_name == policies.FIXED else {}),
+    }
+    rater = None if reward is None else reward.rater(spec)
+    digests = digests_of(folder, agent.step, reward)
+    _refuse_changed(pins.digests, digests, plan)
+    return EvalSetup(policy, name, options, spec, agent.step, rater, reward, plan, digests)
+
+
+def _policy(config: PlayedPolicy, name: str, options: Any, spec: EnvironmentSpec, shares: Any) -> Any:
+    if config.policy == policies.FIXED:
+        return policies.FixedPolicy(shares or fixed_shares.fit(name, options, config.seed))
+    if policies.is_outside(config.policy):
+        return policies.from_outside(config.policy, spec)
+    return policies.BotPolicy() if config.policy == policies.BOT else policies.RandomPolicy()
+
+
+def _own_options(config: PlayedPolicy, agent: _Agent) -> dict[str, Any]:
+    name = agent.environment
+    options = agent.options | registry.options_of({**asdict(config.environment), "name": name})
+    if (change := config.environment.change) is not None:
+        allowed = f"None: {name} is not BabyAI-Text, and only its prompts can be changed"
+        checks.require(name.startswith(catalogue.PREFIX), "environment.change", change, allowed)
+        options["change"] = change
+    key = "policy" if config.policy == policies.BOT else "bot_agreement"
+    if config.policy != policies.BOT and not config.bot_agreement:
+        return options
+    expert = registry.spec(name, **options).expert_field
+    checks.require_key(config, key, expert is not None, f"another: {name} has no scripted player")
+    return options | {"fields": [*options.get("fields", ()), expert]}
+
+
+def _without_agent(config: PlayedPolicy) -> _Agent:
+    name = config.environment.name or DEFAULT_ENVIRONMENT
+    switches = {key: True for key, on in asdict(config.compat).items() if on}
+    if not switches:
+        return _Agent(name, {})
+    unknown = sorted(set(switches) - set(() if registry.is_gym(name) else registry.spec(name).quirks))
+    allowed = f"off on {name}: only the game has published quirks"
+    checks.require(not unknown, f"compat.{', compat.'.join(unknown)}", True, allowed)
+    return _Agent(name, {"compat": switches})
+
+
+def _of_folder(config: PlayedPolicy, folder: str, plays: bool, pins: PinnedVersions) -> _Agent:
+    from motif_jax import rewards
+    from motif_jax.play import agent_policy
+
+    trained = agent_policy.read_config(folder)
+    trained_on, options = agent_policy.environment_of(trained)
+    name = config.environment.name or trained_on
+    over = registry.options_of({**asdict(config.environment), "name": name, "max_episode_steps": None})
+    options = _options_in(name, trained_on, options | over, folder)
+    policy, step, own, reward = None, None, None, trained.reward
+    if reward.intrinsic_coefficient and rewards.kind_of(reward).rates(reward):
+        own, place = reward, Path(reward.dir or "")
+        # It may no longer lie where the training found it.
+        if not place.exists() and (beside := Path(folder) / place.name).exists():
+            own = replace(reward, dir=str(beside))
+    if plays:
+        which = config.agent.checkpoint if pins.checkpoint is None else str(pins.checkpoint)
+        policy, step = agent_policy.load(folder, which, name)
+    if reward.intrinsic_coefficient and reward.kind in rewards.LEARNED:
+        # Rate with the reward as of the agent's checkpoint; before the first update use the newest.
+        rated_at = step
+        if step is None and config.reward.dir is None and pins.reward_step is None:
+            rated_at = agent_policy.find_step(folder, config.agent.checkpoint)
+        own = replace(reward, kind=rewards.MOTIF, dir=str(folder), step=rated_at or None)
+    rounded = agent_policy.rounded_threshold(trained.compat)
+    rates = None if own is None else RatingReward(own, rounded)
+    return _Agent(name, options, policy, step, rates, rounded)
+
+
+def of_folder(
+    folder: str | Path, checkpoint: str = "latest", environment: str | None = None, reward: bool = True
+) -> PlayedPolicy:
+    """The agent in `folder` as it was trained, with its own reward or none."""
+    return PlayedPolicy(
+        policy=policies.AGENT,  # whatever the folder is called
+        agent=PlayedAgent(dir=str(folder), checkpoint=checkpoint),
+        environment=PlayedEnvironment(name=environment),
+        reward=Scoring(dir=None if reward else ""),
+    )
+
+
+def digests_of(folder: str | None, step: int | None, reward: RatingReward | None) -> dict[str, str]:
+    """`EvalSetup.digests` of the agent's checkpoint and of the reward."""
+    from motif_jax import rewards
+    from motif_jax.play import agent_policy
+
+    agent = None if folder is None or step is None else agent_policy.digest(folder, step)
+    found = {"agent": agent, "reward": None if reward is None else rewards.digest(reward.section)}
+    return {name: digest for name, digest in found.items() if digest is not None}
+
+
+def _refuse_changed(before: Mapping[str, str], now: Mapping[str, str], plan: Mapping[str, Any]) -> None:
+    reward = plan["reward"] or {}
+    places = {
+        "agent": f"policy={plan['policy']}",
+        "reward": f"reward={reward.get('dir') or reward.get('kind')}",
+    }
+    for name, digest in before.items():
+        if now.get(name) != digest:
+            raise UserError(
+                f"config.{places.get(name, name)}: was trained or written again since the run started: "
+                "restore the previous one, or choose another --workdir"
+            )
+
+
+def _options_in(name: str, trained_on: str, options: dict[str, Any], folder: str) -> dict[str, Any]:
+    if name == trained_on:
+        return options
+    trained = registry.spec(trained_on, **options)
+    allowed = f"{trained_on}, or of its kind, with the same fields and actions: {folder} was trained on {trained_on}"
+    # Another family need not take these options.
+    same = registry.is_gym(name) and registry.is_gym(trained_on)
+    same = same or (bool(trained.family) and registry.spec(name).family == trained.family)
+    options = catalogue.options_elsewhere(options, trained_on, name)
+    checks.require(same and registry.spec(name, **options).fits(trained), "environment.name", name, allowed)
+    return options

@@ -1,0 +1,64 @@
+"""Plays the episodes that a journal does not have yet, with progress."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from motif_jax.core.interruption import Interruption
+from motif_jax.core.progress import Progress
+from motif_jax.play.episode_worker import PlayedEpisode
+from motif_jax.play.episodes import PlaySettings, play_episodes
+from motif_jax.play.evaluation_files import Journal
+
+FAILED = "failed_requests"
+
+
+def play_missing(
+    journal: Journal,
+    count: int,
+    title: str,
+    play: Callable[[Progress], Iterator[Any]],
+    row_of: Callable[[Any], Mapping[str, Any]],
+    unit: str = "steps",
+) -> list[dict[str, Any]]:
+    """Appends a row (`row_of`, with index, return and length) for each episode as it ends.
+
+    Returns the rows of the wanted episodes by index; fewer than `count` if `play` was stopped.
+    """
+    earlier = [row["return"] or 0.0 for row in journal.rows if row["index"] < count]
+    done, earned = len(earlier), sum(earlier)
+    failed = sum(row.get(FAILED, 0) for row in journal.rows)
+    session, started, steps = journal.session, time.monotonic(), 0
+    with Progress(count, "episodes", title, done) as progress:
+        for episode in play(progress) if done < count else ():
+            row = row_of(episode)
+            seconds = round(time.monotonic() - started, 3)
+            journal.append({**row, "session": session, "session_seconds": seconds})
+            done, steps, earned = done + 1, steps + row["length"], earned + row["return"]
+            failed += row.get(FAILED, 0)
+            shown = {"mean return": earned / done, f"{unit}/s": steps / max(seconds, 1e-3)}
+            progress.update(done, **shown, **({FAILED: failed} if failed else {}))
+    return sorted((row for row in journal.rows if row["index"] < count), key=lambda row: row["index"])
+
+
+def play_policy(
+    journal: Journal,
+    title: str,
+    game: tuple[str, Mapping[str, Any]],
+    policy: Any,
+    episode_seeds: Sequence[int],
+    how: PlaySettings,
+    stop: Interruption,
+    row_of: Callable[[PlayedEpisode], Mapping[str, Any]],
+) -> list[dict[str, Any]]:
+    """`play_missing` by a policy in `game`, (environment, options); deaths of workers are logged."""
+
+    def play(progress: Progress) -> Iterator[PlayedEpisode]:
+        def log(deaths: int) -> None:
+            progress.log(f"worker processes that died and were replaced: {deaths}")
+
+        return play_episodes(*game, episode_seeds, policy, how, skip=journal.done, stop=stop, on_death=log)
+
+    return play_missing(journal, len(episode_seeds), title, play, row_of)

@@ -1,0 +1,109 @@
+"""Counts the messages of games, and sums the rewards of each."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from motif_jax.core.errors import UserError
+
+# Escaped in texts: bytes outside printable ASCII, and a backslash that looks like the start of an escape.
+_UNSHOWN = re.compile(r"[^ -~]|\\(?=x[0-9a-f]{2})")
+_ESCAPE = re.compile(r"\\x([01][0-9a-f]|5c|7f|[89a-f][0-9a-f])")
+
+
+def as_text(message: np.ndarray | bytes) -> str:
+    """A NUL-padded message as text; bytes outside printable ASCII are escaped."""
+    raw = (message.tobytes() if isinstance(message, np.ndarray) else message).rstrip(b"\0")
+    return _UNSHOWN.sub(lambda found: f"\\x{ord(found[0]):02x}", raw.decode("latin-1"))
+
+
+def message_of(text: str) -> str:
+    """The inverse of `as_text`: the message without zero bytes, as in labels (`captions.decode_message`)."""
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text).replace("\0", "")
+
+
+@dataclass
+class MessageTally:
+    """One distinct message over a set of episodes: how many steps (`count`) and episodes show it.
+
+    `reward` is g(m), when first seen in an episode, `total` the sum after the count discount; None without a reward.
+    """
+
+    text: str
+    count: int
+    episodes: int = 1
+    reward: float | None = None
+    total: float | None = None
+
+
+def tally_episode(
+    texts: np.ndarray,
+    text_index: np.ndarray,
+    uncounted: np.ndarray | None = None,
+    discounted: np.ndarray | None = None,
+) -> list[MessageTally]:
+    """Counts the messages of one episode: distinct `texts` uint8 [D, L], and the index int [T] of each step's.
+
+    `uncounted` and `discounted`, float [T], are each step's reward before and after the count discount.
+    """
+    tallies = {
+        row: MessageTally(as_text(texts[row]), count)
+        for row, count in enumerate(np.bincount(text_index, minlength=len(texts)).tolist())
+        if count
+    }
+    if uncounted is not None and discounted is not None:
+        firsts = dict(zip(text_index[::-1].tolist(), uncounted[::-1].tolist(), strict=True))
+        totals = np.bincount(text_index, discounted, minlength=len(texts)).tolist()
+        for row, tally in tallies.items():
+            tally.reward, tally.total = firsts[row], totals[row]
+    return list(tallies.values())
+
+
+def merge(episodes: Iterable[Sequence[MessageTally]]) -> list[MessageTally]:
+    """Adds the tallies of several episodes; sorted by descending count, then by text."""
+    merged: dict[str, MessageTally] = {}
+    for tallies in episodes:
+        for tally in tallies:
+            if (there := merged.get(tally.text)) is None:
+                merged[tally.text] = replace(tally)
+                continue
+            there.count += tally.count
+            there.episodes += tally.episodes
+            if there.total is not None and tally.total is not None:
+                there.total += tally.total
+    return sorted(merged.values(), key=lambda tally: (-tally.count, tally.text))
+
+
+def pack(tallies: Sequence[MessageTally]) -> str:
+    """Packs the tallies of one episode into a short string for a journal."""
+    rows = [[t.text, t.count, t.reward, t.total] for t in tallies]
+    return base64.b85encode(zlib.compress(json.dumps(rows).encode(), 9)).decode()
+
+
+def unpack(text: str) -> list[MessageTally]:
+    """The inverse of `pack`. Raises UserError: the text is damaged."""
+    try:
+        rows = json.loads(zlib.decompress(base64.b85decode(text)))
+        return [MessageTally(row[0], row[1], 1, row[2], row[3]) for row in rows]
+    except (ValueError, TypeError, LookupError, zlib.error) as error:
+        raise UserError(
+            f"the messages of an episode are damaged ({error}): take its line out of episodes.jsonl, and evaluate plays it again"
+        ) from None
+
+
+def from_rows(rows: Iterable[Mapping[str, Any]]) -> list[MessageTally]:
+    """Tallies from their fields. Raises TypeError or ValueError: the rows have another form."""
+    tallies = [MessageTally(**row) for row in rows]
+    for t in tallies:
+        numbers = (t.count, t.episodes, *(value for value in (t.reward, t.total) if value is not None))
+        if not isinstance(t.text, str) or not all(isinstance(value, int | float) for value in numbers):
+            raise ValueError(f"a text and numbers are needed, there is {asdict(t)}")
+    return tallies

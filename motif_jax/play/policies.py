@@ -1,0 +1,199 @@
+"""Policies that play episodes, for evaluation, collecting, watching and replay.
+
+A `WorkerPolicy` (random actions, a bot) is pickled, sent to the workers and plays there, without a device. A `BatchPolicy`
+(a network) plays on the device, for a batch of environments at a time. One from outside the package is named 'module:Class' and
+made with the environment's spec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from motif_jax.core import config as checks
+from motif_jax.core import entry_points
+from motif_jax.envs.episode import Choose
+from motif_jax.envs.spec import MASKED, EnvironmentSpec
+from motif_jax.play.episode_worker import Uniforms
+
+RANDOM = "random"
+BOT = "bot"
+FIXED = "fixed"
+AGENT = "agent"
+
+
+class WorkerPolicy(Protocol):
+    """A policy that needs no device: it plays where the environments are stepped."""
+
+    in_workers: bool  # True
+
+    def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
+        """Returns what chooses the actions of the episode `seed`, of those that `spec.mask_field` allows."""
+
+    def probabilities(
+        self, observation: Mapping[str, np.ndarray], spec: EnvironmentSpec
+    ) -> np.ndarray | None:
+        """Returns float32 [A] for people who watch, None where it has none."""
+
+
+class BatchPolicy(Protocol):
+    """A policy whose network runs on the device, for a batch of environments at a time."""
+
+    in_workers: bool  # False
+
+    def initial_state(self, batch_size: int) -> Any:
+        """Returns the recurrent state before an episode, for `batch_size` environments."""
+
+    def act(
+        self, observation: Mapping[str, np.ndarray], first: np.ndarray, state: Any
+    ) -> tuple[np.ndarray, np.ndarray | None, Any]:
+        """Reads one observation per environment.
+
+        Args:
+          observation: the fields of the environment's spec, [B, ...] each.
+          first: bool [B], True where an episode begins: the state is zeroed before the observation is read.
+
+        Returns:
+          Logits float32 [B, A], values float32 [B] or None, and the new state. Actions are drawn by the caller, of those
+          that the environment allows.
+        """
+
+
+@dataclass(frozen=True)
+class RandomPolicy:
+    """Every allowed action is equally likely; the draw depends on the episode's seed and the step alone."""
+
+    name: str = RANDOM
+    in_workers: ClassVar[bool] = True
+
+    def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
+        draws = Uniforms(seed).each()
+        if spec.mask_field is None:
+            return lambda _: int(next(draws) * spec.num_actions)
+
+        def choose(observation: Mapping[str, np.ndarray]) -> int:
+            there = np.flatnonzero(allowed(observation, spec))
+            return int(there[int(next(draws) * len(there))])
+
+        return choose
+
+    def probabilities(self, observation: Mapping[str, np.ndarray], spec: EnvironmentSpec) -> np.ndarray:
+        there = allowed(observation, spec)
+        return np.where(there, 1 / np.maximum(there.sum(-1, keepdims=True), 1), 0).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class BotPolicy:
+    """The environment's scripted player (`EnvironmentSpec.expert_field`); where it has no answer, a random action."""
+
+    name: str = BOT
+    in_workers: ClassVar[bool] = True
+
+    def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
+        otherwise = RandomPolicy().player(seed, spec)
+
+        def choose(observation: Mapping[str, np.ndarray]) -> int:
+            action = _expert(observation, spec)
+            return action if action < spec.num_actions else otherwise(observation)
+
+        return choose
+
+    def probabilities(self, observation: Mapping[str, np.ndarray], spec: EnvironmentSpec) -> np.ndarray:
+        action = _expert(observation, spec)
+        if action >= spec.num_actions:
+            return RandomPolicy().probabilities(observation, spec)
+        return np.eye(spec.num_actions, dtype=np.float32)[action]
+
+
+@dataclass(frozen=True)
+class FixedPolicy:
+    """Reads nothing: each action has the same probability at every step. The baseline of agents that read.
+
+    Attributes:
+      shares: of the actions, in their order; they add up to 1.
+    """
+
+    shares: tuple[float, ...]
+    name: str = FIXED
+    in_workers: ClassVar[bool] = True
+
+    def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
+        draws, bounds = Uniforms(seed).each(), np.cumsum(self.shares)
+        last = spec.num_actions - 1
+        return lambda _: min(int(np.searchsorted(bounds, next(draws), side="right")), last)
+
+    def probabilities(self, observation: Mapping[str, np.ndarray], spec: EnvironmentSpec) -> np.ndarray:
+        return np.array(self.shares, np.float32)
+
+
+def is_outside(policy: str) -> bool:
+    """Whether `config.policy` names a class; the path of a run folder may look like one."""
+    return entry_points.is_entry_point(policy) and not Path(policy).is_dir()
+
+
+def from_outside(name: str, spec: EnvironmentSpec, key: str = "policy") -> Any:
+    """Makes the policy 'module:Class' that `config.key` names; UserError if it is neither kind of policy."""
+    made: Any = entry_points.load(key, name)
+    if callable(made):
+        entry_points.require_signature(key, name, made, spec)
+    policy = made(spec) if callable(made) else made
+    in_workers = getattr(policy, "in_workers", None)
+    needed = ("player", "probabilities") if in_workers else ("initial_state", "act")
+    whole = isinstance(in_workers, bool) and all(callable(getattr(policy, method, None)) for method in needed)
+    allowed = "a class with in_workers=True, player() and probabilities(), or in_workers=False, initial_state() and act()"
+    checks.require(whole, key, name, f"{allowed}, see motif_jax.play.policies")
+    return policy
+
+
+def _expert(observation: Mapping[str, np.ndarray], spec: EnvironmentSpec) -> int:
+    assert spec.expert_field is not None, "the bot is given to environments that have one"
+    return int(observation[spec.expert_field])
+
+
+def allowed(observation: Mapping[str, np.ndarray], spec: EnvironmentSpec) -> np.ndarray:
+    """Which actions the environment has on observations [..., *shape]: bool [..., A], or [A] if all are always allowed."""
+    if spec.mask_field is None:
+        return np.ones(spec.num_actions, bool)
+    return observation[spec.mask_field] != 0
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    """Returns the log-probabilities of `logits` [..., A] in float64."""
+    logits = np.asarray(logits, np.float64)
+    shifted = logits - logits.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+def masked(logits: np.ndarray, observation: Mapping[str, np.ndarray], spec: EnvironmentSpec) -> np.ndarray:
+    """Returns `logits` [..., A] with `MASKED` for actions that the environment does not allow."""
+    return logits if spec.mask_field is None else np.where(allowed(observation, spec), logits, MASKED)
+
+
+def choose_actions(
+    logits: np.ndarray, uniforms: np.ndarray, greedy: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draws one action per row by inverting the cumulative distribution.
+
+    Args:
+      logits: float [B, A]; `MASKED` for actions that are not allowed.
+      uniforms: float [B] in [0, 1).
+
+    Returns:
+      Actions int32 [B] and their log-probabilities float32 [B].
+    """
+    log_probs = log_softmax(logits)
+    if greedy:
+        actions = log_probs.argmax(-1)
+    else:
+        chances = np.exp(log_probs)
+        cumulative = chances.cumsum(-1)
+        actions = (cumulative <= uniforms[:, None] * cumulative[:, -1:]).sum(-1)
+        # Where rounding leaves nothing: the last action that there is.
+        there = chances[:, ::-1] > 0
+        actions = np.minimum(actions, logits.shape[-1] - 1 - there.argmax(-1))
+    chosen = np.take_along_axis(log_probs, actions[:, None], -1)[:, 0]
+    return actions.astype(np.int32), chosen.astype(np.float32)

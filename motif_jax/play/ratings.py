@@ -1,0 +1,215 @@
+"""The intrinsic reward that rates played episodes: which it is, and what it pays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from motif_jax.core import config as checks
+from motif_jax.core import run_folder
+from motif_jax.core.errors import UserError
+from motif_jax.core.sections import Scoring
+from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.play.episode_worker import PlayedEpisode
+from motif_jax.rl.config import AgentReward
+from motif_jax.schema import values
+
+# Observations that a reward of more than the text reads at a time.
+_ROWS = 64
+_SETTINGS = {name: default for name, default in asdict(Scoring()).items() if name != "dir"}
+
+
+@dataclass(frozen=True)
+class RatingReward:
+    """The reward that rates episodes.
+
+    Attributes:
+      two_decimals: see `agent_policy.rounded_threshold`.
+    """
+
+    section: AgentReward
+    two_decimals: bool | None = None
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether it lies in a folder or file."""
+        return self.section.kind == "motif"
+
+    def plan(self) -> dict[str, Any]:
+        """All that decides its values, JSON-able."""
+        found = asdict(values(Scoring, vars(self.section)) if self.is_trained else self.section)
+        return {**run_folder.as_plain(found), "two_decimals": self.two_decimals}
+
+    def count_exponent(self, spec: EnvironmentSpec) -> float:
+        """The exponent of counts if the task of `spec` shows them, else 0, as in training."""
+        return 0.0 if spec.count_field is None else float(self.section.count_exponent)
+
+    def load(self, spec: EnvironmentSpec) -> Any:
+        """Its `IntrinsicReward`. Raises UserError where it reads what `spec` does not show."""
+        from motif_jax import rewards
+
+        return rewards.load_intrinsic(self.section, spec, self.two_decimals)
+
+    def rater(self, spec: EnvironmentSpec) -> EpisodeRater:
+        """Loads it for whole episodes; UserError as `load`."""
+        reward, exponent = self.load(spec), self.count_exponent(spec)
+        about = reward.description or self.section.kind
+        if reward.in_step is not None:
+            return EpisodeRater(_observation_lookup(reward), exponent, tuple(reward.fields), about)
+        return EpisodeRater(lambda texts: reward.lookup(texts).values, exponent, (), about)
+
+
+def choose_reward(
+    asked: Scoring,
+    own: RatingReward | None,
+    owner: str,
+    two_decimals: bool | None = None,
+    pinned: int | None = None,
+) -> RatingReward | None:
+    """The reward that rates episodes, with the evaluation resolved; None for none.
+
+    Args:
+      own: the reward of what is played, None where it has none.
+      two_decimals: of a reward that is asked for.
+      pinned: this evaluation in place of the newest.
+
+    Raises:
+      UserError: there is no such folder or evaluation, or there are settings without a reward.
+    """
+    if asked.dir is None:
+        _check_settings_unused(asked, own, owner)
+        chosen = own
+    else:
+        chosen = RatingReward(values(AgentReward, vars(asked)), two_decimals) if asked.dir else None
+    if chosen is None or not chosen.is_trained:
+        return chosen and replace(chosen, two_decimals=None)
+    place = str(chosen.section.dir)
+    if asked.dir is None and not Path(place).exists():
+        raise UserError(
+            f"config.reward.dir=None: {owner} used the reward in {place}, which does not exist: give "
+            "--config.reward.dir=DIR, or --config.reward.dir= to go without"
+        )
+    from motif_jax.motif.reward.reward_function import open_reward
+
+    step = open_reward(place, chosen.section.step if pinned is None else pinned).step
+    return replace(chosen, section=replace(chosen.section, step=step))
+
+
+def _check_settings_unused(asked: Scoring, own: RatingReward | None, owner: str) -> None:
+    for key, default in _SETTINGS.items():
+        kept, allowed = default, f"left at {default}, or given together with reward.dir"
+        if own is not None:
+            kept, there = getattr(own.section, key), own.section.dir or "DIR"
+            allowed = f"left at {default}: {owner} keeps its own {kept}; give --config.reward.dir={there} to score otherwise"
+        value = getattr(asked, key)
+        checks.require(value in (default, kept), f"reward.{key}", value, allowed)
+
+
+class RatedEpisode(NamedTuple):
+    """Intrinsic reward of an episode's observations before each action, float64 [T] each.
+
+    Attributes:
+      uncounted: normalised and thresholded, g(m_t).
+      discounted: g(m_t) / N_t ** beta, N_t the count of the message in the episode so far.
+    """
+
+    uncounted: np.ndarray
+    discounted: np.ndarray
+
+
+@dataclass(frozen=True)
+class EpisodeRater:
+    """Computes what an intrinsic reward would have paid along an episode.
+
+    The last message of an episode is never rewarded and the first one is, as in training: the reward belongs to the
+    observation on which an action is chosen.
+
+    Attributes:
+      lookup: texts uint8 [N, L] (with `fields`, observations [T, ...]) -> rewards float32 [N], normalised and thresholded.
+      fields: observation fields that the episodes must keep to be rated; () for a reward of the text alone.
+      description: the reward in one line for people.
+    """
+
+    lookup: Callable[[Any], np.ndarray]
+    count_exponent: float
+    fields: tuple[str, ...] = ()
+    description: str = ""
+
+    def rate(self, record: PlayedEpisode) -> RatedEpisode:
+        if self.fields:
+            paid = self.lookup({name: record.fields[name] for name in self.fields})
+        else:
+            paid = np.asarray(self.lookup(record.texts))[record.text_index]
+        uncounted, counts = np.asarray(paid, np.float64), np.asarray(record.text_count, np.float64)
+        return RatedEpisode(uncounted, uncounted / counts**self.count_exponent)
+
+
+def _observation_lookup(reward: Any) -> Callable[[Mapping[str, np.ndarray]], np.ndarray]:
+    """Returns fields [T, ...] -> rewards float32 [T], a few rows at a time: one program and little memory."""
+    import jax
+
+    program = jax.jit(reward.in_step)
+
+    def compute(fields: Mapping[str, np.ndarray]) -> np.ndarray:
+        length = len(fields[reward.fields[0]])
+        size = 1 if length == 1 else _ROWS
+        missing, values = -length % size, []
+        padded = {n: np.pad(a, [(0, missing)] + [(0, 0)] * (a.ndim - 1)) for n, a in fields.items()}
+        for start in range(0, length, size):
+            part = {name: padded[name][start : start + size, None] for name in reward.fields}
+            values.append(np.asarray(program(reward.params, part))[:, 0])
+        return np.concatenate(values)[:length]
+
+    return compute
+
+
+class TextReward(NamedTuple):
+    """The reward of one observation.
+
+    Attributes:
+      raw: the model's output.
+      normalised: mean 0, variance 1 over the training messages.
+      paid: after the threshold, before the count discount.
+    """
+
+    raw: float
+    normalised: float
+    paid: float
+
+
+class LiveRater:
+    """Rates single observations for people who watch; those of a text alone once."""
+
+    def __init__(self, rating: RatingReward, spec: EnvironmentSpec) -> None:
+        from motif_jax.motif.reward.reward_function import open_reward
+
+        self.count_exponent = rating.count_exponent(spec)
+        self._known: dict[bytes, TextReward] = {}
+        # What no normalisation belongs to is paid as it is.
+        self._normalise = self._pay = lambda raw: raw
+        if rating.is_trained:
+            paid = rating.section
+            trained = open_reward(str(paid.dir), paid.step)
+            self._normalise = trained.normalisation().normalise
+            self._pay = trained.normalisation(paid.normalise, paid.level, rating.two_decimals)
+            raw = replace(paid, normalise=False, quantile=None, threshold="quantile")
+            rating = replace(rating, section=raw)
+        reward = rating.load(spec)
+        self._of_text, self._fields = reward.lookup, reward.fields
+        self._of_observation = None if reward.in_step is None else _observation_lookup(reward)
+
+    def __call__(self, text: np.ndarray, observation: Mapping[str, np.ndarray]) -> TextReward:
+        if self._of_observation is not None:
+            read = {name: observation[name][None] for name in self._fields}
+            return self._numbers(self._of_observation(read))
+        key = text.tobytes()
+        if key not in self._known:
+            self._known[key] = self._numbers(self._of_text(text[None]).values)
+        return self._known[key]
+
+    def _numbers(self, raw: np.ndarray) -> TextReward:
+        return TextReward(float(raw[0]), float(self._normalise(raw)[0]), float(self._pay(raw)[0]))

@@ -1,0 +1,217 @@
+"""Plays episodes on the terminal, or records them without one."""
+
+from __future__ import annotations
+
+import math
+import signal
+import termios
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+from ml_collections import ConfigDict
+from rich.console import Console, Group
+from rich.live import Live
+
+from motif_jax.core import interruption, run_folder, seeds
+from motif_jax.core.errors import printable
+from motif_jax.envs import registry
+from motif_jax.play import evaluation_setup, keyboard, messages, watching
+from motif_jax.play.config import PlayedPolicy
+from motif_jax.reports import terminal
+from motif_jax.reports.film_files import FilmForms, Films
+from motif_jax.rl.actors.rerecording import record_actions
+from motif_jax.schema import values
+
+_HELP = "Space pause  Right step  +/- speed  n next reward  e end of episode  q quit"
+SPEEDS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0, math.inf)
+KeyOf = Callable[[float], str | None]
+# So often at least it is looked whether a signal came while a key is waited for.
+_LOOK_SECONDS = 0.5
+
+
+def check(config: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, config)
+    forms = FilmForms(**config.forms)
+    forms.check()
+    who = evaluation_setup.check(values(PlayedPolicy, config))
+    forms.check_screen(who.environment, who.options)
+
+
+def run(config: ConfigDict, workdir: Path) -> int | None:
+    """Plays `config.episodes` episodes; returns 75 after a request to stop while nobody watches."""
+    console = Console()
+    with run_folder.opened(workdir, config):
+        stage = _Stage(config, workdir, console)
+        if config.live and keyboard.is_terminal():
+            stage.show()
+            return None
+        with interruption.Interruption() as stop:
+            return stage.record(stop)
+
+
+class _Stage:
+    def __init__(self, config: ConfigDict, workdir: Path, console: Console) -> None:
+        self._config, self._workdir, self._console = config, workdir, console
+        self._films = Films(workdir, workdir, FilmForms(**config.forms))
+        self._who = evaluation_setup.open_setup(values(PlayedPolicy, config))
+        self._rater = self._who.live_rater()
+
+    def show(self) -> None:
+        for index in range(self._config.episodes):
+            player = self._player(index)
+            self._keep(index, player.title, player.show(self._console))
+            if player.quit:
+                return
+
+    def record(self, stop: interruption.Interruption) -> int | None:
+        for index in range(self._config.episodes):
+            path = self._workdir / f"{_stem(index)}.json"
+            source = [self._who.plan, self._who.digests, self._seed(index), bool(self._config.greedy)]
+            if path.exists() and self._films.has(_stem(index), source):
+                self._say(f"exists already: {path}")
+                continue
+            if stop.requested:
+                return interruption.EXIT_CODE
+            player = self._player(index)
+            self._keep(index, player.title, player.play(), source)
+        self._films.check_movies()
+        return None
+
+    def _seed(self, index: int) -> int:
+        return seeds.derive(self._config.seed, "evaluate", index)
+
+    def _say(self, line: str) -> None:
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def _player(self, index: int) -> _Player:
+        title = f"episode {index}: {self._who.plan['policy']} on {self._who.environment}"
+        return _Player(self._config, self._who, self._rater, self._seed(index), title)
+
+    def _keep(self, index: int, title: str, film: watching.Film, source: object = None) -> None:
+        who = self._who
+        recording = record_actions(who.environment, who.options, film.seed, film.actions)
+        recording.save(self._workdir / f"{_stem(index)}.json")
+        written = self._films.write(_stem(index), film, source)
+        top = self._config.top_messages
+        for table in terminal.message_tables(_tallies(film), f"episode {index}", top):
+            self._console.print(table)
+        end = ", ".join(f"{key} {value:g}" for key, value in film.info.items())
+        self._say(printable(f"{title}: {end}"))
+        self._say(f"written: {', '.join(map(str, written))}")
+
+
+def _stem(index: int) -> str:
+    return f"episode-{index:05d}"
+
+
+def _tallies(film: watching.Film) -> list[messages.MessageTally]:
+    width = max(map(len, film.texts))
+    # A text stands in the film once for every reward that it had.
+    distinct = list(dict.fromkeys(film.texts))
+    texts = np.array([list(text.ljust(width, b"\0")) for text in distinct], np.uint8)
+    index = np.array([distinct.index(text) for text in film.texts])[film.text_index]
+    if film.normalised is None or film.intrinsic is None:
+        return messages.tally_episode(texts, index)
+    return messages.tally_episode(texts, index, film.normalised[film.text_index], film.intrinsic)
+
+
+class _Player:
+    def __init__(
+        self, config: ConfigDict, who: evaluation_setup.EvalSetup, rater: object, seed: int, title: str
+    ) -> None:
+        options = watching.with_screen(who.environment, who.options)
+        self._environment = registry.make(who.environment, **options)
+        spec = self._environment.spec
+        self._names = spec.action_names
+        chooser = watching.policy_actions(who.policy, seed, spec, config.greedy)
+        self._sights = watching.watch(self._environment, seed, chooser, rater)
+        self._maker = watching.FilmMaker(who.environment, who.options, seed, spec, title)
+        self.title, self._totals = f"{title}, seed {seed}", terminal.RewardTotals()
+        self._paused, self._skipping, self._finishing, self.quit = False, False, False, False
+        self._speed = 1 / config.seconds_per_step if config.seconds_per_step else math.inf  # steps a second
+
+    def _next(self) -> Iterator[watching.Sight]:
+        for sight in self._sights:
+            self._maker.add(sight)
+            self._totals.task += sight.task_reward
+            self._totals.intrinsic += sight.intrinsic
+            yield sight
+
+    def _finish(self) -> watching.Film:
+        film = self._maker.film(self._environment.episode_info())
+        self._environment.close()
+        return film
+
+    def play(self) -> watching.Film:
+        for _ in self._next():
+            pass
+        return self._finish()
+
+    def show(self, console: Console) -> watching.Film:
+        with interruption.Interruption(quiet=True) as stop:
+            try:
+                with (
+                    keyboard.single_keys() as key_of,
+                    Live(console=console, screen=True, auto_refresh=False) as live,
+                ):
+                    self._show(key_of, live, stop)
+            except (EOFError, OSError, termios.error):
+                if keyboard.is_terminal() and not stop.requested:
+                    raise
+                stop.requested, stop.signal_name = True, signal.SIGHUP.name  # it was closed
+            if stop.requested:
+                self._environment.close()
+                stop.leave()
+        return self._finish()
+
+    def _show(self, key_of: KeyOf, live: Live, stop: interruption.Interruption) -> None:
+        for sight in self._next():
+            if stop.requested:
+                return
+            rewarded = sight.intrinsic > 0 if sight.reward is not None else abs(sight.task_reward) > 0.015
+            # On the way to a reward nothing is drawn, on the way to the end every 50th step.
+            hurry = (self._finishing and sight.step % 50) or (self._skipping and not rewarded)
+            if hurry and sight.choice is not None:
+                continue
+            self._skipping = False
+            live.update(self._view(sight, live.console.size.height), refresh=True)
+            self._wait(key_of, live, sight, stop)
+            if self.quit:
+                return
+
+    def _view(self, sight: watching.Sight, height: int) -> Group:
+        speed = f"{self._speed:g} steps/s" if self._speed < math.inf else "full speed"
+        state = "paused" if self._paused else speed
+        return terminal.view(sight, self._totals, self._names, self.title, state, _HELP, height)
+
+    def _wait(
+        self, key_of: KeyOf, live: Live, sight: watching.Sight, stop: interruption.Interruption
+    ) -> None:
+        due = time.monotonic() + 1 / self._speed
+        at_end = sight.choice is None
+        while not stop.requested:
+            hold = (self._paused or at_end) and not self._finishing
+            left = math.inf if hold else max(0.0, due - time.monotonic())
+            key = key_of(min(left, _LOOK_SECONDS))
+            if key is None and left <= _LOOK_SECONDS:
+                return
+            if key is not None and (self._press(key) or at_end):
+                return
+            live.update(self._view(sight, live.console.size.height), refresh=True)
+
+    def _press(self, key: str) -> bool:
+        if key == " ":
+            self._paused = not self._paused
+        elif key in ("+", "=", "up", "-", "down"):
+            faster = key not in ("-", "down")
+            speeds = [s for s in SPEEDS if (s > self._speed if faster else s < self._speed)]
+            self._speed = (speeds[0] if faster else speeds[-1]) if speeds else self._speed
+        elif key == "n":
+            self._skipping = True
+        elif key == "e":
+            self._finishing = True
+        elif key == "q":
+            self.quit = True
+        return key in ("right", ".", "n", "e", "q")

@@ -1,0 +1,301 @@
+"""One episode step by step with all that a viewer sees, and as a film."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from motif_jax.envs import registry, replay
+from motif_jax.envs.episode import play
+from motif_jax.envs.spec import RUNNING, Environment, EnvironmentSpec, Frame
+from motif_jax.play.episode_worker import Uniforms
+from motif_jax.play.policies import choose_actions, log_softmax, masked
+from motif_jax.play.ratings import TextReward
+
+_MOST_PIXELS = 320
+
+
+@dataclass(frozen=True)
+class WatchedAction:
+    """An action, with the policy's probabilities float32 [A] of all actions and its value estimate, where it has them."""
+
+    action: int
+    probabilities: np.ndarray | None = None
+    value: float | None = None
+
+
+# Chooses the action on an observation at a step of one episode; None ends it.
+Choose = Callable[[Mapping[str, np.ndarray], int], WatchedAction | None]
+
+
+@dataclass(frozen=True)
+class Sight:
+    """One observation of an episode.
+
+    Attributes:
+      step: actions taken before it.
+      observation, frame: its fields, and what people see of it; written again at the next step, so copy what is kept.
+      text: uint8 [L], None where the environment shows none.
+      count: how often this text was seen in the episode, this time included.
+      reward, intrinsic: what the intrinsic reward says of it, and what it pays here after the count discount; the last
+        observation is never paid.
+      task_reward: paid by the task for the action that led here.
+      choice: what is done next; None at the end.
+      end: 0 running, 1 terminated, 2 truncated.
+    """
+
+    step: int
+    observation: Mapping[str, np.ndarray]
+    frame: Frame | None
+    text: np.ndarray | None
+    count: int
+    reward: TextReward | None
+    intrinsic: float
+    task_reward: float
+    choice: WatchedAction | None
+    end: int
+
+
+def recorded_actions(actions: np.ndarray, policy: Any, spec: EnvironmentSpec) -> Choose:
+    """Plays recorded actions; says what `policy`, a `BatchPolicy` or None, thinks of every observation on the way."""
+
+    def pick(step: int, logits: Any = None) -> int | None:
+        return int(actions[step]) if step < len(actions) else None
+
+    if policy is not None:
+        return _thinking(policy, spec, pick)
+
+    def choose(observation: Mapping[str, np.ndarray], step: int) -> WatchedAction | None:
+        action = pick(step)
+        return None if action is None else WatchedAction(action)
+
+    return choose
+
+
+def policy_actions(policy: Any, seed: int, spec: EnvironmentSpec, greedy: bool = False) -> Choose:
+    """Plays a policy live: its draws are those of the episode's seed."""
+    if not policy.in_workers:
+        uniforms = Uniforms(seed)
+
+        def draw(step: int, logits: np.ndarray) -> int:
+            return int(choose_actions(logits, np.array([uniforms.at(step)]), greedy)[0][0])
+
+        return _thinking(policy, spec, draw)
+    player = policy.player(seed, spec)
+
+    def choose(observation: Mapping[str, np.ndarray], step: int) -> WatchedAction | None:
+        try:
+            action = player(observation)
+        except StopIteration:  # it ends the episode
+            return None
+        return WatchedAction(action, policy.probabilities(observation, spec))
+
+    return choose
+
+
+def _thinking(policy: Any, spec: EnvironmentSpec, pick: Callable[[int, np.ndarray], int | None]) -> Choose:
+    """A `BatchPolicy` along one episode; `pick` takes the action by the step and the logits float32 [1, A], None to end."""
+    state = policy.initial_state(1)
+
+    def choose(observation: Mapping[str, np.ndarray], step: int) -> WatchedAction | None:
+        nonlocal state
+        batch = {name: np.array(array)[None] for name, array in observation.items()}
+        logits, values, state = policy.act(batch, np.array([step == 0]), state)
+        logits = masked(logits, batch, spec)
+        if (action := pick(step, logits)) is None:
+            return None
+        chances = np.exp(log_softmax(logits[0])).astype(np.float32)
+        return WatchedAction(action, chances, None if values is None else float(values[0]))
+
+    return choose
+
+
+def watch(environment: Environment, seed: int, choose: Choose, rater: Any = None) -> Iterator[Sight]:
+    """Plays one episode and yields every observation of it.
+
+    Args:
+      rater: (text uint8 [L], observation) -> `TextReward`, with attribute `count_exponent`; or None.
+    """
+    field, renderer = environment.spec.text_field, registry.renderer(environment.spec)
+    # Only where its fields are observed.
+    drawn = renderer is not None and set(renderer.fields) <= set(environment.spec.observation)
+    seen: dict[bytes, int] = {}
+    choice: WatchedAction | None = None
+
+    def chosen(_: Any) -> int:
+        if choice is None:
+            raise StopIteration
+        return choice.action
+
+    for step, (out, _, task_reward, end) in enumerate(play(environment, seed, chosen)):
+        text, count, rated, paid = None, 0, None, 0.0
+        if field is not None:
+            text = out[field]
+            count = seen[text.tobytes()] = seen.get(text.tobytes(), 0) + 1
+            if rater is not None:
+                rated = rater(text, out)
+                paid = rated.paid / count**rater.count_exponent
+        choice = choose(out, step) if end == RUNNING else None
+        frame = renderer.frame(out) if renderer is not None and drawn else None
+        yield Sight(step, out, frame, text, count, rated, paid if choice else 0.0, task_reward, choice, end)
+
+
+@dataclass
+class Film:
+    """A whole episode as arrays, n = actions + 1 rows.
+
+    Attributes:
+      action_names, action_keys: by number, see `EnvironmentSpec`.
+      chars: uint8 [n, rows, columns]; colors: the same, the screen. Empty [n, 0, 0] where there is none.
+      cursor: int16 [n, 2], row and column of the player, -1 where unknown.
+      notes: name -> a text of each row.
+      pictures: of each row a PNG, shown in place of the screen; None where there are none.
+      actions: int32 [n - 1]; task_rewards: float32 [n], of the action that led there.
+      texts: distinct texts, or rather distinct pairs of a text and its reward, which may depend on more than the text;
+        text_index: int32 [n]; text_count: int32 [n], of the text alone.
+      raw, normalised, paid: float32 [texts], what the intrinsic reward says of each; None without one.
+      intrinsic: float32 [n], after the count discount; None without a reward.
+      values: float32 [n - 1]; probabilities: float32 [n - 1, A]; None without a policy that has them.
+      vitals: name -> int [n], numbers that people follow along an episode.
+      info: the environment's numbers at the end.
+      end: how it ended; 0 when the actions ran out.
+    """
+
+    task: str
+    options: dict[str, Any]
+    seed: int
+    title: str
+    action_names: tuple[str, ...]
+    action_keys: tuple[int, ...]
+    chars: np.ndarray
+    colors: np.ndarray
+    cursor: np.ndarray
+    actions: np.ndarray
+    task_rewards: np.ndarray
+    texts: list[bytes]
+    text_index: np.ndarray
+    text_count: np.ndarray
+    raw: np.ndarray | None = None
+    normalised: np.ndarray | None = None
+    paid: np.ndarray | None = None
+    intrinsic: np.ndarray | None = None
+    values: np.ndarray | None = None
+    probabilities: np.ndarray | None = None
+    vitals: dict[str, np.ndarray] = field(default_factory=dict)
+    info: dict[str, float] = field(default_factory=dict)
+    end: int = RUNNING
+    notes: dict[str, list[str]] = field(default_factory=dict)
+    pictures: list[bytes] | None = None
+
+    def __len__(self) -> int:
+        return len(self.text_index)
+
+
+class FilmMaker:
+    """Keeps the sights of one episode and makes a film of them."""
+
+    def __init__(self, task: str, options: Any, seed: int, spec: EnvironmentSpec, title: str) -> None:
+        self._head = (task, dict(options), seed, title, spec.action_names, spec.action_keys)
+        self._sights: list[Sight] = []
+        self._frames: list[Frame] = []
+        self._pictures: list[bytes] = []
+        self._rows: dict[tuple[bytes, TextReward | None], int] = {}
+        self._index: list[int] = []
+
+    def add(self, sight: Sight) -> None:
+        text = b"" if sight.text is None else sight.text.tobytes()
+        self._index.append(self._rows.setdefault((text, sight.reward), len(self._rows)))
+        if sight.frame is not None and sight.frame.picture is not None:
+            self._pictures.append(_png(sight.frame.picture))
+        if sight.frame is not None:
+            chars, colors = np.array(sight.frame.chars), np.array(sight.frame.colors)
+            self._frames.append(sight.frame._replace(chars=chars, colors=colors, picture=None))
+        self._sights.append(dataclasses.replace(sight, observation={}, frame=None, text=None, reward=None))
+
+    def film(self, info: Mapping[str, float]) -> Film:
+        sights, frames, n = self._sights, self._frames, len(self._sights)
+        choices = [sight.choice for sight in sights if sight.choice is not None]
+        rewards = [reward for _, reward in self._rows if reward is not None]
+        raw, normalised, paid = np.array(rewards, np.float32).T if rewards else (None, None, None)
+        values = [choice.value for choice in choices]
+        probabilities = [choice.probabilities for choice in choices if choice.probabilities is not None]
+        return Film(
+            *self._head,
+            np.stack([frame.chars for frame in frames]) if frames else np.zeros((n, 0, 0), np.uint8),
+            np.stack([frame.colors for frame in frames]) if frames else np.zeros((n, 0, 0), np.int8),
+            np.array([frame.cursor or (-1, -1) for frame in frames] or [(-1, -1)] * n, np.int16),
+            np.array([choice.action for choice in choices], np.int32),
+            np.array([sight.task_reward for sight in sights], np.float32),
+            [text for text, _ in self._rows],
+            np.array(self._index, np.int32),
+            np.array([sight.count for sight in sights], np.int32),
+            raw,
+            normalised,
+            paid,
+            np.array([sight.intrinsic for sight in sights], np.float32) if rewards else None,
+            np.array(values, np.float32) if values and None not in values else None,
+            np.stack(probabilities) if probabilities else None,
+            {n: np.array([f.numbers[n] for f in frames]) for n in (frames[0].numbers if frames else ())},
+            dict(info),
+            sights[-1].end,
+            notes={n: [f.notes[n] for f in frames] for n in (frames[0].notes if frames else ())},
+            pictures=self._pictures or None,
+        )
+
+
+def _png(picture: np.ndarray) -> bytes:
+    """A picture uint8 [height, width, 3] as PNG, made smaller where it has more than `_MOST_PIXELS` on a side."""
+    from PIL import Image
+
+    image = Image.fromarray(picture)
+    image.thumbnail((_MOST_PIXELS, _MOST_PIXELS))
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def with_screen(task: str, options: Mapping[str, Any], fields: Sequence[str] = ()) -> dict[str, Any]:
+    """Returns `options` of the environment `task` with `fields`, and what its renderer draws, to be observed."""
+    spec = registry.spec(task, **options)
+    renderer = registry.renderer(spec)
+    drawn = [] if renderer is None else [name for name in renderer.fields if name in spec.optional_fields]
+    shown = tuple(dict.fromkeys((*options.get("fields", ()), *fields, *drawn)))
+    return {**options, "fields": shown} if shown else dict(options)
+
+
+def film_recording(
+    recording: replay.Recording,
+    title: str,
+    policy: Any = None,
+    rater_of: Any = None,
+    fields: Sequence[str] = (),
+) -> Film:
+    """Plays a recording again and films it.
+
+    Args:
+      policy: a `BatchPolicy` whose values and probabilities are kept.
+      rater_of: spec -> rater for `watch`, which reads `fields` besides the task's.
+
+    Raises:
+      UserError: the episode does not replay as recorded: an observation, reward or final number differs.
+    """
+    options = {key: value for key, value in recording.options.items() if key != "fields"}
+    environment = registry.make(recording.task, **with_screen(recording.task, options, fields))
+    maker = FilmMaker(recording.task, options, recording.seed, environment.spec, title)
+    digest = replay.Digest(recording.task, options)
+    choose = recorded_actions(recording.actions, policy, environment.spec)
+    with contextlib.closing(environment):
+        for sight in watch(environment, recording.seed, choose, rater_of and rater_of(environment.spec)):
+            digest.add(sight.observation, sight.task_reward, sight.end)
+            maker.add(sight)
+        film = maker.film(environment.episode_info())
+    same = digest.hexdigest() == recording.digest and film.info == dict(recording.info)
+    if not (same and len(film.actions) == len(recording.actions)):
+        raise replay.not_the_recorded(recording)
+    return film

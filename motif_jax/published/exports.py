@@ -1,0 +1,211 @@
+"""Exports pairs as parquet, a reward as safetensors, agents as folders for transformers and vLLM."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from motif_jax.core import config as checks
+from motif_jax.core import run_folder
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import atomic_write_text, replaced_folder
+from motif_jax.core.locks import FolderLock
+from motif_jax.core.progress import Progress
+from motif_jax.glam import agent
+from motif_jax.glam.agent import LanguageAgent
+from motif_jax.ilql.agent import agent_folder, exported
+from motif_jax.ilql.agent.agent_folder import SavedAgent
+from motif_jax.ilql.agent.text_agent import POLICY
+from motif_jax.ilql.dialogues.items import DELIMITER_TEXTS
+from motif_jax.ilql.tasks import registry
+from motif_jax.lm import folder as folders
+from motif_jax.lm.text import fetch
+from motif_jax.lm.tokens import Tokenizer
+from motif_jax.motif.pairs import parquet
+from motif_jax.motif.pairs.dataset import PairsDataset
+from motif_jax.motif.reward import safetensors_file
+from motif_jax.motif.reward.reward_model import read_run
+from motif_jax.play import agent_policy
+from motif_jax.reports import model_card
+from motif_jax.rl import agent_networks, settings
+from motif_jax.rl.policy_config import LanguagePolicy
+
+PAIRS, REWARD, CARD = "pairs.parquet", "reward.safetensors", "README.md"
+_SCREENS = ("data/tty_chars", "data/tty_colors", "data/glyphs")
+
+
+def _check_dataset(config: ConfigDict) -> None:
+    checks.existing_folder(config, "dataset_dir")
+    known = parquet.array_names(PairsDataset.open(config.dataset_dir))
+    good = config.arrays == "all" or set(checks.listed(config.arrays)) <= set(known)
+    checks.require_key(config, "arrays", good, f"'all', or some of {', '.join(known)}")
+
+
+def _export_dataset(config: ConfigDict, workdir: Path) -> None:
+    dataset = PairsDataset.open(config.dataset_dir)
+    names = parquet.array_names(dataset)
+    if config.arrays != "all":
+        names = checks.listed(config.arrays) or [name for name in names if name not in _SCREENS]
+    path = workdir / PAIRS
+    with Progress(dataset.num_pairs, "pairs", "export") as progress:
+        for done in parquet.write(dataset, path, names):
+            progress.update(done)
+    print(f"{path.resolve()}: {path.stat().st_size / 1e6:.1f} MB, {', '.join(names)}")
+
+
+def _export_reward(config: ConfigDict, workdir: Path) -> None:
+    reward = read_run(config.reward.dir, config.reward.step)
+    card = model_card.render(reward, config.licence, config.notes)
+    safetensors_file.write_safetensors(reward, workdir / REWARD)
+    atomic_write_text(workdir / CARD, card)
+    print(f"evaluation {reward.step} of {config.reward.dir}: {(workdir / REWARD).resolve()}")
+
+
+def _check_language_agent(config: ConfigDict) -> None:
+    folder = checks.existing_folder(config, "agent")
+    kind = agent_networks.kind_of(agent_policy.read_config(folder))
+    allowed = "a run of train_language_agent or clone_behaviour whose config.network.kind is 'language'"
+    checks.require_key(config, "agent", kind == agent_networks.LANGUAGE, allowed)
+    agent_policy.find_step(folder, config.checkpoint)
+
+
+def _export_language_agent(config: ConfigDict, workdir: Path) -> None:
+    trained = agent_policy.read_config(config.agent)
+    assert isinstance(trained.network, LanguagePolicy), "checked"
+    network: Any = settings.make_network(trained)
+    params, step = agent_policy.restore(config.agent, config.checkpoint, network)
+    with replaced_folder(workdir / exported.MODEL) as part:
+        source = fetch(trained.network.model, "network.model")
+        write_language_agent(part, network, params, source, f"{trained.environment.name}, step {step:,}")
+    print(f"step {step} of {config.agent}: {(workdir / exported.MODEL).resolve()}")
+
+
+def write_language_agent(
+    folder: Path, network: LanguageAgent, params: Any, source: Path, learned: str
+) -> None:
+    """Writes an agent into an empty folder, with the tokenizer of the folder `source`; the card says what it `learned`."""
+    settings = network.model.config
+    whole, _ = network.adaptation.whole(params, {})
+    for name in folders.TOKENIZER_FILES:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, folder / name)
+    if not (folder / exported.TOKENIZER_CONFIG).exists():
+        exported.write_tokenizer_config(folder, settings)
+    named = {"value": exported.VALUES, agent.ACTIONS: exported.ACTION_HEAD}
+    for name, head in network.heads.configs.items():
+        about = {"heads": {name: dataclasses.asdict(head)}, "actions": list(network.spec.action_names)}
+        exported.write_tensors(folder / named[name], {"heads": {name: params["heads"][name]}}, about)
+    longest = max(map(len, Tokenizer.read(folder).encode(network.spec.action_names)), default=1)
+    generation = {"do_sample": False, "max_new_tokens": longest}
+    exported.write(folder, settings, whole, generation, _language_card(network, learned))
+
+
+def _language_card(network: LanguageAgent, learned: str) -> str:
+    front, use = exported.opening(network.model.config, "PROMPT", "glam")
+    actions = ", ".join(network.spec.action_names)
+    if agent.ACTIONS in network.heads.configs:
+        chosen = "`action_head.safetensors` has a head whose outputs are the logits of the actions, in this order; transformers and vLLM do not read it."
+    else:
+        form = f"form `{network.form}`{', divided by its number of tokens' if network.by_length else ''}"
+        chosen = f"An action's logit is the score of its words behind the prompt ({form}): actions are scored, not written freely."
+    return f"""{front}
+# A language model that acts: {learned}
+
+motif_jax trained this model by GLAM's method: it reads a prompt and chooses among the actions {actions}. {chosen}
+`values.safetensors` has the value head. Both heads read the last hidden state, after the last norm, from which the first token of an action is predicted; kernels are
+[inputs, outputs]. Low-rank additions, if there were any, are merged into the weights.
+
+{use}"""
+
+
+def _check_text_agent(config: ConfigDict) -> None:
+    about = agent_folder.describe(checks.existing_folder(config, "agent"), "agent")
+    allowed = "an agent without a prefix: a decision transformer reads its return as an embedding, which transformers does not"
+    checks.require_key(config, "agent", not about["design"]["prefix"], allowed)
+    agent_folder.network_of(about)
+    tokenizer = registry.make(about["task"], agent_folder.options_of(about)).tokenizer()
+    if not hasattr(tokenizer, "save"):
+        raise UserError(
+            f"config.agent={config.agent}: the tokenizer of {about['task']} has no method save(folder) that writes a tokenizer.json"
+        )
+
+
+def _export_text_agent(config: ConfigDict, workdir: Path) -> None:
+    agent = agent_folder.load(config.agent)
+    with replaced_folder(workdir / exported.MODEL) as part:
+        write_text_agent(part, agent)
+    print(f"{agent.method} of {config.agent}: {(workdir / exported.MODEL).resolve()}")
+
+
+def write_text_agent(folder: Path, agent: SavedAgent) -> None:
+    marks, design = agent.tokenizer.delimiters, agent.network.design
+    settings = dataclasses.replace(
+        agent.network.model.config, pad_id=marks.pad, start_id=marks.state_start, end_ids=(marks.action_end,)
+    )
+    saved: Any = agent.tokenizer
+    saved.save(folder)
+    exported.split_at_special_tokens(folder / exported.TOKENIZER)
+    exported.write_tokenizer_config(folder, settings, DELIMITER_TEXTS)
+    policy = design.roles.trunk_of[POLICY]
+    if design.qs:
+        others = {name: trunk for name, trunk in agent.params["trunks"].items() if name != policy}
+        tree = {"trunks": others, **{part: agent.params[part] for part in ("heads", "target_heads")}}
+        heads = {name: dataclasses.asdict(head) for name, head in agent.network.heads.configs.items()}
+        about: dict[str, Any] = {"design": dataclasses.asdict(design)}
+        about |= {"trunk_of": dict(design.roles.trunk_of), "heads": heads, "settings": agent.settings}
+        exported.write_tensors(folder / exported.VALUES, tree, about)
+    longest = agent.settings.get("longest_action")
+    generation = {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0}
+    generation |= {"max_new_tokens": longest} if longest else {}
+    exported.write(folder, settings, agent.params["trunks"][policy], generation, _text_card(agent, settings))
+
+
+def _text_card(agent: SavedAgent, settings: Any) -> str:
+    front, use = exported.opening(settings, "<s>TEXT</s>", agent.method)
+    text = f"""{front}
+# An agent that speaks: {agent.method} on {agent.task_name}
+
+motif_jax trained this agent from recorded dialogues with the method `{agent.method}`. The model is its policy.
+
+## Dialogues
+
+`<s>` begins a dialogue whose first utterance is the other side's, `<a>` one whose first is the agent's. `</s>` ends an utterance of the other
+side, `</a>` one of the agent, `</eod>` the dialogue. Nothing stands between an utterance and its delimiters. After `<s>TEXT</s>` the model writes its
+answer, up to `</a>`. Remove delimiters from the texts of users: in this tokenizer they are tokens.
+
+{use}"""
+    if not agent.network.design.qs:
+        return text
+    return f"""{text}
+## Values
+
+transformers and vLLM speak without the values: by the policy alone. `values.safetensors` has Q and V (`heads`), the target Q (`target_heads`) and the trunks
+that they read, where these are not the policy's (`trunks`); `trunk_of` in its metadata says which. Kernels are [inputs, outputs]. motif_jax
+adds advantage_weight x (Q - V) to the policy's logits; its own agent folder opens with `motif_jax.text_agents.load`. The discount was {agent.settings.get("discount")}.
+"""
+
+
+# Stage -> how its values are checked, and what writes it.
+_STAGES: Mapping[str, tuple[Callable[[ConfigDict], object], Callable[[ConfigDict, Path], None]]] = {
+    "export_dataset": (_check_dataset, _export_dataset),
+    "export_reward": (lambda config: checks.existing_folder(config, "reward.dir"), _export_reward),
+    "export_language_agent": (_check_language_agent, _export_language_agent),
+    "export_text_agent": (_check_text_agent, _export_text_agent),
+}
+
+
+def check(config: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, config)
+    _STAGES[config.stage][0](config)
+
+
+def run(config: ConfigDict, workdir: Path) -> None:
+    """Writes the files of `config.stage`; the folder of a refused export stays without a config."""
+    with FolderLock(workdir):
+        _STAGES[config.stage][1](config, workdir)
+        run_folder.prepare(workdir, config)

@@ -1,0 +1,114 @@
+"""Reads a .pth checkpoint of the published system into a run folder and a safetensors file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from motif_jax.core import config as checks
+from motif_jax.core.errors import printable
+from motif_jax.core.files import atomic_write_json
+from motif_jax.envs import registry
+from motif_jax.motif.reward import safetensors_file
+from motif_jax.published import glam_checkpoint, oni_checkpoint, torch_import
+from motif_jax.published.imports import Begin, ImportStage, has_checkpoints
+from motif_jax.published.torch_import import TorchCheckpoint
+from motif_jax.rl import agent_networks, settings
+from motif_jax.rl.config import agent_config
+
+LANGUAGE_AGENT = "language_agent"
+MODEL, MAPPING, LABELS = "model.safetensors", "mapping.json", "labels.json"
+
+
+def _check_values(config: ConfigDict, workdir: Path) -> None:
+    del workdir
+    section = "reward" if config.kind == "reward" else "agent"
+    checks.require_key(config, "kind", section in config, f"that of the config's variant: use :{config.kind}")
+    if config.kind == "reward":
+        table = config.quantiles
+        checks.require(table is None or Path(table).is_file(), "quantiles", table, "an existing file")
+    if config.kind == LANGUAGE_AGENT:
+        network_of(config.agent)
+
+
+def _write(config: ConfigDict, workdir: Path, begin: Begin) -> None:
+    if config.kind == LANGUAGE_AGENT:
+        return _language_agent(config, workdir, begin)
+    # An agent's checkpoint may hold the reward that it learned from beside it.
+    parts = ("reward_model", "model") if config.kind == "reward" else ("model",)
+    checkpoint = torch_import.read(config.file, *parts)
+    if config.kind == "reward":
+        row = config.quantile_row
+        quantiles = torch_import.read_quantiles(config.quantiles, row) if config.quantiles else None
+        given = (config.names, quantiles, config.mean, config.variance)
+        reward, match = torch_import.reward(checkpoint, config.reward, *given)
+    else:
+        params, match = torch_import.agent(checkpoint, network_of(config.agent), config.names)
+    begin()
+    sizes = {name: list(array.shape) for name, array in checkpoint.tensors}
+    for name, foreign in match.names.items():
+        print(printable(f"{name:22} <- {foreign}  {sizes[foreign]}"))
+    for note in match.notes:
+        print(printable(f"note: {note}"))
+    if match.left_over:
+        print(printable(f"not used: {', '.join(match.left_over)}"))
+    about = {"file": str(config.file), "names": match.names, "not_used": match.left_over}
+    atomic_write_json(workdir / MAPPING, {**about, "notes": match.notes})
+    if config.kind == "reward":
+        safetensors_file.write_safetensors(reward, workdir / MODEL)
+        safetensors_file.write_run_folder(reward, workdir)
+        statistics = reward.statistics
+        shown = "with its" if statistics["quantiles"] else "no threshold can be used without"
+        print(f"mean {statistics['mean']:.6g}, variance {statistics['variance']:.6g}, {shown} quantiles")
+    else:
+        agent, items = _learned(config.agent, checkpoint, workdir)
+        step = int(checkpoint.number("env_steps") or 0)
+        torch_import.write_agent(params, agent, step, workdir, items)
+    print(f"written to {workdir}")
+
+
+_STAGE = ImportStage("a checkpoint: --config.file=FILE.pth", has_checkpoints, _check_values, _write)
+check, run = _STAGE.check, _STAGE.run
+
+
+def _language_agent(config: ConfigDict, workdir: Path, begin: Begin) -> None:
+    found = glam_checkpoint.language_agent(torch_import.read(config.file), network_of(config.agent))
+    begin()
+    for head in found.fresh:
+        print(f"note: the file has no head {head}: it keeps its initial values")
+    if found.left_over:
+        print(printable(f"not used: {', '.join(found.left_over)}"))
+    about = {"file": str(config.file), "names": found.names, "not_used": found.left_over}
+    atomic_write_json(workdir / MAPPING, {**about, "notes": [f"fresh: {head}" for head in found.fresh]})
+    glam_checkpoint.write(found.params, config.agent, workdir)
+    print(f"written to {workdir}: {len(found.names)} tensors")
+
+
+def network_of(config: ConfigDict) -> Any:
+    """The network of an agent's config; UserError where its folder or values do not fit."""
+    agent = agent_config(config)
+    agent_networks.check(agent)
+    spec = registry.spec(agent.environment.name, **settings.environment_options(agent))
+    return agent_networks.make(agent, spec)
+
+
+def _learned(
+    agent: ConfigDict, checkpoint: TorchCheckpoint, workdir: Path
+) -> tuple[ConfigDict, dict[str, Any]]:
+    """The agent's config with the reward that an ONI checkpoint holds, and the checkpoint item of that reward."""
+    if "annotator" not in agent:
+        return agent, {}
+    agent, labels = agent.copy_and_resolve_references(), oni_checkpoint.labels(checkpoint)
+    if labels is None:
+        agent.reward.kind, agent.reward.intrinsic_coefficient = "none", 0.0
+        print("no labels in it: the agent is read without a reward")
+        return agent, {}
+    params = oni_checkpoint.classifier(checkpoint)
+    agent.reward.kind = "retrieval" if params is None else "classification"
+    atomic_write_json(workdir / LABELS, labels)
+    share = sum(labels.values()) / max(1, len(labels))
+    network = "" if params is None else ", and the classifier that learned from them"
+    print(f"{len(labels):,} labels, {100 * share:.3g} % helpful{network}: {workdir / LABELS}")
+    return agent, {"reward": oni_checkpoint.reward_item(labels, params, workdir)}

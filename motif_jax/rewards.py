@@ -1,0 +1,34 @@
+"""Intrinsic rewards of observations: frozen or changing, with normalisation, threshold and a table of messages.
+
+Three lines give the reward of any text:
+
+    from motif_jax import rewards
+    reward = rewards.load("runs/reward")
+    print(reward("You see here a key."))
+"""
+
+from motif_jax.motif.reward.normalisation import QUANTILE_LEVELS, Normalisation
+from motif_jax.motif.reward.reward_function import RewardFunction, load
+from motif_jax.oni.online_model import KINDS as LEARNED
+from motif_jax.rl.intrinsic import BatchMessages, IntrinsicReward, RewardSetup, RunSetup
+from motif_jax.rl.message_table import MessageTable, Values
+from motif_jax.rl.reward_kinds import MOTIF, check, digest, kind_of, load_intrinsic
+
+__all__ = [
+    "LEARNED",
+    "MOTIF",
+    "QUANTILE_LEVELS",
+    "BatchMessages",
+    "IntrinsicReward",
+    "MessageTable",
+    "Normalisation",
+    "RewardFunction",
+    "RewardSetup",
+    "RunSetup",
+    "Values",
+    "check",
+    "digest",
+    "kind_of",
+    "load",
+    "load_intrinsic",
+]

@@ -1,0 +1,164 @@
+"""The pool's side of an actor process: start, death, replacement."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from motif_jax.core.errors import UserError
+from motif_jax.core.interruption import deaf_processes
+from motif_jax.rl.actors.actor import ActorOrders, Descriptor, serve
+
+METHODS = ("auto", "fork", "exec")
+_STARTS, _PAUSE_SECONDS = 5, 0.2
+_SERVER_LOST = 255  # the exit code that multiprocessing reports for a process whose server died
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+_SETTING = threading.Lock()
+
+
+class ActorProcess:
+    """The process that plays a group, and those that replace it.
+
+    `method` is one of `METHODS`; the server that processes are forked from imports `modules`.
+
+    Attributes:
+      writes_to: takes the commands, the same for all processes of the group.
+      is_up: whether it has reported that its environments are made.
+      started_at: by the pool's clock.
+      failures: deaths since the group finished a slot.
+      error: the process's last report of an error, or why it was killed.
+    """
+
+    def __init__(self, method: str, modules: Iterable[str]) -> None:
+        self._method, self._forked = method, method != "exec"
+        self._modules = [serve.__module__, *modules]
+        self.reads_from, self.writes_to = os.pipe()
+        self.process: BaseProcess | None = None
+        self.reports: Connection | None = None
+        self.is_up = self.is_killed = False
+        self.started_at, self.failures, self.error = 0.0, 0, ""
+
+    @property
+    def sentinel(self) -> int:
+        assert self.process is not None
+        return self.process.sentinel
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        assert self.process.pid is not None
+        return self.process.pid
+
+    def start(self, clock: float, **orders: Any) -> None:
+        """Starts a process with `orders` of `ActorOrders`, besides its pipes. Raises UserError: none could be started."""
+        self._close_reports()
+        self.started_at, self.is_up, self.is_killed, self.error = clock, False, False, ""
+        with deaf_processes(signal.SIGUSR1):
+            resource_tracker.ensure_running()  # its start unblocks SIGINT and SIGTERM
+        for left in reversed(range(_STARTS)):
+            context: Any = multiprocessing.get_context("forkserver" if self._forked else "spawn")
+            if self._forked:
+                context.set_forkserver_preload(self._modules)  # of a server that starts from now on
+            self.reports, theirs = context.Pipe(duplex=False)
+            try:
+                with theirs, _server_settings() as variables:
+                    given = ActorOrders(
+                        **orders,
+                        variables=variables,
+                        temporary=tempfile.gettempdir(),
+                        commands=Descriptor(self.reads_from),
+                        reports=theirs,
+                    )
+                    process = context.Process(target=serve, args=(given,))
+                    process.start()
+                self.process = process
+                return
+            except (OSError, EOFError) as error:
+                self._close_reports()
+                if not left:
+                    raise UserError(
+                        f"no actor process can be started: {error!r}: where this user may start no more (ulimit -u), lower "
+                        "config.actors.workers"
+                    ) from error
+                if self._forked and not isinstance(error, EOFError | ConnectionError):
+                    if self._method == "fork":
+                        raise UserError(
+                            f"config.actors.start_method=fork: no server of processes can be started: {error!r}: choose "
+                            "auto, or a shorter TMPDIR"
+                        ) from error
+                    self._forked = False  # no server can be started: the path of its socket may be too long
+                else:  # the server died, and the next attempt starts another
+                    time.sleep(_PAUSE_SECONDS)
+
+    def take_reports(self) -> Iterator[tuple[str, Any]]:
+        """Yields (kind, content) of the reports that have not been read yet."""
+        assert self.reports is not None
+        with contextlib.suppress(EOFError, OSError):  # the process has ended
+            while self.reports.poll():
+                yield self.reports.recv()
+
+    def kill(self, reason: str) -> None:
+        self.error, self.is_killed = reason, True
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+    def cause_of_death(self) -> str:
+        """Why the process has ended: one line, then its last report."""
+        assert self.process is not None
+        code = self.process.exitcode
+        if code == _SERVER_LOST:
+            with contextlib.suppress(ProcessLookupError):  # it still runs, unwatched
+                os.kill(self.pid, signal.SIGKILL)
+            reason = "the process that it was forked from died"
+        else:
+            reason = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+        return f"{reason}\n{self.error}" if self.error else reason
+
+    def dismiss(self) -> None:
+        """Closes the pipe of commands, on which the process ends."""
+        os.close(self.writes_to)
+        os.close(self.reads_from)
+
+    def end(self, deadline: float) -> bool:
+        """Joins a dismissed process, and kills it at the deadline; returns whether it ended in time."""
+        in_time = True
+        if self.process is not None:
+            self.process.join(max(0.0, deadline - time.monotonic()))
+            in_time = not self.process.is_alive()
+            if not in_time:
+                self.kill("")
+                self.process.join()
+        self._close_reports()
+        return in_time
+
+    def _close_reports(self) -> None:
+        if self.reports is not None:
+            self.reports.close()
+
+
+@contextlib.contextmanager
+def _server_settings() -> Iterator[dict[str, str]]:
+    """A server that starts inside, and its forks, run numeric libraries in one thread and block a process group's signals.
+
+    Yields the environment without these settings. One thread at a time: each device's pool replaces its own processes.
+    """
+    with _SETTING:
+        variables = dict(os.environ)
+        os.environ.update(_ONE_THREAD)
+        try:
+            with deaf_processes(signal.SIGTERM, signal.SIGUSR1):
+                yield variables
+        finally:
+            for name in _ONE_THREAD:
+                del os.environ[name]
+            os.environ.update({name: variables[name] for name in _ONE_THREAD if name in variables})

@@ -1,0 +1,256 @@
+"""A group of environments that is stepped together and writes its rows straight into trajectory slots."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from motif_jax.core import seeds
+from motif_jax.core.interruption import never
+from motif_jax.envs import registry, spec
+from motif_jax.envs.spec import TERMINATED, TRUNCATED
+from motif_jax.rl.actors.rollouts import ActorsConfig
+from motif_jax.rl.actors.slots import Slots
+
+EpisodeSink = Callable[[dict[str, float]], None]  # takes the numbers, env, episode and seed of an ended one
+
+
+def episode_seed(seed: int, env: int, episode: int) -> int:
+    """The seed of the `episode`-th game of environment `env` in a run with `seed`."""
+    return seeds.derive(seed, "episode", env, episode)
+
+
+def place_numbers(seed: int, first_env: int, count: int) -> list[int]:
+    """The `numbers` of `registry.make_group` for `count` environments of a run with `seed`."""
+    return [seeds.derive(seed, "place", first_env + column) for column in range(count)]
+
+
+class _Views(NamedTuple):
+    """The memory that a step reads and writes; action and reward belong to the row before that of the observation."""
+
+    observation: spec.Row
+    action: memoryview
+    reward: memoryview
+
+
+class SlotGroup:
+    """Plays a group of environments with the actions of a row and writes the next row.
+
+    An episode's final observation gets a row of its own, marked `last`; the action there is ignored and the row
+    after it is the `first` of the next episode (next-step autoreset). With `same_step_autoreset` there are no such
+    rows: the row after the end is the next episode's first, and a truncation counts as a termination.
+
+    Once `abandoned` is true (nobody reads the rows any more), a warm-up or a rebuilding raises BrokenPipeError.
+    """
+
+    def __init__(self, config: ActorsConfig, slots: Slots, group: int, on_episode: EpisodeSink) -> None:
+        count = config.envs_per_group
+        first_env = config.first_env + group * count
+        places = place_numbers(config.seed, first_env, count)
+        self._environments = registry.make_group(config.env, count, places, **config.options)
+        self._slots, self._on_episode = slots, on_episode
+        self._columns, self._envs = range(count), range(first_env, first_env + count)
+        self._next_episode = slots.next_episode[group]
+        self._episode = np.full(count, -1, np.int32)
+        self._seed, self._same_step = config.seed, config.same_step_autoreset
+        self._ended: list[int] = []
+        self.abandoned: Callable[[], bool] = never
+        self._partial = [False] * count
+        self._views: dict[tuple[int, int], _Views] = {}
+        self._running = False
+        self._history = None if slots.history is None else slots.history[group]
+        if self._history is not None:
+            self._played, self._warmed_up = slots.played[group], slots.warmed_up[group]
+        self._pack_rewards = struct.Struct(f"={count}f").pack_into
+
+    def _at(self, slot: int, row: int) -> _Views:
+        # Making the views takes as long as a few steps of a game, and a group returns to the same rows.
+        views = self._views.get((slot, row))
+        if views is None:
+            slots, before = self._slots, max(row - 1, 0)
+            views = self._views[slot, row] = _Views(
+                spec.row({name: array[slot, row] for name, array in slots.observation.items()}),
+                action=slots.action[slot, before].data,
+                reward=slots.reward[slot, before].data,
+            )
+        return views
+
+    def reset(self, slot: int, warmup_steps: int = 0) -> None:
+        """Starts an episode everywhere and writes row 0 of `slot`.
+
+        So that the episodes do not run in step, every environment first plays a random number of random actions, at most
+        `warmup_steps`. Episodes that began with them are not reported.
+        """
+        for column in self._columns:
+            self._begin(column)
+        self._ended, self._running = [], True
+        if warmup_steps > 0:
+            self._warm_up(warmup_steps)
+        self._write_start(slot, 1)
+
+    def resume(self, slot: int) -> None:
+        """Resumes the remembered episodes, rebuilt where they do not run, and writes row 0 of `slot`."""
+        if not self._running:
+            self.rebuild()
+        self._write_start(slot, self._played == 0)
+
+    def _write_start(self, slot: int, first: Any) -> None:
+        self._environments.observe(self._at(slot, 0).observation)
+        slots = self._slots
+        slots.first[slot, 0] = first
+        slots.last[slot, 0] = [column in self._ended for column in self._columns]
+        slots.episode[slot, 0] = self._episode
+
+    def rebuild(self) -> None:
+        """Replays the remembered episodes; environments without one begin one."""
+        assert self._history is not None
+        self._ended, self._running = [], True
+        played = [max(int(count), 0) for count in self._played]
+        actions = [self._history[column, : played[column]].tolist() for column in self._columns]
+        for column in self._columns:
+            if self._played[column] < 0:
+                self._begin(column)
+                continue
+            episode = int(self._next_episode[column]) - 1
+            self._episode[column], self._partial[column] = episode, bool(self._warmed_up[column])
+            self._environments.start(column, episode_seed(self._seed, self._envs[column], episode))
+        for step in range(max(played)):
+            self._check_reader()
+            columns = [column for column in self._columns if step < len(actions[column])]
+            row = [plan[step] if step < len(plan) else 0 for plan in actions]
+            for column, end in enumerate(self._environments.step(row, columns)[1]):
+                if end and step + 1 < len(actions[column]):
+                    said = (
+                        f"environment {self._envs[column]} is not rebuilt: its episode {self._episode[column]} did not "
+                        "replay as before; it begins the next episode"
+                    )
+                    print(said, file=sys.stderr, flush=True)
+                    actions[column] = []
+                    self._begin(column)
+                elif end:
+                    self._ended.append(column)
+
+    def forget(self) -> None:
+        """Makes environments begin new episodes instead of being rebuilt."""
+        if self._history is not None:
+            self._played[...] = -1
+
+    def step(self, slot: int, row: int) -> None:
+        """Plays the actions at `row` and writes row `row` + 1."""
+        observation, action, reward = self._at(slot, row + 1)
+        if row == 0:
+            self._write_running(slot)
+        columns: Any = self._columns
+        if self._ended:
+            started, self._ended = self._ended, []
+            for column in started:
+                self._begin_at(slot, row + 1, column)
+            columns = [column for column in columns if column not in started]
+        actions = action.tolist()
+        rewards, ends = self._environments.step(actions, columns)
+        if self._history is not None:
+            self._remember(actions, columns)
+        self._pack_rewards(reward, 0, *rewards)
+        if any(ends):
+            self._end(slot, row + 1, ends)
+        self._environments.observe(observation)
+
+    def _write_running(self, slot: int) -> None:
+        """Writes the flags of rows without an end; `step` writes only the exceptions."""
+        slots, length = self._slots, self._slots.layout.rollout
+        slots.first[slot, 1:] = 0
+        slots.last[slot, 1:] = 0
+        slots.episode[slot, 1:] = self._episode
+        slots.terminated[slot, :length] = 0
+        slots.truncated[slot, :length] = 0
+
+    def close(self) -> None:
+        self._environments.close()
+
+    def _end(self, slot: int, row: int, ends: list[int]) -> None:
+        slots, before = self._slots, row - 1
+        for column, end in enumerate(ends):
+            if not end:
+                continue
+            self._report(column, end)
+            if self._same_step:
+                slots.terminated[slot, before, column] = 1
+                self._begin_at(slot, row, column)
+            else:
+                slots.terminated[slot, before, column] = end == TERMINATED
+                slots.truncated[slot, before, column] = end == TRUNCATED
+                slots.last[slot, row, column] = 1
+                self._ended.append(column)
+
+    def _begin_at(self, slot: int, row: int, column: int) -> None:
+        self._begin(column)
+        self._slots.first[slot, row, column] = 1
+        self._slots.episode[slot, row:, column] = self._episode[column]
+
+    def _begin(self, column: int) -> None:
+        episode = int(self._next_episode[column])
+        if self._history is not None:
+            self._played[column] = self._warmed_up[column] = 0
+        self._episode[column] = episode
+        self._next_episode[column] = episode + 1
+        self._partial[column] = False
+        self._environments.start(column, episode_seed(self._seed, self._envs[column], episode))
+
+    def _remember(self, actions: list[int], columns: Any) -> None:
+        """Stores an action after it was played, so that a step that kills the process is not replayed."""
+        assert self._history is not None
+        for column in columns:
+            count = self._played[column]
+            self._history[column, count] = actions[column]
+            self._played[column] = count + 1
+
+    def _warm_up(self, limit: int) -> None:
+        actions = self._environments.spec.num_actions
+        plans = []
+        for env in self._envs:
+            rng = seeds.rng(self._seed, "warmup", env)
+            plans.append(rng.integers(0, actions, int(rng.integers(0, limit + 1))).tolist())
+        for step in range(max(map(len, plans))):
+            self._check_reader()
+            columns = [column for column in self._columns if step < len(plans[column])]
+            chosen = self._allowed([plan[step] if step < len(plan) else 0 for plan in plans])
+            _, ends = self._environments.step(chosen, columns)
+            if self._history is not None:
+                self._remember(chosen, columns)
+                self._warmed_up[columns] = 1
+            for column in columns:
+                self._partial[column] = True
+                if ends[column]:
+                    self._begin(column)
+
+    def _check_reader(self) -> None:
+        if self.abandoned():
+            raise BrokenPipeError
+
+    def _allowed(self, drawn: list[int]) -> list[int]:
+        """The drawn actions [envs], in which actions that a state does not allow are replaced."""
+        environment = self._environments.spec
+        if environment.mask_field is None:
+            return drawn
+        observation = spec.empty_observation(environment, (len(drawn),))
+        self._environments.observe(observation)
+        there = [np.flatnonzero(mask) for mask in observation[environment.mask_field]]
+        both = zip(drawn, there, strict=True)
+        return [int(mine[action % len(mine)]) if len(mine) else action for action, mine in both]
+
+    def _report(self, column: int, end: int) -> None:
+        if self._partial[column]:
+            return
+        env, episode = self._envs[column], int(self._episode[column])
+        which = {"env": env, "episode": episode, "seed": episode_seed(self._seed, env, episode)}
+        numbers = {name: float(value) for name, value in self._environments.episode_info(column).items()}
+        self._on_episode({**which, **numbers, "truncated": float(end == TRUNCATED)})
+
+
+def start_delay(seed: int, worker: int, seconds: float) -> float:
+    """Seconds from [0, `seconds`) drawn for `worker`: sleeping so long, workers do not run in step."""
+    return float(seeds.rng(seed, "delay", worker).uniform(0.0, seconds))

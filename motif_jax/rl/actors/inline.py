@@ -1,0 +1,78 @@
+"""Actors without processes: they play in the calling thread, in a fixed order (serial mode)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from motif_jax.core.interruption import StoppedError, never
+from motif_jax.rl.actors.group import SlotGroup
+from motif_jax.rl.actors.rollouts import RESET_ROW, ActorsConfig, Ready, Rollouts, SlotSink
+
+
+class InlineActors(Rollouts):
+    """Plays all groups of `config` in this thread, each command at once."""
+
+    keeps_places = True
+
+    def __init__(
+        self, config: ActorsConfig, next_episode: Sequence[int] = (), on_finished: SlotSink = lambda _: None
+    ) -> None:
+        super().__init__(config, next_episode, on_finished)
+        self._groups: list[SlotGroup] = []
+        self._records: list[tuple[int, int, int]] = []
+        self._episodes: list[dict[str, Any]] = []
+
+    def start(self, stopped: Callable[[], bool] = never) -> None:
+        for group in range(self.config.groups):
+            if stopped():
+                raise StoppedError
+            self._groups.append(SlotGroup(self.config, self.slots, group, self._episodes.append))
+            if not self._resumes:
+                self._wants_start(group)
+            elif self._waiting.get(group, -1) is not None:  # None: no game of the group had begun
+                self._groups[group].rebuild()
+                self.rebuilt += self.config.envs_per_group
+
+    def state(self) -> dict[str, Any]:
+        """See `Rollouts.state`; includes the records that no `ready` has returned."""
+        return {**super().state(), "records": self._records}
+
+    def restore(self, state: Mapping[str, Any], block: np.ndarray) -> None:
+        """See `Rollouts.restore`: every group continues in the middle of its slot."""
+        super().restore(state, block)
+        self._free = [deque(slots) for slots in state["free"]]
+        self._active, self._waiting = list(state["active"]), dict(state["waiting"])
+        self._records = [(group, slot, row) for group, slot, row in state["records"]]
+
+    def ready(self, timeout: float) -> list[Ready]:
+        self.begun_anew.clear()
+        ready = self._go_on()
+        records, self._records = self._records, []
+        ready += [waiting for record in records if (waiting := self._written(*record)) is not None]
+        return ready + self._go_on()
+
+    def act(self, ready: Sequence[Ready]) -> None:
+        for group, slot, row in ready:
+            self._command(group, slot, row)
+
+    def episodes(self) -> list[dict[str, Any]]:
+        finished = self._episodes.copy()
+        self._episodes.clear()
+        return finished
+
+    def close(self) -> None:
+        for group in self._groups:
+            group.close()
+        self._groups.clear()
+        self.slots.close()
+
+    def _command(self, group: int, slot: int, row: int) -> None:
+        if row == RESET_ROW:
+            self._groups[group].reset(slot, self.config.warmup_steps)
+        else:
+            self._groups[group].step(slot, row)
+        self._records.append((group, slot, row + 1))

@@ -1,0 +1,182 @@
+"""Trajectory slots: one block of shared memory that actors, inference and the batcher write in place.
+
+A slot holds a rollout of one group of environments, time first: every array is [slots, T + 1, envs, ...]. The memory
+is anonymous (memfd): it has no name that could outlive the processes that map it, whichever way they end.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import mmap
+import os
+from collections.abc import Mapping
+
+import numpy as np
+
+from motif_jax.core import capacity
+from motif_jax.core.errors import UserError
+from motif_jax.envs.spec import EnvironmentSpec
+
+MAGIC = 0xA5  # fills memory before it is written to; as float32 it is -2.87e-16, as int32 -1515870811
+_ALIGNMENT = 64
+# Arrays with a row for each group, not for each slot; all but the first only where games are remembered.
+_OF_GROUPS = ("next_episode", "history", "played", "warmed_up")
+
+# Written by the actors at every row ('reward' ... 'truncated' belong to the action at that row).
+ACTOR_FIELDS = {
+    "first": "uint8",
+    "last": "uint8",
+    "episode": "int32",
+    "reward": "float32",
+    "terminated": "uint8",
+    "truncated": "uint8",
+}
+# Written by inference at rows 0 .. T - 1.
+INFERENCE_FIELDS = {
+    "action": "int32",
+    "behaviour_log_prob": "float32",
+    "behaviour_value": "float32",
+    "parameter_version": "int32",
+}
+CARRIED_FIELDS = ("first", "last", "episode")  # that row T shares with row 0 of the group's next slot
+
+
+@dataclasses.dataclass(frozen=True)
+class SlotLayout:
+    """The arrays' positions in the block.
+
+    Attributes:
+      slots_per_group: slot g * slots_per_group + k belongs to group g.
+      rollout: T, steps of a slot; it has T + 1 rows.
+      envs: environments of a group.
+      arrays: name -> (byte offset, shape, dtype name).
+      size: bytes of the block.
+    """
+
+    groups: int
+    slots_per_group: int
+    rollout: int
+    envs: int
+    observation: tuple[str, ...]
+    arrays: Mapping[str, tuple[int, tuple[int, ...], str]]
+    size: int
+
+    @classmethod
+    def of(
+        cls, spec: EnvironmentSpec, groups: int, per_group: int, rollout: int, envs: int, remembered: int = 0
+    ) -> SlotLayout:
+        """Lays out slots with `spec`'s observation fields; of an episode, `remembered` actions are kept.
+
+        Raises ValueError: an observation field has the name of a field of the slots.
+        """
+        if taken := set(spec.observation) & {*ACTOR_FIELDS, *INFERENCE_FIELDS, *_OF_GROUPS}:
+            raise ValueError(f"observation fields {sorted(taken)} have names of fields of trajectory slots")
+        fields = {name: (field.shape, field.dtype) for name, field in spec.observation.items()}
+        fields |= {name: ((), dtype) for name, dtype in (ACTOR_FIELDS | INFERENCE_FIELDS).items()}
+        leading = (groups * per_group, rollout + 1, envs)
+        shapes = {name: ((*leading, *shape), dtype) for name, (shape, dtype) in fields.items()}
+        shapes["next_episode"] = ((groups, envs), "int32")
+        if remembered:
+            shapes["history"] = ((groups, envs, remembered), "int16")
+            shapes["played"] = ((groups, envs), "int32")
+            shapes["warmed_up"] = ((groups, envs), "uint8")
+        arrays, offset = {}, 0
+        for name, (full, dtype) in shapes.items():
+            arrays[name] = (offset, full, dtype)
+            offset += math.prod(full) * np.dtype(dtype).itemsize
+            offset += -offset % _ALIGNMENT
+        return cls(groups, per_group, rollout, envs, tuple(spec.observation), arrays, offset)
+
+    @property
+    def num_slots(self) -> int:
+        return self.groups * self.slots_per_group
+
+
+class Slots:
+    """The arrays of a block of shared memory: [slots, T + 1, envs, ...] unless another shape is named.
+
+    Attributes:
+      arrays: field -> array, of those with a row for each slot.
+      observation: the same of the environment's fields.
+      episode: number of the environment's episode that the row belongs to.
+      next_episode: int32 [groups, envs], number of the episode that each environment starts next.
+      history: int16 [groups, envs, remembered], the actions of each environment's running episode; None where games are not
+        remembered.
+      played: int32 [groups, envs], the number of these actions; below 0 where no episode was begun.
+      warmed_up: uint8 [groups, envs], whether the episode began with random steps.
+      descriptor: file descriptor of the block, to be inherited by workers.
+    """
+
+    first: np.ndarray
+    last: np.ndarray
+    episode: np.ndarray
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    action: np.ndarray
+    behaviour_log_prob: np.ndarray
+    behaviour_value: np.ndarray
+    parameter_version: np.ndarray
+    next_episode: np.ndarray
+    history: np.ndarray | None = None
+    played: np.ndarray
+    warmed_up: np.ndarray
+
+    def __init__(self, layout: SlotLayout, descriptor: int) -> None:
+        self.layout, self.descriptor = layout, descriptor
+        self._memory = mmap.mmap(descriptor, layout.size)
+        self.observation: dict[str, np.ndarray] = {}
+        self.arrays: dict[str, np.ndarray] = {}
+        for name, (offset, shape, dtype) in layout.arrays.items():
+            count = math.prod(shape)
+            array = np.frombuffer(self._memory, dtype=dtype, count=count, offset=offset).reshape(shape)
+            self.arrays[name] = array
+            if name in layout.observation:
+                self.observation[name] = array
+            else:
+                setattr(self, name, array)
+        for name in _OF_GROUPS:
+            self.arrays.pop(name, None)
+
+    @classmethod
+    def create(cls, layout: SlotLayout) -> Slots:
+        """Makes the block and fills it with `MAGIC`. Raises UserError: there is not enough memory."""
+        require_memory(layout.size)
+        descriptor = os.memfd_create("trajectory_slots")
+        os.ftruncate(descriptor, layout.size)
+        slots = cls(layout, descriptor)
+        np.frombuffer(slots._memory, dtype=np.uint8)[:] = MAGIC
+        return slots
+
+    def dump(self) -> np.ndarray:
+        """A copy of the whole block, uint8 [size]."""
+        return np.frombuffer(self._memory, dtype=np.uint8).copy()
+
+    def load(self, block: np.ndarray) -> None:
+        """Fills the block with the output of `dump` for the same layout."""
+        np.frombuffer(self._memory, dtype=np.uint8)[:] = block
+
+    def carry(self, full: int, following: int) -> None:
+        """Copies row T of slot `full` to row 0 of slot `following`."""
+        last_row = self.layout.rollout
+        for array in self.observation.values():
+            array[following, 0] = array[full, last_row]
+        for name in CARRIED_FIELDS:
+            self.arrays[name][following, 0] = self.arrays[name][full, last_row]
+
+    def close(self) -> None:
+        """Closes the descriptor; the memory stays mapped until the last array is freed."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+def require_memory(size: int) -> None:
+    """Raises UserError unless `size` bytes of memory can be had (this machine's, and this control group's)."""
+    left = capacity.available_memory()
+    if left is not None and size > left:
+        raise UserError(
+            f"trajectory slots need {size / 2**20:,.0f} MiB of memory and {left / 2**20:,.0f} MiB are left: lower "
+            "config.actors.workers, config.actors.envs_per_worker or config.actors.slots_per_group"
+        )

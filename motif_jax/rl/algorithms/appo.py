@@ -1,0 +1,245 @@
+"""The agent's update: asynchronous PPO with V-trace (Petrenko et al. 2020; Espeholt et al. 2018)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from motif_jax.core.config import require
+from motif_jax.core.training import reductions
+from motif_jax.nets.agent import AgentNetwork, rescale_value_head
+from motif_jax.rl.algorithms import losses, minibatches, trajectory, update, value_normalisation
+from motif_jax.rl.algorithms.gae import gae
+from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
+from motif_jax.rl.algorithms.update import Apply
+from motif_jax.rl.algorithms.value_normalisation import ValueStatistics
+from motif_jax.rl.algorithms.vtrace import Targets, published_bootstrap, vtrace
+from motif_jax.rl.config import AgentConfig
+from motif_jax.rl.policy_config import Appo
+
+Array = jax.Array
+Metrics = dict[str, Array]
+BATCH = "batch"
+ADVANTAGE_STD_FLOOR = 1e-3
+
+
+class AppoTrainState(NamedTuple):
+    """See `update.initial`; with the running scale of the value targets."""
+
+    params: Any
+    opt_state: Any
+    step: Array
+    env_steps: Array
+    key: Array
+    value_statistics: ValueStatistics
+    reward_params: Any = ()
+
+
+class Output(NamedTuple):
+    """The current network's output on a rollout, and its targets; arrays [T, B] or [T, B, A]."""
+
+    logits: Array  # the policy's, with gradient
+    raw_value: Array  # output of the value head, with gradient, in normalised units if values are normalised
+    value: Array  # V in units of reward, without gradient
+    ratio: Array  # clamped probability ratio, with gradient
+    targets: Targets  # value targets (units of reward) and advantages, without gradient
+    legal: Array | None = None  # bool [T, B, A], the actions that can be taken; None where all can
+
+
+def check(config: AgentConfig) -> None:
+    """Raises UserError for values of `config.algorithm` that do not fit together."""
+    needed = config.algorithm.value_normalisation != "none" or config.algorithm.advantage_scale == BATCH
+    allowed = (
+        "'batch' where config.algorithm.value_normalisation='none': nobody knows the scale of returns then"
+    )
+    require(needed, "algorithm.advantage_scale", config.algorithm.advantage_scale, allowed)
+
+
+def make_state(network: AgentNetwork, optimizer: optax.GradientTransformation, key: Array) -> AppoTrainState:
+    """A new training state; the same key gives the same state."""
+    common = update.initial(network, optimizer, key)
+    return AppoTrainState(**common, value_statistics=value_normalisation.initial())
+
+
+def run_network(
+    network: AgentNetwork, config: AgentConfig, state: AppoTrainState, batch: TrajectoryBatch, reward: Array
+) -> Output:
+    """Runs the network over a batch with `reward` float32 [T, B], and computes what the losses compare it with.
+
+    Values and targets are computed again with the current parameters, in every epoch and minibatch.
+    """
+    settings: Appo = config.algorithm
+    logits, raw_value, _ = network.apply(state.params, batch.observation, batch.initial_state, batch.first)
+    logits = logits[:-1]
+    log_prob = losses.log_probability(logits, batch.action)
+    ratio = losses.probability_ratio(
+        log_prob, batch.behaviour_log_prob, settings.ratio_min, settings.ratio_max
+    )
+    value = jax.lax.stop_gradient(raw_value)
+    if settings.value_normalisation != "none":
+        center, spread = value_normalisation.moments(state.value_statistics)
+        value = value * spread + center
+    value, bootstrap = value[:-1], value[-1]
+    if config.compat.vtrace_bootstrap:
+        bootstrap = published_bootstrap(value[-1], reward[-1], settings.gamma)
+    discount = settings.gamma * (1.0 - trajectory.done(batch))
+    rows = (value, bootstrap, reward, discount, batch.last[:-1])
+    if settings.advantage == "vtrace":
+        targets = vtrace(*rows, jax.lax.stop_gradient(ratio), settings.rho_clip, settings.c_clip)
+    else:
+        targets = gae(*rows, settings.gae_lambda)
+    mask = network.spec.mask_field
+    legal = None if mask is None else batch.observation[mask][:-1] != 0
+    return Output(logits, raw_value[:-1], value, ratio, targets, legal)
+
+
+def in_units_of_reward(params: Any, statistics: ValueStatistics) -> Any:
+    """A copy of `params` whose values are in units of reward; with PopArt this copy acts."""
+    return rescale_value_head(params, value_normalisation.moments(statistics), (jnp.zeros(()), jnp.ones(())))
+
+
+def exploration_loss(settings: Appo, output: Output, valid: Array, axis_name: str | None) -> Array:
+    """The term of the loss that keeps the policy from collapsing."""
+    rows = (output.logits, valid, settings.exploration_coefficient, axis_name)
+    if settings.exploration == "none":
+        return jnp.zeros(())
+    if settings.exploration == "entropy":
+        return losses.entropy_loss(*rows)
+    return losses.symmetric_kl_loss(*rows, legal=output.legal)
+
+
+def compute_loss(
+    settings: Appo, state: AppoTrainState, batch: TrajectoryBatch, output: Output, axis_name: str | None
+) -> tuple[Array, Metrics]:
+    """The global loss and its terms.
+
+    Advantages are normalised over all recorded rows, including those too old to learn from. The terms are
+    means over the recorded rows that are not too old.
+    """
+    recorded, valid = trajectory.recorded(batch), _valid(settings, state, batch)
+    center, spread = reductions.mean_and_std(output.targets.advantage, recorded, axis_name)
+    target, played = output.targets.value, batch.behaviour_value
+    target_center, target_spread = value_normalisation.moments(state.value_statistics)
+    if settings.advantage_scale == BATCH:
+        advantage = (output.targets.advantage - center) / jnp.maximum(spread, ADVANTAGE_STD_FLOOR)
+    else:
+        advantage = output.targets.advantage / target_spread
+    if settings.value_normalisation != "none":
+        target = (target - target_center) / target_spread
+        if settings.value_normalisation == "popart":
+            played = (played - target_center) / target_spread
+    policy = losses.policy_loss(output.ratio, advantage, valid, settings.clip_ratio, axis_name)
+    value = settings.value_coefficient * losses.value_loss(
+        output.raw_value, played, target, valid, settings.clip_value, axis_name
+    )
+    exploration = exploration_loss(settings, output, valid, axis_name)
+    loss = policy + value + exploration
+    return loss, {
+        "loss/total": loss,
+        "loss/policy": policy,
+        "loss/value": value,
+        "loss/exploration": exploration,
+        "advantage/mean": center,
+        "advantage/std": spread,
+    }
+
+
+def _valid(settings: Appo, state: AppoTrainState, batch: TrajectoryBatch) -> Array:
+    lag = state.step - batch.parameter_version
+    return trajectory.recorded(batch) & (lag < settings.max_policy_lag)
+
+
+def describe(
+    settings: Appo, state: AppoTrainState, batch: TrajectoryBatch, output: Output, axis_name: str | None
+) -> Metrics:
+    """Further metrics of an update."""
+    recorded, valid = trajectory.recorded(batch), _valid(settings, state, batch)
+    ratio, high = output.ratio, 1 + settings.clip_ratio
+    outside = (ratio < 1 / high) | (ratio > high)
+    target_mean, target_std = reductions.mean_and_std(output.targets.value, valid, axis_name)
+    _, error_std = reductions.mean_and_std(output.targets.value - output.value, valid, axis_name)
+    return {
+        **losses.policy_metrics(ratio, losses.entropy(output.logits), outside, valid, axis_name),
+        "value/mean": reductions.mean(output.value, valid, axis_name),
+        "value/target_mean": target_mean,
+        "value/explained_variance": 1 - jnp.square(error_std) / jnp.maximum(jnp.square(target_std), 1e-12),
+        "batch/valid_share": reductions.mean(valid * 1.0, recorded, axis_name),
+    }
+
+
+def gradient(
+    network: AgentNetwork,
+    config: AgentConfig,
+    state: AppoTrainState,
+    batch: TrajectoryBatch,
+    reward: Array,
+    axis_name: str | None = None,
+) -> tuple[Any, Metrics, Output]:
+    """Gradient of the global loss before clipping, equal on all devices of `axis_name`; metrics; and `run_network`'s output."""
+
+    def loss(params: Any) -> tuple[Array, tuple[Metrics, Output]]:
+        current = state._replace(params=params)
+        output = run_network(network, config, current, batch, reward)
+        value, terms = compute_loss(config.algorithm, current, batch, output, axis_name)
+        return value, (terms, output)
+
+    gradients, (terms, output) = jax.grad(loss, has_aux=True)(state.params)
+    if axis_name is not None:
+        gradients = jax.lax.pmean(gradients, axis_name)
+    return gradients, {**terms, **describe(config.algorithm, state, batch, output, axis_name)}, output
+
+
+def make_update(
+    network: AgentNetwork,
+    optimizer: optax.GradientTransformationExtraArgs,
+    config: AgentConfig,
+    *,
+    reward_fn: update.RewardFunction | None = None,
+) -> Callable[..., tuple[AppoTrainState, Metrics]]:
+    """Builds update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars)."""
+    settings: Appo = config.algorithm
+
+    def step(
+        state: AppoTrainState, batch: TrajectoryBatch, reward: Array, apply: Apply, axis_name: str | None
+    ) -> tuple[AppoTrainState, Metrics]:
+        gradients, metrics, output = gradient(network, config, state, batch, reward, axis_name)
+        state, norms = apply(state, gradients)
+        if settings.value_normalisation != "none":
+            state = _move_statistics(settings, state, output.targets.value, batch, axis_name)
+        return state, {**metrics, **norms}
+
+    def learn(
+        state: AppoTrainState, batch: TrajectoryBatch, reward: Array, apply: Apply, axis_name: str | None
+    ) -> tuple[AppoTrainState, Metrics]:
+        if settings.epochs * settings.minibatches == 1:
+            return step(state, batch, reward, apply, axis_name)
+        key, deal = jax.random.split(state.key)
+        order = minibatches.order(
+            deal, settings.epochs, settings.minibatches, batch.action.shape[1], axis_name
+        )
+
+        def part(current: AppoTrainState, chosen: Array) -> tuple[AppoTrainState, Metrics]:
+            return step(current, *minibatches.take(batch, reward, chosen), apply, axis_name)
+
+        state, metrics = jax.lax.scan(part, state._replace(key=key), order)
+        return state, update.joined(metrics)
+
+    return update.make(network, optimizer, config, learn, reward_fn)
+
+
+def _move_statistics(
+    settings: Appo, state: AppoTrainState, target: Array, batch: TrajectoryBatch, axis_name: str | None
+) -> AppoTrainState:
+    old = value_normalisation.moments(state.value_statistics)
+    recorded = trajectory.recorded(batch)
+    statistics = value_normalisation.update(
+        state.value_statistics, target, recorded, settings.value_statistics_rate, axis_name
+    )
+    params = state.params
+    if settings.value_normalisation == "popart":
+        params = rescale_value_head(params, old, value_normalisation.moments(statistics))
+    return state._replace(params=params, value_statistics=statistics)

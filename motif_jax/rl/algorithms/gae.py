@@ -1,0 +1,42 @@
+"""Generalised advantage estimation (Schulman et al. 2016), with rows that end episodes."""
+
+from __future__ import annotations
+
+import chex
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from motif_jax.rl.algorithms.vtrace import Targets
+
+
+def gae(
+    value: Array, bootstrap_value: Array, reward: Array, discount: Array, last: Array, trace: float
+) -> Targets:
+    """Computes advantages and discounted returns backwards over a rollout.
+
+        delta_t  = r_t + discount_t V_{t+1} - V_t
+        A_t      = delta_t + discount_t trace A_{t+1}
+        return_t = r_t + discount_t return_{t+1},   return_T = bootstrap_value
+
+    The value target is the discounted return, not A + V. A `last` row only carries the value of an episode's
+    final observation to the row before it: return_t = V_t, A_t = 0.
+
+    Args: see `vtrace.vtrace`; `trace` is lambda in [0, 1].
+    """
+    chex.assert_rank([value, bootstrap_value], [2, 1])
+    chex.assert_equal_shape([value, reward, discount, last])
+
+    def step(
+        carry: tuple[Array, Array, Array], row: tuple[Array, Array, Array, Array]
+    ) -> tuple[tuple[Array, Array, Array], Targets]:
+        next_value, next_advantage, next_return = carry
+        v, r, gamma, final = row
+        advantage = r + gamma * next_value - v + gamma * trace * next_advantage
+        advantage = jnp.where(final, 0.0, advantage)
+        returned = jnp.where(final, v, r + gamma * next_return)
+        return (v, advantage, returned), Targets(returned, advantage)
+
+    start = (bootstrap_value, jnp.zeros_like(bootstrap_value), bootstrap_value)
+    _, targets = jax.lax.scan(step, start, (value, reward, discount, last), reverse=True)
+    return targets

@@ -1,0 +1,47 @@
+"""Penalises a language policy's divergence from a reference (Ziegler et al. 2019, section 2.1; as in TRL and OpenRLHF).
+
+The reward of action a in state s is r - beta (log pi(a|s) - log pi_ref(a|s)), whose expectation under pi is r - beta KL(pi || pi_ref).
+In free text each token is paid its own term; the terms of an utterance's tokens add up to the utterance's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from motif_jax.core import config as checks
+from motif_jax.core.sections import Kl
+
+Array = jax.Array
+# Largest relative error of the divergence that changes the coefficient; larger ones are clipped.
+MOST_ERROR = 0.2
+
+
+def check(kl: Kl, section: str) -> None:
+    """Raises UserError for values that do not fit together; `section` is their place in the config."""
+    allowed = f"above 0 with config.{section}.target={kl.target}"
+    checks.require(kl.target is None or kl.coefficient > 0, f"{section}.coefficient", kl.coefficient, allowed)
+
+
+@dataclasses.dataclass(frozen=True)
+class Controller:
+    """Adapts beta to the divergence (Ziegler et al. 2019, section 2.2)."""
+
+    target: float | None  # nats an action; None keeps beta constant
+    horizon: float  # in actions
+
+    def adapted(self, coefficient: Array, kl: Array, actions: Array) -> Array:
+        """beta (1 + clip(kl / target - 1, -0.2, 0.2) min(actions / horizon, 1)); `kl` is the mean of the update's actions."""
+        if self.target is None:
+            return coefficient
+        error = jnp.clip(kl / self.target - 1.0, -MOST_ERROR, MOST_ERROR)
+        return coefficient * (1.0 + error * jnp.minimum(actions / self.horizon, 1.0))
+
+
+def penalty(log_prob: Array, reference: Array, coefficient: Array) -> Array:
+    """The term -beta (log pi - log pi_ref) that is added to rewards; float32 [...] of log-probabilities [...] in nats."""
+    chex.assert_equal_shape([log_prob, reference])
+    return jax.lax.stop_gradient(-coefficient * (log_prob - reference))

@@ -1,0 +1,141 @@
+"""PPO over whole rollouts (Schulman et al. 2017), as GLAM trains a language model's policy and value.
+
+Targets are computed once, from the values that the rollout was played with. Losses are returned row by row, so that a
+minibatch may run in parts whose sums add up.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from motif_jax.core.training import reductions
+from motif_jax.rl.algorithms import losses
+from motif_jax.rl.algorithms.gae import gae
+from motif_jax.rl.algorithms.vtrace import Targets
+
+
+class Samples(NamedTuple):
+    """What the loss reads of N played steps besides the network's present output."""
+
+    action: Array  # int32 [N], index into the step's actions
+    behaviour_log_prob: Array  # float32 [N], of `action` under the policy that played it, in nats
+    behaviour_value: Array  # float32 [N], V of that policy's network; or [N, S], see `value_rows`
+    advantage: Array  # float32 [N]
+    target: Array  # float32, of the shape of `behaviour_value`, for the value
+    valid: Array  # bool [N]; the rows that count
+
+
+class StepLosses(NamedTuple):
+    """The terms of the loss of N steps, float32 [N] each."""
+
+    policy: Array  # the clipped surrogate, negative
+    value: Array  # the clipped square of the value's error
+    entropy: Array  # the policy's, in nats
+    ratio: Array  # probability now over that as played
+
+
+def targets(
+    value: Array, bootstrap_value: Array, reward: Array, discount: Array, last: Array, trace: float
+) -> Targets:
+    """Advantages, and value targets A + V, over a rollout; see `gae.gae`.
+
+    With `compat.timeout_as_terminal` the discount is 0 at a timeout too, and there are no `last` rows.
+    """
+    advantage = gae(value, bootstrap_value, reward, discount, last, trace).advantage
+    return Targets(advantage + value, advantage)
+
+
+def value_rows(value: Array, behaviour_value: Array, target: Array, clip_value: float) -> Array:
+    """`losses.value_errors` of each row; float32 [N].
+
+    Args:
+      value: float32 [N], with gradient.
+      behaviour_value, target: float32 [N]. With `compat.glam_value_broadcast` float32 [N, S], those of the S rows that one process
+        of the published system learns from together: the row's term is the mean over all of them.
+    """
+    chex.assert_rank(value, 1)
+    chex.assert_equal_shape([behaviour_value, target])
+    chex.assert_equal_shape_prefix([value, target], 1)
+    if target.ndim == 2:
+        value = value[:, None]
+    worst = losses.value_errors(value, behaviour_value, target, clip_value)
+    return worst if target.ndim == 1 else jnp.mean(worst, axis=1)
+
+
+def together(x: Array, size: int) -> Array:
+    """Each row's `size` neighbours, [N] to [N, size]: what `value_rows` takes for `compat.glam_value_broadcast`."""
+    chex.assert_rank(x, 1)
+    return jnp.repeat(x.reshape(-1, size), size, axis=0)
+
+
+def loss_rows(
+    logits: Array, value: Array, samples: Samples, clip_ratio: float, clip_value: float
+) -> StepLosses:
+    """The terms of the loss, row by row; see `rows_of`.
+
+    Args:
+      logits: float32 [N, A] of the policy over each step's actions, with gradient; -inf, or far below the others, where
+        an action does not exist.
+      value: float32 [N], with gradient.
+      clip_ratio: c, so that 0.2 clips to [0.8, 1.2].
+    """
+    chex.assert_rank([logits, value], [2, 1])
+    chex.assert_equal_shape([value, samples.action, samples.behaviour_log_prob, samples.advantage])
+    return rows_of(losses.log_probability(logits, samples.action), entropy(logits), value, samples, clip_ratio, clip_value)  # fmt: skip
+
+
+def rows_of(
+    log_prob: Array, entropy: Array, value: Array, samples: Samples, clip_ratio: float, clip_value: float
+) -> StepLosses:
+    """The terms of the loss, row by row: see `loss_rows`; `log_prob` of the actions and `entropy` now, float32 [N], with gradient."""
+    chex.assert_equal_shape([log_prob, entropy, value, samples.behaviour_log_prob, samples.advantage])
+    ratio = jnp.exp(log_prob - samples.behaviour_log_prob)
+    clipped = losses.clamp(ratio, 1 - clip_ratio, 1 + clip_ratio)
+    return StepLosses(
+        policy=-jnp.minimum(ratio * samples.advantage, clipped * samples.advantage),
+        value=value_rows(value, samples.behaviour_value, samples.target, clip_value),
+        entropy=entropy,
+        ratio=ratio,
+    )
+
+
+def entropy(logits: Array) -> Array:
+    """Entropy float32 [...] in nats of `logits` [..., A]; an action with no probability adds nothing, and has no gradient."""
+    log_p = jax.nn.log_softmax(logits)
+    there = jnp.isfinite(log_p)
+    safe = jnp.where(there, log_p, 0.0)
+    return -jnp.sum(jnp.where(there, jnp.exp(safe) * safe, 0.0), axis=-1)
+
+
+def combine(rows: StepLosses, value_coefficient: float, entropy_coefficient: float) -> Array:
+    """Each row's whole loss; float32 [N]."""
+    return rows.policy + value_coefficient * rows.value - entropy_coefficient * rows.entropy
+
+
+def describe(
+    rows: StepLosses, valid: Array, clip_ratio: float, axis_name: str | None = None
+) -> dict[str, Array]:
+    """Means of the terms over the valid rows, of all devices; float32 scalars."""
+    outside = jnp.abs(rows.ratio - 1.0) > clip_ratio
+    return {
+        "loss/policy": reductions.mean(rows.policy, valid, axis_name),
+        "loss/value": reductions.mean(rows.value, valid, axis_name),
+        **losses.policy_metrics(rows.ratio, rows.entropy, outside, valid, axis_name),
+    }
+
+
+def normalised(advantage: Array, valid: Array, axis_name: str | None = None, floor: float = 1e-8) -> Array:
+    """(A - mean) / standard deviation of advantages, both over the valid rows; float32 [N]."""
+    center, spread = reductions.mean_and_std(advantage, valid, axis_name)
+    return (advantage - center) / jnp.maximum(spread, floor)
+
+
+def minibatches(key: Array, samples: int, size: int, epochs: int) -> Array:
+    """The samples of each minibatch, int32 [epochs, samples / size, size]; each epoch has every sample once."""
+    keys = jax.random.split(key, epochs)
+    return jax.vmap(lambda k: jax.random.permutation(k, samples))(keys).reshape(epochs, -1, size)

@@ -1,0 +1,110 @@
+"""The common part of the updates of APPO, PPO and DRRN: rewards, then the algorithm's own steps, then counters and metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from motif_jax.core.training import reductions, schedules
+from motif_jax.nets.policy import tracked
+from motif_jax.rl.algorithms import total_reward, trajectory
+from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
+from motif_jax.rl.config import AgentConfig
+
+Array = jax.Array
+Metrics = dict[str, Array]
+State = TypeVar("State", bound=Any)
+RewardFunction = Callable[[Any, Mapping[str, Array]], Array]
+# An optimiser's step: (state, gradients) -> (state, metrics).
+Apply = Callable[[Any, Any], tuple[Any, Metrics]]
+# How these metrics of several minibatches are joined; every other one is averaged.
+EXTREMES = {"policy/ratio_min": jnp.min, "policy/ratio_max": jnp.max, "lag/max": jnp.max}
+
+
+def initial(network: Any, optimizer: optax.GradientTransformation, key: Array) -> dict[str, Any]:
+    """The fields that the states of all updates have; the same key gives the same values.
+
+    Returns:
+      `params`; `opt_state`; `step`, int32 scalar, the number of updates and version of `params`; `env_steps`, int32 [2], as
+      `schedules.add_steps` counts them; `key`, changed by updates that draw. A state also has `reward_params` of a `reward_fn`.
+    """
+    init_key, key = jax.random.split(key)
+    params = network.init(init_key)
+    return {
+        "params": params,
+        "opt_state": optimizer.init(params),
+        "step": jnp.zeros((), jnp.int32),
+        "env_steps": schedules.no_steps(),
+        "key": key,
+    }
+
+
+def joined(metrics: Metrics) -> Metrics:
+    """The metrics of an update from those of its minibatches, [N] each."""
+    return {name: EXTREMES.get(name, jnp.mean)(values) for name, values in metrics.items()}
+
+
+def make(
+    network: Any,
+    optimizer: optax.GradientTransformationExtraArgs,
+    config: AgentConfig,
+    learn: Callable[[State, TrajectoryBatch, Array, Apply, str | None], tuple[State, Metrics]],
+    reward_fn: RewardFunction | None = None,
+) -> Callable[..., tuple[State, Metrics]]:
+    """Builds an update around the steps of a method.
+
+    Args:
+      optimizer: from `schedules.make_optimizer` without a number of steps.
+      config: the learning rate falls with the share of its `train_for_env_steps` that earlier batches had.
+      learn: (state, batch, reward [T, B], apply, axis_name) -> (state, metrics): takes the steps, each by `apply`. Its metrics replace
+        those of the same name here.
+      reward_fn: for rewards that the batcher does not compute: a pure function of `state.reward_params` and the fields [T, B, ...] of the
+        rows with an action; its intrinsic reward [T, B] replaces that of the batch.
+
+    Returns:
+      update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars).
+    """
+
+    def update(
+        state: State, batch: TrajectoryBatch, *, axis_name: str | None = None
+    ) -> tuple[State, Metrics]:
+        trajectory.check(batch)
+        if reward_fn is not None:
+            rows = {name: x[:-1] for name, x in batch.observation.items()}
+            batch = batch._replace(intrinsic_reward=reward_fn(state.reward_params, rows))
+        if getattr(config.algorithm, "positive_reward", False):
+            batch = batch._replace(reward=jnp.maximum(batch.reward, 0.0))
+        rewards = total_reward.compute_rewards(config.reward, batch, network.spec.count_field)
+        recorded = trajectory.recorded(batch)
+        share = schedules.share_done(state.env_steps, config.train_for_env_steps)
+
+        def apply(current: State, gradients: Any) -> tuple[State, Metrics]:
+            updates, opt_state = optimizer.update(gradients, current.opt_state, current.params, share=share)
+            params = optax.apply_updates(current.params, updates)
+            return current._replace(params=params, opt_state=opt_state), {
+                "optimizer/learning_rate": opt_state[-1].rate,
+                "optimizer/gradient_norm": optax.tree.norm(gradients),
+                "optimizer/update_norm": optax.tree.norm(updates),
+            }
+
+        learned, metrics = learn(state, batch, rewards.total, apply, axis_name)
+        lag = (state.step - batch.parameter_version).astype(jnp.float32)
+        described = {
+            **total_reward.reward_metrics(rewards, recorded, axis_name),
+            "lag/mean": reductions.mean(lag, recorded, axis_name),
+            "lag/max": reductions.maximum(lag, recorded, axis_name),
+            "batch/recorded_share": reductions.mean(recorded * 1.0, jnp.ones_like(recorded), axis_name),
+        }
+        taken = reductions.total(recorded.astype(jnp.int32), axis_name)
+        state = learned._replace(
+            params=tracked(network, learned.params, batch.observation, axis_name),
+            step=state.step + 1,
+            env_steps=schedules.add_steps(state.env_steps, taken),
+        )
+        return state, {**described, **metrics}
+
+    return update

@@ -1,0 +1,242 @@
+"""The configs of trainings of agents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from motif_jax import schema
+from motif_jax.core import entry_points, sections
+from motif_jax.core.config import default_workers
+from motif_jax.motif.annotation.config import OnlineAnnotator, Queue
+from motif_jax.rl.policy_config import Appo, DrrnPolicy, GameNetwork, LanguagePolicy, Ppo, QLearning
+from motif_jax.schema import count, fraction, key, natural, one_of, part, positive, settings, size
+
+
+@settings
+class PlayedTask:
+    """An environment; None names that of an agent. A task's own options, such as `recall` and `babyai_text`, are mappings."""
+
+    name: str | None = None
+    text: str = ""
+    text_bytes: int = 256
+    modules: str = ""
+    max_episode_steps: int = positive(5000, "cuts episodes off")
+    recall: Mapping[str, Any] | None = None
+    babyai_text: Mapping[str, Any] | None = None
+
+
+@settings
+class TrainedTask(PlayedTask):
+    """The environment of a training, which has a name."""
+
+    name: str = ""
+
+
+@settings
+class ProbeQuestions:
+    """What a language agent is asked before updates."""
+
+    prompts: str = key(
+        "own",
+        "fixed situations in which the agent is asked what it would do, before every update: 'own' (11 built-in ones in English, those with "
+        "no more observations than its prompts), '' for none, or a JSON file like configs/probes/babyai_text.json",
+    )
+    clauses_every: int = natural(50, "updates between probes that leave out each clause in turn; 0: never")
+
+
+@settings
+class AgentReward(sections.Scoring):
+    """The reward that an agent learns from."""
+
+    kind: str = key(
+        "motif",
+        "'motif': frozen, of the run in `dir`. 'table': the numbers of a file. 'bag_of_words': how much a message is like the goal. Or "
+        "module:Class of your own (motif_jax/rl/intrinsic.py). docs/rewards.md",
+    )
+    dir: str | None = key(None, "run of train_reward, file of export_reward, or hf://OWNER/NAME; None: none")
+    table: str | None = key(
+        None, "of kind table: JSON {text: number}, or a run of configs/oni.py; others get 0"
+    )
+    vectors: str | None = key(None, "of kind bag_of_words: word vectors of fastText; None: hashed letters")
+    goal: str = key("defaultgoal", "of kind bag_of_words: one of the prompts' goals, or a sentence")
+    similarity: float = key(-0.5, "of kind bag_of_words: the cosine above which a message is paid")
+    intrinsic_coefficient: float = natural(0.1, "of the intrinsic reward")
+    extrinsic_coefficient: float | None = natural(None, "None: 0.1 for the score tasks, 10 for the others")
+    extrinsic_scale: float = positive(0.1, "of the task's reward")
+    extrinsic_clip: float = positive(
+        10.0, "clips the task's reward, after the scale and before the coefficient"
+    )
+
+
+@settings
+class Classifier:
+    """The reward of kind 'classification'."""
+
+    threshold: float = fraction(0.5, "probabilities strictly above it are helpful")
+    dropout: float = fraction(0.1, "while it trains")
+
+
+@settings
+class RankedPairs:
+    """Which messages the reward of kind 'ranking' compares."""
+
+    every: int = positive(10, "ranking: pairs are drawn from every Nth step")
+    distinct: bool = key(False, "ranking: draws each distinct text alike, not each step")
+    a_batch: int = positive(10, "ranking: pairs drawn with each batch")
+    waiting: int = positive(200, "ranking: draws only while fewer questions than this wait")
+
+
+@settings
+class OnlineTraining:
+    """How a reward is trained while the agent plays."""
+
+    batch_size: int = sections.batch(256, "labels")
+    learning_rate: float = positive(1e-4, "of Adam", most=100.0)
+    schedule: str = one_of(
+        ("budget", "published"),
+        "'budget': new labels call for steps_per_arrival steps, taken beside the learner, at most steps_per_update an "
+        "update. 'published': all at once, and from 25,000 labels on one step an update",
+    )
+    steps_per_arrival: int = positive(32, "see schedule")
+    steps_per_update: int = positive(1, "see schedule")
+    target: str = one_of(("label", "probability"), "learns labels, or the annotator's probabilities")
+    members: int = size(1, "networks")
+    deviations: float = natural(0.0, "standard deviations of the members that are subtracted from their mean")
+    device: str = key("auto", "number of the device that trains; 'auto': the one that computes rewards")
+
+
+@settings
+class LearnedReward(AgentReward):
+    """The reward that an agent learns from, and that is learned while it plays (ONI)."""
+
+    kind: str = key(
+        "retrieval",
+        "retrieval: the labels themselves. classification: a network that is trained on them. ranking: one that is trained on preferences "
+        "between two messages. motif, table, bag_of_words: frozen, as in configs/train_agent.py. none: the task's reward alone",
+    )
+    intrinsic_coefficient: float = natural(
+        0.4, "of the intrinsic reward; as published for retrieval on the score"
+    )
+    value: str = one_of(("label", "probability"), "pays 1 for yes (above the threshold), or its probability")
+    encoder: str = one_of(
+        ("lt_cnn", "lt_cnn_small"), "of networks; the small one reads 128 bytes and is cheap"
+    )
+    classifier: Classifier = part(Classifier)
+    # With reward.normalise=False rewards are raw, and there is no threshold.
+    threshold: Any = key(-0.5, "ranking: normalised rewards at or below it become 0")
+    decay: float = key(1.0, "ranking: factor on the weight of earlier steps at each batch", above=0, most=1)
+    pairs: RankedPairs = part(RankedPairs)
+    training: OnlineTraining = part(OnlineTraining)
+
+
+@settings
+class Actors:
+    """The processes that play."""
+
+    workers: int = positive(default_workers(), "processes that play, on every host")
+    envs_per_worker: int = count(20, "environments of each")
+    start_method: str = one_of(("auto", "fork", "exec"), "'exec': start each process by itself, more slowly")
+    cores: str = key("auto", "one a worker: 'auto' (claimed by no other run), '' for any, or '2,3,5'")
+    groups_per_worker: int = positive(2, "one is stepped while the other waits for its actions")
+    slots_per_group: int | None = positive(None, "rollouts a group can hold; None: as many as batches need")
+    warmup_steps: int = natural(32, "every environment starts with up to this many random steps")
+    warmup_seconds: float = natural(0.0, "every worker starts with a random delay of up to this")
+    timeout_seconds: float = positive(300.0, "a process that does not answer for this long is replaced")
+    start_timeout_seconds: float = positive(
+        120.0, "a process that takes longer than this to start is replaced"
+    )
+    # In serial runs nothing dies, and they are always remembered.
+    rebuild: bool = key(False, "games whose process died are replayed from seed and actions, in memory")
+    max_failures: int = positive(3, "deaths of a process without a rollout between them until the run ends")
+
+
+@settings
+class Devices:
+    """Which devices learn, and which choose actions."""
+
+    learner: str = key("all", "numbers of the devices that learn ('0,1'), or 'all'")
+    actor: str = key("first", "numbers of those that choose actions, 'all', or 'first' (of the learner's)")
+    cpu_count: int | None = positive(None, "without a GPU: splits the CPU into this many devices")
+
+
+@settings
+class AgentConfig:
+    """A training of an agent; sections that only some of its config files have are None in the others."""
+
+    seed: int = sections.seed(777)
+    train_for_env_steps: int = positive(2_000_000_000, "of the whole run")
+    batch_size: int = sections.batch(4096, "steps of an update, of all hosts together")
+    rollout: int = count(32, "steps of a trajectory; gradients run back through all of them")
+    max_waiting_batches: int = positive(1, "batches that wait for the learner until actors wait: policy lag")
+    # A run that is continued from a checkpoint plays its games on, from seeds and actions, and ends as one that was never
+    # stopped (compat.seed_noop: it begins new games, which nobody can play again). On a GPU: docs/clusters.md, Precision.
+    serial: bool = key(
+        False, "everything in one thread and in order: slow, and two runs are equal bit for bit"
+    )
+    # A batch has a rollout of every environment; actors play one group while the other's actions are chosen.
+    on_policy: bool = key(False, "plays a batch only after the update before it")
+    environment: TrainedTask = TrainedTask()
+    network: GameNetwork | LanguagePolicy | DrrnPolicy = part(GameNetwork)
+    algorithm: Any = part(Appo)
+    optimizer: sections.Optimizer = part(sections.Optimizer, eps=1e-6, max_gradient_norm=4.0)
+    reward: AgentReward = part(AgentReward)
+    actors: Actors = part(Actors)
+    devices: Devices = part(Devices)
+    hosts: sections.ClusterHosts = part(sections.ClusterHosts)
+    nonfinite: sections.Nonfinite = part(sections.Nonfinite)
+    save_every_steps: int = positive(10_000_000, "between checkpoints")
+    save_every_seconds: float = sections.SAVE_EVERY_SECONDS
+    keep_checkpoints: int = positive(5, "the newest, besides the best")
+    stats_episodes: int = positive(1000, "episodes over which statistics are means")
+    record_every: int = natural(0, "every Nth game of each environment is recorded in recordings/; 0: none")
+    log_every_seconds: float = positive(20.0, "between rows of metrics")
+    matmul_precision: str = sections.MATMUL_PRECISION
+    compile_cache: str = key(
+        "auto", "folder of compiled programs; 'auto': in the user's cache folder, '': none"
+    )
+    profile: sections.Profile = part(sections.Profile, steps=5)
+    wandb: sections.Wandb = part(sections.Wandb)
+    compat: sections.Compat = sections.Compat()
+    # Of language agents.
+    probes: ProbeQuestions | None = None
+    tests: str | None = None
+    published_files: bool = False
+    lora: sections.LoraOnBase | None = None
+    sharding: sections.Sharding | None = None
+    # Of rewards that are learned while the agent plays.
+    annotator: OnlineAnnotator = OnlineAnnotator()
+    queue: Queue = Queue()
+
+
+def agent_config(config: ConfigDict | Mapping[str, Any]) -> AgentConfig:
+    """The values of a training's config, also of an older run's, with the sections of its kinds of network, algorithm and reward.
+
+    The section of a part from outside the package (module:Class) has all its values, also those of its own keys.
+    """
+    given = {name: config.get(name, {}) for name in ("network", "algorithm", "reward", "annotator")}
+    networks: dict[str, type] = {"language": LanguagePolicy, "drrn": DrrnPolicy}
+    network = networks.get(given["network"].get("kind"), GameNetwork)
+    algorithms: dict[str, type] = {"minibatch_size": Ppo, "replay_steps": QLearning}
+    algorithm = next((kind for key, kind in algorithms.items() if key in given["algorithm"]), Appo)
+    return schema.values(
+        AgentConfig,
+        config,
+        network=schema.values(network, given["network"]),
+        algorithm=_read(algorithm, given["algorithm"], "name"),
+        # Rewards that are learned while the agent plays have a queue of questions.
+        reward=_read(LearnedReward if "queue" in config else AgentReward, given["reward"], "kind"),
+        annotator=_read(OnlineAnnotator, given["annotator"], "kind"),
+    )
+
+
+def agent_reward(section: ConfigDict | Mapping[str, Any]) -> AgentReward:
+    """The values of a frozen reward's section, also of one that rated episodes."""
+    return _read(AgentReward, section, "kind")
+
+
+def _read(kind: Any, section: ConfigDict | Mapping[str, Any], choice: str) -> Any:
+    is_outside = entry_points.is_entry_point(section.get(choice))
+    return (schema.all_values if is_outside else schema.values)(kind, section)

@@ -1,0 +1,151 @@
+"""The interface of intrinsic rewards to a training, for frozen ones and those that change while the agent learns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, Self
+
+import jax
+import numpy as np
+
+from motif_jax.core.interruption import never
+from motif_jax.rl.config import AgentConfig
+from motif_jax.rl.message_table import Values
+
+
+class ObservationSpec(Protocol):
+    """The part of an environment's spec that a reward looks at."""
+
+    @property
+    def observation(self) -> Mapping[str, Any]:
+        """Shape and dtype of each field."""
+
+    @property
+    def text_field(self) -> str | None:
+        """The field that holds the text, None if there is none."""
+
+
+class RunSetup(NamedTuple):
+    """The training that a reward is made for: its resolved config and its folder."""
+
+    config: AgentConfig
+    folder: Path
+
+
+class RewardSetup(NamedTuple):
+    """The inputs of `IntrinsicReward.make`."""
+
+    # `config.reward`; a `LearnedReward` where labels come while the agent plays, and of module:Class with its own values, too.
+    config: Any
+    spec: ObservationSpec
+    # Whether the threshold is the two-decimal one of the published quantile file; None: as the reward run's own switch says.
+    two_decimals: bool | None = None
+    # Where `lookup` computes; None for the CPU, or jax's default without one.
+    device: jax.Device | None = None
+    run: RunSetup | None = None  # the training, None where episodes are rated
+
+
+class BatchMessages(NamedTuple):
+    """The distinct texts of a batch."""
+
+    texts: np.ndarray  # uint8 [N, L], each once; `observe` gets only those of rewarded rows
+    counts: np.ndarray  # int64 [N], rewarded rows with each text
+    steps: int  # environment steps of the batch
+    number: int  # of the batch, which is the number of updates of the run before the one that learns from it
+    # float64 [N], the sum of 1 / count ** exponent over those rows, by their count in the episode; None: `counts`.
+    discounted: np.ndarray | None = None
+
+
+class IntrinsicReward:
+    """g of an observation: normalised and thresholded, before count discount (rl/algorithms/total_reward.py) and coefficient.
+
+    A reward of the text alone overrides `lookup`. One that reads more has `in_step` and `params`: it is frozen, and runs on the
+    device in the learner's step. `config.reward.kind` chooses the class (see `kinds`), also one from outside this package.
+
+    The batcher's thread calls `pay` for every batch, which calls `lookup` and then `observe`. The main thread calls `state`,
+    `restore` and `metrics`. Values may be swapped at any time from any thread; a batch has the values of one version. `pay`
+    must not wait for long: the actors would wait too. Each of several hosts has its own reward; the first one's `state` is
+    saved.
+
+    Attributes:
+      fields: observation fields that it reads.
+      description: one line for the user.
+      in_step: pure function (params, observation fields [T, B, ...]) -> float32 [T, B], or None.
+      params: of `in_step`.
+      keeps_state: whether checkpoints hold its `state`.
+      stopped: whether the run was asked to stop; set before `start`, which checks it during long waits.
+    """
+
+    fields: tuple[str, ...] = ()
+    description: str = ""
+    in_step: Callable[[Any, Mapping[str, jax.Array]], jax.Array] | None = None
+    params: Any = None
+    keeps_state: bool = False
+    stopped: Callable[[], bool] = staticmethod(never)
+
+    @classmethod
+    def check(cls, config: Any) -> None:
+        """Raises UserError for invalid values of `config.reward`, before anything is computed."""
+
+    @classmethod
+    def check_run(cls, config: AgentConfig, spec: ObservationSpec) -> None:
+        """Raises UserError for a training's resolved config in which this reward cannot be learned."""
+
+    @classmethod
+    def required_fields(cls, config: Any) -> tuple[str, ...]:
+        """Observation fields that the reward of `config.reward` reads besides the text."""
+        return ()
+
+    @classmethod
+    def rates(cls, config: Any) -> bool:
+        """Whether `config.reward` alone determines the rewards of episodes; False for one learned in its training."""
+        return False
+
+    @classmethod
+    def files(cls, config: Any) -> tuple[Path, ...]:
+        """Files that identify the reward of `config.reward`; missing ones are ignored."""
+        return ()
+
+    @classmethod
+    def make(cls, setup: RewardSetup) -> Self | None:
+        """The reward of `setup`, None where its config means none. Raises UserError: it cannot be made."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Called once before the first batch, while the actors start: compiles what `lookup` runs.
+
+        Raises StoppedError: `stopped` was True during a wait; `close` ends what was started.
+        """
+
+    def close(self) -> None:
+        """Called after the last save, also of a failed run, perhaps twice."""
+
+    def pay(self, batch: BatchMessages) -> Values:
+        """Values float32 [N] of the texts of a batch, and their version; observes them too."""
+        values = self.lookup(batch.texts)
+        shown = batch.counts > 0
+        self.observe(batch._replace(texts=batch.texts[shown], counts=batch.counts[shown]))
+        return values
+
+    def lookup(self, texts: np.ndarray) -> Values:
+        """Values of distinct texts uint8 [N, L]: float32 [N], and their version."""
+        raise NotImplementedError
+
+    def observe(self, batch: BatchMessages) -> None:
+        """Called with the texts of each batch."""
+
+    def swap(self, params: Any, version: int) -> None:
+        """Replaces the values, in the form that the reward chooses, without a new compilation."""
+        raise NotImplementedError
+
+    def state(self) -> dict[str, Any]:
+        """State for a checkpoint: nested dictionaries of arrays, or JSON-able data."""
+        raise NotImplementedError
+
+    def restore(self, state: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+    def metrics(self) -> dict[str, float]:
+        """Numbers for the next row of the log; the same names at any time."""
+        return {}

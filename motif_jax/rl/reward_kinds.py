@@ -1,0 +1,80 @@
+"""The kinds of intrinsic reward that `config.reward.kind` names, and the functions that a stage calls."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import jax
+
+from motif_jax.core import config as checks
+from motif_jax.core import digests, entry_points
+from motif_jax.motif.reward.motif import MotifReward
+from motif_jax.motif.reward.table import TableReward
+from motif_jax.oni.bag_of_words import BagOfWordsReward
+from motif_jax.oni.retrieval import RetrievalReward
+from motif_jax.rl.config import AgentReward
+from motif_jax.rl.intrinsic import IntrinsicReward, ObservationSpec, RewardSetup, RunSetup
+
+MOTIF = "motif"
+
+
+class NoReward(IntrinsicReward):
+    """Kind 'none': the task's reward alone."""
+
+    @classmethod
+    def check(cls, config: AgentReward) -> None:
+        value = config.intrinsic_coefficient
+        checks.require(value == 0, "reward.intrinsic_coefficient", value, "0 with reward.kind='none'")
+
+    @classmethod
+    def make(cls, setup: RewardSetup) -> Self | None:
+        return None
+
+
+# 'module:Class' for the kinds that train: this package may not import their modules.
+KINDS: dict[str, type[IntrinsicReward] | str] = {
+    MOTIF: MotifReward,
+    "bag_of_words": BagOfWordsReward,
+    "none": NoReward,
+    "retrieval": RetrievalReward,
+    "table": TableReward,
+    "classification": "motif_jax.oni.classification:ClassificationReward",
+    "ranking": "motif_jax.oni.ranking:RankingReward",
+}
+
+
+def kind_of(config: AgentReward) -> type[IntrinsicReward]:
+    """The class that `config.reward.kind` names, else UserError."""
+    key, name = "reward.kind", config.kind
+    if entry_points.is_entry_point(name):
+        kind: Any = entry_points.load(key, name)
+    else:
+        allowed = f"{', '.join(KINDS)}, or module:Class of a subclass of IntrinsicReward"
+        checks.require(name in KINDS, key, name, allowed)
+        known = KINDS[name]
+        kind = entry_points.own(key, known) if isinstance(known, str) else known
+    good = isinstance(kind, type) and issubclass(kind, IntrinsicReward)
+    checks.require(good, key, name, "a subclass of motif_jax.rewards.IntrinsicReward")
+    return kind
+
+
+def check(config: AgentReward) -> None:
+    """Raises UserError for invalid values of `config.reward`, before anything is computed."""
+    kind_of(config).check(config)
+
+
+def digest(config: AgentReward) -> str | None:
+    """Digest that distinguishes the reward of `config.reward` from a replacement; None without one."""
+    found = [digests.of_input(path) for path in kind_of(config).files(config) if path.is_file()]
+    return digests.of_bytes("".join(found).encode()) if found else None
+
+
+def load_intrinsic(
+    config: AgentReward,
+    spec: ObservationSpec,
+    two_decimals: bool | None = None,
+    device: jax.Device | None = None,
+    run: RunSetup | None = None,
+) -> IntrinsicReward | None:
+    """The reward that `config.reward` names, None for none; arguments as in `RewardSetup`; UserError: it cannot be made."""
+    return kind_of(config).make(RewardSetup(config, spec, two_decimals, device, run))

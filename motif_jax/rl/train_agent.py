@@ -1,0 +1,56 @@
+"""Trains an agent in a run folder, on one host or on several."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from ml_collections import ConfigDict
+
+from motif_jax.core import run_folder
+from motif_jax.core.devices.hosts import Hosts
+from motif_jax.core.interruption import EXIT_CODE, Interruption
+from motif_jax.rl import agent_checkpoints, agent_networks, reward_choice, settings
+from motif_jax.rl.algorithms.registry import algorithm_of
+from motif_jax.rl.config import agent_config
+from motif_jax.rl.training import AgentTraining
+
+# What makes a run the run it is; everything else may change when it is continued.
+# Of the annotator of configs/oni.py: what is asked, not who is asked where.
+IDENTITY = (
+    "stage seed environment network lora algorithm optimizer reward compat batch_size rollout annotator.goal annotator.prompt "
+    "annotator.answer"
+).split()
+
+
+def check(config: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, config, IDENTITY)
+    training = reward_choice.apply(agent_config(config), workdir)
+    settings.configure_jax(training)
+    agent_networks.check(training)
+    algorithm_of(training).check(settings.check(training))
+    if training.probes is not None:
+        from motif_jax.glam import probing
+
+        probing.make(training, settings.make_network(training))
+    if training.tests is not None and not (workdir / agent_checkpoints.FOLDER).exists():
+        from motif_jax.glam import eval_agents
+
+        for name, reason in eval_agents.refused_after(training).items():
+            print(f"after this training the test {name} will be left out: {reason}", file=sys.stderr)
+
+
+def run(config: ConfigDict, workdir: Path) -> int | None:
+    resolved, everyone = settings.resolved(agent_config(config)), Hosts()
+    if everyone.count > 1:
+        everyone.require_alike(config.to_dict())
+        settings.check_devices(resolved)  # how many there are was not known before
+
+    def prepare() -> None:
+        run_folder.prepare(workdir, config, IDENTITY)
+
+    with Interruption() as stop, everyone.locked(workdir):
+        everyone.on_first(prepare)
+        everyone.require_shared(workdir)
+        finished = AgentTraining(resolved, workdir).run(stop)
+    return None if finished else EXIT_CODE

@@ -1,0 +1,69 @@
+"""The stages of the pipeline by name, and the module of each.
+
+A stage is what `config.stage` names, and lies in the folder of its method. `check(config, workdir)` raises UserError, before
+anything is written, for values that cannot work, missing inputs, or a folder of another run; IDENTITY names the keys with
+which a run continues. `run(config, workdir)` does what is missing, and returns the exit code: 75 after a request to stop,
+None or 0 else. A stage connects parts and computes nothing itself.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+MODULES = {
+    # Motif
+    "collect": "motif_jax.motif.collect",
+    "annotate": "motif_jax.motif.annotate",
+    "merge_annotations": "motif_jax.motif.merge_annotations",
+    "serve_annotator": "motif_jax.motif.serve_annotator",
+    "train_reward": "motif_jax.motif.train_reward",
+    "explain_reward": "motif_jax.motif.explain_reward",
+    # Agents of games
+    "train_agent": "motif_jax.rl.train_agent",
+    # ONI
+    "check_reward": "motif_jax.oni.check_reward",
+    # GLAM
+    "collect_trajectories": "motif_jax.glam.collect_trajectories",
+    "clone_behaviour": "motif_jax.glam.clone_behaviour",
+    "probe_language_agent": "motif_jax.glam.probe_language_agent",
+    "test_language_agent": "motif_jax.glam.test_language_agent",
+    # ILQL
+    "collect_text": "motif_jax.ilql.collect_text",
+    "train_text": "motif_jax.ilql.train_text",
+    "evaluate_text": "motif_jax.ilql.evaluate_text",
+    "play_text": "motif_jax.ilql.play_text",
+    "rank_text": "motif_jax.ilql.rank_text",
+    "train_upvote": "motif_jax.ilql.train_upvote",
+    # Language models
+    "generate_text": "motif_jax.lm.prompted_texts",
+    "score_text": "motif_jax.lm.prompted_texts",
+    "pretrain_language_model": "motif_jax.lm.pretrain_language_model",
+    # Playing and looking
+    "evaluate": "motif_jax.play.evaluate",
+    "replay": "motif_jax.play.replay",
+    "visualize": "motif_jax.play.visualize",
+    "report": "motif_jax.reports.report",
+    "compare": "motif_jax.reports.compare",
+    "study": "motif_jax.reports.run_study",
+    # Files of others, and for others
+    "export_dataset": "motif_jax.published.exports",
+    "export_language_agent": "motif_jax.published.exports",
+    "export_reward": "motif_jax.published.exports",
+    "export_text_agent": "motif_jax.published.exports",
+    "import_dataset": "motif_jax.published.imports",
+    "import_dialogues": "motif_jax.published.imports",
+    "import_ilql": "motif_jax.published.import_ilql",
+    "import_reward": "motif_jax.published.imports",
+    "import_torch": "motif_jax.published.import_torch",
+    "benchmark": "motif_jax.benchmarks._command",
+}
+
+
+def names() -> list[str]:
+    return sorted(MODULES)
+
+
+def module(stage: str) -> ModuleType:
+    """The module of a stage, imported only now: some take seconds."""
+    return importlib.import_module(MODULES[stage])

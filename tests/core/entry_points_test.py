@@ -1,0 +1,41 @@
+"""Parts by 'module:Class'."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from motif_jax.core import entry_points
+from motif_jax.core.errors import UserError
+
+
+@pytest.fixture(autouse=True)
+def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = "motif_jax.core.errors,no_such_module:Class,:Class,json:,unfinished_module"
+    monkeypatch.setenv("MOTIF_JAX_TRUST", names)
+
+
+def test_a_class_of_any_module_is_found() -> None:
+    assert entry_points.load("policy", "motif_jax.core.errors:UserError") is UserError
+    assert entry_points.is_entry_point("a:B")
+    others = ("NetHackScore-v1", None, "/data/runs/12:30", "runs/a:b")
+    assert not any(map(entry_points.is_entry_point, others))
+    with pytest.raises(UserError, match="trust=/a/b: must be module:Class, or a module"):
+        entry_points.trust(["json", "/a/b"])
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("no_such_module:Class", ""), ("motif_jax.core.errors:Nothing", ""), (":Class", ""), ("json:", ""),
+        ("unfinished_module:Policy", ".*line 2"),
+    ],
+)  # fmt: skip
+def test_what_is_not_there_or_no_python_is_one_line_with_its_key(
+    name: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "unfinished_module.py").write_text("class Policy:\n    def (\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError, match=rf"config\.policy={name}{said}"):
+        entry_points.load("policy", name)

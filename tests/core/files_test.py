@@ -1,0 +1,280 @@
+"""Files survive a writer that dies, and a folder has one owner."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from motif_jax.core import files, locks, tempdirs
+from motif_jax.core.checked_lines import LineWriter
+from motif_jax.core.errors import UserError
+from tests.processes import wait_until
+
+WRITER = """
+import sys
+from motif_jax.core.files import atomic_write_bytes
+n = 0
+while True:
+    n += 1
+    atomic_write_bytes(sys.argv[1], bytes([n % 256]) * 300_000)
+"""
+
+
+def test_a_killed_writer_leaves_a_whole_file(tmp_path: Path) -> None:
+    path, before = tmp_path / "file", None
+
+    def written() -> bool:
+        return path.exists() and path.stat().st_mtime_ns != before
+
+    for _ in range(4):
+        with subprocess.Popen([sys.executable, "-c", WRITER, str(path)]) as writer:
+            try:
+                # It is at work when there is another file than its predecessor left.
+                wait_until(written, "a write", interval=0.01)
+                time.sleep(0.05)
+            finally:
+                writer.send_signal(signal.SIGKILL)
+        before, content = path.stat().st_mtime_ns, path.read_bytes()
+        assert content == content[:1] * 300_000
+    files.remove_temporaries(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_file_has_the_rights_of_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        files.atomic_write_bytes(tmp_path / "kept", b"1")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "kept").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_failing_writer_keeps_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    files.atomic_write_json(path, {"b": 1})
+    with pytest.raises(TypeError):
+        files.atomic_write_json(path, {"b": object()})
+    files.atomic_save_npy(tmp_path / "a.npy", np.arange(3))
+    with files.replaced_folder(tmp_path / "f") as part:
+        (part / "old").touch()
+    with files.replaced_folder(tmp_path / "f") as part:
+        (part / "new").touch()
+        assert os.listdir(tmp_path / "f") == ["old"]
+    with pytest.raises(KeyError), files.replaced_folder(tmp_path / "f"):
+        raise KeyError
+    assert (os.listdir(tmp_path / "f"), os.listdir(tmp_path / "f.part")) == (["new"], [])
+    assert (path.read_text(), np.load(tmp_path / "a.npy").tolist()) == ('{\n  "b": 1\n}\n', [0, 1, 2])
+    assert sorted(os.listdir(tmp_path)) == ["a.json", "a.npy", "f", "f.part"]
+
+
+def test_a_folder_has_one_owner_and_a_dead_one_lets_go(tmp_path: Path) -> None:
+    holder_code = (
+        "import sys, time\nfrom motif_jax.core.locks import FolderLock\n"
+        "with FolderLock(sys.argv[1]):\n    print('held', flush=True)\n    time.sleep(60)"
+    )
+    command = [sys.executable, "-c", holder_code, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        by = f"in use by process {holder.pid} on {socket.gethostname()}: wait for it, stop it, or choose another folder"
+        with pytest.raises(UserError, match=f"^{tmp_path} is {by}$"), locks.FolderLock(tmp_path):
+            pass
+        os.kill(holder.pid, signal.SIGKILL)
+        holder.wait()
+        with locks.FolderLock(tmp_path):
+            pass
+
+
+def test_a_requeued_job_waits_for_the_lock_of_a_lost_node(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(locks, "_LEASE_SECONDS", 30.0)
+    monkeypatch.setattr(locks, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    holder = contextlib.ExitStack()
+    holder.enter_context(locks.FolderLock(tmp_path))
+    threading.Timer(0.1, holder.close).start()
+    with locks.FolderLock(tmp_path):
+        monkeypatch.setenv("SLURM_RESTART_COUNT", "0")
+        with pytest.raises(UserError, match="in use"), locks.FolderLock(tmp_path):
+            pass
+    gone = pytest.raises(
+        UserError, match=f"^{tmp_path}/new was removed while it was in use, and its contents are lost: remove"
+    )
+    with gone, locks.FolderLock(tmp_path / "new", "held", patience=0):
+        assert (tmp_path / "new/held").read_text() == f"process {os.getpid()} on {socket.gethostname()}\n"
+        (tmp_path / "new/held").unlink()
+
+
+def test_a_file_system_without_locks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(UserError, match=rf"{tmp_path} .*without locks.*No locks"), locks.FolderLock(tmp_path):
+        pass
+    with pytest.raises(UserError, match=r"a\.jsonl .*without locks.*No locks"):
+        LineWriter(tmp_path / "a.jsonl")
+    with pytest.raises(UserError, match=rf"^TMPDIR={tmp_path.parent} .*without locks.*No locks"):
+        tempdirs.hold(tmp_path)
+    with open(tmp_path / "b", "w") as file, pytest.raises(UserError, match=r"b .*without locks"):
+        locks.lock(file, tmp_path / "b", wait=True)
+
+
+def test_a_folder_that_cannot_be_made_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/nowhere/run")):
+        with pytest.raises(UserError, match=f"{folder} cannot be made or written to: "):
+            locks.FolderLock(folder).__enter__()
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b" ", "empty"),
+        (b"\0\0\0", "no JSON: .*"),
+        (b"{", "no JSON: .*"),
+        (b"[1]", "a JSON list in place of a dict"),
+        (b"[" * 5000, "nested too deeply"),
+        (b"\xff\xfe", "no JSON: .*"),
+        (b'{"other": 1}', "it has no step, at"),
+    ],
+)
+def test_damaged_json_is_told_with_the_remedy(tmp_path: Path, content: bytes, why: str) -> None:
+    path = tmp_path / "plan.json"
+    told = rf"^{path} cannot be read \(No such file or directory\): make it again$"
+    with pytest.raises(UserError, match=told):
+        files.read_json(path, "make it again")
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=rf"^{path} is damaged \({why}\): make it again$"):
+        files.read_json(path, "make it again", keys=["step", "at"])
+    path.write_text('{"step": 1}')
+    assert files.read_json(path, "make it again", keys=["step"]) == {"step": 1}
+
+
+@pytest.mark.parametrize("line", [b"", b"\0\0", b'{"ste": 3}', b'{"step": true}', b"[3]", b"\xff"], ids=repr)
+def test_a_damaged_line_is_named_and_a_torn_end_is_none(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "rows.jsonl"
+    assert not list(files.read_json_lines(path))
+    path.write_bytes(b'{"step": 1}\n{"step": 2}\n{"st')
+    assert [row["step"] for row in files.read_json_lines(path, ["step"])] == [1, 2]
+    path.write_bytes(b'{"step": 1}\n' + line + b'\n{"step": 2}\n')
+    remedy = r"take out that line \(its content is lost\), or restore a copy of the file"
+    with pytest.raises(UserError, match=rf"^{path} is damaged in line 2 \(.*\): {remedy}$"):
+        list(files.read_json_lines(path, ["step"]))
+
+
+LIMITED = """
+import resource, sys
+from motif_jax.core import files
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+try:
+    files.atomic_write_bytes(sys.argv[1], b"x" * 2000)
+except OSError as error:
+    print(files.system_error(error, "."))
+"""
+
+
+def test_no_room_names_the_file_and_leaves_the_old_one(tmp_path: Path, monkeypatch) -> None:
+    path = tmp_path / "a"
+    path.write_text("old")
+    command = [sys.executable, "-c", LIMITED, str(path)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said.startswith(f"{path} cannot be written: File too large; what was saved before is kept: make")
+    assert (os.listdir(tmp_path), path.read_text()) == (["a"], "old")
+    behind = RuntimeError("a thread failed")
+    behind.__cause__ = OSError(errno.ENOSPC, "No space left on device")
+    behind.__context__ = behind
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda _: SimpleNamespace(free=1_234_567))
+    kept = "what was saved before is kept: make room, and the same command continues"
+    told = f"{tmp_path}/new cannot be written: No space left on device (1.2 MB are free there); {kept}"
+    assert files.system_error(behind, tmp_path / "new") == told
+    assert files.system_error(ValueError("x"), tmp_path) is files.full_disk(None) is None
+    assert files.system_error(PermissionError(errno.EACCES, "no"), tmp_path) is None
+    named = files.system_error(PermissionError(errno.EACCES, "no", "a/b"), tmp_path)
+    assert named == "a/b cannot be used: no"
+    too_long = OSError(errno.ENAMETOOLONG, "File name too long")
+    told = "a path is longer than this system allows: [Errno 36] File name too long"
+    assert files.system_error(too_long, tmp_path) == told
+    given = {"a": (1.0, [float("nan")], float("inf")), "b": "x"}
+    assert files.finite(given) == {"a": [1.0, [None], None], "b": "x"}
+    files.require_whole_characters("\U0001f600", "it")
+    with pytest.raises(UserError, match=r"^it: half of a character stands in its texts \(surrogates"):
+        files.require_whole_characters("a\ud83d", "it")
+
+
+def test_a_new_array_has_its_room_before_it_is_written(tmp_path: Path, monkeypatch) -> None:
+    made = files.new_array(tmp_path / "a.npy", np.int16, (3, 5))
+    made[1] = 7
+    made.flush()
+    for mapped in (False, True):
+        found = files.load_array(tmp_path / "a.npy", mapped)
+        assert found.tolist() == [[0] * 5, [7] * 5, [0] * 5]
+        assert (found.dtype, isinstance(found, np.memmap)) == (np.int16, mapped)
+    asked: list[tuple[int, int]] = []
+
+    def full(_: int, *asked_for: int) -> None:
+        asked.append(asked_for)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OSError, match=r"device, 5\.0 MB are needed for it") as error:
+        files.new_array(tmp_path / "b.npy", np.int8, (5_000_000,))
+    assert (error.value.filename, asked) == (str(tmp_path / "b.npy"), [(0, 5_000_128)])
+
+
+# What opens a file to be written, given the file.
+WRITERS = {
+    "lock": lambda path: locks.FolderLock(path.parent, path.name).__enter__(),
+    "shard": LineWriter,
+    "array": lambda path: files.new_array(path, np.int8, (1,)),
+    "any": lambda path: files.regular_file(str(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize("kind", ["link", "dangling", "fifo"])
+def test_nothing_is_written_into_what_is_no_file(writer: str, kind: str, tmp_path: Path) -> None:
+    path, victim = tmp_path / "written.npy", tmp_path / "victim"
+    if kind == "link":
+        victim.write_text("kept")
+    os.mkfifo(path) if kind == "fifo" else path.symlink_to(victim)
+    with pytest.raises(UserError, match=r"written\.npy is not a regular file but a link, a FIFO or a device"):
+        WRITERS[writer](path)
+    assert [file.read_text() for file in tmp_path.glob("victim")] == ["kept"] * (kind == "link")
+
+
+def test_what_holds_no_array_is_told_by_its_reason(tmp_path: Path) -> None:
+    with open(tmp_path / "many.npy", "wb") as file:
+        np.savez(file, np.arange(2))
+    (tmp_path / "none.npy").write_bytes(b"x" * 9)
+    for name, said in {".": "not a regular", "many.npy": "an archive of", "none.npy": "pickle"}.items():
+        with pytest.raises(ValueError, match=said):
+            files.load_array(tmp_path / name)
+    with pytest.raises(FileNotFoundError):
+        files.load_array(tmp_path / "absent.npy")
+    with pytest.raises(UserError, match=r"cannot be read \(Is a directory\): make it again"):
+        files.read_json(tmp_path, "make it again")
+
+
+def test_a_damaged_line_keeps_a_file_of_lines_from_being_written(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b"1\n\xff\n3\n")
+    with pytest.raises(UserError, match=r"rows\.jsonl is damaged in line 2 \(UnicodeDecodeError: .*take out"):
+        files.append_lines(path, keep=lambda line: True)
+    assert path.read_bytes() == b"1\n\xff\n3\n"
+    path.write_bytes(b"1\n2\n3\ntorn")
+    with files.append_lines(path, keep=lambda line: line != "2") as file:
+        file.write("4\n")
+    assert path.read_text() == "1\n3\n4\n"

@@ -1,0 +1,162 @@
+"""Rewards and agents of a Hugging Face hub, which is a server on this machine: what it asks and answers, and no network."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from huggingface_hub import constants
+
+from motif_jax import agents, launch, rewards
+from motif_jax.core import hub, run_folder
+from motif_jax.core.errors import UserError
+from motif_jax.play import evaluation_setup
+from tests.reward_fixtures import load_config
+
+EXAMPLE = Path(__file__).parents[2] / "docs/examples/doorkey"
+
+
+class Hub(BaseHTTPRequestHandler):
+    """What of the hub's interface fetches and uploads repositories of small files."""
+
+    # OWNER/NAME -> commits, oldest first: path -> content.
+    repositories: dict[str, list[dict[str, bytes]]]
+    fetched: list[str]
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def _answer(self, data: Any, code: int = 200, **headers: str) -> None:
+        body = data if isinstance(data, bytes) else json.dumps(data).encode()
+        self.send_response(code)
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        found = re.fullmatch(r"/(?:api/models/)?(\w+/\w+)/(revision|tree|resolve)/(\w+)(?:/(.*))?", path)
+        if found is None or found.group(1) not in self.repositories:
+            return self._answer({}, 404, X_Error_Code="RepoNotFound")
+        name, what, revision, file = found.groups()
+        commits = self.repositories[name]
+        number = len(commits) - 1 if revision == "main" else int(revision, 16) if len(revision) == 40 else -1
+        if number < 0:
+            return self._answer({}, 404, X_Error_Code="RevisionNotFound")
+        sha, files = f"{number:040x}", commits[number]
+        if what == "revision":
+            return self._answer({"id": name, "sha": sha, "siblings": []})
+        if what == "tree":
+            rows = [(file, data, hashlib.sha1(data).hexdigest()) for file, data in files.items()]
+            return self._answer([{"type": "file", "path": f, "size": len(d), "oid": o} for f, d, o in rows])
+        self.fetched.append(file)
+        return self._answer(files[file], ETag=f'"{hashlib.sha1(files[file]).hexdigest()}"', X_Repo_Commit=sha)
+
+    do_HEAD = do_GET
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Hub]]:
+    handler = type("OneHub", (Hub,), {"repositories": {}, "fetched": []})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    place = f"http://127.0.0.1:{server.server_port}"  # as HF_ENDPOINT gives it to a program that starts
+    monkeypatch.setenv("HF_ENDPOINT", place)
+    monkeypatch.setattr(constants, "ENDPOINT", place)
+    files = place + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", files)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield handler
+    server.shutdown()
+    server.server_close()
+
+
+def files_of(folder: Path, *names: str) -> dict[str, bytes]:
+    paths = [path for name in names for path in (folder / name, *(folder / name).rglob("*"))]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths if path.is_file()}
+
+
+@pytest.mark.slow
+def test_an_agent_is_loaded_with_its_reward(served: type[Hub], tmp_path: Path, monkeypatch) -> None:
+    served.repositories["me/agent"] = [{**files_of(EXAMPLE, ""), "run.py": b"raise SystemExit('others')"}]
+    monkeypatch.chdir(tmp_path)  # where nothing of the training lies
+    agent = agents.load("hf://me/agent")
+    assert agent.checkpoint == max(int(path.name) for path in (EXAMPLE / "checkpoints").iterdir())
+    lineup = evaluation_setup.open_setup(evaluation_setup.of_folder(agent.folder))
+    assert lineup.reward is not None
+    assert Path(str(lineup.reward.section.dir)) == agent.folder / "reward.safetensors"
+    assert "run.py" not in served.fetched
+    # A file of the repository; without checkpoints beside it, it stands for the repository.
+    served.repositories["me/reward"] = [files_of(EXAMPLE, "reward.safetensors")]
+    both = [rewards.load(name) for name in ("hf://me/reward", "hf://me/agent/reward.safetensors")]
+    assert both[0]("You open the red door.") == both[1]("You open the red door.") != 0
+
+
+def test_a_config_is_resolved_and_a_resumed_run_keeps_its_commit(served: type[Hub], tmp_path: Path) -> None:
+    data = files_of(EXAMPLE, "reward.safetensors")
+    served.repositories["me/reward"] = [data, {**data, "config.json": b"{}"}]
+    workdir = tmp_path / "run"
+
+    def resolved(name: str) -> str:
+        config = load_config("explain_reward", "", {"reward.dir": name, "text": "no hf:// here"})
+        launch.localise(config, workdir)
+        assert config.text == "no hf:// here"
+        return config.reward.dir
+
+    newest = resolved("hf://me/reward")
+    assert newest.endswith(f"models--me--reward/snapshots/{1:040x}/reward.safetensors")
+    assert resolved(f"hf://me/reward@{0:040x}").endswith(f"{0:040x}/reward.safetensors")
+    workdir.mkdir()
+    (workdir / "config.json").write_text(json.dumps({"reward": {"dir": newest}}))
+    served.repositories["me/reward"].append(data)
+    assert resolved("hf://me/reward") == newest
+    assert resolved("hf://me/reward@main") != newest
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("hf://me/other", "has no such repository, or shows it only"),
+        ("hf://me/reward@v2", "the repository has no revision v2"),
+        ("hf://me/reward/agent", "the repository has no agent"),
+        ("hf://me", "must be hf://OWNER/NAME"),
+        ("hf://me/reward/../../up", "must be hf://OWNER/NAME"),
+    ],
+)
+def test_what_a_hub_does_not_have(served: type[Hub], place: str, words: str) -> None:
+    served.repositories["me/reward"] = [files_of(EXAMPLE, "reward.safetensors")]
+    with pytest.raises(UserError, match=re.escape(words)) as raised:
+        hub.local(place, "reward.dir")
+    assert str(raised.value).startswith(f"config.reward.dir={place}: ")
+    assert "\n" not in str(raised.value)
+
+
+def test_without_a_network_or_the_library(served: type[Hub], monkeypatch: pytest.MonkeyPatch) -> None:
+    served.repositories["me/reward"] = [files_of(EXAMPLE, "reward.safetensors")]
+    there = hub.local("hf://me/reward")
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:1")
+    assert hub.local("hf://me/reward") == there
+    with pytest.raises(UserError, match="the hub cannot be reached, and there is no copy of it here"):
+        hub.local("hf://me/other")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(UserError, match=r"pip install 'motif-jax\[hub\]'"):
+        hub.local("hf://me/reward")
+
+
+def test_a_run_continues_where_the_cache_of_the_hub_was_moved() -> None:
+    inside = f"models--me--reward/snapshots/{'0' * 40}/reward.safetensors"
+    old, moved = ({"dir": f"/{cache}/{inside}"} for cache in ("home/cache", "scratch"))
+    other = {"dir": moved["dir"].replace("0" * 40, "1" * 40)}
+    assert not run_folder.differences(old, moved, ["dir"])
+    assert run_folder.differences(old, other, ["dir"])
+    assert run_folder.differences({"dir": "/home/reward"}, {"dir": "/scratch/reward"}, ["dir"])

@@ -1,0 +1,39 @@
+"""Curves that are read from a run's files, and files that are damaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from motif_jax.core import metric_files
+from motif_jax.core.errors import UserError
+
+
+def test_the_columns_of_a_csv_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    assert metric_files.read_csv(path) == {}
+    path.write_text("epoch,loss\n")
+    assert metric_files.read_csv(path) == {}
+    path.write_text("epoch,loss\n0,\n1,0.25\n")
+    found = metric_files.read_csv(path)
+    np.testing.assert_array_equal(found["epoch"], [0, 1])
+    np.testing.assert_array_equal(found["loss"], [np.nan, 0.25])
+
+
+def test_a_damaged_csv_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    for content in (b"", b"epoch,loss\n1\n", b"epoch,loss\n1,2,3\n", b"a\n\xff\n", b"a\nx\n", b'a\n"1\n'):
+        path.write_bytes(content)
+        with pytest.raises(UserError, match=f"{path} is damaged .*writes it again"):
+            metric_files.read_csv(path)
+
+
+def test_rows_become_curves_in_the_order_of_their_steps(tmp_path: Path) -> None:
+    rows = '{"step": 3, "a": 4, "b": null, "time": 1}\n{"step": 1, "a": 2, "c": "x"}\n'
+    (tmp_path / "metrics.jsonl").write_text(rows)
+    found = metric_files.read_metrics(tmp_path)
+    curves = {name: np.array([curve.x, curve.y]).tolist() for name, curve in found.items()}
+    assert curves == {"a": [[1, 3], [2, 4]], "b": [[3], [pytest.approx(np.nan, nan_ok=True)]]}
+    assert metric_files.best_row([{"v": None}, {"v": 2.0}, {"v": 1.0}, {"v": 1.0}], "v") == 2

@@ -1,0 +1,212 @@
+"""A language model as a policy: its scores, value, heads, and what it refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax.traverse_util import flatten_dict
+from tokenizers import Tokenizer, processors
+
+from motif_jax import lm as language
+from motif_jax.core import resources
+from motif_jax.envs import registry
+from motif_jax.envs.babyai_text.environment import decoded
+from motif_jax.envs.spec import MASKED, ArraySpec, empty_observation
+from motif_jax.glam import agent
+from motif_jax.lm.candidate_scores import candidate_scores
+from motif_jax.rl import agent_networks
+from motif_jax.rl.config import AgentConfig, agent_config
+from tests.lm import talkers
+from tests.recorded_outputs import compared, replaced
+
+LEVEL = "BabyAI-GoToLocal-v0"
+TOLD = "form by_length pad_plus_one source keep_embedding dropout fields heads model adaptation".split()
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    root = tmp_path_factory.mktemp("talkers")
+    return {name: talkers.write(root / name, name) for name in talkers.CONFIGS}
+
+
+def settings(**changes) -> AgentConfig:
+    config = resources.config("train_language_agent", "smoke")
+    config.network.prompt_tokens = 160
+    for key, value in changes.items():
+        section = next(part for part in (config.network, config.lora, config.compat) if key in part)
+        section[key] = value
+    return agent_config(config)
+
+
+def made(folder, **changes) -> agent.LanguageAgent:
+    config = settings(model=str(folder), **changes)
+    return agent_networks.make(config, registry.spec(LEVEL, **agent_networks.environment_options(config)))
+
+
+def prompts(folder):
+    """Prompts of four steps, as tokens and as text."""
+    options = agent_networks.environment_options(settings(model=str(folder)))
+    env = registry.make(LEVEL, fields=("prompt",), **{**options, "observations": 1})
+    out = empty_observation(env.spec)
+    env.reset(0, out)
+    tokens, texts = [], []
+    for action in (0, 1, 2, 1):
+        tokens.append(out["tokens"].copy())
+        texts.append(decoded(out["prompt"]))
+        env.step(action, out)
+    return jnp.asarray(np.stack(tokens)), texts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["scores", "actions"])
+@pytest.mark.parametrize("name", talkers.CONFIGS)
+def test_logits_are_scores_or_of_a_head_and_values_come_from_the_first_state(folders, name, policy):
+    folder, loaded = folders[name], language.load(folders[name])
+    one = made(folder, policy=policy)
+    params, (tokens, texts) = one.init(jax.random.key(1)), prompts(folder)
+    state, seen = one.initial_state(2), {"tokens": tokens.reshape(2, 2, -1)}  # time first
+    logits, value, after = jax.jit(one.apply)(params, seen, state, jnp.zeros((2, 2), bool))
+    assert (after.shape, value.shape, logits.shape) == (state.shape, (2, 2), (2, 2, 6))
+    # The states from which the first token after each of the prompts is predicted.
+    model, valid = loaded.model, tokens >= 0
+    states, prompt = jax.jit(model.prefill)(loaded.params, jnp.maximum(tokens, 0), valid)
+    opening = states.after[jnp.arange(len(tokens)), valid.sum(1) - 1]
+    if name == "t5":
+        start = jnp.zeros((len(tokens), 1, 1), jnp.int32)
+        states, _ = jax.jit(model.extend)(loaded.params, prompt, start, jnp.ones_like(start, bool))
+        opening = states.after[:, 0, 0]
+    first = partial(one.heads.apply, params["heads"], states=opening)
+    scores = first("actions") if policy == "actions" else loaded.score(texts, list(one.spec.action_names))
+    np.testing.assert_allclose(logits.reshape(4, -1), scores, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(value.reshape(-1), first("value"), rtol=1e-4, atol=1e-5)
+    nothing = jnp.full((1, 160), -1)
+    rows = [one.rows(params, tokens) for tokens in (nothing, nothing.at[0, 0].set(0))]
+    for found, wanted in zip(*rows, strict=True):
+        assert np.isfinite(found).all()
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.slow
+def test_a_fresh_model_may_keep_the_embeddings(folders):
+    folder, key = folders["t5"], jax.random.key(5)
+    kept = language.load(folder).params
+    fresh = made(folder, pretrained=False).init(key)["model"]
+    half = made(folder, pretrained=False, keep_embedding=True).init(key)["model"]
+    half, kept, fresh = (flatten_dict(tree, sep="/") for tree in (half, kept, fresh))
+    assert {"embed" in name for name in half} == {True, False}
+    for name, leaf in half.items():
+        np.testing.assert_array_equal(leaf, (kept if "embed" in name else fresh)[name])
+
+
+def test_an_agent_is_made_as_its_sections_say(folders, record):
+    fresh = {"pretrained": False, "policy": "actions", "dtype": "bfloat16"}
+    flags = ("glam_raw_logit_score", "by_length", "glam_pad_plus_one", "glam_untrained_dropout", "remat")
+    kept = {"glam_untrained_dropout": True, "patterns": "*/query", "rank": 2, "alpha": 3.0}
+    kept |= {"score": "scaled_probability"}
+    parts = {}
+    for place, changes in enumerate(({}, kept, {**fresh, **dict.fromkeys(flags, True)})):
+        one = made(folders["t5"], head_widths=(3, 4), keep_embedding=bool(changes), **changes)
+        told = {name: getattr(one, name) for name in TOLD} | {"shape": one.initial_state(3).shape}
+        told |= {"drawn": list(jax.eval_shape(one.init, jax.random.key(0)))}
+        parts[str(place)] = replaced(str(told), {folders["t5"]: "FOLDER"})
+    compared("language_agents", parts, record)
+
+
+@pytest.mark.slow
+def test_the_published_scores_are_the_policys_logits(folders):
+    one = made(folders["t5"], glam_raw_logit_score=True, glam_pad_plus_one=True)
+    params, (tokens, _) = one.init(jax.random.key(1)), prompts(folders["t5"])
+    logits, _ = jax.jit(one.rows)(params, tokens)
+    valid = tokens >= 0
+    words, there = (jnp.broadcast_to(part, (4, *part.shape)) for part in one.candidates)
+
+    def by_hand(read):
+        _, context = one.model.prefill(read, jnp.maximum(tokens, 0), valid)
+        inputs = jnp.pad(words[..., :-1], ((0, 0), (0, 0), (1, 0)))  # the start token is 0
+        states, _ = one.model.extend(read, context, inputs, jnp.ones(inputs.shape, bool))
+        each = one.model.logits(read, states.after)
+        chosen = jnp.take_along_axis(each, words[..., None], axis=-1)[..., 0]
+        total = jax.nn.logsumexp(each, axis=-1)
+        return candidate_scores(chosen, total, there, "raw_logit", pad_plus_one=True)
+
+    wanted = jax.jit(by_hand)(params["model"])
+    assert not there.all()
+    np.testing.assert_allclose(logits, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_end_tokens_stand_where_the_config_says(folders, tmp_path):
+    folder = talkers.write(tmp_path / "ends")
+    backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    end = backend.token_to_id("</s>")
+    backend.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", end)])
+    backend.save(str(folder / "tokenizer.json"))
+    nowhere, found = {"special_tokens": "nowhere"}, []
+    # The default, as released, the first release.
+    for changes in ({}, nowhere, {**nowhere, "glam_end_token": True}):
+        config = settings(model=str(folder), **changes)
+        env = registry.make(LEVEL, **agent_networks.environment_options(config))
+        out = empty_observation(env.spec)
+        env.reset(0, out)
+        row = out["tokens"][out["tokens"] >= 0]
+        actions = zip(*agent_networks.make(config, env.spec).candidates, strict=True)
+        found.append((row[-1] == end, any(words[good][-1] == end for words, good in actions)))
+    assert found == [(True, False), (False, False), (True, True)]
+
+
+@pytest.mark.parametrize("name", talkers.CONFIGS)
+@pytest.mark.slow
+def test_a_prompt_may_have_its_own_actions(folders, name):
+    """Of two prompts with the actions in another order and one missing, the logits are the same in that order."""
+    folder = folders[name]
+    plain = made(folder)
+    words, there = plain.candidates
+    fields = {**plain.spec.observation, "candidates": ArraySpec(words.shape, "int32")}
+    spec = dataclasses.replace(plain.spec, observation=fields)
+    own = agent_networks.make(settings(model=str(folder)), spec)
+    assert own.fields == ("tokens", "candidates")
+    tokens, _ = prompts(folder)
+    order = np.array([[0, 1, 2, 3, 4, 5], [5, 3, 1, 0, 2, 4]])
+    candidates = np.where(there, words, -1)[order]
+    candidates[1, 3] = -1
+    params = plain.init(jax.random.key(1))
+    rows = {"tokens": tokens[None, :2], "candidates": jnp.asarray(candidates)[None]}
+    logits, value, _ = jax.jit(own.apply)(params, rows, own.initial_state(2), jnp.zeros((1, 2), bool))
+    wanted, values = jax.jit(plain.rows)(params, tokens[:2])
+    expected = np.take_along_axis(np.asarray(wanted), order, axis=1)
+    expected[1, 3] = MASKED
+    np.testing.assert_allclose(logits[0], expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(value[0], values, rtol=1e-4, atol=1e-5)
+
+
+def test_prompts_are_cropped_to_few_lengths(folders):
+    one = made(folders["t5"])
+    for longest, wanted in ((0, 16), (3, 16), (16, 16), (17, 24), (100, 128), (150, 160)):
+        tokens = np.full((2, 3, 160), -1, np.int32)
+        tokens[1, 2, :longest] = 5
+        assert one.cropped({"tokens": tokens})["tokens"].shape == (2, 3, wanted)
+
+
+def test_the_key_of_dropout_is_that_of_the_prompts_and_the_value():
+    """Runs go on with the masks that they would have had."""
+    params = {"heads": {"value": {"output": {"bias": jnp.array([0.5])}}}}
+    wanted = {(7, 2): [2209899741, 1947012083], (2, 7): [174673972, 388513098]}
+    for last, data in wanted.items():
+        key = agent._dropout_key(params, jnp.array([[3, -1], last]))
+        assert jax.random.key_data(key).tolist() == data
+
+
+@pytest.mark.slow
+def test_untrained_models_leave_out_as_published(folders):
+    folder = folders["t5"]
+    one = made(folder, pretrained=False, keep_embedding=True, glam_untrained_dropout=True)
+    params, tokens = one.init(jax.random.key(1)), prompts(folder)[0]
+    rows = jax.jit(one.rows)
+    first, again, other = (rows(params, seen)[0] for seen in (tokens, tokens, tokens[::-1]))
+    np.testing.assert_array_equal(first, again)
+    assert not np.allclose(first, other[::-1], atol=1e-4)
+    assert not made(folder, glam_untrained_dropout=True).dropout

@@ -1,0 +1,98 @@
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from motif_jax.core.devices.parallel import DataParallel
+from motif_jax.core.training.config import CloningConfig
+from motif_jax.core.training.task import TrainingPosition
+from motif_jax.core.training.trainer import OfflineTrainer
+from motif_jax.envs import registry
+from motif_jax.glam import cloning_task
+from motif_jax.glam.cloning_data import CloningData
+from motif_jax.lm import scoring
+from motif_jax.rl import agent_networks, settings
+from motif_jax.rl.config import agent_config
+from motif_jax.schema import values
+from tests.lm import talkers
+from tests.reward_fixtures import load_config
+
+pytestmark = [pytest.mark.usefixtures("compiled_quickly"), pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return talkers.write(tmp_path_factory.mktemp("model"))
+
+
+def made(stage, model, **overrides):
+    overrides |= {"environment.name": "BabyAI-GoToLocal-v0", "network.model": str(model)}
+    config = load_config(stage, "smoke", {"network.prompt_tokens": 12, **overrides})
+    agent = agent_config(config)
+    spec = registry.spec(agent.environment.name, **settings.environment_options(agent))
+    return config, agent_networks.make(agent, spec)
+
+
+@pytest.fixture(scope="module")
+def network(model):
+    return made("train_language_agent", model)[1]
+
+
+def test_losses_are_those_of_the_experts_tokens(network):
+    params = network.init(jax.random.key(3))
+    prompts = jnp.array([[5, 6, 7, 8, -1, -1], [9, 10, 11, 12, 13, 14], [5, 5, 5, -1, -1, -1]])
+    batch = cloning_task.CloningBatch(prompts, jnp.array([0, 3, 5]), jnp.array([True, True, False]))
+    logits, _ = jax.jit(network.rows)(params, prompts)
+    among = jax.jit(functools.partial(cloning_task.sums, network, None))(params, {}, batch)
+    expected = -jax.nn.log_softmax(logits)[jnp.arange(3), batch.actions][:2].sum()
+    np.testing.assert_allclose(among.loss, expected, rtol=1e-5)
+    assert (among.weight, among.counted) == (2, 2)
+
+    words, there = (np.asarray(part) for part in network.candidates)
+    score = jax.jit(functools.partial(scoring.score, network.model))
+    for length, pads in ((None, 0), (4, 1)):
+        spoken, counts = cloning_task.targets(network, 1, 0, length)
+        found = jax.jit(functools.partial(cloning_task.sums, spoken, counts))(params, {}, batch)
+        expected, tokens = 0.0, 0
+        for row in range(2):
+            action = int(batch.actions[row])
+            target = [*words[action][there[action]].tolist(), 1]
+            target += [0] * (length - len(target)) if length else []
+            assert bool(pads) == (0 in target)
+            prompt, said = prompts[row : row + 1], jnp.array([target])
+            by_itself = score(params["model"], jnp.maximum(prompt, 0), prompt >= 0, said, said >= 0)
+            expected, tokens = expected - float(by_itself.total[0, 0]), tokens + len(target)
+        np.testing.assert_allclose(found.loss, expected, rtol=1e-4)
+        assert found.weight == tokens
+
+
+def test_tokens_are_predicted_by_their_probabilities_whatever_it_acts_by(network):
+    acting = dataclasses.replace(network, form="raw_logit", by_length=True, pad_plus_one=True)
+    wanted, given = (cloning_task.targets(each, 1, 0, None)[0] for each in (network, acting))
+    params, prompts = network.init(jax.random.key(3)), jnp.array([[5, 6, 7]])
+    one, other = (jax.jit(each.rows)(params, prompts)[0] for each in (given, wanted))
+    np.testing.assert_array_equal(one, other)
+
+
+def test_low_rank_additions_are_cloned_into_a_base_that_stays(model):
+    parallel = DataParallel(jax.local_devices()[:1])
+    tokens, rows = np.arange(5, 29, dtype=np.int32), np.arange(8)
+    data = CloningData(tokens, np.arange(0, 25, 3), rows.astype(np.int32) % 6, rows, rows, "made up")
+    losses = []
+    for patterns in ("*/attention/query", ""):
+        config, network = made("clone_behaviour", model, **{"lora.patterns": patterns})
+        cloning = values(CloningConfig, config)
+        task = cloning_task.CloningTask(cloning, network, data, parallel, (1, 0), {})
+        trainer = OfflineTrainer(task, parallel)
+        carry = trainer.place(task.init_state())
+        losses.append(task.evaluate(carry.state, carry.shared, TrainingPosition()).row["validation/loss"])
+        if patterns:
+            before = jax.device_get((carry.state.params, carry.shared))
+            carry, _ = trainer.train_chunk(carry, task.batches(0, 1))
+            after = jax.device_get((carry.state.params, carry.shared))
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+    jax.tree.map(np.testing.assert_array_equal, before[1], after[1])
+    assert all(np.abs(each["b"]).max() > 0 for each in after[0]["additions"].values())

@@ -1,0 +1,72 @@
+"""Trajectories collected and cloned: what is written, that runs continue, what is refused, and that the clone plays."""
+
+from __future__ import annotations
+
+import pytest
+
+from motif_jax.core import run_folder
+from motif_jax.core.checkpoints import Checkpoints
+from motif_jax.envs.babyai_text.catalogue import ACTIONS
+from motif_jax.glam import clone_behaviour
+from motif_jax.glam import trajectories as parquet
+from motif_jax.play import agent_policy
+from motif_jax.rl import settings
+from motif_jax.rl.config import agent_config
+from tests.lm import talkers
+from tests.processes import killed_often, launch
+from tests.reward_fixtures import load_config, run_stage
+
+OBSERVED = {"environment.babyai_text.observations": 1}
+
+
+@pytest.mark.slow
+def test_a_collection_that_is_killed_ends_with_the_same_trajectories(tmp_path):
+    values = {**OBSERVED, "steps": 600, "policy": "random", "lanes": 4}
+    flags = [f"--config.{key}={value}" for key, value in values.items()]
+    folder, whole, log = (tmp_path / name for name in ("killed", "whole", "log"))
+    journal = folder / ".episodes" / "episodes.jsonl"
+
+    def episodes():
+        return journal.read_text().count("\n") if journal.exists() else 0
+
+    def start(_):
+        return launch(folder, "collect_trajectories.py:smoke", *flags, log=log)
+
+    killed_often(start, episodes, 5, folder, least=1)
+    run_stage("collect_trajectories", whole, **values)
+    one, two = (parquet.read(each / parquet.FILE) for each in (folder, whole))
+    assert (one.prompts, one.actions) == (two.prompts, two.actions)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("switches", [{}, {"glam_french_goal": True, "drrn_first_observation": True}])
+def test_a_clone_plays_with_the_wording_of_its_trajectories(tmp_path, switches):
+    options = {"language": "french", "observations": 1, "max_episode_steps": None}
+    options |= {"compat": switches} if switches else {}
+    about = {"environment": "BabyAI-GoToLocal-v0", "options": options, "actions": list(ACTIONS)}
+    episode = parquet.TrajectoryEpisode(0, 0, ["a", "b"], [0, 1], [0.0, 1.0])
+    parquet.write(tmp_path / parquet.FILE, [episode], about)
+    model = talkers.write(tmp_path / "model")
+    given = {"trajectories": str(tmp_path), "network.model": str(model), "network.prompt_tokens": 200}
+    for french_goal in (True, False):
+        asked = load_config("clone_behaviour", "smoke", {**given, "compat.glam_french_goal": french_goal})
+        asked = asked.lock()
+        found = settings.environment_options(agent_config(clone_behaviour.resolved(asked)))
+        for name in ("glam_french_goal", "drrn_first_observation"):
+            assert found["compat"][name] == bool(switches)
+        assert found["language"] == "french"
+
+
+def test_the_checkpoint_of_a_clone_is_that_of_its_summary(tmp_path, capsys):
+    config = {"stage": "clone_behaviour", "early_stopping": {"patience": 2}}
+    run_folder.describe(tmp_path, config)
+    losses = (3.0, 1.0, 2.0, 2.5)
+    rows = [{"epoch": number, "validation/loss": loss} for number, loss in enumerate(losses)]
+    with Checkpoints(tmp_path / "checkpoints", keep=2, keep_best="validation_loss", best_mode="min") as saved:
+        for number, loss in enumerate(losses):
+            metrics = {"validation_loss": loss} if number < 2 else {}  # the best so far have one
+            saved.save(number, {"curve": {"rows": rows[: number + 1]}}, metrics)
+    assert agent_policy.find_step(tmp_path, "latest") == 1
+    assert agent_policy.find_step(tmp_path, "best") == 1
+    assert agent_policy.find_step(tmp_path, "2") == 2
+    assert "uses evaluation 1 of 0 to 3, which has the best" in capsys.readouterr().out

@@ -1,0 +1,198 @@
+"""DRRN: its Q against plain numpy, its memory, its step of learning."""
+
+from __future__ import annotations
+
+import functools
+import re
+import shutil
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from motif_jax.core import resources
+from motif_jax.core.errors import UserError
+from motif_jax.core.training import schedules
+from motif_jax.envs import registry
+from motif_jax.envs.babyai_text.environment import decoded
+from motif_jax.envs.spec import empty_observation
+from motif_jax.glam import drrn, drrn_update, replay
+from motif_jax.rl import agent_networks
+from motif_jax.rl.algorithms import trajectory
+from motif_jax.rl.algorithms.registry import algorithm_of
+from motif_jax.rl.config import agent_config
+from tests.agents import random_batch
+from tests.lm import talkers
+from tests.plain_layers import gru, linear
+
+LEVEL = "BabyAI-GoToLocal-v0"
+STEPS, ROLLOUTS, LENGTH = 4, 6, 20
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return talkers.write(tmp_path_factory.mktemp("drrn") / "model")
+
+
+def config(folder, **changes):
+    made = resources.config("train_language_agent", "drrn")
+    made.environment.name = LEVEL
+    made.network.tokenizer = str(folder)
+    made.network.embedding = made.network.hidden_size = 4
+    made.network.prompt_tokens = LENGTH
+    made.batch_size, made.rollout = STEPS * ROLLOUTS, STEPS
+    made.algorithm.replay_steps, made.algorithm.replay_draw = 3 * STEPS * ROLLOUTS, 16
+    made.optimizer.learning_rate = 1e-2
+    made.update_from_flattened_dict(changes)
+    return agent_config(made)
+
+
+@functools.cache
+def agent(folder):
+    made = config(folder)
+    return agent_networks.make(made, registry.spec(LEVEL, **agent_networks.environment_options(made)))
+
+
+def read(tokens, table, layer):
+    state = np.zeros(table.shape[1])
+    for token in tokens:
+        state = gru(table[token], state, layer)
+    return state
+
+
+def by_hand(made, params, prompts):
+    params = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
+    seen = [read(prompt[prompt >= 0], params["embedding"], params["prompt"]) for prompt in prompts]
+    actions = zip(*made.candidates, strict=True)
+    said = [read(words[there], params["embedding"], params["action"]) for words, there in actions]
+    both = np.array([[np.concatenate([one, other]) for other in said] for one in seen])
+    return linear(np.maximum(linear(both, params["hidden"]), 0), params["q"])[..., 0]
+
+
+def prompts(count, seed=0):
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(0, len(talkers.WORDS), (count, LENGTH), np.int32)
+    return np.where(np.arange(LENGTH) < rng.integers(1, LENGTH + 1, (count, 1)), rows, -1)
+
+
+def batch(made, seed=0):
+    given = random_batch(made.spec, 0, STEPS, ROLLOUTS, seed)
+    tokens = prompts((STEPS + 1) * ROLLOUTS, seed).reshape(STEPS + 1, ROLLOUTS, LENGTH)
+    shown = {"tokens": tokens, "text_count": np.ones((STEPS + 1, ROLLOUTS), np.int32)}
+    return jax.tree.map(jnp.asarray, given._replace(observation=shown, reward=given.reward * 0.1))
+
+
+def start(folder, **changes):
+    settings, made = config(folder, **changes), agent(folder)
+    optimizer = schedules.make_optimizer(settings.optimizer)
+    state = drrn_update.make_state(made, optimizer, jax.random.key(0))
+    state = drrn_update.with_memory(state, made, settings)
+    return settings, state, drrn_update.make_update(made, optimizer, settings)
+
+
+def test_a_tokenizer_of_the_hubs_cache_is_read(folder, tmp_path):
+    """There the files of a model are links to files of other names, elsewhere."""
+    (tmp_path / "snapshot").mkdir()
+    shutil.copyfile(folder / "tokenizer.json", tmp_path / "0123abcd")
+    (tmp_path / "snapshot" / "tokenizer.json").symlink_to("../0123abcd")
+    made = config(tmp_path / "snapshot")
+    drrn.check(made.network, made.algorithm.name)
+    spec = registry.spec(LEVEL, **agent_networks.environment_options(made))
+    assert drrn.make(made.network, spec).module == agent(folder).module
+    with pytest.raises(UserError, match="shows no tokens"):
+        drrn.make(made.network, registry.spec("Recall-v0"))
+
+
+def test_what_is_stored_comes_back(folder):
+    made, rows = agent(folder), jnp.asarray(prompts(5))
+    cut = jnp.where(jnp.arange(LENGTH) < 7, rows, -1)
+    for given, wanted in ((rows, rows), (cut[:, :8], cut)):
+        stored = made.stored({"tokens": given})
+        assert stored.dtype == jnp.uint16
+        np.testing.assert_array_equal(made.shown(stored), wanted)
+
+
+@pytest.mark.slow
+def test_an_update_remembers_and_takes_the_step_of_the_loss(folder):
+    """The first draw of as many steps is all that was played; its targets are by numpy."""
+    settings, state, update = start(folder, **{"algorithm.replay_draw": STEPS * ROLLOUTS})
+    made, given = agent(folder), batch(agent(folder))
+    new, metrics = jax.jit(update)(state, given)
+    assert algorithm_of(settings) is drrn_update
+    assert int(new.memory.added) == ROLLOUTS
+    reward = 20 * np.maximum(np.asarray(given.reward), 0)
+    done, valid = np.asarray(trajectory.done(given)), np.asarray(trajectory.recorded(given))
+    assert int(new.env_steps[1]) == valid.sum() < STEPS * ROLLOUTS
+    assert np.asarray(given.truncated).any()
+    # A value continues in the row behind a step that was cut, which is no step.
+    assert not done[np.asarray(given.truncated)].any()
+    tokens = given.observation["tokens"].reshape(-1, LENGTH)
+    values = by_hand(made, state.params, np.asarray(tokens)).reshape(STEPS + 1, ROLLOUTS, -1)
+    targets = reward + settings.algorithm.gamma * np.where(done, 0, values[1:].max(axis=-1))
+
+    def loss(params):
+        values = made.values(params, tokens).reshape(STEPS + 1, ROLLOUTS, -1)[:-1]
+        chosen = jnp.take_along_axis(values, given.action[..., None], axis=-1)[..., 0]
+        return jnp.mean(optax.huber_loss(chosen, targets), where=valid)
+
+    wanted, gradient = jax.jit(jax.value_and_grad(loss))(state.params)
+    assert metrics["loss/total"] == pytest.approx(float(wanted), rel=1e-4)
+    assert metrics["value/target_mean"] == pytest.approx(targets[valid].mean(), rel=1e-4)
+    assert loss(new.params) < wanted
+    norm = optax.tree.norm(gradient)
+    assert metrics["optimizer/gradient_norm"] == pytest.approx(float(norm), rel=1e-4)
+
+
+@pytest.mark.slow
+def test_devices_remember_all_and_take_one_step(folder):
+    _, state, update = start(folder)
+    given = batch(agent(folder))
+    one, metrics = jax.jit(update)(state, given)
+    halves = jax.tree.map(lambda x: jnp.stack(jnp.split(x, 2, axis=1)), given._replace(initial_state=()))
+    halves = halves._replace(initial_state=given.initial_state.reshape(2, ROLLOUTS // 2, 0))
+    both = jax.jit(jax.vmap(lambda s, b: update(s, b, axis_name="d"), in_axes=(None, 0), axis_name="d"))
+    two, other = both(state, halves)
+    first, second = (jax.tree.map(lambda leaf, i=i: leaf[i], two.params) for i in range(2))
+    chex.assert_trees_all_equal(first, second)
+    chex.assert_trees_all_close(first, one.params, rtol=1e-3, atol=1e-5)
+    np.testing.assert_array_equal(two.memory.observation[0], one.memory.observation)
+    np.testing.assert_allclose(other["loss/total"][0], metrics["loss/total"], rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_the_oldest_make_room():
+    memory = replay.empty(4, 3, jax.ShapeDtypeStruct((2,), jnp.uint16))
+    for first, steps in ((0, 9), (3, 12)):
+        rows = jnp.broadcast_to(jnp.arange(first, first + 3)[:, None], (3, 3))
+        shown = jnp.broadcast_to(rows[:, :1, None], (3, 4, 2)).astype(jnp.uint16)
+        more = replay.ReplayMemory(shown, rows, rows * 1.0, rows < 0, rows >= 0, jnp.int32(0))
+        memory = replay.add(memory, more)
+        assert replay.steps_in(memory) == steps
+    steps = replay.draw(jax.random.key(0), memory, 12)
+    assert sorted(steps.action.tolist()) == sorted([2, 3, 4, 5] * 3)
+    np.testing.assert_array_equal(steps.observation[:, 0], steps.action)
+
+
+def test_draws_are_of_different_numbers_each_as_likely():
+    keys = jax.random.split(jax.random.key(0), 3000)
+    found = np.asarray(jax.jit(jax.vmap(lambda key: replay.distinct(key, jnp.int32(7), 3)))(keys))
+    assert all(len(set(row)) == 3 for row in found.tolist())
+    assert (found.min(), found.max()) == (0, 6)
+    shares = np.bincount(found.reshape(-1), minlength=7) / len(keys)
+    np.testing.assert_allclose(shares, 3 / 7, atol=0.05)
+
+
+def test_published_prompts_lack_the_first_observation():
+    texts = []
+    for quirk in (False, True):
+        env = registry.make(LEVEL, fields=("prompt",), compat={"drrn_first_observation": quirk})
+        out = empty_observation(env.spec)
+        for play in (functools.partial(env.reset, 3), functools.partial(env.step, 0)):
+            play(out)
+            texts.append(decoded(out["prompt"]))
+    assert [re.findall(r"Observation (\d)", text) for text in texts] == [["0"], ["0", "1"], [], ["0"]]
+    assert texts[0].startswith(texts[2])
+    assert texts[3].endswith("Action 0: turn left")

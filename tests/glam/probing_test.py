@@ -1,0 +1,89 @@
+"""What a language agent would do in fixed situations, as its training writes it."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from motif_jax.envs.babyai_text.prompts import PromptTokens
+from motif_jax.glam import probing
+from motif_jax.rl import settings
+from motif_jax.rl.config import ProbeQuestions, agent_config
+from tests.force.outcomes import rows_of
+from tests.lm import talkers
+from tests.recorded_outputs import compared, of_folder
+from tests.reward_fixtures import load_config
+
+
+@pytest.fixture(scope="module")
+def asked(compiled_quickly: None, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    model = talkers.write(tmp_path_factory.mktemp("models") / "t5")
+    values = {"network.model": str(model), "network.prompt_tokens": 160}
+    values["environment.babyai_text.observations"] = 2
+    config = agent_config(load_config("train_language_agent", "smoke", values))
+    network = settings.make_network(config)
+    return config, network, network.init(jax.random.key(0)), probing.make(config, network)
+
+
+@pytest.mark.slow
+def test_probabilities_are_those_of_the_policy_with_and_without_a_clause(asked: Any) -> None:
+    config, network, params, made = asked
+    whole = probing.probabilities(made.scores(params))
+    # One of the eleven shows more observations than the agent ever sees.
+    assert whole.shape == (10, 6)
+    left = made.clauses(params)
+    assert len(left) == sum(len(list(probe.places())) for probe in made.probes)
+    tokens = PromptTokens(str(Path(config.network.model) / "tokenizer.json"), 160)
+    rows = np.full((2, 160), -1, np.int32)
+    tokens.write(made.prompt(made.probes[9]), rows[0])
+    chosen = next(each for each in left if each["probe"] == 9 and each["observation"] == 1)
+    tokens.write(made.prompt(made.probes[9], (1, chosen["clause"])), rows[1])
+    wanted = jax.nn.softmax(network.rows(params, jnp.asarray(rows))[0])
+    np.testing.assert_allclose(whole[9], wanted[0], rtol=1e-4)
+    np.testing.assert_allclose(chosen["probabilities"], wanted[1], rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_files_have_a_line_an_update(asked: Any, tmp_path: Path, record: bool) -> None:
+    _, _, params, made = asked
+    for known, updates in ((-1, range(3)), (2, [2])):
+        with closing(probing.ProbeFiles(tmp_path, made, known, clauses_every=2, published=True)) as files:
+            for update in updates:
+                files.write(params, update, 64 * update)
+    assert [line["update"] for line in rows_of(tmp_path / probing.LINES)] == [0, 1, 2]
+    published = np.loadtxt(tmp_path / probing.DISTRIB, delimiter=",")
+    np.testing.assert_allclose(published, np.tile(made.scores(params).reshape(1, -1), (3, 1)), rtol=1e-5)
+    compared("probe_files", of_folder(tmp_path, {}), record)
+
+
+def test_probabilities_of_any_logits_sum_to_one() -> None:
+    found = probing.probabilities(np.array([[1e4, 1e4 + np.log(3)], [-1e4, -1e4]]))
+    np.testing.assert_allclose(found, [[0.25, 0.75], [0.5, 0.5]])
+
+
+@pytest.mark.parametrize(
+    ("level", "language"), [("BabyAI-GoToFrench-v0", ""), ("BabyAI-GoToLocal-v0", "french")]
+)
+def test_an_agent_that_reads_french_is_not_asked_our_probes_in_english(
+    asked: Any, tmp_path: Path, capsys: Any, level: str, language: str
+) -> None:
+    config, network, _, _ = asked
+    options = {**config.environment.babyai_text, "language": language}
+    french = replace(config, environment=replace(config.environment, name=level, babyai_text=options))
+    assert probing.files(french, network, tmp_path, {}) is None
+    assert "these prompts are in English, and this agent reads French" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+    french = replace(french, probes=ProbeQuestions(prompts=str(tmp_path / "own.json")))
+    probe = {"name": "balle", "goal": "aller à la balle", "observations": [["Tu vois une balle"]]}
+    (tmp_path / "own.json").write_text(json.dumps([{**probe, "actions": []}]))
+    made = probing.make(french, network)
+    assert made is not None
+    assert made.prompt(made.probes[0]).startswith("Actions possibles")

@@ -1,0 +1,213 @@
+"""Steered decoding against plain numpy, written from the published description alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import log_softmax, softmax
+
+from motif_jax.ilql.agent import decoding as decodings
+from motif_jax.ilql.agent.decoding import Decoding, TokenOutputs
+from motif_jax.ilql.dialogues.collate import Quirks
+from motif_jax.ilql.methods.implicit_q import target_of
+from motif_jax.lm import beams, generation
+from motif_jax.lm.sampling import Limits, Sampling
+from tests.golden_ilql import Case, batch_of, cases, settings_of
+
+VOCAB, PAD, STOP = 7, 6, 5
+
+
+def oracle(z: np.ndarray, q: np.ndarray | None, v: float | None, how: dict[str, Any]) -> np.ndarray:
+    """One state's steered logits [V]: z / temp, top-k, top-p, plus min(w (Q - V), clip); padding is never said."""
+    total = np.where(np.arange(VOCAB) == PAD, -np.inf, 0.0)
+    if how.get("logits", True):
+        total = (total + z) / how.get("temperature", 1.0)
+        if k := how.get("top_k", 0):
+            total = np.where(total < np.sort(total)[-min(k, VOCAB)], -np.inf, total)
+        if (p := how.get("top_p", 1.0)) < 1:
+            order = np.argsort(-total)
+            probabilities = softmax(total)[order]
+            total[order[1 + int((np.cumsum(probabilities) < p).sum()) :]] = -np.inf
+    if how.get("advantages", True) and q is not None and v is not None:
+        weight, advantage = how.get("advantage_weight", 0.0), q - v
+        sign = how.get("advantage_form") == "sign"
+        added = np.log(np.where(advantage > 0, weight, 1 - weight)) if sign else weight * advantage
+        total = total + np.minimum(added, how.get("advantage_clip", np.inf))
+    return total
+
+
+HOWS: list[dict[str, Any]] = [
+    {},
+    {"advantage_weight": 4.0},
+    {"advantage_weight": 16.0, "advantage_clip": 0.0},
+    {"advantage_weight": 0.8, "advantage_form": "sign"},
+    {"advantage_weight": 0.8, "advantage_form": "sign", "advantage_clip": -0.5},
+    {"advantage_weight": 2.0, "logits": False},
+    {"advantage_weight": 2.0, "advantages": False, "temperature": 0.5},
+    {"advantage_weight": 3.0, "temperature": 2.0, "top_k": 3},
+    {"advantage_weight": 3.0, "top_p": 0.6},
+    {"top_k": 1},
+    {"top_k": 9},
+    {"top_p": 0.01},
+    {"advantage_weight": 1.0, "top_k": 4, "top_p": 0.5, "temperature": 0.7, "advantage_clip": 1.0},
+]
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_steered_logits_are_the_oracles(how: dict[str, Any]) -> None:
+    rng = np.random.default_rng(0)
+    z, q, v = rng.normal(size=(5, VOCAB)), rng.normal(size=(5, VOCAB)), rng.normal(size=5)
+    outputs = TokenOutputs(jnp.asarray(z), jnp.asarray(q), jnp.asarray(v))
+    found = np.asarray(decodings.steered(outputs, Decoding(**how), PAD))
+    np.testing.assert_allclose(found, [oracle(*row, how) for row in zip(z, q, v, strict=True)], rtol=2e-5)
+    alone = np.asarray(decodings.steered(TokenOutputs(outputs.logits), Decoding(**how), PAD))
+    np.testing.assert_allclose(alone, [oracle(row, None, None, how) for row in z], rtol=2e-5)
+
+
+def test_facts_and_scores_of_candidates() -> None:
+    rng, shape = np.random.default_rng(1), (3, 4)
+    z, q, v = rng.normal(size=(*shape, VOCAB)), rng.normal(size=(*shape, VOCAB)), rng.normal(size=shape)
+    tokens, valid = rng.integers(0, PAD, shape), rng.random(shape) < 0.7
+    how = Decoding(
+        "rerank", width=2, batches=3, advantage_weight=2.0, rerank_advantage_weight=0.5,
+        rerank_log_prob_weight=0.3, log_prob_weight=0.2,
+    )  # fmt: skip
+    outputs = TokenOutputs(jnp.asarray(z), jnp.asarray(q), jnp.asarray(v))
+    steered, said = decodings.steered(outputs, how, PAD), jnp.asarray(tokens, jnp.int32)
+    facts = decodings.token_facts(outputs, steered, said, PAD)
+    bare = decodings.token_facts(TokenOutputs(outputs.logits), steered, said, PAD)
+    assert not np.asarray([bare.q, bare.v]).any()
+    np.testing.assert_array_equal(bare.by_values, facts.by_policy)
+    np.testing.assert_allclose(facts.v, v, rtol=1e-5)
+    assert (how.candidates, Decoding("beam", width=2).candidates) == (6, 1)
+    assert (how.draws, Decoding("greedy").draws) == (Sampling(), Sampling(greedy=True))
+    policy = log_softmax(np.where(np.arange(VOCAB) == PAD, -np.inf, z), -1)
+    weighted = {"advantage_weight": 2.0}
+    full = log_softmax([[oracle(*x, weighted) for x in zip(*row)] for row in zip(z, q, v)], axis=-1)
+    own, drawn, chosen = (np.take_along_axis(x, tokens[..., None], -1)[..., 0] for x in (policy, full, q))
+    np.testing.assert_allclose((facts.q, facts.policy), (chosen, own), rtol=1e-5)
+    np.testing.assert_allclose(facts.steered, drawn, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(facts.by_policy, policy.argmax(-1))
+    np.testing.assert_array_equal(facts.by_values, q[..., :PAD].argmax(-1))
+    there = jnp.asarray(valid)
+    advantage, own, drawn = (np.sum(x * valid, axis=1) for x in (chosen - v, own, drawn))
+    values, beam = rng.normal(size=3).astype(np.float32), dataclasses.replace(how, kind="beam", batches=1)
+    best_of = math.log(6) - 5 / 6
+    facts, there, values = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], (facts, there, values))
+    for found, expected in (
+        (decodings.candidate_scores(facts, there, how), 0.5 * advantage + 0.3 * drawn),
+        (decodings.utterance_scores(values, facts, there, how), values[0] + 0.2 * own),
+        (decodings.divergence(facts, there, how), drawn - own + best_of),
+        (decodings.divergence(facts, there, beam), -own),
+    ):
+        np.testing.assert_allclose(found, expected[None], rtol=1e-4, atol=1e-5)
+
+
+def beams_of(table: np.ndarray, start: np.ndarray, width: int, most: int) -> list[tuple[list[int], float]]:
+    """Beams over texts whose next logits depend on the last token: those that have ended stay among the K."""
+    kept: list[tuple[list[int], float]] = [([], 0.0)]
+    for _ in range(most):
+        found = []
+        for text, score in kept:
+            logs = log_softmax(table[text[-1]] if text else start)
+            longer = [([*text, token], score + logs[token]) for token in range(PAD)]
+            found += [(text, score)] if STOP in text else longer
+        kept = sorted(found, key=lambda each: -each[1])[:width]
+    return kept
+
+
+def test_texts_are_written_up_to_their_stop_and_no_further() -> None:
+    """Each token is followed by the next number, and 4 by the stop; the second text has ended before."""
+    table = 3.0 * jnp.eye(VOCAB)[jnp.array([1, 2, 3, 4, STOP, 0, 0])]
+
+    def step(carry: jax.Array, tokens: jax.Array, valid: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return table[tokens], carry + valid
+
+    logits = table[jnp.array([[0, 1], [2, 3]])]
+    ended = jnp.array([[False, True], [False, False]])
+    greedy, most = Decoding("greedy").draws, Limits(4, (STOP, 9))
+    write = jax.jit(functools.partial(generation.write, step), static_argnums=(3, 4, 5))
+    found = write(jnp.zeros((2, 2), jnp.int32), logits, jax.random.key(0), most, greedy, PAD, ended)
+    assert found.tokens.tolist() == [[[1, 2, 3, 4], [PAD] * 4], [[3, 4, STOP, PAD], [4, STOP, PAD, PAD]]]
+    lengths = [[4, 0], [3, 2]]
+    assert found.valid.sum(axis=-1).tolist() == found.carry.tolist() == lengths
+    assert found.ended.tolist() == [[False, True], [True, True]]
+    likely = 3 - math.log(math.exp(3) + VOCAB - 1)
+    np.testing.assert_allclose(found.log_probs.sum(axis=-1), likely * np.array(lengths), rtol=1e-5)
+    np.testing.assert_array_equal(found.logits[0, 0], table[4])
+
+
+def test_draws_depend_on_a_texts_key_and_place_alone() -> None:
+    def write(keys: jax.Array, most: int, before: int) -> np.ndarray:
+        logits = jnp.zeros((1, len(keys), VOCAB))
+        step = lambda carry, tokens, valid: (logits, carry)  # noqa: E731
+        how = (Limits(most, ()), Sampling(), jnp.int32(PAD))
+        return np.asarray(generation.write(step, (), logits, keys[None], *how, before=before).tokens[0])
+
+    keys = jax.random.split(jax.random.key(1), 3)
+    whole = write(keys, 8, 0)
+    np.testing.assert_array_equal(write(keys[1:2], 8, 0), whole[1:2])
+    np.testing.assert_array_equal(write(keys, 5, 3), whole[:, 3:])
+    assert len({tuple(row) for row in whole.tolist()}) == 3
+    expected = [jax.random.categorical(jax.random.fold_in(key, 2), jnp.zeros(VOCAB)) for key in keys]
+    np.testing.assert_array_equal(whole[:, 2], expected)
+
+
+def test_beams_are_those_of_a_plain_search() -> None:
+    rng, width = np.random.default_rng(2), 3
+    table, start = rng.normal(size=(VOCAB, VOCAB)) * 2, rng.normal(size=(2, VOCAB))
+    table[:, PAD] = start[:, PAD] = -np.inf
+    table[:, STOP] += 1.5
+
+    def step(carry: jax.Array, tokens: jax.Array, valid: jax.Array) -> tuple[jax.Array, jax.Array]:
+        # The carry, the sum of all tokens so far, must follow its beam.
+        return jnp.asarray(table)[tokens], carry + jnp.where(valid, tokens, 0)
+
+    logits = jnp.broadcast_to(jnp.asarray(start)[:, None], (2, width, VOCAB))
+    reorder = functools.partial(jnp.take_along_axis, axis=1)
+    found = beams.search(step, reorder, jnp.zeros((2, width)), logits, Limits(4, (STOP,)), PAD)
+    for row, k in np.ndindex(2, width):
+        text, score = beams_of(table, start[row], width, 4)[k]
+        assert np.asarray(found.tokens[row, k])[np.asarray(found.valid[row, k])].tolist() == text
+        np.testing.assert_allclose(found.scores[row, k], score, rtol=1e-5)
+        assert found.carry[row, k] == sum(text)
+
+
+# The decodings of the golden scores.
+PUBLISHED_SCORES = {
+    "perturbed_w16_clip0": Decoding("greedy", advantage_weight=16.0, advantage_clip=0.0),
+    "w1": Decoding("greedy", advantage_weight=1.0),
+    "advantage_only": Decoding("greedy", advantage_weight=2.0, logits=False),
+    "logits_temp": Decoding("greedy", advantages=False, temperature=0.5, top_k=5),
+}
+SCORED = [case for case in cases() if "score/w1" in case.arrays]
+
+
+@pytest.mark.parametrize("case", SCORED, ids=lambda case: case.name)
+@pytest.mark.parametrize("name", PUBLISHED_SCORES)
+def test_scores_of_actions_are_the_published_ones(name: str, case: Case) -> None:
+    """Those are log-probabilities, ours are logits: equal up to a number for each state. Published, padding may be said."""
+    batch, arrays = batch_of(case, Quirks()), case.arrays
+    places, live = arrays["batch/action_idxs"], np.asarray(batch.live)
+    targets = [arrays[f"in/tq{n}"] for n in (("1", "2") if case.config["double_q"] else ("1",))]
+    q = target_of(targets, settings_of(case))
+    z = np.take_along_axis(arrays["in/logits"], places[..., None], axis=1)
+    pad = 29
+    outputs = TokenOutputs(jnp.asarray(z), jnp.asarray(q), jnp.asarray(arrays["in/v"][:, :-1]))
+    ours = np.delete(decodings.steered(outputs, PUBLISHED_SCORES[name], pad), pad, axis=-1)
+    theirs = np.take_along_axis(arrays[f"score/{name}"], places[..., None], axis=1)
+    if name == "logits_temp":  # where padding is not among the five
+        live = live & ~np.isfinite(theirs[..., pad])
+        assert live.sum() > 10
+    ours, theirs = ours[live], np.delete(theirs, pad, axis=-1)[live]
+    said = theirs > -1e6
+    np.testing.assert_array_equal(ours > -1e6, said)
+    ours, theirs = (x - x.max(axis=-1, keepdims=True) for x in (ours, theirs))
+    np.testing.assert_allclose(ours[said], theirs[said], atol=2e-4)

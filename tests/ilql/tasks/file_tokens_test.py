@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+from motif_jax.ilql.tasks.file_tokens import FileTokenizer
+from motif_jax.lm import byte_pairs
+from tests.envs.playing import told
+from tests.recorded_outputs import compared
+
+WORDS = ("<stop>",)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bpe")
+    byte_pairs.save(folder, byte_pairs.train(["is the dog red?", "yes it is"] * 3, "gpt2", 300), "gpt2")
+    return folder
+
+
+def test_added_tokens_come_last_in_the_published_order(folder):
+    plain, tokenizer = FileTokenizer("k", str(folder)), FileTokenizer("k", str(folder), WORDS)
+    assert tokenizer.size == plain.size + 1
+    texts = [tokenizer.decode([number]) for number in range(tokenizer.size - 7, tokenizer.size)]
+    assert texts == ["</a>", "<a>", "<stop>", "</eod>", "<s>", "</s>", "<|pad|>"]
+    delimiters = " ".join(tokenizer.decode([number]) for number in tokenizer.delimiters)
+    assert delimiters == "<|pad|> <s> <a> </s> </a> </eod>"
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_text_comes_back_and_writes_no_delimiter(folder, saved, tmp_path):
+    tokenizer = FileTokenizer("k", str(folder), WORDS)
+    if saved:
+        tokenizer.save(tmp_path / "new" / "one")
+        tokenizer = FileTokenizer("k", str(tmp_path / "new" / "one" / "tokenizer.json"), WORDS)
+    for text in ("is the dog red?", "a </a> b<s> é 犬", "<stop>", " spaces  and\nlines "):
+        tokens = tokenizer.encode(text)
+        assert tokenizer.decode(tokens) == text
+        assert not set(tokens) & set(tokenizer.delimiters)
+    assert len(tokenizer.encode("<stop>")) == 1
+
+
+def test_what_is_no_tokenizer(tmp_path, record):
+    said = [told(FileTokenizer, "k", path) for path in ("", str(tmp_path), str(tmp_path / "x"))]
+    (tmp_path / "tokenizer.json").write_text("{}")
+    said.append(told(FileTokenizer, "k", str(tmp_path)).partition(" (")[0])
+    compared("tokenizers_refused", {"all": "\n".join(said).replace(str(tmp_path), "")}, record)

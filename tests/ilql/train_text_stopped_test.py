@@ -1,0 +1,68 @@
+"""train_text killed, and asked to stop in the middle of a chunk."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from motif_jax.core.interruption import EXIT_CODE
+from motif_jax.core.training import trainer
+from motif_jax.ilql import text_task
+from motif_jax.ilql import train_text as stage
+from tests import resumed
+from tests.ilql.train_text_test import config_of, same_bits, train
+from tests.toy_text import Backwards, Task
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
+
+class OfAnyLength(Backwards):
+    def __init__(self, most: int) -> None:
+        super().__init__(most)
+        self._most = most
+
+    def reset(self, rng: np.random.Generator, start: Any = None) -> Any:
+        self._length = int(rng.integers(1, self._most + 1))
+        return super().reset(rng, start)
+
+
+class Uneven(Task):
+    """Words of any length, so that steps of a stream are of unequal width."""
+
+    def environment(self) -> OfAnyLength:
+        return OfAnyLength(self.options["length"])
+
+
+@pytest.mark.slow
+def test_stopped_in_the_middle_of_a_chunk_of_a_stream_it_ends_with_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With dropout, whose places are those of the whole chunk's width; its longest dialogue is in the step that was done."""
+    values = {
+        "task": f"{__name__}:Uneven", "options": '{"length": 9}', "network.max_length": 32, "dropout": 0.5, "batch_size": 2, "chunk_steps": 4, "evaluate_every": 4,
+        "seed": 1,
+    }  # fmt: skip
+    goes_on, widths, made = trainer._Run._goes_on, [], text_task.TextTraining.batches
+
+    def asked_to_stop(self: Any, started: Any) -> bool:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return goes_on(self, started)
+
+    def told(self: Any, first: int, count: int) -> Any:
+        widths.append([made(self, step, 1).tokens.shape[-1] for step in range(first, first + count)])
+        return made(self, first, count)
+
+    config = config_of("bc", **values)
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer._Run, "_goes_on", asked_to_stop)
+        patch.setattr(text_task.TextTraining, "batches", told)
+        assert stage.run(config, tmp_path / "stopped") == EXIT_CODE
+    assert widths[0][0] > max(widths[0][1:])
+    with resumed.takes(3):
+        assert stage.run(config, tmp_path / "stopped") == 0
+    assert same_bits(train(tmp_path / "whole", "bc", **values), tmp_path / "stopped")

@@ -1,0 +1,31 @@
+"""Tiny models take longer to compile than to run: the compiler's best is left out."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lm import models
+
+
+@pytest.fixture(autouse=True, scope="module")
+def all_compiled_quickly(compiled_quickly: None) -> None:
+    """Every test of this folder."""
+
+
+@pytest.fixture(scope="session")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The model and the parameters of a tiny checkpoint, by its name."""
+    folder: Path = tmp_path_factory.mktemp("checkpoints")
+    return functools.cache(lambda name: models.load(models.write(folder / name, name)))
+
+
+@pytest.fixture(scope="session")
+def worded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a tiny GPT-2 with a tokenizer."""
+    folder = models.write(tmp_path_factory.mktemp("worded"), "gpt2")
+    (folder / "tokenizer.json").write_text(models.tokenizer())
+    return folder

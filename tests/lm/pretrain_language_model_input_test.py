@@ -1,0 +1,47 @@
+"""What cannot be trained is said before any work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from motif_jax.core.errors import UserError
+from motif_jax.ilql.dialogues import parquet
+from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
+from motif_jax.lm import footprint
+from motif_jax.lm import pretrain_language_model as stage
+from tests import texts
+from tests.lm.pretraining import config_of
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return texts.write(tmp_path_factory.mktemp("texts"))
+
+
+def test_a_model_that_no_device_holds_is_refused_with_what_it_takes(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = {"lora.patterns": "*/attention/*", "lora.base": "bfloat16"}
+    monkeypatch.setattr(footprint, "device_memory", lambda: 100_000_000)
+    stage.check(config_of(text, **more), tmp_path)
+    monkeypatch.setattr(footprint, "device_memory", lambda: 100_000)
+    with pytest.raises(UserError, match=r"GB a device .*config\.sharding\.fsdp"):
+        stage.check(config_of(text, **more), tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "dialogues"])
+def test_prompts_are_refused_where_all_of_a_window_is_learned(text: Path, tmp_path: Path, kind: str) -> None:
+    """They would be learned, those of dialogues once for each action behind them."""
+    path = texts.write(tmp_path, prompts=True)
+    if kind == "dialogues":
+        path = path.with_suffix(".parquet")
+        said = Dialogue(("here", "a key", "there", "a door"), (None, 0.0, None, 1.0), True)
+        parquet.write(path, [Dialogues.of([said] * 8)], {})
+    given = {"texts": str(text), "length": 4, "held_out.texts": str(path)}
+    for architecture in ("gpt2", "roberta", "t5"):
+        more = {"model.architecture": architecture, "tokenizer.vocab_size": 400}
+        with pytest.raises(UserError, match=r"config\.packing=windows: must be 'items' .*has prompts"):
+            stage.check(config_of(text, **given, **more), tmp_path / "r")
+    stage.check(config_of(text, **given, packing="items"), tmp_path / "r")

@@ -1,0 +1,123 @@
+"""Every architecture against transformers: states and logits, padding on either side, greedy and beam output, gradients."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from motif_jax.lm import beams, generation, scoring, weights
+from motif_jax.lm.model import LanguageModel
+from motif_jax.lm.sampling import Limits, Sampling
+from tests.lm import recipes
+from tests.lm.models import DECODERS, NAMES, reference
+
+QUICK = ("qwen2", "t5_gated")
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in NAMES if name not in QUICK]
+TOKENS = jnp.asarray(recipes.tokens(), jnp.int32)
+
+
+def close(ours: Any, theirs: np.ndarray, limit: float, valid: Any = None) -> None:
+    ours = np.asarray(ours)
+    if valid is not None:
+        ours, theirs = ours[valid], theirs[valid]
+    assert ours.shape == theirs.shape
+    assert np.abs(ours - theirs).max() <= limit * np.abs(theirs).max()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_states_and_logits_on_either_side_of_padding_and_with_dropout(loaded: Any, name: str) -> None:
+    model, params = loaded(name)
+    run = jax.jit(functools.partial(_states, model))
+
+    def stand_in(call: Any, arguments: Any, keywords: Any, context: Any) -> Any:
+        if not isinstance(context.module, nn.Dropout) or context.module.deterministic:
+            return call(*arguments, **keywords)
+        return arguments[0] * recipes.pattern(arguments[0].shape[-1], context.module.rate)
+
+    for side in recipes.SIDES:
+        valid = recipes.mask(side)
+        tokens = jnp.where(valid, TOKENS, 1) if name == "roberta" else TOKENS
+        found = run(params, tokens, valid)
+        for key, value in found.items():
+            decoded = name.startswith("t5") and key != "encoded"
+            close(value, reference(name, f"{side}/{key}"), 1e-5, None if decoded else valid)
+        if side == "left":
+            with nn.intercept_methods(stand_in):
+                dropped = _states(model.with_dropout(jax.random.key(0)), params, tokens, valid)["states"]
+            close(dropped, reference(name, "dropped"), 1e-5, None if name.startswith("t5") else valid)
+
+
+def _states(model: LanguageModel, params: Any, tokens: jax.Array, valid: jax.Array) -> dict[str, jax.Array]:
+    states, prompt = model.prefill(params, tokens, valid)
+    if not model.config.has_decoder:
+        return {"states": states.after}
+    if not model.config.encoder_layers:
+        logits = model.logits(params, states.after)
+        return {"states": states.after, "before": states.before, "logits": logits}
+    decoder = jnp.pad(tokens[:, : recipes.DECODER_LENGTH - 1], ((0, 0), (1, 0)))[:, None]
+    written, _ = model.extend(params, prompt, decoder, jnp.ones(decoder.shape, bool))
+    before, after = written.before[:, 0], written.after[:, 0]
+    found = {"encoded": states.after, "states": after, "before": before}
+    return found | {"logits": model.logits(params, after)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DECODERS)
+def test_what_is_written_is_the_same_token_by_token(loaded: Any, name: str) -> None:
+    model, params = loaded(name)
+    stop, valid, most = int(reference(name, "stop")), recipes.mask("left"), recipes.MOST
+
+    def run(params: Any) -> Any:
+        key, sampling, limits = jax.random.key(0), Sampling(greedy=True), Limits(most, (stop,))
+        greedy = generation.generate(model, params, TOKENS, valid, key, limits, sampling)
+        found = beams.beam_search(model, params, TOKENS, valid, limits, recipes.BEAMS)
+        return (greedy.tokens[:, 0], greedy.valid[:, 0]), found
+
+    (tokens, good), found = jax.jit(run)(params)
+    _same_text(tokens, good, reference(name, "greedy"), stop)
+    rows = recipes.BATCH * recipes.BEAMS
+    beams_found = found.tokens.reshape(rows, most), found.valid.reshape(rows, most)
+    _same_text(*beams_found, reference(name, "beams"), stop)
+    np.testing.assert_allclose(found.scores.ravel(), reference(name, "beam_scores"), rtol=1e-5)
+
+
+def _same_text(tokens: Any, valid: Any, theirs: np.ndarray, stop: int) -> None:
+    """Equal up to each row's first stop; what transformers pads with behind it differs between its classes."""
+    ours = [row[good].tolist() for row, good in zip(np.asarray(tokens), np.asarray(valid), strict=True)]
+    assert ours == [row[: row.index(stop) + 1] if stop in row else row for row in theirs.tolist()]
+
+
+@pytest.mark.parametrize("name", [*QUICK, *SLOW])
+def test_scores_and_their_gradients(loaded: Any, name: str) -> None:
+    model, params = loaded(name)
+    prompt, candidates = TOKENS[:, :-2], TOKENS[:, None, -2:]
+
+    def total(params: Any) -> tuple[jax.Array, Any]:
+        if name == "roberta":
+            return model.prefill(params, TOKENS, TOKENS > 0)[0].after[:, 0, :5].sum(), None
+        valid = jnp.ones(prompt.shape, bool)
+        scores = scoring.score(model, params, prompt, valid, candidates, jnp.ones(candidates.shape, bool))
+        return scores.total.sum(), scores.total[:, 0]
+
+    gradient, scores = jax.jit(jax.grad(total, has_aux=True))(params)
+    if name != "roberta":
+        close(scores, reference(name, "score"), 1e-5)
+        close(gradient["embedding"], reference(name, "score_gradient"), 1e-4)
+    found, atol = norms(gradient, model), 1e-5 if name == "roberta" else 1e-6
+    np.testing.assert_allclose(found, reference(name, "gradient_norms"), rtol=1e-4, atol=atol)
+
+
+def norms(gradient: Any, model: LanguageModel) -> np.ndarray:
+    """The norm of each tensor of a file, in the order of their names; a tensor may be several of our parameters."""
+    squares: dict[str, float] = {}
+    for entry in weights.entries(model.config):
+        leaf = functools.reduce(lambda node, part: node[part], entry.path, gradient)
+        squares[entry.name] = squares.get(entry.name, 0.0) + float(jnp.square(leaf).sum())
+    return np.sqrt([squares[name] for name in sorted(squares)])

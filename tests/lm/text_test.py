@@ -1,0 +1,148 @@
+"""Texts in, texts and numbers out: a tokenizer trained on the spot, a tiny model, and the stages over files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from motif_jax import lm as language
+from motif_jax.core.errors import UserError
+from motif_jax.lm import text_files
+from motif_jax.lm.sampling import Sampling
+from motif_jax.lm.text_files import AnswerFile, read_questions
+from motif_jax.lm.tokens import Tokenizer, bucket, candidate_rows, padded
+from tests.lm.models import TEXT
+
+ACTIONS = ["turn left", "turn right", "go forward"]
+
+
+@pytest.fixture(scope="module")
+def model(worded: Path) -> language.TextModel:
+    return language.load(worded, batch=4)
+
+
+def test_tokens_go_to_text_and_back(worded: Path) -> None:
+    tokenizer = Tokenizer.read(worded)
+    rows = tokenizer.encode(TEXT)
+    assert [tokenizer.decode(row) for row in rows] == TEXT
+    assert "".join(tokenizer.pieces(rows[0])) == TEXT[0]
+    tokens, valid = padded([[1, 2], [3], []], pad=7)
+    assert (tokens.tolist(), tokens.dtype) == ([[1, 2], [3, 7], [7, 7]], np.int32)
+    assert valid.tolist() == [[True, True], [True, False], [False, False]]
+    assert padded([[1], [2, 3]], 4).tokens.tolist() == [[1, 0, 0, 0], [2, 3, 0, 0]]
+    assert padded([]).tokens.shape == (0, 0)
+    assert (tokenizer.find("</s>"), tokenizer.token("</s>"), tokenizer.find("none")) == (2, 2, None)
+    assert tokenizer.decode([1, *rows[0], 2]) == TEXT[0]
+    assert (Tokenizer.read(worded, 60).size, candidate_rows(tokenizer, TEXT)) == (60, rows)
+
+
+def test_buckets_are_few_and_long_enough() -> None:
+    sizes = [16, 24, 32, 48, 64, 96, 128, 192]
+    expected = [next(size for size in sizes if size >= length) for length in range(1, 193)]
+    assert [bucket(length) for length in range(1, 193)] == expected
+    assert [bucket(40, most) for most in (44, 48, 60, 40, 30)] == [44, 48, 48, 40, 40]
+
+
+@pytest.mark.slow
+def test_scores_do_not_depend_on_what_is_scored_beside(model: language.TextModel) -> None:
+    prompts, own = [*TEXT, "go"], [ACTIONS, ACTIONS[:2], *[ACTIONS[1:]] * 5]
+    found = model.score(prompts, own)
+    for prompt, names, row in zip(prompts, own, found, strict=True):
+        assert row.shape == (len(names),)
+        np.testing.assert_allclose(model.score([prompt], names)[0], row, rtol=1e-5)
+    single = [text for text in "abcdefgh" if len(model.tokenizer.encode([text])[0]) == 1][:3]
+    alone, beside = (model.score(["go"], texts)[0] for texts in (single, [*single, "turn left"]))
+    assert len(alone) == 3
+    np.testing.assert_allclose(alone, beside[:3], rtol=1e-5)
+    states = model.states(TEXT)
+    assert [len(row) for row in states] == [len(row) for row in model.tokenizer.encode(TEXT)]
+    np.testing.assert_allclose(model.states(TEXT[3:4])[0], states[3], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_texts_are_written_from_a_seed(worded: Path, model: language.TextModel) -> None:
+    greedy = model.generate(TEXT, most=5)
+    assert greedy == [model.generate([text], most=5)[0] for text in TEXT]
+    how: dict[str, Any] = {"most": 5, "sampling": Sampling(), "count": 3}
+    one, other = (model.generate(TEXT[:2], **how, seed=seed) for seed in (1, 2))
+    assert [len(texts) for texts in one] == [3, 3]
+    assert one == language.load(worded, batch=2).generate(TEXT[:2], **how, seed=1), "of any batch"
+    assert one != other
+
+
+@pytest.mark.slow
+def test_a_text_ends_before_what_stops_it(model: language.TextModel) -> None:
+    whole = [text for (text,) in model.generate(TEXT, most=20)]
+    # Words within the texts, of several tokens.
+    stops = [text[5:9] for text in whole]
+    assert not any(map(model.tokenizer.find, stops))
+    cut = model.generate(TEXT, most=20, stops=stops)
+    assert cut == model.generate(TEXT, most=20, stops=stops, search=True)
+    for full, (part,) in zip(whole, cut, strict=True):
+        assert part == full[: min(place for stop in stops if (place := full.find(stop)) >= 0)]
+        assert len(part) < len(full)
+
+
+@pytest.mark.slow
+def test_a_text_is_looked_at_token_by_token(model: language.TextModel) -> None:
+    prompts, texts = ["go to", "turn", "go"], [" the red ball", " left", " forward"]
+    for prompt, text, look in zip(prompts, texts, model.look(prompts, texts), strict=True):
+        assert "".join(look.pieces) == prompt + text
+        assert look.start == len(model.tokenizer.encode([prompt])[0])
+        total = model.score([prompt], [text])[0][0]
+        np.testing.assert_allclose(look.log_probs[look.start :].sum(), total, rtol=1e-4)
+        assert np.isnan([look.log_probs[0], look.entropies[0]]).all()
+        assert (look.entropies[1:] > 0).all()
+
+
+@pytest.mark.parametrize("part", ["weights", "config.json", "tokenizer.json"])
+def test_answers_of_two_models_are_not_mixed(worded: Path, tmp_path: Path, part: str) -> None:
+    """The model's folder holds another one by the time that a run continues; one from before it was written down continues."""
+    model, run = shutil.copytree(worded, tmp_path / "model"), tmp_path / "run"
+    run.mkdir()
+    for _ in range(2):
+        text_files.pin(run, model, "small")
+    read = json.loads((run / "plan.json").read_text())["read"]
+    assert sorted(read) == ["config.json", "tokenizer.json", "weights"]
+    path = next(model.glob("*.safetensors")) if part == "weights" else model / part
+    path.write_bytes(path.read_bytes() + b" ")
+    said = f"config.model=small: has another {part} than when {run} started: restore the previous one, or choose another --workdir"
+    with pytest.raises(UserError, match=f"^{said}$"):
+        text_files.pin(run, model, "small")
+    (run / "plan.json").write_text("{")
+    with pytest.raises(UserError, match=r"plan\.json is damaged"):
+        text_files.pin(run, model, "small")
+    (run / "plan.json").unlink()
+    text_files.pin(run, model, "small")
+
+
+def test_prompts_are_objects_of_a_line_or_lines_of_a_text(tmp_path: Path) -> None:
+    rows = [{"prompt": "one\u2028line"}, {"prompt": "two", "candidates": ["a"], "more": 1}]
+    lines = tmp_path / "prompts.jsonl"
+    lines.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n", encoding="utf-8")
+    assert read_questions(lines, "file") == rows
+    text = tmp_path / "prompts.txt"
+    text.write_text("one\n\n two\u2028three \n", encoding="utf-8")
+    assert [row["prompt"] for row in read_questions(text, "file")] == ["one", " two\u2028three "]
+
+
+def test_answers_go_on_behind_the_last_whole_batch(tmp_path: Path) -> None:
+    lines = lambda numbers: "".join(f'{{"prompt": "{n}", "text": "é"}}\n' for n in numbers)  # noqa: E731
+    path, questions = tmp_path / "answers.jsonl", [{"prompt": str(number)} for number in range(5)]
+    for kept, torn, done in (([], b"", 0), ([0, 1, 2], b"", 2), ([0, 1, 2, 3], b'{"prompt": "4', 4)):
+        path.write_bytes(lines(kept).encode() + torn)
+        with AnswerFile(path, questions, batch=2) as answers:
+            assert answers.done == done
+            answers.add({"prompt": str(number), "text": "é"} for number in range(done, 5))
+            assert answers.done == 5
+        assert path.read_text(encoding="utf-8") == lines(range(5))
+        with AnswerFile(path, questions, batch=2) as answers:
+            assert answers.done == 5
+    for line, others in ((5, questions[:4]), (1, [{"prompt": "other"}, *questions[1:]])):
+        with pytest.raises(UserError, match=rf"answers\.jsonl line {line} answers another question"):
+            AnswerFile(path, others, batch=2)

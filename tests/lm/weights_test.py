@@ -1,0 +1,62 @@
+"""Parameters written and read again, in one file or in shards; what does not fit is refused in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import chex
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from motif_jax.core.errors import UserError
+from motif_jax.lm import config, weights
+from tests.lm import models
+from tests.lm.models import NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("shard_bytes", [weights.SHARD_BYTES, 4000])
+def test_tensors_are_saved_as_read(tmp_path: Path, name: str, shard_bytes: int, monkeypatch: Any) -> None:
+    monkeypatch.setattr(weights, "SHARD_BYTES", shard_bytes)
+    folder = models.write(tmp_path / "theirs", name)
+    model, params = models.load(folder)
+    weights.save(tmp_path / "ours", params, model.config)
+    files = sorted((tmp_path / "ours").glob("*.safetensors"))
+    assert (len(files) > 1) == (shard_bytes == 4000)
+    (tmp_path / "any").touch()
+    assert {file.stat().st_mode for file in files} == {(tmp_path / "any").stat().st_mode}
+    found = {key: value for file in files for key, value in load_file(file).items()}
+    chex.assert_trees_all_equal(found, load_file(folder / weights.SINGLE))
+
+
+def test_names_without_the_models_prefix_are_found(tmp_path: Path) -> None:
+    folder = models.write(tmp_path, "gpt2")
+    tensors = load_file(folder / weights.SINGLE)
+    short = {key.removeprefix("transformer."): value for key, value in tensors.items()}
+    save_file(short, folder / weights.SINGLE)
+    models.load(folder)
+
+
+def test_tensors_and_shards_that_are_missing_or_do_not_fit_are_named(tmp_path: Path) -> None:
+    folder = models.write(tmp_path, "llama")
+    tensors = load_file(folder / weights.SINGLE)
+    wider = {**models.recipes.CONFIGS["llama"], "intermediate_size": 40}
+    (folder / config.FILE).write_text(json.dumps(wider))
+    misfit = "tensor model.layers.0.mlp.gate_proj.weight is [24, 16], which does not fit config.json: [16, 40] expected"
+    for read in (weights.load, weights.check):
+        with pytest.raises(UserError) as raised:
+            read(folder, weights.read_config(folder))
+        assert str(raised.value) == f"{folder}: {misfit}"
+    (folder / config.FILE).write_text(json.dumps(models.recipes.CONFIGS["llama"]))
+    del tensors["model.layers.1.mlp.down_proj.weight"]
+    save_file(tensors, folder / weights.SINGLE)
+    with pytest.raises(UserError, match=r"tensor model\.layers\.1\.mlp\.down_proj\.weight is missing"):
+        models.load(folder)
+    (folder / weights.INDEX).write_text(json.dumps({"weight_map": {"a": "../model.safetensors"}}))
+    digested = (tmp_path, False), (tmp_path.parent, False), (tmp_path.parent, True)
+    before = [weights.digest(path, below=below) for path, below in digested]
+    save_file({}, folder / weights.SINGLE)
+    after = [weights.digest(path, below=below) for path, below in digested]
+    assert [a == b for a, b in zip(before, after, strict=True)] == [False, True, False]

@@ -1,0 +1,96 @@
+"""Several annotations of one dataset: what they agree on, and one label file of them all."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+
+import numpy as np
+import pytest
+
+from motif_jax.core.errors import UserError
+from motif_jax.motif.annotation import ensembles
+from motif_jax.motif.annotation.labels import one_hot
+from motif_jax.motif.annotation.shards import Annotation
+from tests.recorded_outputs import compared
+from tests.reward_fixtures import write_labels
+
+LABELS = {
+    "lexicon_msg_gold": [0, 0, 1, 2, 3],
+    "lexicon_msg_minbl_gold_reworded": [0, 1, 1, 2, 3],
+    "random": [0, 1, 0, 3, 3],
+}
+
+
+@pytest.fixture
+def votes(tmp_path):
+    return [ensembles.read_votes(tmp_path, name, np.array(row, np.int8)) for name, row in LABELS.items()]
+
+
+def test_goals_are_those_of_manifests_or_published_names_and_probabilities_of_files(votes, tmp_path):
+    assert [vote.goal for vote in votes] == ["gold", "gold", ensembles.NO_GOAL]
+    path = Annotation(tmp_path, "random").shard_path(0, 1, "json")
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"annotator": {"goal": "stairs"}}))
+    assert ensembles.read_votes(tmp_path, "random", votes[2].labels).goal == "stairs"
+    np.testing.assert_array_equal(votes[0].probabilities, one_hot(votes[0].labels))
+    soft = np.full((5, 3), 1 / 3, np.float32)
+    write_labels(tmp_path, "random", votes[2].labels, soft)
+    found = ensembles.read_votes(tmp_path, "random", votes[2].labels)
+    np.testing.assert_array_equal(found.probabilities, soft)
+    with pytest.raises(UserError, match=r"probabilities.npy: shape \(5, 3\), expected \(4, 3\)"):
+        ensembles.read_votes(tmp_path, "random", votes[2].labels[:4])
+
+
+def test_a_majority_counts_labels_and_a_mean_probabilities(votes):
+    merged = ensembles.combine(votes, "majority")
+    assert merged.labels.tolist() == [0, 1, 1, 2, 3]
+    np.testing.assert_allclose(merged.probabilities[1], [1 / 3, 2 / 3, 0], rtol=1e-6)
+    assert ensembles.combine(votes[::2], "majority").labels.tolist() == [0, 2, 2, 2, 3], "a draw is a tie"
+    unsure = ensembles.Votes("unsure", "gold", votes[0].labels, np.tile([[0.1, 0.8, 0.1]], (5, 1)))
+    three = [votes[0], votes[2], unsure]
+    assert [ensembles.combine(three, method).labels[1] for method in ("majority", "mean")] == [0, 1]
+    mean = ensembles.combine([votes[0], unsure], "mean")
+    assert mean.labels.tolist() == [0, 0, 1, 2, 1]
+    np.testing.assert_allclose(mean.probabilities[0], [0.55, 0.4, 0.05], rtol=1e-6)
+
+
+def test_agreement_of_each_two(votes, record):
+    nobody = ensembles.Votes("nobody", "gold", np.full(5, 3, np.int8), votes[0].probabilities)
+    groups = votes, votes[:1], [*votes, nobody], [votes[0], nobody]
+    parts = {f"{place}": ensembles.tables(group) for place, group in enumerate(groups)}
+    compared("agreement", parts | {"rows": f"{ensembles.agreement([*votes, nobody])}"}, record)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_merge_that_was_killed_goes_on_whatever_it_had_written(votes, tmp_path, monkeypatch, restart):
+    merged = ensembles.combine(votes, "majority")
+    annotation = Annotation(tmp_path, "all")
+    if restart:  # of labels that annotate wrote
+        annotation.write(ensembles.combine(votes[:1], "mean"), {})
+        for suffix, content in (("json", "{}"), ("jsonl", "")):
+            annotation.shard_path(2, 4, suffix).write_text(content)
+
+    def counted(left, act, *paths):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        act(*paths)
+
+    for allowed in range(100):  # it ends before it writes or removes file number `allowed`
+        left = iter(range(allowed))
+        for name in ("replace", "unlink"):
+            monkeypatch.setattr(os, name, functools.partial(counted, left, getattr(os, name)))
+        with contextlib.suppress(KeyboardInterrupt):
+            ensembles.write_ensemble(tmp_path, "all", merged, {"names": ["a"]}, restart=restart)
+            break
+        monkeypatch.undo()
+    assert allowed > 2
+    np.testing.assert_array_equal(np.load(annotation.preference_path), merged.labels)
+    assert not annotation.manifests()
+    told = [json.loads(path.read_text()) for path in (annotation.ensemble_path, annotation.summary_path)]
+    counts = {"pairs": 5, "first": 1, "second": 2, "tie": 1, "unknown": 1}
+    assert told == [{"sources": {"names": ["a"]}}, counts]
+    with pytest.raises(UserError, match=r"all.npy exists already and was made from other labels: choose"):
+        ensembles.write_ensemble(tmp_path, "all", merged, {"names": ["b"]}, restart=False)

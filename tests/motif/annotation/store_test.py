@@ -1,0 +1,93 @@
+"""The answer store: many writers, all are read, a known label counts before an unknown one."""
+
+from __future__ import annotations
+
+import math
+import shutil
+
+from motif_jax.core.checked_lines import encode_line, read_lines
+from motif_jax.core.verdicts import PAIR, SINGLE, UNKNOWN
+from motif_jax.motif.annotation.annotator import Answer, Question
+from motif_jax.motif.annotation.store import AnswerStore, StoredAnswer, better
+from tests.recorded_outputs import compared, said
+
+
+def key(number: int) -> str:
+    return f"{(number + 1) * 0x9E3779B97F4A7C15 % 2**64:016x}{number:016x}"
+
+
+KEYS = [key(number) for number in range(6)]
+
+
+def test_writers_side_by_side_have_files_of_their_own(tmp_path):
+    first, second, third, reader = (AnswerStore(tmp_path) for _ in range(4))
+    kept = [(Question(KEYS[0]), Answer(0, tokens=(1, 2, 3), note="n"))]
+    kept += [(Question(KEYS[3], attempt=1), Answer(UNKNOWN))]
+    assert first.keep(kept) == [StoredAnswer(0), StoredAnswer(UNKNOWN, None, 2)]
+    lines = [
+        (KEYS[0], {"label": 0, "tokens": [1, 2, 3], "note": "n"}),
+        (KEYS[3], {"label": 3, "attempts": 2}),
+    ]
+    assert [list(read_lines(path)) for path in tmp_path.iterdir()] == [lines]
+    second.add([(KEYS[1], StoredAnswer(1, (0.25, 0.5, 0.25)), {})])
+    found = {KEYS[0]: StoredAnswer(0), KEYS[1]: StoredAnswer(1, (0.25, 0.5, 0.25))}
+    assert reader.find(set(KEYS[:2])) == found
+    for done in (first, second):
+        done.close()
+    third.add([(KEYS[2], StoredAnswer(2), {})])
+    third.close()
+    assert len(list(tmp_path.glob("*.jsonl"))) == 2
+    assert set(reader.find({KEYS[2], KEYS[5]})) == {KEYS[2]}
+
+
+def test_stores_of_one_host_can_be_copied_together_again_and_again(tmp_path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    for number in (0, 2):
+        for folder, key in ((one, KEYS[number]), (other, KEYS[number + 1])):
+            store = AnswerStore(folder)
+            store.add([(key, StoredAnswer(0), {})])
+            store.close()
+        shutil.copytree(one, other, dirs_exist_ok=True)
+        assert set(AnswerStore(other).find(set(KEYS))) == set(KEYS[: number + 2])
+
+
+def test_which_answers_are_stored_and_known_ones_count_before_unknown(record):
+    unknown, again, known = StoredAnswer(UNKNOWN), StoredAnswer(UNKNOWN, None, 2), StoredAnswer(1, None, 3)
+    for old, new, best in ((None, unknown, unknown), (unknown, again, again), (again, unknown, again), (known, again, known),
+                           (again, known, known), (known, StoredAnswer(0), known)):  # fmt: skip
+        assert better(old, new) == best
+    foreign = {}, {"label": 4}, {"label": "1"}, {"label": 1, "p": [1]}, {"label": 0, "p": "x"}
+    lines = [said(StoredAnswer.from_json, value) for value in (*foreign, {"label": 2, "p": [0.5, 0.5]})]
+    answers = (PAIR, Answer(0, (math.nan,) * 3)), (PAIR, Answer(0, (0.5, 0.5))), (SINGLE, Answer(2))
+    lines += [said(StoredAnswer.of, Question(KEYS[0], form=form), answer) for form, answer in answers]
+    compared("stored_answers", {"lines": "\n".join(lines)}, record)
+
+
+def test_get_finds_what_find_does_and_what_is_appended_later(tmp_path):
+    index, store = AnswerStore(tmp_path, refresh_seconds=0.0), AnswerStore(tmp_path)
+    assert index.get(key(0)) is None
+    store.add([(key(0), StoredAnswer(1, (0.25, 0.75)), {"tokens": [5, 6, 0]})])
+    assert index.get(key(0)) == StoredAnswer(1, (0.25, 0.75))
+    store.add((key(n), StoredAnswer(n % 2), {}) for n in range(1, 500))
+    other = AnswerStore(tmp_path)
+    other.add((key(n), StoredAnswer(n % 2), {}) for n in range(500, 600))
+    other.close()
+    store.close()
+    assert len(list(tmp_path.iterdir())) == 2
+    wanted = {key(n) for n in range(700)}
+    assert {k: found for k in wanted if (found := index.get(k))} == store.find(wanted)
+
+
+def test_torn_and_damaged_lines_cost_one_answer_each(tmp_path):
+    index = AnswerStore(tmp_path, refresh_seconds=0.0)
+    whole = [encode_line(key(n), {"label": 0}) for n in range(4)]
+    damaged = whole[1].replace(b'"label":0', b'"label":1')
+    path = tmp_path / "host-0000.jsonl"
+    path.write_bytes(whole[0] + damaged + whole[2][:30])
+    assert [index.get(key(n)) for n in range(4)] == [StoredAnswer(0), None, None, None]
+    with open(path, "ab") as file:
+        file.write(whole[2][30:-1])
+    assert index.get(key(2)) is None  # its end is still to come
+    with open(path, "ab") as file:
+        file.write(b"\n" + whole[3])
+    assert [index.get(key(n)) for n in range(4)] == [StoredAnswer(0), None, StoredAnswer(0), StoredAnswer(0)]

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from motif_jax import rewards
+from motif_jax.core.errors import UserError
+from motif_jax.motif.reward.reward_function import as_rows
+from motif_jax.motif.reward.reward_model import read_run
+from motif_jax.published import exports
+from tests.reward_fixtures import load_config, reward_config, run_stage, train
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("compiled_quickly")]
+TEXTS = ["Hello", "", "You see here a key."]
+
+
+def test_an_ensemble_goes_through_a_file_unchanged_and_says_where_it_disagrees(trained, tmp_path):
+    small = {"network.hidden_dim": 32, "ensemble.members": 2}
+    ensemble = train(tmp_path / "b", reward_config(trained.parent / "dataset", **small))
+    run_stage("export_reward", tmp_path / "file", "", **{"reward.dir": str(ensemble)})
+    file = tmp_path / "file" / "reward.safetensors"
+    workdir = run_stage("import_reward", tmp_path / "back", "", file=str(file))
+    expected = rewards.load(ensemble)
+    members = expected.trained.members_of_messages(expected.trained.params, as_rows(TEXTS)[0])
+    statistics = expected.trained.statistics
+    own = (members - np.c_[statistics["member_mean"]]) / np.sqrt(np.c_[statistics["member_variance"]])
+    np.testing.assert_allclose(expected.disagreement(TEXTS), own.std(axis=0), rtol=1e-4)
+    assert expected.disagreement("Hello").shape == ()
+    for place in (file, workdir):
+        reward = rewards.load(place)
+        np.testing.assert_array_equal(reward.raw(TEXTS), expected.raw(TEXTS))
+        np.testing.assert_array_equal(reward.intrinsic(TEXTS), expected.intrinsic(TEXTS))
+    back, known = read_run(workdir), expected.trained
+    assert (back.statistics, back.members) == (known.statistics, known.members)
+
+
+def test_a_refused_export_leaves_its_folder_to_any_other_command(trained, tmp_path):
+    config = load_config("export_reward", "", {"reward.dir": str(trained), "reward.step": 9})
+    exports.check(config, tmp_path / "out")
+    with pytest.raises(UserError, match="has no evaluation 9"):
+        exports.run(config, tmp_path / "out")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {".lock"}

@@ -1,0 +1,135 @@
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from motif_jax.core.devices.parallel import DataParallel
+from motif_jax.core.training.config import RewardConfig
+from motif_jax.core.training.trainer import OfflineTrainer
+from motif_jax.motif.reward import reward_data, reward_task
+from motif_jax.schema import values
+from tests.reward_fixtures import make_dataset, reward_config, write_labels
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+LENGTH = 2
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    make_dataset(folder / "long", pairs=70, length=LENGTH, glyphs=True)
+    make_dataset(folder / "plain", pairs=400, messages=50)
+    labels = np.load(folder / "plain" / "preference" / "test.npy")
+    write_labels(folder / "plain", "test", labels, np.random.default_rng(0).dirichlet((1, 1, 1), 400))
+    return folder
+
+
+def make_task(folder, devices=1, **overrides):
+    overrides = {"epochs": 2, "chunk_steps": 2, "network.hidden_dim": 32, **overrides}
+    config = values(RewardConfig, reward_config(folder, **overrides))
+    data = reward_data.load(config)
+    return reward_task.RewardTask(config, data, DataParallel(jax.local_devices()[:devices]))
+
+
+def train_epoch(task):
+    trainer, numbers = OfflineTrainer(task, task.parallel), []
+    carry = trainer.place(task.init_state())
+    for start in range(0, task.steps_per_epoch, 2):
+        batches = task.batches(start, min(2, task.steps_per_epoch - start))
+        carry, metrics = trainer.train_chunk(carry, batches)
+        numbers += jax.device_get(metrics)
+    return carry.state, {name: np.concatenate([m[name] for m in numbers]) for name in numbers[0]}
+
+
+def plain_loop(task, optimizer=None):
+    """For each epoch the parameters after it, and the losses and the rewards of its batches: every message of every pair."""
+    data, network, optimizer = task.data, task.network, optimizer or task.optimizer
+    params = task.init_state().params
+    opt_state = optimizer.init(params)
+
+    def loss(params, inputs, targets, weights):
+        rows = {name: x.reshape(-1, *x.shape[3:]) for name, x in inputs.items()}
+        rewards = network.reward(params, rows).reshape(-1, 2, data.dataset.length).mean(-1)
+        each = -(targets * jax.nn.log_softmax(rewards)).sum(-1)
+        return (each * weights).sum() / weights.sum(), rewards
+
+    @jax.jit
+    def update(params, opt_state, *batch):
+        found, gradient = jax.value_and_grad(loss, has_aux=True)(params, *batch)
+        updates, opt_state = optimizer.update(gradient, opt_state, params)
+        return optax.apply_updates(params, updates), opt_state, found
+
+    for epoch in itertools.count():
+        rows = []
+        for pairs in task.plan.order(epoch):
+            there, fields = np.maximum(pairs, 0), network.architecture.fields
+            inputs = {name: jnp.asarray(data.dataset.data[name][there]) for name in fields}
+            weights = np.where(pairs >= 0, data.targets.weights[there], 0)
+            params, opt_state, found = update(params, opt_state, inputs, data.targets.targets[there], weights)
+            rows.append(jax.device_get(found))
+        yield params, *zip(*rows, strict=True)
+
+
+def assert_same_change(start, one, other):
+    start, one, other = jax.device_get((start, one, other))
+    apart, moved = (optax.tree.norm(optax.tree.sub(other, tree)) for tree in (one, start))
+    assert apart <= 1e-3 * moved
+
+
+EVERYTHING = {f"network.{name}": True for name in ("status", "crop", "glyphs")} | {"network.embedding_dim": 8}
+TUNED = {
+    "labels.ties": "drop",
+    "labels.smoothing": 0.1,
+    "optimizer.schedule": "cosine",
+    "optimizer.warmup_steps": 3,
+}
+SOFT = {"labels.soft": True, "labels.confidence": "probability"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "overrides"), [("long", EVERYTHING), ("plain", TUNED), ("plain", SOFT)])
+def test_training_equals_the_plain_loop(folder, name, overrides):
+    # Momentum instead of Adam's second moment: Adam turns rounding of tiny gradients into whole steps.
+    task = make_task(folder / name, **{"optimizer.eps": 1e-2, **overrides})
+    start = task.init_state().params
+    state, numbers = train_epoch(task)
+    params, losses, _ = next(plain_loop(task))
+    np.testing.assert_allclose(numbers["loss"], losses, rtol=1e-4)
+    assert_same_change(start, state.params, params)
+    assert numbers["pairs"].sum() == (task.data.targets.weights[task.data.train] > 0).sum()
+
+
+@pytest.mark.slow
+def test_devices_agree(folder):
+    overrides = {"ensemble.members": 2, "ensemble.bootstrap": True, "network.status": True}
+    one, many = (make_task(folder / "plain", n, **{"optimizer.eps": 1e-2}, **overrides) for n in (1, 4))
+    start = one.init_state().params
+    (first, numbers), (second, others) = train_epoch(one), train_epoch(many)
+    for name, found in numbers.items():
+        np.testing.assert_allclose(others[name], found, rtol=1e-3, err_msg=name)
+    assert_same_change(start, second.params, first.params)
+    for leaf in jax.tree.leaves(second.params):
+        first_copy, *copies = [np.asarray(shard.data) for shard in leaf.addressable_shards]
+        assert all(np.array_equal(copy, first_copy) for copy in copies)
+    found, wanted = (task.member_rewards(first, task.data.messages) for task in (many, one))
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_the_digests_say_what_is_not_the_same(folder):
+    def changed(name, **overrides):
+        now = make_task(folder / name, **overrides).data.digests
+        return {key for key in {*now, *base} if now.get(key) != base.get(key)}
+
+    base = make_task(folder / "plain").data.digests
+    assert set(base) == {"data/message", "info/score", "labels", "targets", "weights of pairs"}
+    for name, value, wanted in (
+        ("optimizer.learning_rate", 1.0, set()),
+        ("labels.smoothing", 0.1, {"targets"}),
+        ("labels.ties", "drop", {"weights of pairs"}),
+        ("network.status", True, {"data/blstats"}),
+    ):
+        assert changed("plain", **{name: value}) == wanted
+    assert changed("long", **EVERYTHING) == {*base, "data/blstats", "data/glyphs"}

@@ -1,0 +1,173 @@
+"""Rewards as files: what is written, what is refused, and imports that are made once."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+import struct
+
+import jax
+import numpy as np
+import pytest
+
+from motif_jax import rewards
+from motif_jax.core import digests, import_origin
+from motif_jax.core.errors import UserError
+from motif_jax.motif.reward import reward_function, reward_ratings, training_texts
+from motif_jax.motif.reward.reward_model import RewardModel, read_run
+from motif_jax.motif.reward.safetensors_file import (
+    read_safetensors,
+    statistics_of,
+    write_run_folder,
+    write_safetensors,
+)
+from motif_jax.nets import layout
+from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
+from motif_jax.published import imports
+from tests.conftest import REPOSITORY
+from tests.recorded_outputs import compared, said
+from tests.reward_fixtures import load_config, run_config
+
+ARCHITECTURE = RewardArchitecture(message="lt_cnn_small", hidden_dim=8)
+
+
+@functools.cache
+def fresh(seed):
+    return jax.tree.map(np.asarray, jax.jit(RewardNetwork(ARCHITECTURE).init)(jax.random.key(seed)))
+
+
+def make_reward(folder, seed=0, mean=0.5):
+    statistics = statistics_of(mean, 2.0, np.linspace(-1, 1, 19).tolist())
+    config = {"stage": "train_reward", "compat": {"glyph_crop_centre": False}}
+    curve = [{"epoch": 0, "validation/loss": math.nan, "calibration": []}, {"epoch": 1, "train/loss": 0.5}]
+    return RewardModel(folder, 3, RewardNetwork(ARCHITECTURE), fresh(seed), 1, statistics, config, curve)
+
+
+@pytest.fixture
+def file(tmp_path):
+    write_safetensors(make_reward(tmp_path), tmp_path / "reward.safetensors")
+    return tmp_path / "reward.safetensors"
+
+
+def header_of(path):
+    content = path.read_bytes()
+    size = struct.unpack("<Q", content[:8])[0]
+    return json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["reward"])
+
+
+@pytest.mark.slow
+def test_a_file_says_what_training_knew(tmp_path):
+    texts = np.zeros((2, 256), np.uint8)
+    texts[1, :4] = np.frombuffer(b"Hi!!", np.uint8)
+    training_texts.write_training_texts(tmp_path, texts)
+    write_safetensors(make_reward(tmp_path), tmp_path / "reward.safetensors")
+    reward = rewards.load(tmp_path / "reward.safetensors")
+    assert reward.known(["", "Hi!!", "Hi!"]).tolist() == [True, True, False]
+    write_run_folder(read_safetensors(tmp_path / "reward.safetensors"), tmp_path / "imported")
+    assert training_texts.is_known(training_texts.read_training_texts(tmp_path / "imported"), texts).all()
+
+
+@pytest.mark.slow
+def test_a_flipped_bit_anywhere_is_one_error(file, tmp_path):
+    whole = file.read_bytes()
+    size = 8 + struct.unpack("<Q", whole[:8])[0]
+    for place in [*range(0, size, 7), *range(size, len(whole), len(whole) // 200)]:
+        data = bytearray(whole)
+        data[place] ^= 1 << place % 8
+        file.write_bytes(data)
+        with pytest.raises(UserError, match=str(file)):
+            rewards.load(file)
+    with pytest.raises(UserError, match="is damaged"):
+        imports.run(importing(file), tmp_path / "run")
+
+
+WRONG = {
+    "architecture": None,
+    "architecture.more": 1,
+    "architecture.hidden_dim": 16,
+    "members": 2,
+    "format": "other",
+    "version": 2,
+    "curve": 1,
+    "step": "x",
+    "statistics": None,
+    "config": None,
+    "curve.0": {"a": [None, {"b": None}, 1]},
+}
+
+
+def test_a_header_with_parts_missing_or_wrong_is_one_error(file, record):
+    assert "NaN" not in file.read_bytes().decode("latin-1"), "NaN is no JSON: other languages refuse it"
+    assert header_of(file)["curve"][0] == {"epoch": 0, "validation/loss": None, "calibration": []}
+    np.testing.assert_equal(read_safetensors(file).curve, make_reward(file.parent).curve)
+    reward, lines = rewards.load(file), []
+    for act, given in (
+        (reward.known, "x"),
+        (functools.partial(rewards.load, file), 4),
+        (reward.disagreement, "x"),
+    ):
+        lines += [said(act, given, folder=file.parent)]
+    named = layout.to_torch(read_safetensors(file).params)
+    arrays = {name: np.ascontiguousarray(array) for name, array in named.items()}
+    for key, value in WRONG.items():
+        header = header_of(file)
+        section, _, name = key.rpartition(".")
+        (header[section] if section else header)[int(name) if name.isdigit() else name] = value
+        other = file.with_name("other")
+        other.write_bytes(digests.safetensors_of("reward", json.dumps(header), arrays))
+        read = (lambda path: dataclasses.replace(read_safetensors(path), params=0, network=0)), other
+        lines += [f"{key}: {said(*read, folder=file.parent)}"]
+    for kind, text in (("reward", "{"), ("reward", "[]"), ("reward", "[" * 100_000), ("other", "{}")):
+        file.write_bytes(digests.safetensors_of(kind, text, {"a": np.zeros(2, "f")}))
+        lines += [said(read_safetensors, file, folder=file.parent)]
+    lines += [said(read_safetensors, file.with_name("none"), folder=file.parent)]
+    lines += [said(statistics_of, 1.0, 2.0, None)]
+    diverged, unwritten = make_reward(file.parent, mean=math.nan), file.with_name("x.safetensors")
+    lines += [said(write_safetensors, diverged, unwritten, folder=file.parent), f"{unwritten.exists()}"]
+    compared("reward_headers", {"lines": "\n".join(lines)}, record)
+
+
+def importing(file):
+    return load_config("import_reward", "", {"file": str(file)})
+
+
+@pytest.mark.slow
+def test_an_import_is_a_run_folder_made_once_unless_it_was_killed(tmp_path, file, monkeypatch, capsys):
+    """A killed import may be followed by that of another file: what it left is nobody's work."""
+    workdir = tmp_path / "run"
+
+    def killed(*_, **__):
+        (workdir / "checkpoints" / "3.orbax-checkpoint-tmp-1").mkdir()
+        (workdir / ".config.json.abc.tmp").touch()
+        raise SystemError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("motif_jax.core.checkpoints.Checkpoints.save", killed)
+        with pytest.raises(SystemError):
+            imports.run(importing(file), workdir)
+    assert not import_origin.has_checkpoints(workdir)
+    write_safetensors(make_reward(tmp_path, seed=1), file)
+    for _ in range(2):
+        run_config(importing(file), workdir)
+    assert "holds this import of" in capsys.readouterr().out
+    assert not list(workdir.rglob("*tmp*"))
+    assert {"config.json", "versions.json", "import.json"} <= {path.name for path in workdir.iterdir()}
+    found, expected = read_run(workdir), make_reward(tmp_path, seed=1)
+    assert (found.step, found.config["stage"]) == (3, "train_reward")
+    jax.tree.map(np.testing.assert_array_equal, found.params, expected.params)
+    (tmp_path / "copy.safetensors").write_bytes(file.read_bytes())
+    imports.check(importing(tmp_path / "copy.safetensors"), workdir)
+    write_safetensors(make_reward(tmp_path, seed=0), file)
+    with pytest.raises(UserError, match=r"holds another import \(file: "):
+        imports.check(importing(file), workdir)
+
+
+def test_a_file_has_the_history_of_one_evaluation():
+    file = REPOSITORY / "docs/examples/doorkey/reward.safetensors"
+    reward = reward_function.open_reward(file)
+    met = reward_ratings.messages_met({"You pick up a yellow key.": 3, "": 9})
+    values, numbers = reward_ratings.history(reward, met, 5, 100)
+    np.testing.assert_array_equal(values, reward_ratings.rate_dataset(reward, met, 100).normalised[None])
+    assert numbers == [reward.step]

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+
+from motif_jax.core import seeds
+from motif_jax.core.errors import UserError
+from motif_jax.envs import registry
+from motif_jax.envs.nethack.random_players import HABITS, ReplayedActions
+from motif_jax.motif import sampling
+from motif_jax.motif.annotation.captions import caption
+from motif_jax.motif.pairs import chunks
+from motif_jax.motif.sampling import EpisodeJob, History, SamplingPlan, caption_keys
+from motif_jax.rl.actors.worker_process import MAX_DEATHS
+
+RUNNING = types.SimpleNamespace(requested=False)
+
+
+def how(folder):
+    options = {"max_episode_steps": 150, "fields": ("tty_chars",)}
+    fields = ("message", "blstats", "tty_chars")
+    return SamplingPlan("NetHackScore-v1", options, fields, seed=3, length=2, share=1.0, folder=str(folder))
+
+
+def job(index, policy=None):
+    return EpisodeJob(index, seeds.derive(3, "episode", index), 0, policy or HABITS["walker"])
+
+
+def contents(folder):
+    return {episode: chunks.load(folder, episode, count) for episode, count in chunks.scan(folder).items()}
+
+
+def test_history_grows_and_is_used_again(monkeypatch):
+    monkeypatch.setattr("motif_jax.motif.sampling._FIRST_CAPACITY", 3)
+    small = History(env := registry.make("NetHackScore-v1", max_episode_steps=40))
+    monkeypatch.undo()
+    large = History(env)
+    for seed in (1, 2):
+        one, two = (dict(history.play(seed, HABITS["runner"])[0]) for history in (small, large))
+        assert len(one["rewards"]) > 3
+        np.testing.assert_equal(one, two)
+    with pytest.raises(RuntimeError, match="no more actions"):
+        small.play(1, ReplayedActions(np.zeros(2, int)))
+    env.close()
+
+
+def test_caption_keys_compare_captions():
+    messages = np.zeros((4, 2, 256), np.uint8)
+    messages[..., 0] = np.frombuffer(b"a\0\0ab\0aa", np.uint8).reshape(4, 2)
+    keys = caption_keys(messages).tolist()
+    texts = [caption(message) for message in messages]
+    assert [keys[i] == keys[j] for i in range(4) for j in range(4)] == [a == b for a in texts for b in texts]
+    assert keys[0] == keys[1] != keys[3]
+
+
+@pytest.mark.slow
+def test_killed_processes_are_replaced(tmp_path):
+    for name, workers, kills in (("one", 1, 0), ("killed", 2, 1)):
+        folder = tmp_path / name
+        folder.mkdir()
+        for number, result in enumerate(sampling.record(map(job, range(12)), how(folder), workers, RUNNING)):
+            if number < kills:
+                os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
+            assert not result.left_out
+    assert chunks.scan(tmp_path / "one").keys() == set(range(12))
+    np.testing.assert_equal(contents(tmp_path / "one"), contents(tmp_path / "killed"))
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.slow
+def test_episode_that_kills_every_process_is_left_out(tmp_path, capfd):
+    jobs = iter([job(0), job(1), job(2, ReplayedActions(np.zeros(3, int))), job(3)])
+    results = {r.job.index: r for r in sampling.record(jobs, how(tmp_path), 2, RUNNING)}
+    assert {index for index, result in results.items() if result.left_out} == {2}
+    found = chunks.scan(tmp_path)
+    assert found[2] == 0
+    assert min(found[index] for index in (0, 1, 3)) > 0
+    assert capfd.readouterr().err.count("EngineError: the player had no more") == MAX_DEATHS
+
+
+@pytest.mark.slow
+def test_processes_that_die_of_the_first_episode_end_a_collection_but_not_a_resumed_one(tmp_path, capfd):
+    jobs = [job(0, ReplayedActions(np.zeros(3, int)))]
+    with pytest.raises(UserError, match="die before they have played one episode"):
+        list(sampling.record(iter(jobs), how(tmp_path), 1, RUNNING))
+    (result,) = sampling.record(iter(jobs), how(tmp_path), 1, RUNNING, answered=True)
+    assert result.left_out
+    assert "no more actions" in capfd.readouterr().err
+
+
+def test_recording_processes_are_light():
+    """They, those that play for evaluations, and the stage without agents run on numpy alone."""
+    code = "import sys, motif_jax.motif.collect, motif_jax.play.episodes; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"jax", "flax", "optax", "orbax", "matplotlib"} & set(done.stdout.split())
+
+
+def test_a_stop_leaves_nothing_in_the_temporary_directory(tmp_path, monkeypatch):
+    temporary, folder = tmp_path / "temporary", tmp_path / "chunks"
+    temporary.mkdir()
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    stop = types.SimpleNamespace(requested=False)
+    for _ in sampling.record(map(job, range(1000)), how(folder), 2, stop):
+        assert list(temporary.iterdir()), "games of processes at work"
+        stop.requested = True
+    assert not list(temporary.iterdir())
+    assert 0 < len(chunks.scan(folder)) < 1000
+    assert not multiprocessing.active_children()

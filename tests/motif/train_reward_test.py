@@ -1,0 +1,64 @@
+"""train_reward through the real flags: files, resume after a kill, refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from motif_jax import rewards
+from motif_jax.core.errors import UserError
+from motif_jax.motif import train_reward
+from motif_jax.motif.reward.reward_model import read_run
+from tests.reward_fixtures import make_dataset, reward_config, train, write_labels
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("data") / "dataset"
+    make_dataset(folder, pairs=500)
+    return folder
+
+
+def test_data_that_cannot_be_trained_on_leave_the_folder_free(tmp_path):
+    make_dataset(tmp_path / "d", pairs=40)
+    unknown = np.full(40, 3, np.int8)
+    write_labels(tmp_path / "d", "nothing", unknown)
+    write_labels(tmp_path / "d", "one", np.where(np.arange(40) == 0, 0, unknown).astype(np.int8))
+    workdir = tmp_path / "r"
+    told = {"nothing": "no pair has a known label", "one": "1 labelled pairs are too few"}
+    for annotator, words in told.items():
+        config = reward_config(tmp_path / "d", annotator=annotator)
+        train_reward.check(config, workdir)
+        with pytest.raises(UserError, match=words):
+            train_reward.run(config, workdir)
+    # The corrected command is of another annotator, and nothing stands in its way.
+    train_reward.check(reward_config(tmp_path / "d"), workdir)
+    assert not (workdir / "config.json").exists()
+
+
+@pytest.mark.slow
+def test_early_stopping_and_an_ensemble(dataset, tmp_path, capsys):
+    overrides = {
+        "early_stopping.patience": 1, "epochs": 30, "optimizer.learning_rate": 1e-30,
+        "ensemble.members": 2, "network.hidden_dim": 32,
+    }  # fmt: skip
+    workdir = train(tmp_path / "r", reward_config(dataset, **overrides))
+    summary = json.loads((workdir / "summary.json").read_text())
+    names = ("stopped_early", "evaluations", "best_evaluation", "used_evaluation")
+    assert [summary[name] for name in names] == [True, 2, 0, 0]
+    assert summary["used"] == summary["best"]
+    model = read_run(workdir)
+    assert (model.step, rewards.load(workdir, 1).trained.step, len(read_run(workdir, 1).curve)) == (0, 1, 2)
+    told = [line for line in capsys.readouterr().out.splitlines() if "best validation loss" in line]
+    assert len(told) == 1, "once is enough"
+    assert f"{workdir}: uses evaluation 0 of 0 to 1" in told[0]
+    messages = np.eye(4, 256, dtype=np.uint8) * 65
+    members = model.members_of_messages(model.params, messages)
+    np.testing.assert_allclose(members.mean(0), model.of_messages(model.params, messages))
+    assert not np.allclose(*members)
+    assert model.statistics["disagreement"] > 0

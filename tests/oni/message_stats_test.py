@@ -1,0 +1,23 @@
+"""The table of the texts that an agent has seen."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from motif_jax.oni.message_stats import NO_LABEL, MessageStats
+
+
+def test_it_is_packed_whole_and_grows() -> None:
+    stats = MessageStats()
+    texts = [*(f"text {number}" for number in range(2500)), "é\0", ""]
+    rows = stats.rows(texts, 4, 2)
+    stats.count[rows] += 3
+    stats.label[rows[::2]], stats.earned[rows[1]] = 1, 0.25
+    again = MessageStats.unpack(MessageStats.pack(stats.columns()))
+    assert again.texts == texts
+    assert again.row("") == 2501
+    np.testing.assert_array_equal(again.count[:2502], 3)
+    np.testing.assert_array_equal(again.label[:4], [1, NO_LABEL, 1, NO_LABEL])
+    np.testing.assert_array_equal(again.earned[:2], [0, 0.25])
+    np.testing.assert_array_equal(again.first_step[:2502], 4)
+    assert again.rows(["new", "", "new"], 5, 3).tolist() == [2502, 2501, 2502]

@@ -1,0 +1,30 @@
+"""Small configs of `train_agent` for tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from motif_jax.rl.config import AgentConfig, agent_config
+from tests.reward_fixtures import load_config
+
+
+def recall_config(**changes: Any) -> ConfigDict:
+    """The `recall` variant at the size of a test; `changes` are dotted keys with '__' for the dots."""
+    small = {
+        "train_for_env_steps": 2_000, "batch_size": 128, "rollout": 8, "network__hidden_size": 16, "network__flat_sizes": (16,),
+        "actors__workers": 2, "actors__envs_per_worker": 6, "devices__learner": "0", "compile_cache": "",
+    }  # fmt: skip
+    return changed(load_config("train_agent", "recall"), **{**small, **changes})
+
+
+def recall_training(**changes: Any) -> AgentConfig:
+    """`recall_config` in the form that everything below the stage takes."""
+    return agent_config(recall_config(**changes))
+
+
+def changed(config: ConfigDict, **changes: Any) -> ConfigDict:
+    """The config, locked, with other values of dotted keys, '__' for the dots."""
+    config.update_from_flattened_dict({key.replace("__", "."): value for key, value in changes.items()})
+    return config.lock()

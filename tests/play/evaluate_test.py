@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+
+from motif_jax.core import run_folder
+from motif_jax.core.errors import UserError
+from motif_jax.core.progress import format_number
+from motif_jax.play import evaluate, evaluation_files, fixed_shares
+from motif_jax.reports.film_files import FilmForms, Films
+from tests.reward_fixtures import load_config, run_config, run_stage
+
+
+@pytest.mark.parametrize("content", ["{", '{"checkpoint": "x", "reward": null}'])
+def test_a_damaged_plan_is_named(tmp_path, content):
+    (tmp_path / "plan.json").write_text(content)
+    with pytest.raises(UserError, match=r"plan.json is damaged .*: restore a copy of it, or evaluate into"):
+        evaluate.check(load_config("evaluate", "smoke"), tmp_path)
+
+
+def test_a_damaged_list_of_films_is_named(tmp_path):
+    (tmp_path / "films.json").write_text("[1]")
+    with pytest.raises(UserError, match=r"films.json is damaged .*: remove it, then the films are made"):
+        Films(tmp_path, tmp_path, FilmForms())
+
+
+@pytest.mark.slow
+def test_the_table_says_of_a_reward_what_applies_to_it(tmp_path):
+    trained = load_config("train_agent", "recall")
+    trained.reward.update({"intrinsic_coefficient": 0.1, "kind": "bag_of_words"})
+    run_folder.describe(tmp_path / "agent", run_folder.as_plain(trained))
+    values = {"agent.dir": str(tmp_path / "agent"), "workers": 1}
+    workdir = run_stage("evaluate", tmp_path / "evaluation", **values)
+    note = (workdir / "table.md").read_text().splitlines()[-1]
+    assert "intrinsic reward: likeness to the goal, hashed letters, " in note
+    assert note.endswith(", count exponent 3")
+    assert "quantile" not in note
+    assert "evaluation None" not in note
+
+
+@pytest.mark.slow
+def test_the_bot_agrees_with_itself(tmp_path, capsys):
+    values = {"policy": "bot", "bot_agreement": True, "workers": 1, "environment.name": "BabyAI-GoToLocal-v0"}
+    run_stage("evaluate", tmp_path / "run", **values)
+    measures = evaluation_files.read_evaluation(tmp_path / "run")["measures"]
+    assert measures["bot_agreement"]["mean"]["value"] == 1
+    mean = format_number(measures["return"]["mean"]["value"])
+    assert f"mean return {mean}  " in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_fixed_shares_are_fitted_once_and_played_by_who_goes_on(tmp_path, monkeypatch):
+    fitted = []
+    shares = (0.5, 0.0, 0.5, 0.0, 0.0, 0.0)
+    monkeypatch.setattr(fixed_shares, "fit", lambda *given: fitted.append(given) or shares)
+    changed = {"environment.name": "BabyAI-GoToObjS4-v0", "environment.change": "other_episode"}
+    config = load_config("evaluate", "smoke", {"policy": "fixed", "workers": 1, **changed})
+    for episodes in (3, 5):
+        config.episodes = episodes
+        before = len(fitted)
+        run_config(config, tmp_path)
+        assert (len(fitted) > before) == (episodes == 3)
+    found = evaluation_files.read_evaluation(tmp_path)
+    assert tuple(found["plan"]["shares"]) == shares
+    assert found["plan"]["options"]["change"] == "other_episode"
+    played = [evaluation_files.decode_actions(row["actions"]).tolist() for row in found["rows"]]
+    assert {action for actions in played for action in actions} <= {0, 2}

@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from motif_jax.motif.annotation.captions import decode_message
+from motif_jax.play.messages import as_text, message_of
+
+
+def test_a_shown_message_is_the_message_again_whatever_is_in_it():
+    pieces = (b"\\", b"x", b"0", b"a", b"5c", b"41", b"\n", b"\xe9", b"\x7f", b" ", b"\0")
+    messages = [b"".join(some) for some in itertools.product(pieces, repeat=4)]
+    messages += [bytes([byte]) for byte in range(256)]
+    for message in messages:
+        shown = as_text(message)
+        assert shown.isascii()
+        assert shown.isprintable()
+        assert message_of(shown) == decode_message(np.frombuffer(message, np.uint8))

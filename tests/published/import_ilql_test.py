@@ -1,0 +1,129 @@
+"""Published checkpoints of ILQL as run folders: every part lands where it belongs, and what does not fit is refused."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+import numpy as np
+import pytest
+
+from motif_jax.core.errors import UserError
+from motif_jax.ilql.agent import agent_folder
+from motif_jax.ilql.agent.text_agent import POLICY
+from motif_jax.published import ilql_checkpoint
+from motif_jax.published import import_ilql as stage
+from tests import torch_files
+from tests.reward_fixtures import load_config, run_config
+
+WIDTH, LAYERS, TOKENS, POSITIONS = 8, 2, 35, 16
+
+
+def trunk(rng, start, width=WIDTH):
+    """A GPT-2's tensors as transformers 4.16 saves them, masks and all."""
+    sizes = {"wte.weight": (TOKENS, width), "wpe.weight": (POSITIONS, width)}
+    for name in ("ln_f", *(f"h.{layer}.ln_{place}" for layer in range(LAYERS) for place in (1, 2))):
+        sizes |= {f"{name}.weight": (width,), f"{name}.bias": (width,)}
+    for layer in range(LAYERS):
+        for name, inside, outside in (
+            ("attn.c_attn", width, 3 * width), ("attn.c_proj", width, width), ("mlp.c_fc", width, 4 * width), ("mlp.c_proj", 4 * width, width),
+        ):  # fmt: skip
+            sizes |= {f"h.{layer}.{name}.weight": (inside, outside), f"h.{layer}.{name}.bias": (outside,)}
+    found = {
+        f"{start}transformer.{name}": rng.normal(0, 0.3, shape).astype(np.float32)
+        for name, shape in sizes.items()
+    }
+    for layer in range(LAYERS):
+        found[f"{start}transformer.h.{layer}.attn.bias"] = np.ones((1, 1, POSITIONS, POSITIONS), np.uint8)
+        found[f"{start}transformer.h.{layer}.attn.masked_bias"] = np.array(-1e4, np.float32)
+    found[f"{start}lm_head.weight"] = found[f"{start}transformer.wte.weight"]
+    return found
+
+
+def head(rng, start, outputs):
+    inner = 2 * WIDTH
+    sizes = {
+        "0.weight": (inner, WIDTH),
+        "0.bias": (inner,),
+        "2.weight": (outputs, inner),
+        "2.bias": (outputs,),
+    }
+    return {f"{start}.{name}": rng.normal(0, 0.3, shape).astype(np.float32) for name, shape in sizes.items()}
+
+
+def ilql(outputs=TOKENS):
+    rng = np.random.default_rng(0)
+    found = trunk(rng, "model.") | trunk(rng, "lm_policy.") | trunk(rng, "lm_target.") | head(rng, "v", 1)
+    for name in ("q", "q2", "target_q", "target_q2"):
+        found |= head(rng, name, outputs)
+    return found | {"pi.weight": found["lm_policy.lm_head.weight"], "extra.weight": np.zeros(2, np.float32)}
+
+
+def config_of(tmp_path, content=None, **values):
+    """Of the import of a file with `content`, or of the one that is there."""
+    path = tmp_path / "model.pkl"
+    if content is not None:
+        torch_files.write(path, {name: torch_files.tensor(array) for name, array in content.items()})
+    return load_config("import_ilql", "", {"file": str(path), "heads": 2, **values})
+
+
+def imported(tmp_path, content, **values):
+    return agent_folder.load(run_config(config_of(tmp_path, content, **values), tmp_path / "run"))
+
+
+def chai():
+    draws = np.random.default_rng(0)
+    found = trunk(draws, "lm_policy.")
+    for name in ("q", "q2", "target_q", "target_q2"):
+        found |= head(draws, name, 1)
+    return found
+
+
+def decision_transformer():
+    prefix = np.arange(WIDTH, dtype=np.float32)
+    more = {"reward_emb.weight": prefix[:, None], "reward_emb.bias": prefix}
+    return trunk(np.random.default_rng(1), "model.") | more
+
+
+@pytest.mark.parametrize(
+    ("content", "method", "q", "place", "name"),
+    [
+        (trunk(np.random.default_rng(1), "module.model."), "bc", "none", f"trunks {POLICY} embedding", "module.model.transformer.wte.weight"),
+        (decision_transformer(), "dt", "none", "prefix kernel", "reward_emb.bias"),
+        (ilql(outputs=1), "ilql_utterance", "utterance", "heads q1 output bias", "q.2.bias"),
+        (chai(), "chai", "mean", "target_heads q2 output bias", "target_q2.2.bias"),
+    ],
+)  # fmt: skip
+def test_other_agents_are_known_by_their_parts(content, method, q, place, name, tmp_path):
+    config = config_of(tmp_path, content)
+    found = ilql_checkpoint.read(tmp_path / "model.pkl", 2)
+    assert (stage._method(config, found.design), found.design.q) == (method, q)
+    assert found.design.prefix == (method == "dt")
+    part = functools.reduce(lambda tree, key: tree[key], place.split(), found.params)
+    np.testing.assert_array_equal(part, content[name])
+
+
+def without(part):
+    return {name: value for name, value in ilql().items() if part not in name}
+
+
+DRAWS = np.random.default_rng(2)
+REFUSED = [
+    ({"other": np.zeros(2, np.float32)}, {}, "no tensor named model"),
+    (without("v.0.bias"), {}, "v.0.bias"),
+    (without("h.1.ln_1.bias"), {}, "ln_1.bias is missing"),
+    (ilql() | trunk(DRAWS, "lm_policy.", 2 * WIDTH), {}, "different sizes"),
+    (ilql() | head(DRAWS, "q", 7), {}, "heads do not fit"),
+    (ilql(), {"heads": 3}, "does not divide into 3 heads"),
+    (ilql(), {"method": "dt"}, "has the parts of ilql"),
+    (ilql(), {"task": "chess"}, "config.task=chess"),
+    (ilql(), {"task": "tests.toy_text:Task"}, "has 35 tokens, the task tests.toy_text:Task has 32"),
+    (ilql(), {"options": "["}, "config.options="),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "values", "said"), REFUSED)
+def test_what_does_not_fit(tmp_path, content, values, said):
+    with pytest.raises(UserError, match=re.escape(said)):
+        imported(tmp_path, content, **values)
+    assert not (tmp_path / "run" / "agent").exists()

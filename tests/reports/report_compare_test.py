@@ -1,0 +1,131 @@
+"""compare: what it makes of folders of every kind; those that are not what they should be are told, not left out."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+from motif_jax.core.errors import UserError
+from motif_jax.published import evaluation_logs
+from motif_jax.reports import compare
+from tests import recorded_outputs
+from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
+from tests.published.glam_results_test import write_log
+from tests.reward_fixtures import load_config
+
+
+def configured(**changes):
+    return load_config("compare", "", changes)
+
+
+def evaluations(folder, *names, policy="random"):
+    for number, name in enumerate(names):
+        write_evaluation(folder / name, policy, evaluation_rows(8, 0.0, number))
+    return [folder / name for name in names]
+
+
+@pytest.mark.parametrize("other", ["here/../one", "link"])
+@pytest.mark.parametrize(
+    ("listed", "where"), [("a={0},{1}", "twice under a"), ("a={0}; b={1}", "under a and under b")]
+)
+def test_a_run_counts_once(tmp_path, other, listed, where):
+    evaluations(tmp_path, "one")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "one")
+    config = configured(methods=listed.format(tmp_path / "one", tmp_path / other))
+    with pytest.raises(UserError, match=rf"^config.methods: .* is given {where}.*: a run counts once$"):
+        compare.check(config, tmp_path / "out")
+
+
+def test_two_evaluations_of_one_training_are_no_two_runs(tmp_path):
+    write_agent_run(tmp_path / "agent", episodes=5)
+    one, two = evaluations(tmp_path, "one", "two", policy=str(tmp_path / "agent"))
+    with pytest.raises(UserError, match=r"both evaluate .*agent: a training counts once"):
+        compare.check(configured(methods=f"a={one},{two}"), tmp_path / "out")
+    compare.check(configured(methods=f"sampled={one}; greedy={two}"), tmp_path / "out")
+    random = evaluations(tmp_path, "three", "four")
+    compare.check(configured(methods=f"a={random[0]},{random[1]}"), tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "told"),
+    [
+        ({"dir": "runs/a"}, {"dir": "runs/b"}, r"dir runs/a and runs/b"),
+        ({"dir": "runs/a"}, {"dir": "./runs/../runs/a"}, None),
+        ({"step": 3}, {"step": 4}, r"step 3 and 4"),
+        ({"extrinsic_coefficient": 0.0}, {"extrinsic_coefficient": 1.0}, None),
+        ({"kind": "motif"}, {"kind": "ranking"}, r"kind motif and ranking"),
+        ({"kind": "classification"}, {"kind": "classification"}, r"dir .*one and .*two"),
+        ({"kind": "table", "table": "a"}, {"kind": "table", "table": "a", "extrinsic_clip": 1}, None),
+    ],
+)
+def test_what_different_rewards_pay_trainings_is_not_compared(tmp_path, first, second, told):
+    """Whatever the methods: seeds that each learn a reward are refused, as their evaluations are."""
+    for name, reward in (("one", first), ("two", second)):
+        (tmp_path / name).mkdir()
+        config = {"stage": "train_agent", "reward": reward, "compat": {}}
+        (tmp_path / name / "config.json").write_text(json.dumps(config))
+    one, two = tmp_path / "one", tmp_path / "two"
+    for methods in (f"a={one}; b={two}", f"a={one},{two}"):
+        compare.check(configured(methods=methods), tmp_path / "out")
+        config = configured(methods=methods, measure="intrinsic_return")
+        if told is None:
+            compare.check(config, tmp_path / "out")
+            continue
+        said = rf"^config\.measure=intrinsic_return: .*one and .*two were trained with different rewards \({told}\): evaluate"
+        with pytest.raises(UserError, match=said):
+            compare.check(config, tmp_path / "out")
+    (one / "config.json").write_text(json.dumps({"stage": "train_agent", "reward": []}))
+    with pytest.raises(UserError, match=r"config.json is damaged \(reward or compat\)"):
+        compare.check(configured(methods=f"a={one}; b={two}", measure="intrinsic_return"), tmp_path / "out")
+
+
+def test_folders_of_every_kind_stand_side_by_side(tmp_path, monkeypatch, capsys, record):
+    """Twice in one folder: what the first comparison wrote goes."""
+    monkeypatch.setattr("motif_jax.reports.charts.figure", lambda plot: f"<svg>{plot.title}</svg>")
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in ("run", "again"):
+        write_agent_run(tmp_path / name, episodes=24, seed=len(name))
+        trained = {"stage": "train_agent", "environment": {"name": "NetHackScore-v1"}}
+        (tmp_path / name / "config.json").write_text(json.dumps(trained))
+    write_log(tmp_path / "log")
+    np.save(tmp_path / "returns.npy", np.array([0.0, 0.5, 2.0, 0.0]))
+    said = {"return": 0.0, "token_return": 0.0, "entropy": 0.25}
+    rows = [{**said, "dialogue": {"texts": ("a", "b"), "rewards": (reward, None)}} for reward in (0.5, -1.0)]
+    evaluation_logs.write(tmp_path / "log.pkl", rows, {})
+    curves = {"theirs": {"motif": ([np.array([1e3, 4e5])] * 2, [np.array([1.0, 9.0]), np.array([3.0, 8.0])])}}
+    (tmp_path / "motif_results.pkl").write_bytes(pickle.dumps(curves))
+    evaluations(tmp_path, "one", "two", "three")
+    methods = "one=AT/one; two=AT/two,AT/three; ours=AT/run,AT/again; theirs=AT/log,AT/returns.npy,AT/log.pkl"
+    values = {
+        "methods": methods.replace("AT", str(tmp_path)),
+        "published": str(tmp_path / "motif_results.pkl"),
+    }
+    values |= {
+        "published_tasks": " theirs = NetHackScore-v1",
+        "published_task": "NetHackScore-v1",
+        "resamples": 20,
+        "plots": False,
+    }
+    config = configured(**values, measures="score, fights", title="All")
+    assert not compare.run(config, tmp_path / "out")
+    first = recorded_outputs.of_folder(tmp_path / "out", {tmp_path: "FOLDER"})
+    given = values | {"normalise_zero": "one", "normalise_one": "two", "efficiency_steps": 9000}
+    config = configured(**given | {"methods": given["methods"].partition("; theirs")[0]})
+    assert not compare.run(config, tmp_path / "out")
+    names = {tmp_path: "FOLDER"}
+    parts = {f"first/{name}": text for name, text in first.items()}
+    parts |= recorded_outputs.of_folder(tmp_path / "out", names)
+    parts["printed"] = recorded_outputs.replaced("".join(capsys.readouterr()), names)
+    recorded_outputs.compared("compare_folders", parts, record)
+
+
+def test_a_number_that_a_run_does_not_have_is_named_with_those_it_has(tmp_path):
+    write_agent_run(tmp_path / "run", episodes=5)
+    for folder in (*evaluations(tmp_path, "one"), tmp_path / "run"):
+        told = rf"^config\.measure=glory: {folder}\S* has no such number; it has .*return, "
+        with pytest.raises(UserError, match=told):
+            compare.run(configured(methods=f"a={folder}", measure="glory"), tmp_path / "out")

@@ -1,0 +1,177 @@
+"""A study whose programs are a script that leaves the files of a finished training or evaluation."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ml_collections import ConfigDict
+
+from motif_jax.core.config import flat
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import read_json_lines
+from motif_jax.reports import run_study as study
+from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
+from tests.reward_fixtures import load_config
+
+# Refuses a key that is asked about; takes flags alone and notes each start; copies what `templates` has for it; a run whose name stands in a file `wait` asks the study to stop, and waits to be ended.
+SCRIPT = """#!/bin/sh
+case "$*" in
+  *--config.rewrad*--print_config) echo "error: --config.rewrad is not a key" >&2; exit 2 ;;
+  *--print_config) exit 0 ;;
+esac
+for word in "$@"; do
+  case "$word" in --workdir=*) folder="${word#--workdir=}" ;; -*|motif_jax.launch) ;; *) exit 4 ;; esac
+done
+name=$(basename "$folder")
+echo "$name" >> "$TOYS/started"
+if [ -e "$TOYS/wait" ] && [ "$(cat "$TOYS/wait")" = "$name" ]; then
+  trap 'exit 75' TERM
+  kill -TERM $PPID
+  while :; do sleep 0.05; done
+fi
+[ ! -e "$TOYS/fail" ] || exit 3
+mkdir -p "$folder"
+case "$name" in games) cp "$TOYS/games/"* "$folder" ;; *) cp "$TOYS/run/"* "$folder" ;; esac
+"""
+
+
+@pytest.fixture
+def toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the script that stands in for Python in what a study starts."""
+    folder = tmp_path / "toys"
+    write_agent_run(folder / "run", episodes=2)
+    write_evaluation(folder / "games", "agent", evaluation_rows(5, 0.0, 1))
+    program = folder / "program"
+    program.write_text(SCRIPT)
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setenv("TOYS", str(folder))
+    return folder
+
+
+def started(toys: Path) -> list[str]:
+    path = toys / "started"
+    path.touch()
+    found = path.read_text().split()
+    path.unlink()
+    return found
+
+
+def small(**changes: object) -> ConfigDict:
+    config, whole = load_config("oni_study", "smoke"), load_config("oni_study", "")
+    config.prepare, config.seeds, config.resamples = whole.prepare, 2, 20
+    config.tables.kinds, config.methods.motif = "none,motif", "--config.reward.dir={workdir}/reward"
+    for key, value in changes.items():
+        config[key] = value
+    return config
+
+
+def lines(workdir: Path) -> list[dict[str, Any]]:
+    return list(read_json_lines(workdir / "rows.jsonl"))
+
+
+@pytest.mark.slow
+def test_what_has_a_line_is_not_run_again(toys: Path, tmp_path: Path, capsys) -> None:
+    workdir = tmp_path / "a study"
+    study.check(small(), workdir)
+    assert study.run(small(), workdir) is None
+    # Seed by seed; what a method needs is prepared before its first run, once.
+    assert started(toys) == [
+        "none-1", "games", "dataset", "labels", "reward", "motif-1", "games", "none-2", "games", "motif-2", "games",
+    ]  # fmt: skip
+    told = capsys.readouterr()
+    assert told.err.startswith(
+        "== run 1 of 4: none-1\n== run 2 of 4: motif-1, about 0.0 h left\n== run 3 of 4: none-2, "
+    )
+    rows = lines(workdir)
+    assert [f"{row['method']}-{row['seed']}" for row in rows] == ["none-1", "motif-1", "none-2", "motif-2"]
+    assert "| motif | 2 |" in told.out
+    assert (workdir / "tables.md").read_text() == told.out
+    # The prepared commands that a method needs are a part of what its run is.
+    assert [row["flags"].count(" | ") for row in rows] == [1, 4, 1, 4]
+    assert study.run(small(), workdir) is None
+    assert started(toys) == []
+    # A kill before the line leaves all that makes it; a line without games is none.
+    for text in ("", '{"seed": 1}\n'):
+        (workdir / "rows.jsonl").write_text(text)
+        assert study.run(small(), workdir) is None
+        assert started(toys) == []
+        assert lines(workdir)[-4:] == rows
+    # Other settings are another run; braces of JSON are no folders.
+    other = 'configs/oni.py:smoke --config.options={"length":4}'
+    assert study.run(small(training=other, tables={"t": "none"}), tmp_path / "study") is None
+    assert started(toys) == ["none-1", "games", "none-2", "games"]
+
+
+@pytest.mark.slow
+def test_a_study_that_is_stopped_ends_its_program_and_goes_on(toys: Path, tmp_path: Path) -> None:
+    (toys / "wait").write_text("games")
+    assert study.run(small(tables={"t": "none"}), tmp_path / "study") == 75
+    assert started(toys) == ["none-1", "games"]
+    (toys / "wait").unlink()
+    assert study.run(small(tables={"t": "none"}), tmp_path / "study") is None
+    assert started(toys) == ["games", "none-2", "games"]
+
+
+def test_flags_of_any_run_that_are_none_end_a_study_before_its_first(toys: Path, tmp_path: Path) -> None:
+    config = small()
+    config.methods.motif = "--config.rewrad=1 --config.reward.dir={workdir}/reward"
+    told = r"^--config.rewrad is not a key \(of the study's --config=configs/oni.py"
+    with pytest.raises(UserError, match=told):
+        study.run(config, tmp_path / "study")
+    assert started(toys) == []
+
+
+@pytest.mark.slow
+def test_games_of_a_method_have_their_own_flags_and_a_claim_that_fails_ends_a_study_with_1(
+    toys: Path, tmp_path: Path
+) -> None:
+    games, claims = ConfigDict({"none": "--config.policy=random"}), "motif > none + 0.1: score"
+    config = small(games=games, claims=claims, seeds=1)
+    study.check(config, tmp_path)
+    assert study.run(config, tmp_path) == 1
+    assert f"* {claims}: **does not hold**, 0 [" in (tmp_path / "tables.md").read_text()
+    flags = [row["flags"] for row in lines(tmp_path)]
+    assert ["--config.policy=random" in of for of in flags] == [True, False]
+    started(toys)
+    assert study.run(small(games=games, claims="none > motif: score", seeds=1), tmp_path) == 1
+    assert study.run(small(games=games, seeds=1), tmp_path) is None
+    assert started(toys) == []
+
+
+def test_lines_of_different_numbers_of_games_are_refused(tmp_path: Path) -> None:
+    first, second = (one.identity for one in study.runs(small(seeds=1), tmp_path))
+    rows = [{**first, "games": {"score": [1, 2, 3]}}, {**second, "games": {"score": [1, 2]}}]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(UserError, match=r"^config\.rows: its runs have different numbers of games: take out"):
+        study.check(small(seeds=1), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("study_of", "count"),
+    {
+        "results:gpu": 36,
+        "results:diagnosis": 12,
+        "minigrid_study:": 70,
+        "minihack_study:": 40,
+        "steering_study:demo": 3,
+    }.items(),
+)
+def test_the_studies_of_results_can_start(
+    study_of: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])
+    config = load_config(*study_of.split(":"))
+    study.check(config, tmp_path)
+    planned = study.runs(config, tmp_path)
+    assert len(planned) == count
+    assert len({[*run.commands][-1] for run in planned}) == len(planned)
+    # A flag that a config does not have would end the first run, hours after the start.
+    known = flat(load_config("train_agent", config.training.split()[0].partition(":")[2]).to_dict())
+    for run in planned:
+        for flag in run.identity["flags"].partition(" | ")[0].split()[1:]:
+            assert flag.removeprefix("--config.").partition("=")[0] in known

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+
+import pytest
+
+from motif_jax.rl.actors import cores
+from motif_jax.rl.actors.cores import Cores
+from motif_jax.rl.actors.pool import ActorPool
+from tests.rl.actors.pool_test import config, play
+
+
+def test_trainings_side_by_side_keep_to_different_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cores, "os", SimpleNamespace(**{**vars(os), "getuid": lambda: f"test_{os.getpid()}"}))
+    usable = os.sched_getaffinity(0)
+    first, second = Cores(1), Cores(1)
+    assert set(first.numbers) <= usable
+    assert len(first.numbers) == (1 if len(usable) > 1 else 0)
+    assert not set(first.numbers) & set(second.numbers)
+    taken = first.numbers
+    first.close()
+    third = Cores(1)
+    assert third.numbers == taken
+    assert Cores(len(usable)).numbers == (), "one core is left for everything else"
+    second.close()
+    third.close()
+
+
+def test_actors_keep_to_the_cores_that_they_are_given() -> None:
+    core = min(os.sched_getaffinity(0))
+    with ActorPool(config(cores=[core, core])) as pool:
+        pool.start()
+        play(pool, lambda: min(pool.next_episode()) > 0)
+        assert {frozenset(os.sched_getaffinity(pid)) for pid in pool.pids()} == {frozenset({core})}
+        assert os.sched_getaffinity(0) >= {core}

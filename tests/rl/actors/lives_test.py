@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import forkserver, util
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import numpy as np
+import psutil
+import pytest
+
+from motif_jax.core import tempdirs
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import system_error
+from motif_jax.envs.recall import Recall
+from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.rl.actors import actor, actor_process
+from motif_jax.rl.actors import pool as pool_module
+from motif_jax.rl.actors.actor import ActorOrders
+from motif_jax.rl.actors.pool import ActorPool
+from motif_jax.rl.actors.rollouts import ActorsConfig
+from tests.processes import still_there, wait_until
+from tests.rl.actors.pool_test import config, play, playing
+
+
+def clock_ahead(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Makes the clock of pools run ahead by the seconds that are written into what this returns."""
+    ahead = [0.0]
+    monkeypatch.setattr(pool_module, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + ahead[0]))
+    monkeypatch.setattr(pool_module, "_LONGEST_LOOK_SECONDS", float("inf"))
+    return ahead
+
+
+def test_workers_that_nobody_reads_are_not_taken_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead = clock_ahead(monkeypatch)
+    with ActorPool(config(workers=1, start_timeout_seconds=240.0)) as pool:
+        pool.start()
+        wait_until(lambda: all(process.is_up for process in pool._processes), "all are up")
+        ahead[0] = 1000.0
+        clock = pool._clock
+        wait_until(lambda: pool._clock > clock + 1000.5, "some looks after that")
+        play(pool, lambda: len(pool.episodes()) > 0)
+        assert pool.restarts == 0
+
+
+def test_a_killed_process_is_replaced_and_its_groups_unfinished_slot_is_dropped() -> None:
+    with ActorPool(config()) as pool:
+        pool.start()
+        play(pool, lambda: min(pool.next_episode()) > 2)
+        episodes, before = pool.episodes(), pool.pids()
+        victim = before[1]
+        os.kill(victim, signal.SIGKILL)
+        play(pool, lambda: pool.restarts == 1 and pool.dropped_slots == 1)
+        after = pool.pids()
+        assert victim not in after
+        assert [*after[:1], *after[2:]] == [*before[:1], *before[2:]]
+        begun = pool.next_episode()
+        finished = play(pool, lambda: min(pool.next_episode()) > max(begun) + 4)
+        assert {pool.group_of(slot) for slot in finished} == set(range(4))
+        assert (pool.restarts, pool.dropped_slots) == (1, 1)
+        played = [(e["env"], e["episode"]) for e in episodes + pool.episodes() if e["env"] < 3]
+        assert len({*played}) == len(played), "an episode was played twice"
+    assert not still_there({victim, *after})
+
+
+@pytest.mark.parametrize("moment", ["playing", "forking"])
+def test_another_server_is_started_and_actors_are_renewed(moment: str, capfd: Any, monkeypatch: Any) -> None:
+    with playing(config()) as pool:
+        before, server = set(pool.pids()), psutil.Process(pool.pids()[0]).ppid()
+        if moment == "playing":
+            os.kill(server, signal.SIGKILL)
+        else:  # when it is to fork one that is replaced
+            start = BaseProcess.start
+
+            def killed(process: BaseProcess) -> None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(server, signal.SIGKILL)
+                start(process)
+
+            monkeypatch.setattr(BaseProcess, "start", killed)
+            os.kill(pool.pids()[0], signal.SIGKILL)
+        play(pool, lambda: pool.restarts >= len(before) and not before & set(pool.pids()))
+        wait_until(lambda: not still_there(before | {server}), "the end of the old ones", 90)
+        begun = pool.next_episode()
+        play(pool, lambda: min(pool.next_episode()) > max(begun) + 1)
+        assert {psutil.Process(pid).ppid() for pid in pool.pids()}.isdisjoint({server})
+        after = set(pool.pids())
+    assert not still_there(after)
+    assert "the process that it was forked from died" in capfd.readouterr().err
+
+
+def test_pools_that_fork_together_leave_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    before = dict(os.environ)
+
+    def start(after: float) -> dict[str, str]:
+        time.sleep(after)
+        with actor_process._server_settings() as variables:
+            time.sleep(0.2)
+        return variables
+
+    with ThreadPoolExecutor(2) as threads:
+        seen = list(threads.map(start, (0.0, 0.1)))
+    assert dict(os.environ) == before
+    assert seen == [before, before]
+
+
+@pytest.mark.slow
+def test_actors_that_cannot_be_forked_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    with playing(config(workers=1)) as pool:
+        monkeypatch.setattr(BaseProcess, "start", Mock(side_effect=EOFError("unexpected EOF")))
+        monkeypatch.setattr(actor_process, "_PAUSE_SECONDS", 0.0)
+        os.kill(pool.pids()[0], signal.SIGKILL)
+        with pytest.raises(RuntimeError, match=r"no actor process can be started: EOFError"):
+            play(pool, lambda: False)
+
+
+class Fragile(Recall):
+    """Has its trouble once there is a file of that name; a stuck one makes the file."""
+
+    def __init__(self, name: str, trouble: str, file: str, **options: Any) -> None:
+        super().__init__(name, **options)
+        self._trouble, self._file = trouble, Path(file)
+        if trouble == "stuck":
+            with contextlib.suppress(FileExistsError):
+                self._file.touch(exist_ok=False)
+                time.sleep(1e6)
+        if trouble == "broken" and self._file.exists():
+            raise ValueError("this engine is broken")
+
+    def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
+        if self._trouble == "hangs" and self._file.exists():
+            self._file.unlink()
+            time.sleep(1e6)
+        return super().step(action, out)
+
+    def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
+        if self._trouble == "full disk" and self._file.exists():
+            try:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._file))
+            except OSError as error:
+                raise RuntimeError("the game cannot be saved") from error
+        super().reset(seed, out)
+
+    @staticmethod
+    def make_spec(
+        name: str, *given: Any, trouble: str = "", file: str = "", **options: Any
+    ) -> EnvironmentSpec:
+        return Recall.make_spec(name, *given, **options)
+
+
+def fragile(trouble: str, file: Path, **changes: Any) -> ActorsConfig:
+    """One worker; of its two groups, one is stuck."""
+    options = {"delay": 2, "trouble": trouble, "file": str(file)}
+    return config(workers=1, env="tests.rl.actors.lives_test:Fragile", options=options, **changes)
+
+
+def test_a_worker_that_hangs_before_it_is_up_is_dead(tmp_path: Path, capfd: Any, monkeypatch: Any) -> None:
+    ahead = clock_ahead(monkeypatch)
+    patient = {"timeout_seconds": 1e6, "start_timeout_seconds": 240.0}
+    with ActorPool(fragile("stuck", tmp_path / "made", **patient)) as pool:
+        pool.start()
+        wait_until(lambda: any(process.is_up for process in pool._processes), "the other is up")
+        ahead[0] = 1000.0
+        play(pool, lambda: pool.restarts == 1)
+        play(pool, lambda: len(pool.episodes()) > 0)
+        assert pool.restarts == 1
+    assert "it was not up after 240 seconds" in capfd.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_silent_worker_is_taken_for_dead(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    hang = tmp_path / "hang"
+    with playing(fragile("hangs", hang, groups_per_worker=1, timeout_seconds=2.0)) as pool:
+        hang.touch()
+        play(pool, lambda: pool.restarts == 1)
+        play(pool, lambda: len(pool.episodes()) > 0)
+    assert "it did not answer for 2 seconds" in capfd.readouterr().err
+
+
+@pytest.mark.slow
+def test_an_actor_that_cannot_work_ends_the_run_with_its_traceback(tmp_path: Path) -> None:
+    with playing(fragile("broken", tmp_path / "broken", max_failures=2)) as pool:
+        (tmp_path / "broken").touch()
+        os.kill(pool.pids()[0], signal.SIGKILL)
+        with pytest.raises(RuntimeError, match="this engine is broken"):
+            play(pool, lambda: False)
+
+
+@pytest.mark.parametrize("start_method", ["fork", "exec"])
+def test_a_full_disk_in_an_actor_ends_the_run_at_once(tmp_path: Path, start_method: str, capfd: Any) -> None:
+    full = tmp_path / "full"
+    with playing(fragile("full disk", full, start_method=start_method)) as pool:
+        full.touch()
+        with pytest.raises(RuntimeError, match="No space left") as raised:
+            play(pool, lambda: False)
+    told = f"{full} cannot be written: No space left on device"
+    assert str(system_error(raised.value, ".")).startswith(told)
+    assert pool.restarts == 0
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def serve_without_room(orders: ActorOrders) -> None:
+    error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), orders.temporary)
+    tempdirs._process_folder = Mock(side_effect=error)
+    actor.serve(orders)
+
+
+def test_no_room_for_the_folder_of_an_actor_ends_the_run_at_once(monkeypatch: Any, capfd: Any) -> None:
+    monkeypatch.setattr(actor_process, "serve", serve_without_room)
+    with ActorPool(config(workers=1)) as pool:
+        pool.start()
+        with pytest.raises(RuntimeError, match="No space left"):
+            play(pool, lambda: False)
+    assert pool.restarts == 0
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_no_server_or_no_locks_for_temporary_files_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    long, unlocked = OSError("AF_UNIX path too long"), UserError("lies on a file system without locks")
+    for module, name, error, said in (
+        (forkserver, "connect_to_new_process", long, r"start_method=fork: no server of .* too long"),
+        (tempdirs, "_process_folder", unlocked, "without locks"),
+    ):
+        monkeypatch.setattr(module, name, Mock(side_effect=error))
+        with ActorPool(config(workers=1, start_method="fork")) as pool, pytest.raises(UserError, match=said):
+            pool.start()
+
+
+def test_files_of_engines_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a killed one by others; one that is dismissed removes its own."""
+    with tempdirs.own_folders():
+        util.get_temp_dir()  # that of this process lies elsewhere
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(pool_module, "_CLOSE_SECONDS", 240.0)  # none is killed that only comes late
+    game = {"env": "NetHackScore-v1", "options": {"max_episode_steps": 10}}
+    with playing(config(workers=1, groups_per_worker=1, **game)) as pool:
+        files = set(tmp_path.glob("*/*/*"))
+        os.kill(pool.pids()[0], signal.SIGKILL)
+        play(pool, lambda: pool.restarts == 1 and len(pool.episodes()) > 0)
+        assert files
+        assert not any(path.exists() for path in files)
+        assert list(tmp_path.iterdir())
+        monkeypatch.setattr(tempdirs, "remove_abandoned", lambda: None)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import errno
+import os
+from multiprocessing.process import BaseProcess
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from motif_jax.core.errors import UserError
+from motif_jax.envs.spec import EngineError
+from motif_jax.rl.actors.worker_process import WorkerProcess
+from tests.processes import unread, wait_until
+
+
+class Toy:
+    """Raises the error that it is sent, else answers at length."""
+
+    def __init__(self, setup: dict[str, Any]) -> None: ...
+
+    def answer(self, request: Exception | None) -> bytes:
+        if request is not None:
+            raise request
+        return b"more than a pipe holds" * (1 << 18)
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("failure", "told", "said"),
+    [
+        (EngineError("it hangs"), EOFError, None),
+        (UserError("no room"), UserError, "no room"),
+        (KeyError("oh"), RuntimeError, "KeyError: 'oh'"),
+    ],
+)
+def test_a_broken_engine_is_a_death_and_another_error_is_told(failure: Any, told: Any, said: Any) -> None:
+    worker = WorkerProcess(Toy, {})
+    worker.send(failure)
+    with pytest.raises(told, match=said):
+        worker.receive()
+    worker.close()
+
+
+def test_a_limit_on_processes_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    monkeypatch.setattr(BaseProcess, "start", Mock(side_effect=full))
+    with pytest.raises(UserError, match="no further worker process can be started: Resource temporarily"):
+        WorkerProcess(Toy, {})
+
+
+def test_an_answer_that_a_kill_has_cut_off_is_a_death() -> None:
+    worker = WorkerProcess(Toy, {})
+    worker.send(None)
+    wait_until(lambda: unread(worker.connection.fileno()) > 1_000, "a part of the answer")
+    worker.process.kill()
+    worker.process.join()
+    with pytest.raises(EOFError):
+        worker.receive()
+    worker.close()

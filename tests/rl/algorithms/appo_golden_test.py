@@ -1,0 +1,193 @@
+"""The whole update against the golden numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from motif_jax.core.sections import Compat
+from motif_jax.core.training import schedules
+from motif_jax.nets import layout
+from motif_jax.nets.image import TABLE_ROWS
+from motif_jax.rl.algorithms import appo, total_reward
+from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
+from tests.agents import FLAT_SPEC, appo_config, nethack_network, observation_of, time_major, train_state
+from tests.golden_numbers import GRADIENT, UPDATE, VTRACE_FILES, assert_golden, recipe_params
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+
+
+class TableNetwork:
+    """A "network" whose parameters are the logits and values themselves."""
+
+    spec = FLAT_SPEC
+
+    def apply(self, params: Any, observation: Any, state: Any, first: Any) -> tuple[Any, Any, Any]:
+        rows = [jnp.concatenate([params[k], params[k][-1:]]) for k in ("logits", "values")]
+        return rows[0], rows[1], state
+
+
+# Where the golden files have the numbers of a config.
+NUMBERS = {
+    "algorithm.gamma": "gamma", "algorithm.clip_ratio": "ppo_clip_ratio", "algorithm.clip_value": "ppo_clip_value",
+    "algorithm.rho_clip": "vtrace_rho", "algorithm.c_clip": "vtrace_c",
+    "algorithm.exploration_coefficient": "exploration_loss_coeff", "algorithm.value_coefficient": "value_loss_coeff",
+    "optimizer.max_gradient_norm": "max_grad_norm", "optimizer.eps": "adam_eps",
+    "optimizer.learning_rate": "lr learning_rate", "optimizer.b1": "adam_beta1 adam_b1",
+    "optimizer.b2": "adam_beta2 adam_b2", "reward.extrinsic_coefficient": "extrinsic_coef",
+    "reward.intrinsic_coefficient": "intrinsic_coef", "reward.count_exponent": "count_exponent",
+}  # fmt: skip
+
+
+def golden_config(n: Any) -> Any:
+    config = appo_config()
+    for key, names in NUMBERS.items():
+        section, name = key.split(".")
+        for given in [each for each in names.split() if each in n]:
+            changed = replace(getattr(config, section), **{name: float(n[given])})
+            config = replace(config, **{section: changed})
+    return replace(config, compat=Compat(vtrace_bootstrap=True))
+
+
+def golden_batch(
+    observation: Any, dones: Any, action: Any, log_prob: Any, value: Any, **given: Any
+) -> TrajectoryBatch:
+    """Golden rollouts with one more row, whose value the published bootstrap does not read."""
+    dones = dones.T > 0
+    padded = np.concatenate([dones, dones[-1:]])
+    zero = np.zeros(dones.shape, np.float32)
+    batch = TrajectoryBatch(
+        observation=observation,
+        first=np.concatenate([np.zeros_like(padded[:1]), dones]),
+        last=np.zeros_like(padded),
+        action=action.T.astype(np.int32),
+        behaviour_log_prob=log_prob.T,
+        behaviour_value=value.T,
+        parameter_version=np.zeros(dones.shape, np.int32),
+        reward=zero,
+        intrinsic_reward=zero,
+        terminated=dones,
+        truncated=np.zeros_like(dones),
+        initial_state=np.zeros((dones.shape[1], 1), np.float32),
+    )
+    return batch._replace(**given)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", VTRACE_FILES)
+def test_given_logits_and_values(golden: Any, name: str) -> None:
+    n = golden(name)
+    config, shape = golden_config(n), np.add(n["in_dones"].T.shape, (1, 0))
+    nothing = {"signal": np.zeros((*shape, 5), np.float32), "clock": np.zeros(shape, np.int32)}
+    # Rows that the published learner masks are too old here.
+    version = np.where(n["in_valid"].T, 20_000, 0).astype(np.int32)
+    given = [n[name] for name in ("in_dones", "in_actions", "in_log_prob_old", "in_values_old")]
+    batch = golden_batch(nothing, *given, parameter_version=version)
+    optimizer = schedules.make_optimizer(config.optimizer)
+    params = {"logits": jnp.array(time_major(n["in_logits_new"])), "values": jnp.array(n["in_values_new"].T)}
+    state = train_state(params, optimizer, 20_000)
+    reward = jnp.array(n["out_rewards_used"].T)
+
+    @jax.jit
+    def program(state: Any, batch: Any, reward: Any) -> Any:
+        found = appo.gradient(TableNetwork(), config, state, batch, reward)
+        logits = found[2].logits
+        said = appo.losses.log_probability(logits, batch.action), appo.losses.entropy(logits)
+        updates, _ = optimizer.update(found[0], state.opt_state, share=0.0)
+        return found, said, optax.apply_updates(state.params, updates)
+
+    (gradients, metrics, output), (log_prob, entropy), after = program(state, batch, reward)
+    found = {
+        "out_log_prob_new": log_prob.T, "out_entropy": entropy.T, "out_rho": np.minimum(output.ratio, config.algorithm.rho_clip).T,
+        "out_c": np.minimum(output.ratio, config.algorithm.c_clip).T, "out_adv_norm": normalised_advantage(metrics, output),
+        "out_ratio_clamped": output.ratio.T, "out_vs": output.targets.value.T, "out_adv_raw": output.targets.advantage.T,
+        "out_adv_mean": metrics["advantage/mean"], "out_adv_std": metrics["advantage/std"], "out_policy_loss": metrics["loss/policy"],
+        "out_value_loss": metrics["loss/value"], "out_entropy_loss": metrics["loss/exploration"], "out_total_loss": metrics["loss/total"],
+    }  # fmt: skip
+    for key, value in found.items():
+        np.testing.assert_allclose(value, n[key], **CLOSE, err_msg=key)
+    np.testing.assert_allclose(metrics["batch/valid_share"], n["in_valid"].mean(), **CLOSE)
+    expected = {"logits": time_major(n["out_grad_logits"]), "values": n["out_grad_values"].T}
+    for key, value in expected.items():
+        # Measured: 3.4e-7 of the largest.
+        np.testing.assert_allclose(gradients[key], value, rtol=1e-5, atol=1e-6 * np.abs(value).max())
+    expected = {"logits": time_major(n["out_logits_after_adam"]), "values": n["out_values_after_adam"].T}
+    for key, value in expected.items():
+        # Entries are as large as 6 and steps 1e-4, of which the last bit of an entry is half a per cent.
+        np.testing.assert_allclose(after[key], value, rtol=0, atol=1e-6)
+        moved, wanted = after[key] - params[key], value - params[key]
+        np.testing.assert_allclose(np.linalg.norm(moved), np.linalg.norm(wanted), rtol=5e-5)
+
+
+def normalised_advantage(metrics: Any, output: Any) -> np.ndarray:
+    """[N, T], by the mean and the deviation that the update reports."""
+    spread = max(float(metrics["advantage/std"]), appo.ADVANTAGE_STD_FLOOR)
+    return np.asarray((output.targets.advantage.T - metrics["advantage/mean"]) / spread)
+
+
+def with_padding(batch: TrajectoryBatch, rollouts: int) -> TrajectoryBatch:
+    """As many rollouts: those of `batch`, and copies of them with the rows turned round that hold no weight."""
+    count = batch.action.shape[1]
+
+    def widen(x: np.ndarray, axis: int) -> np.ndarray:
+        more = np.flip(np.asarray(x), 0).take(np.arange(rollouts - count) % count, axis)
+        return np.concatenate([x, more], axis)
+
+    axes = jax.tree.broadcast(appo.trajectory.BATCH_AXES, batch)
+    wide = jax.tree.map(widen, batch, axes)
+    wide.parameter_version[:, count:] = -1
+    return wide
+
+
+@pytest.mark.slow
+def test_one_learner_update_is_the_golden_one(golden: Any) -> None:
+    n = golden("learner_step.npz")
+    fields = observation_of(n["image"], n["blstats_features"], n["message"], n["message_count"])
+    seen = {name: np.concatenate([time_major(x), time_major(x)[-1:]]) for name, x in fields.items()}
+    given = [n[name] for name in ("dones", "actions", "behaviour_log_prob", "behaviour_value")]
+    rewards = {"reward": n["env_reward"].T, "intrinsic_reward": n["intrinsic_reward"].T}
+    batch = golden_batch(seen, *given, **rewards, initial_state=n["state_in"])
+    # So many rows that tiles are looked up, as in training.
+    batch = with_padding(batch, -(-TABLE_ROWS // len(batch.first)))
+    config, network = golden_config(n), nethack_network(first_convolution="table")
+    optimizer = schedules.make_optimizer(config.optimizer)
+    params = recipe_params(network, golden("weight_shapes.json")["actor_critic"])
+    state = train_state(params, optimizer)
+    reward = total_reward.compute_rewards(config.reward, batch, "message_count").total
+    real = slice(len(n["dones"]))
+    np.testing.assert_allclose(reward.T[real], n["total_reward"], **CLOSE)
+    update = appo.make_update(network, optimizer, config)
+
+    @jax.jit
+    def program(s: Any, b: Any, reward: Any) -> Any:
+        rows = (b.observation, b.initial_state, b.first)
+        features = network.module.apply(
+            {"params": s.params}, *rows, method=lambda m, *rows: m.actor(*rows)[0]
+        )
+        return features, appo.gradient(network, config, s, b, reward), update(s, b)
+
+    traced = program.trace(state, batch, reward)
+    assert "72,72,3]" not in str(traced.jaxpr), "no picture is drawn"
+    features, (gradients, metrics, output), (after, described) = traced.lower().compile()(
+        state, batch, reward
+    )
+    by_environment = {
+        "core_output": time_major(features[:-1]), "logits": time_major(output.logits), "value": output.value.T,
+        "ratio": output.ratio.T, "vs": output.targets.value.T, "advantage": output.targets.advantage.T,
+        "advantage_normalized": normalised_advantage(metrics, output),
+    }  # fmt: skip
+    found = {key: rows[real] for key, rows in by_environment.items()}
+    found |= {key: metrics[f"loss/{key[:-5]}"] for key in ("policy_loss", "value_loss", "total_loss")}
+    for key, value in {**found, "entropy_loss": metrics["loss/exploration"]}.items():
+        np.testing.assert_allclose(value, n[key], **CLOSE, err_msg=key)
+    assert_golden(layout.to_torch(gradients), n, "gradient", GRADIENT)
+    np.testing.assert_allclose(described["optimizer/gradient_norm"], n["grad_norm_before_clip"], rtol=2e-5)
+    changes = jax.tree.map(lambda new, old: np.asarray(new) - np.asarray(old), after.params, params)
+    assert_golden(layout.to_torch(changes), n, "update", UPDATE)

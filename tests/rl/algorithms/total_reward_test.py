@@ -1,0 +1,49 @@
+"""Count discount and the sum of rewards against the golden numbers."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from motif_jax.rl.algorithms.total_reward import (
+    Rewards,
+    discount_by_count,
+    reward_metrics,
+    scale_reward,
+    total_reward,
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "intrinsic", "coefficients", "exponent"),
+    [
+        ("final_total", "final_llm_after_norm_threshold", (0.1, 0.1), 3),
+        ("final_total_ext0p1_llm0p1_beta3", "final_llm_after_norm_threshold", (0.1, 0.1), 3),
+        ("final_total_B_ext10_llm0p5_beta1", "final_B_llm", (10.0, 0.5), 1),
+        ("final_total_C_no_norm", "final_C_llm_no_norm", (0.1, 0.1), 3),
+    ],
+)
+def test_total_is_the_golden_one(golden, name, intrinsic, coefficients, exponent):
+    n = golden("reward_norm.npz")
+    discounted = discount_by_count(n[intrinsic], n["final_count"], exponent)
+    total = total_reward(n["final_env_reward"], discounted, *coefficients)
+    np.testing.assert_allclose(total, n[name], rtol=1e-5, atol=1e-6)
+
+
+def test_task_rewards_are_clipped_after_the_scale() -> None:
+    scaled = scale_reward(np.array([5.0, 99.0, 101.0, -500.0], np.float32), 0.1, 10.0)
+    np.testing.assert_allclose(scaled, [0.5, 9.9, 10, -10], rtol=1e-6)
+
+
+def test_the_share_of_rewarded_rows_counts_recorded_ones_and_both_signs() -> None:
+    intrinsic, recorded = jnp.array([[2.0, 0.0], [-1.0, 5.0]]), jnp.array([[True, True], [True, False]])
+    found = reward_metrics(Rewards(intrinsic * 3, intrinsic, intrinsic * 9), recorded, None)
+    means = {"extrinsic_mean": 1, "intrinsic_mean": 1 / 3, "total_mean": 3, "rewarded_share": 2 / 3}
+    assert {name: float(found[f"reward/{name}"]) for name in means} == pytest.approx(means)
+
+
+def test_counts_below_one_count_once() -> None:
+    ones = np.ones(3, np.float32)
+    np.testing.assert_allclose(discount_by_count(ones, np.array([0, 1, 2]), 3.0), [1, 1, 0.125])
+    np.testing.assert_allclose(discount_by_count(ones, np.array([0, 1, 2]), 0.0), 1)

@@ -1,0 +1,81 @@
+"""A trained reward as agents and people use it."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+from motif_jax import rewards
+from motif_jax.core.errors import UserError
+from motif_jax.envs import registry
+from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
+from motif_jax.motif.reward.motif import MotifReward
+from motif_jax.motif.reward.reward_model import RewardModel, read_run
+from motif_jax.motif.reward.safetensors_file import statistics_of, write_safetensors
+from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
+from motif_jax.rl.config import AgentReward
+from tests.recorded_outputs import compared, said
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
+SPEC = EnvironmentSpec({"message": ArraySpec((256,), "uint8")}, 3, text_field="message")
+
+
+def section(folder, **values) -> AgentReward:
+    return AgentReward(**{"dir": str(folder), **values})
+
+
+def some_messages(count=20):
+    rng = np.random.default_rng(5)
+    rows = np.zeros((count, 256), np.uint8)
+    rows[:, :30] = rng.integers(32, 127, (count, 30))
+    rows[1, :] = rng.integers(32, 127, 256)
+    rows[3] = 0
+    return rows
+
+
+def test_the_advised_threshold_is_taken_by_an_agent_and_in_python(trained):
+    model = read_run(trained)
+    advised = model.statistics["advice"]["threshold"]
+    assert advised != model.normalisation(True, 0.5).threshold
+    reward = rewards.load_intrinsic(section(trained, threshold="auto"), SPEC)
+    assert f"threshold {advised:g} (auto)" in reward.description
+    messages = some_messages()
+    paid = reward.lookup(messages).values
+    normalised = model.normalisation().normalise(model.of_messages(model.params, messages))
+    np.testing.assert_array_equal(paid != 0, normalised > np.float32(advised))
+    np.testing.assert_allclose(rewards.load(trained).intrinsic(messages, "auto"), paid)
+
+
+def test_no_reward_is_none_and_bad_values_are_told(trained, tmp_path, record):
+    assert rewards.load_intrinsic(section("", dir=None), SPEC) is None
+    rewards.check(section(trained))
+    assert MotifReward.required_fields(section(trained)) == ("message",)
+    given = (trained, {"quantile": 0.52}), (trained, {"step": 9}), (tmp_path, {}), (tmp_path / "absent", {})
+    lines = [said(rewards.check, section(path, **values), folder=tmp_path) for path, values in given]
+    lines += [said(rewards.load_intrinsic, section(trained), EnvironmentSpec({}, 3), folder=trained)]
+    compared("trained_refusals", {"lines": "\n".join(lines).replace(str(trained), "FOLDER")}, record)
+
+
+@pytest.mark.slow
+def test_rewards_of_whole_observations_run_in_the_step(tmp_path):
+    network = RewardNetwork(RewardArchitecture(message="lt_cnn_small", status=True, hidden_dim=8))
+    rng = np.random.default_rng(0)
+    observation = {
+        "message": some_messages(6).reshape(3, 2, 256),
+        "blstats": rng.integers(0, 20, (3, 2, 27)).astype(np.int32),
+    }
+    rows = {name: x.reshape(6, *x.shape[2:]) for name, x in observation.items()}
+    params = jax.tree.map(np.asarray, network.init(jax.random.key(0)))
+    statistics = statistics_of(0.5, 2.0, np.linspace(-1, 1, 19).tolist())
+    model = RewardModel(tmp_path, 3, network, params, 1, statistics, {"stage": "train_reward"}, [])
+    write_safetensors(model, tmp_path / "reward.safetensors")
+    config = section(tmp_path / "reward.safetensors")
+    assert MotifReward.required_fields(config) == ("message", "blstats")
+    reward = rewards.load_intrinsic(config, registry.spec("NetHackScore-v1"))
+    found = jax.jit(reward.in_step)(reward.params, observation)
+    expected = model.normalisation(True, 0.5)(network.reward(params, rows)).reshape(3, 2)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(UserError, match="reads blstats, which the environment does not show"):
+        rewards.load_intrinsic(config, SPEC)

@@ -1,0 +1,29 @@
+"""No stage takes the work folder of another one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from motif_jax import stages
+from motif_jax.core.errors import UserError
+from tests.reward_fixtures import load_config
+
+STAGES = [name for name in stages.names() if getattr(stages.module(name), "NEEDS_WORKDIR", True)]
+
+
+# Of stages whose config file has another name.
+CONFIGS = {"study": "oni_study"}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_folder_of_another_stage_is_refused_before_any_other_check(tmp_path, stage):
+    written = {"stage": "train_agent" if stage != "train_agent" else "train_reward", "seed": 5}
+    (tmp_path / "config.json").write_text(json.dumps(written))
+    config = load_config(CONFIGS.get(stage, stage), "")
+    if "file" in config:  # an import asks first for what it imports
+        config.file = str(tmp_path / "config.json")
+    with pytest.raises(UserError, match=f"holds a run of {written['stage']}"):
+        stages.module(stage).check(config, tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text()) == written
