@@ -84,7 +84,7 @@ class PromptReader:
 
 @dataclasses.dataclass(frozen=True)
 class LanguageAgent(PromptReader):
-    """Implements `networks.policy.PolicyNetwork`.
+    """Implements `nets.policy.PolicyNetwork`.
 
     The policy's logits are scores of the actions' words after the prompt, or outputs of a head. Value and action head read the
     state that predicts a candidate's first token.

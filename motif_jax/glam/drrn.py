@@ -76,7 +76,7 @@ def _last(core: Core, table: jax.Array, rows: jax.Array) -> jax.Array:
 
 @dataclasses.dataclass(frozen=True)
 class DrrnAgent(PromptReader):
-    """Implements `networks.policy.PolicyNetwork`: the logits are Q of the actions, the value is the largest Q."""
+    """Implements `nets.policy.PolicyNetwork`: the logits are Q of the actions, the value is the largest Q."""
 
     spec: EnvironmentSpec
     module: Drrn

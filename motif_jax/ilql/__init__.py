@@ -1,1 +1,33 @@
-"""ILQL: agents that speak, trained on recorded dialogues (Snell et al. 2022)."""
+"""ILQL: agents that speak, learned offline from recorded dialogues (Snell et al. 2022).
+
+A language model proposes tokens and learned values steer it. Values are learned by implicit Q-learning: V is an expectile of
+the target Q (section 4 of the paper, equation 3), Q regresses on reward plus V, and the policy imitates the data, weighted or
+not. Filtered cloning, CQL, Psi, BCQ, CHAI, AWAC, SARSA and the decision transformer are variants of the same training. The
+order to read:
+
+    train_text.py                   the command
+    text_run.py                     builds the training: agent, initial parameters, data, task
+    dialogues/                      a dialogue (dialogue.py) becomes tokens with rewards and indices of actions (items.py), and
+                                    batches (dialogue_data.py, dialogue_batches.py, collate.py)
+    text_task.py                    a step and an evaluation, for the offline trainer in motif_jax/core/training
+    agent/text_agent.py             the trunks and heads of policy, values and target
+    methods/text_objective.py       runs them over a batch and hands their estimates to the method
+    methods/implicit_q.py           the losses: expectile regression of V, Bellman error of Q, CQL term, weighted cloning
+    methods/text_methods.py         which method has which loss
+
+Then the agent speaks:
+
+    agent/decoding.py               the policy steered by values, token by token or among whole candidates
+    agent/text_session.py           many dialogues at once, with their caches kept (text_programs.py, decode_state.py)
+    evaluate_text.py, play_text.py  games, tables, a person at the terminal (evaluation/)
+    methods/text_ppo.py             PPO on the agent's own texts (token_ppo.py has the loss)
+
+tasks/ has the games: Wordle, visual dialogue, replies to comments, BabyAI-Text, dialogues of your own; contract.py is what a
+task must have.
+
+Where a change goes:
+
+    another loss or method          a Rule of methods/text_methods.py, or `config.method.name=module:Class`
+    another task                    a subclass of tasks.contract.TextTask
+    another way to decode           agent/decoding.py
+"""

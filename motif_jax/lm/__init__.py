@@ -1,7 +1,7 @@
 """Language models: architectures, weights, tokens, scores of candidates, generation.
 
-from motif_jax import language
-model = language.load("FOLDER")
+from motif_jax import lm
+model = lm.load("FOLDER")
 model.score(["The door is"], ["open", "closed"])
 """
 

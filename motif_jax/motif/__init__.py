@@ -1,1 +1,25 @@
-"""Motif: a reward from a language model's preferences over recorded games (Klissarov, D'Oro et al. 2023)."""
+"""Motif: a reward from a language model's preferences over recorded games (Klissarov, D'Oro et al. 2023).
+
+The method has three phases (section 3 of the paper), one command each, in the order to read them:
+
+    collect.py          plays games and keeps pairs of moments, each with its message       (pairs/, sampling.py)
+    annotate.py         asks a language model which message of a pair it prefers            (annotation/)
+    train_reward.py     fits a network to the preferences, equation 1 of the paper          (reward/)
+
+An agent then learns from the reward: `motif_jax/rl/train_agent.py`. `explain_reward.py` shows what the reward likes.
+
+annotation/     captions.py makes a text of a moment, questions.py the distinct questions of a dataset, prompts.py the words around
+                them. annotator.py is the interface of every judge: lexicon.py, openai_client.py, vllm_engine.py. parsing.py reads a
+                verdict, store.py keeps every answer, shards.py writes the labels.
+pairs/          the dataset on disk: layout.py, writer.py, dataset.py; targets.py makes numbers of labels.
+reward/         reward_data.py and preference.py are the training, reward_task.py its task; reward_model.py loads the result with the
+                statistics that normalise it (normalisation.py), motif.py pays it to an agent.
+
+Where a change goes:
+
+    another judge              a subclass of annotation.annotator.Annotator
+    another prompt             a YAML file as in configs/prompts
+    another loss               reward/preference.py
+    another normalisation      reward/normalisation.py
+    another network            motif_jax/nets/reward.py
+"""

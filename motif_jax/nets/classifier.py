@@ -39,7 +39,7 @@ class ClassifierModule(nn.Module):
 
 
 class MessageClassifier:
-    """The classifier as pure functions, with an encoder of `networks.message.SHAPES`, and dropout before the head in training."""
+    """The classifier as pure functions, with an encoder of `nets.message.SHAPES`, and dropout before the head in training."""
 
     def __init__(self, message: str = "lt_cnn", dropout: float = DROPOUT) -> None:
         self.message = message

@@ -33,7 +33,7 @@ class ImageEncoder(nn.Module):
     Attributes:
       kind: one of IMAGE_ENCODERS (the two named impala: Espeholt et al. 2018).
       scale: divides the pixels.
-      look_up: whether to use a table (`networks.tiles`) for the first convolution if possible: the variable `tables` of
+      look_up: whether to use a table (`nets.tiles`) for the first convolution if possible: the variable `tables` of
         `AgentNetwork.prepare`, which has no gradient, or a new table for many rows.
       dtype: of the computation; the table is float32, so that its gradient is summed in float32.
     """

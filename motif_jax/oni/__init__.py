@@ -1,1 +1,27 @@
-"""ONI: labels that arrive while the agent plays (Zheng et al. 2024)."""
+"""ONI: the reward is learned while the agent plays, from labels that arrive meanwhile (Zheng et al. 2024).
+
+New texts of the agent's own play are questions. A judge beside the training answers them; what it has answered so far is the
+reward. The paper has three forms of it (section 4): retrieval of the labels themselves, a classifier of single texts, and a
+network of preferences between two texts. The order to read:
+
+    online.py               the base of all three: takes the labels that have arrived, pays a batch, names texts without a label
+    retrieval.py            a text's reward is its label
+    classification.py       a classifier (classification_loss.py)
+    ranking.py              preferences of pairs, normalised by running moments
+    network_reward.py       what the last two share: reward_trainer.py takes the gradient steps, reward_schedule.py says how many
+
+Labels:
+
+    label_service.py        queues questions, asks the judge in the background, hands labels over at the start of a batch
+    question_queue.py       which question is next
+    label_queue.py          what is queued, in flight and answered, and what it costs
+    label_log.py            each label with the number of the batch that it first counted in: a resumed run reads it again
+    label_set.py            the labels as training data
+    message_stats.py        every text that the agent has seen, with its counts and rewards
+
+A label that arrives during an update waits in label_service.py; online.py takes it before it pays the next batch.
+online_model.py freezes what a run has learned. bag_of_words.py (word_vectors.py) is the paper's baseline without a judge.
+
+The training is `motif_jax/rl/training.py` with `configs/oni.py`; `check_reward.py` asks the judge again afterwards.
+A fourth form is a subclass of `online.OnlineReward`, named as `config.reward.kind=module:Class`.
+"""

@@ -1,6 +1,6 @@
 """Saves the running episodes of a serial run between two updates, so that it resumes in the middle of them.
 
-Episodes are stored as seeds and actions (`actors.group`) and replayed. A resumed serial run ends with the same bits as one that
+Episodes are stored as seeds and actions (`rl.actors.group`) and replayed. A resumed serial run ends with the same bits as one that
 never stopped.
 """
 

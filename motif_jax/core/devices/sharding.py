@@ -1,6 +1,6 @@
 """Models that do not fit one device: parameters and optimiser split over a mesh of devices.
 
-Cores are those of `devices.parallel`, and `Sharded` replaces `DataParallel`. A core sees the whole batch as on one
+Cores are those of `core.devices.parallel`, and `Sharded` replaces `DataParallel`. A core sees the whole batch as on one
 device; the compiler splits arrays and work (Xu et al. 2021).
 """
 

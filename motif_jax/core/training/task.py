@@ -90,7 +90,7 @@ class Task(Protocol):
     def step(self, state: Any, shared: Any, batch: Any) -> tuple[Any, dict[str, Any]]:
         """One step of one device with its part of a batch: (new state, metrics). Pure; traced once.
 
-        Both must be equal on all devices: reduce over `devices.parallel.AXIS`. Metrics are scalars, such as the loss and the
+        Both must be equal on all devices: reduce over `core.devices.parallel.AXIS`. Metrics are scalars, such as the loss and the
         gradient's norm. A step whose metrics are not finite is not applied.
         """
 

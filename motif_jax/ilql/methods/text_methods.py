@@ -15,7 +15,7 @@ from motif_jax.ilql.methods.implicit_q import Estimates, ImplicitQSettings, Loss
 class Rule:
     """The choices of a method; a user's own method is a subclass, made without arguments (docs/ilql.md)."""
 
-    q: str = "token"  # see `language.text_agent.Design.q`
+    q: str = "token"  # see `ilql.agent.text_agent.Design.q`
     # Q bootstraps from V of the next state ('value'), or from its target Qs: their maximum ('best'), the log of the sum of their
     # exponentials ('soft'), or that sum weighted by the policy ('prior').
     bootstrap: str = "value"

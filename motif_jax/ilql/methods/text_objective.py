@@ -107,7 +107,7 @@ class Objective:
         return self.measured(learned, frozen, part, key).terms
 
     def measured(self, learned: Any, frozen: Any, part: Part, key: jax.Array | None) -> MeasuredLoss:
-        """The loss of a micro-batch with its terms and spreads, for `language.training.gradient_sums`.
+        """The loss of a micro-batch with its terms and spreads, for `lm.training.gradient_sums`.
 
         Args:
           learned: `trunks` (or `additions` to them), `heads`, `prefix`.
@@ -161,7 +161,7 @@ class Objective:
         )
 
     def _of_proposals(self, heads: Any, targets: Any, states: States, batch: TextBatch) -> Estimates:
-        """Q of the mean states of actions in the data, and of actions that the policy proposes (see `algorithms.chai`)."""
+        """Q of the mean states of actions in the data, and of actions that the policy proposes (see `ilql.methods.chai`)."""
         agent, there = self.agent, batch.candidates
         mean = chosen_states(running_mean(states.after, batch.valid), batch.actions)
         count, width = there.states.shape[2:]

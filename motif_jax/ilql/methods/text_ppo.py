@@ -1,4 +1,4 @@
-"""PPO of a text agent (`algorithms.token_ppo`), as a task of the offline trainer: a step plays whole episodes and trains on them.
+"""PPO of a text agent (`ilql.methods.token_ppo`), as a task of the offline trainer: a step plays whole episodes and trains on them.
 
 Policy and value share a trunk; the value is a head, which is not part of the agent's folder. The penalty's reference is the initial policy:
 the frozen trunk under low-rank additions, else a copy. Episodes depend on the state and the step's number alone, so that a resumed run

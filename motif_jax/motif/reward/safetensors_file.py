@@ -33,7 +33,7 @@ VERSION = 1
 def write_safetensors(reward: RewardModel, path: str | Path) -> None:
     """Writes parameters and statistics to one file, whole or not at all.
 
-    Tensors have the neutral names and PyTorch's axis orders of `networks.layout`; an ensemble's begin with member0/, member1/
+    Tensors have the neutral names and PyTorch's axis orders of `nets.layout`; an ensemble's begin with member0/, member1/
     ... `training_texts` are hashes of the training's messages. The metadata hold `reward`, a JSON object: format, version,
     architecture, members, step, statistics, curve (NaN as null), config; `learned` of an online reward (a table of labels has
     no tensors); and `digest` of this text and the tensors. Raises UserError: the reward's statistics are not finite, as after

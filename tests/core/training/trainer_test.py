@@ -95,7 +95,7 @@ def test_asked_to_stop_it_waits_for_two_steps_and_not_for_a_chunk(tmp_path):
 
 
 class Store(contextlib.nullcontext):
-    """Checkpoints as plain files, see `support.checkpoints.Checkpoints`."""
+    """Checkpoints as plain files, see `core.checkpoints.Checkpoints`."""
 
     def __init__(self, folder: Path, keep: int | None = None, **_: Any) -> None:
         super().__init__(self)
