@@ -3,18 +3,43 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib.util
+import mmap
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 # Of two emitters of the CPU's code the older takes half of the newer's time where neither optimises.
 _EMITTERS = "xla_cpu_use_fusion_emitters"
 
+
+@functools.cache
+def compiler_knows(option: str) -> bool:
+    """Whether the installed compiler has an option of this name: XLA ends a process that asks for another.
+
+    The name is looked for in the library itself, since XLA's flags must be set before jax is imported.
+    """
+    spec = importlib.util.find_spec("jaxlib")
+    folders = spec.submodule_search_locations if spec is not None else None
+    for folder in folders or ():
+        for library in Path(folder).glob("*.so"):
+            with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                if content.find(option.encode()) >= 0:
+                    return True
+    return False
+
+
+def _quick_environment() -> dict[str, str]:
+    flags = os.environ.get("XLA_FLAGS", "")
+    if compiler_knows(_EMITTERS):
+        flags = f"{flags} --{_EMITTERS}=false".strip()
+    return {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "XLA_FLAGS": flags}
+
+
 # The environment of a program that compiles as `quickly` does.
-QUICKLY = {
-    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-    "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --{_EMITTERS}=false".strip(),
-}
+QUICKLY = _quick_environment()
 
 
 @contextlib.contextmanager
@@ -27,12 +52,16 @@ def quickly() -> Iterator[None]:
         "jax_disable_most_optimizations jax_compilation_cache_dir jax_persistent_cache_min_compile_time_secs"
     ).split()
     before = {name: jax.config.values[name] for name in names}
-    made = compiler.get_compile_options
+    options_of_jax = compiler.get_compile_options
 
-    # XLA's flags are read once by a process; only here can they be told for a part of it.
-    def options(*given: Any, **named: Any) -> Any:
-        chosen = made(*given, **named)
-        chosen.env_option_overrides = [*chosen.env_option_overrides, (_EMITTERS, False)]
+    # XLA's flags are read once by a process; only here can they be set for a part of it.
+    def options(*args: Any, **kwargs: Any) -> Any:
+        chosen = options_of_jax(*args, **kwargs)
+        backend = kwargs.get("backend")
+        platform = jax.default_backend() if backend is None else backend.platform
+        # Another device's compiler refuses options of the CPU's.
+        if platform == "cpu" and compiler_knows(_EMITTERS):
+            chosen.env_option_overrides = [*chosen.env_option_overrides, (_EMITTERS, False)]
         return chosen
 
     jax.config.update(names[0], True)
@@ -40,6 +69,6 @@ def quickly() -> Iterator[None]:
     try:
         yield
     finally:
-        compiler.get_compile_options = made
+        compiler.get_compile_options = options_of_jax
         for name, value in before.items():
             jax.config.update(name, value)

@@ -16,12 +16,20 @@ import numpy as np
 import psutil
 import pytest
 
+from tests.compiling import compiler_knows
+
 # Before jax is imported anywhere: tests of data parallelism need several devices on any machine.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "4")
+if os.environ["JAX_PLATFORMS"] != "cpu":
+    # Of an accelerator: all processes of the tests share its memory, and by default it rounds factors of products.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    os.environ.setdefault("JAX_DEFAULT_MATMUL_PRECISION", "highest")
 # Of two collectives that are ready at once each device may begin with another, and then all wait for each other.
-IN_ORDER = "--xla_cpu_enable_concurrency_optimized_scheduler=false"
-os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {IN_ORDER}".strip()
+IN_ORDER = "xla_cpu_enable_concurrency_optimized_scheduler"
+XLA_FLAGS = os.environ.get("XLA_FLAGS", "")
+if IN_ORDER not in XLA_FLAGS and compiler_knows(IN_ORDER):  # workers of xdist inherit it
+    os.environ["XLA_FLAGS"] = f"{XLA_FLAGS} --{IN_ORDER}=false".strip()
 
 # Parts of the tests' own, which they make without the command that would name them.
 os.environ["MOTIF_JAX_TRUST"] = (
@@ -39,6 +47,29 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(PROGRAMS)
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 CLEAR_ABOVE_BYTES = 2.5e9
+
+# Formulas, networks and golden numbers, each of which needs one device: what is run on a GPU (--numeric).
+NUMERIC = {
+    "algorithms/appo_golden_test.py",
+    "algorithms/candidate_scores_test.py",
+    "algorithms/classification_test.py",
+    "algorithms/golden_reward_test.py",
+    "algorithms/implicit_q_test.py",
+    "algorithms/losses_test.py",
+    "algorithms/ppo_test.py",
+    "algorithms/preference_test.py",
+    "algorithms/statistics_test.py",
+    "algorithms/token_ppo_test.py",
+    "algorithms/total_reward_test.py",
+    "language/decoding_test.py",
+    "language/references_test.py",
+    "networks/agent_test.py",
+    "networks/film_test.py",
+    "networks/layers_test.py",
+    "networks/reward_test.py",
+    "networks/tiles_test.py",
+    "trainers/text_objective_test.py",
+}
 
 GOLDEN = Path(__file__).parent / "golden"
 REPOSITORY = Path(__file__).parent.parent
@@ -58,6 +89,9 @@ def close_browsers() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="only tests marked neither slow nor extra")
+    parser.addoption(
+        "--numeric", action="store_true", help="only formulas, networks and golden numbers, as on a GPU"
+    )
     parser.addoption("--all", action="store_true", help="the tests marked extra, too")
     parser.addoption(
         "--budget", action="store_true", help="fail where a test exceeds its set's processor time"
@@ -67,7 +101,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """With --quick, files of other sets alone are not imported: what takes longest with a test that is left out."""
+    """Files of other sets alone are not imported: what takes longest with a test that is left out."""
+    if config.getoption("--numeric") and collection_path.name.endswith("_test.py"):
+        return None if str(collection_path.relative_to(Path(__file__).parent)) in NUMERIC else True
     if not config.getoption("--quick") or not collection_path.name.endswith("_test.py"):
         return None
     marked = re.compile(r"^pytestmark = .*(slow|extra)", re.MULTILINE)
