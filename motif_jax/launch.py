@@ -33,6 +33,7 @@ from ml_collections.config_flags import config_path
 from motif_jax import schema, stages
 from motif_jax.core import entry_points, memory_limit, resources
 from motif_jax.core.config import dotted, flat
+from motif_jax.core.devices import compiled_programs
 from motif_jax.core.errors import UserError, printable
 from motif_jax.core.files import parse_json
 from motif_jax.core.sections import ClusterHosts
@@ -308,6 +309,8 @@ def _main(_: Sequence[str]) -> int:
         if stage_name not in stages.names():
             raise UserError(f"config.stage={stage_name}: must be one of {', '.join(stages.names())}")
         schema.validate(config, _keys_of_stage(config))  # before the stage's import, which takes seconds
+        # Before jax is imported, which reads what is set.
+        compiled_programs.keep(config.get("compile_cache", "auto"))
         stage = stages.module(stage_name)
         needs_workdir = getattr(stage, "NEEDS_WORKDIR", True)
         if needs_workdir and not _WORKDIR.value:
@@ -315,9 +318,16 @@ def _main(_: Sequence[str]) -> int:
         workdir = Path(_WORKDIR.value) if _WORKDIR.value else None
         localise(config, workdir)
         with _hosts(config):
+            reused = compiled_programs.ReusedPrograms()
+            reused.watch()
             stage.check(config, workdir)
+            reused.watch()  # where the check was the first to import jax
             tempdirs.remove_abandoned()  # also where this command's work is done already and starts no game
-            return stage.run(config, workdir) or 0
+            code = stage.run(config, workdir) or 0
+            line = reused.line()
+            if line is not None:
+                print(line, file=sys.stderr, flush=True)
+            return code
     except UserError as error:
         # Under `ulimit -v` a file that is too large for memory looks damaged.
         if memory_limit.limit() is not None and memory_limit.ran_out(error):

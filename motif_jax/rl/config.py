@@ -195,7 +195,9 @@ class AgentConfig:
     log_every_seconds: float = positive(20.0, "between rows of metrics")
     matmul_precision: str = sections.MATMUL_PRECISION
     compile_cache: str = key(
-        "auto", "folder of compiled programs; 'auto': in the user's cache folder, '': none"
+        "auto",
+        "folder of compiled programs; 'auto': that of the variable JAX_COMPILATION_CACHE_DIR, or else in the user's cache folder; "
+        "'': as the variable says alone",
     )
     profile: sections.Profile = part(sections.Profile, steps=5)
     wandb: sections.Wandb = part(sections.Wandb)

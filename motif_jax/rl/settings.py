@@ -12,7 +12,7 @@ import jax
 from motif_jax import rewards
 from motif_jax.core import capacity, metrics, seeds
 from motif_jax.core import config as checks
-from motif_jax.core.devices import compiled_programs, memory, precision
+from motif_jax.core.devices import memory, precision
 from motif_jax.core.training import schedules
 from motif_jax.envs import registry
 from motif_jax.motif.reward.reward_model import cpu_device
@@ -171,9 +171,6 @@ def configure_jax(config: AgentConfig) -> None:
     if not memory.accelerator_possible(jax.config.values["jax_platforms"]):
         memory.keep_freed_memory()
     precision.set_matmul_precision(config.matmul_precision)
-    folder = compiled_programs.folder_of(config.compile_cache)
-    if folder is not None:
-        compiled_programs.keep_in(folder)
 
 
 def all_learner_devices(devices: Devices) -> list[jax.Device]:

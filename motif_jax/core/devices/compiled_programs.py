@@ -1,31 +1,89 @@
-"""Keeps compiled programs on disk, so that a restarted stage need not compile."""
+"""Keeps compiled programs on disk, so that a second start of a command need not compile.
+
+`keep` is called once for every command (motif_jax.launch). It sets jax's own environment variables and imports no jax:
+commands that compute nothing start without it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import sys
+import threading
 import zlib
 from pathlib import Path
+from typing import Any
 
-import jax
-
+FOLDER_VARIABLE = "JAX_COMPILATION_CACHE_DIR"
+_SECONDS_VARIABLE = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
+# Programs that compile faster are not worth a file.
+_LEAST_SECONDS = 0.5
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _ZLIB = b"\x78"
+# Fewer saved seconds are not worth a line.
+_LEAST_SAVED_SECONDS = 1.0
 
 
 def folder_of(value: str) -> Path | None:
-    """The folder of a config's `compile_cache`: 'auto' is in the user's cache folder, '' is None."""
-    if value == "auto":
-        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        return Path(home) / "motif_jax" / "compiled"
-    return Path(value) if value else None
+    """The folder of a config's `compile_cache`; '' is None.
+
+    'auto' is the folder that the environment names for jax, or else one in the user's cache folder.
+    """
+    if value != "auto":
+        return Path(value) if value else None
+    named = os.environ.get(FOLDER_VARIABLE)
+    if named:
+        return Path(named)
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "motif_jax" / "compiled"
 
 
-def keep_in(folder: Path) -> None:
-    """Makes jax use `folder` as this process's compilation cache."""
+def keep(value: str) -> None:
+    """Makes jax keep the programs of this process, and of those that it starts, in the folder of `value` (`folder_of`)."""
+    folder = folder_of(value)
+    if folder is None:
+        return
     remove_torn(folder)
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+    os.environ[FOLDER_VARIABLE] = str(folder)
+    os.environ.setdefault(_SECONDS_VARIABLE, str(_LEAST_SECONDS))
+    # jax reads its variables when it is imported.
+    if "jax" in sys.modules:
+        config = sys.modules["jax"].config
+        config.update("jax_compilation_cache_dir", str(folder))
+        config.update("jax_persistent_cache_min_compile_time_secs", float(os.environ[_SECONDS_VARIABLE]))
+
+
+class ReusedPrograms:
+    """Counts the programs that came from disk, and the seconds of compilation that this saved; thread safe."""
+
+    def __init__(self) -> None:
+        self.programs, self.saved_seconds = 0, 0.0
+        self._lock = threading.Lock()
+        self._watches = False
+
+    def watch(self) -> None:
+        """Counts from now on, once jax is imported; a second call changes nothing."""
+        if self._watches or "jax" not in sys.modules:
+            return
+        from jax import monitoring
+
+        self._watches = True
+        monitoring.register_event_duration_secs_listener(self._heard)
+
+    def _heard(self, event: str, seconds: float, **_: Any) -> None:
+        if event == "/jax/compilation_cache/compile_time_saved_sec":
+            with self._lock:
+                self.programs += 1
+                self.saved_seconds += seconds
+
+    def line(self) -> str | None:
+        """What was saved, in one line; None where it is not worth one."""
+        if self.saved_seconds < _LEAST_SAVED_SECONDS:
+            return None
+        return (
+            f"{self.programs} compiled programs came from {os.environ.get(FOLDER_VARIABLE)}: "
+            f"{self.saved_seconds:.0f} s of compilation saved"
+        )
 
 
 def remove_torn(folder: Path) -> None:

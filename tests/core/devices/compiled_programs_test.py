@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +13,8 @@ import pytest
 
 from motif_jax.core.devices import compiled_programs
 from motif_jax.core.devices.precision import set_matmul_precision
+
+REPOSITORY = Path(__file__).parents[2]
 
 
 def test_parts_of_an_entry_are_removed_and_nothing_else(tmp_path: Path) -> None:
@@ -27,21 +31,67 @@ def test_parts_of_an_entry_are_removed_and_nothing_else(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {*kept, "folder-cache"}
 
 
-def test_a_process_keeps_programs_and_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable, cache in ((tmp_path, tmp_path), ("", Path.home() / ".cache")):
-        monkeypatch.setenv("XDG_CACHE_HOME", str(variable))
-        assert compiled_programs.folder_of("auto") == cache / "motif_jax" / "compiled"
-    assert (compiled_programs.folder_of(""), compiled_programs.folder_of("there")) == (None, Path("there"))
-    told: list[Any] = []
-    monkeypatch.setattr(jax, "config", SimpleNamespace(update=lambda *said: told.append(said)))
+def test_the_folder_of_programs_is_the_environments_or_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(compiled_programs.FOLDER_VARIABLE, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
+    assert compiled_programs.folder_of("auto") == Path("/caches/motif_jax/compiled")
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    assert compiled_programs.folder_of("auto") == Path.home() / ".cache/motif_jax/compiled"
+    monkeypatch.setenv(compiled_programs.FOLDER_VARIABLE, "/own")
+    assert compiled_programs.folder_of("auto") == Path("/own")
+    assert compiled_programs.folder_of("there") == Path("there")
+    assert compiled_programs.folder_of("") is None
+
+
+def test_keep_sets_this_process_and_the_environment_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(compiled_programs.FOLDER_VARIABLE, "before")
+    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.25")
+    updates: dict[str, Any] = {}
+    monkeypatch.setattr(jax, "config", SimpleNamespace(update=updates.__setitem__))
     (tmp_path / "torn-cache").touch()
-    compiled_programs.keep_in(tmp_path)
+
+    compiled_programs.keep(str(tmp_path))
+
     assert list(tmp_path.iterdir()) == []
+    assert os.environ[compiled_programs.FOLDER_VARIABLE] == str(tmp_path)
+    assert updates == {
+        "jax_compilation_cache_dir": str(tmp_path),
+        "jax_persistent_cache_min_compile_time_secs": 0.25,
+    }
+
+
+def test_a_second_start_says_what_the_kept_programs_saved(tmp_path: Path) -> None:
+    code = """
+import sys
+from motif_jax.core.devices import compiled_programs
+compiled_programs.keep(sys.argv[1])
+assert "jax" not in sys.modules
+import jax
+reused = compiled_programs.ReusedPrograms()
+reused.watch()
+jax.jit(lambda x: x @ x + 1)(jax.numpy.ones((8, 8)))
+compiled_programs._LEAST_SAVED_SECONDS = -1.0
+print(reused.programs, reused.line())
+"""
+    environment = {**os.environ, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    lines = [
+        subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path)],
+            env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=True,
+        ).stdout
+        for _ in range(2)
+    ]  # fmt: skip
+    assert lines[0].startswith("0 ")
+    count = int(lines[1].split()[0])
+    assert count > 0
+    assert f"{count} compiled programs came from {tmp_path}: " in lines[1]
+
+
+def test_precision_of_products_is_jaxs_own_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    updates: list[Any] = []
+    monkeypatch.setattr(jax, "config", SimpleNamespace(update=lambda *args: updates.append(args)))
     set_matmul_precision("default")
     set_matmul_precision("highest")
-    assert told == [
-        ("jax_compilation_cache_dir", str(tmp_path)),
-        ("jax_persistent_cache_min_compile_time_secs", 0.5),
-        ("jax_default_matmul_precision", None),
-        ("jax_default_matmul_precision", "highest"),
-    ]
+    assert updates == [("jax_default_matmul_precision", None), ("jax_default_matmul_precision", "highest")]
