@@ -46,8 +46,9 @@ def check(config: ConfigDict) -> None:
     if "dtype" in options:
         checks.choice(config, "options.dtype", ("float32", "bfloat16"))
     if "envs_per_worker" in options:
-        envs, allowed = options.envs_per_worker, "an even number: a worker has two groups"
-        checks.require(envs % 2 == 0, "options.envs_per_worker", envs, allowed)
+        envs, groups = options.envs_per_worker, options.get("groups_per_worker", 2)
+        allowed = f"a multiple of {groups}: a worker has so many groups"
+        checks.require(envs % groups == 0, "options.envs_per_worker", envs, allowed)
     if {"batch_size", "rollout"} <= set(options):
         batch, rollout = options.batch_size, options.rollout
         allowed = f"a multiple of config.options.rollout={rollout}"
@@ -69,15 +70,27 @@ def _machine() -> dict[str, Any]:
 
 
 def result(
-    config: ConfigDict, unit: str, values: Sequence[float], what: str, others: Sequence[float], **more: Any
+    config: ConfigDict,
+    unit: str,
+    values: Sequence[float],
+    what: str,
+    others: Sequence[float] | None,
+    **more: Any,
 ) -> dict[str, Any]:
-    """The JSON line of a benchmark: medians over the repeats of both sides, their ratio, and the ratios' range."""
-    compared = beside(values, others)
+    """The JSON line of a benchmark: medians over the repeats of both sides, their ratio, and the ratios' range.
+
+    `others` are the baseline's; None where it was not measured, and the line has no ratio.
+    """
+    compared: dict[str, Any] = {}
+    baseline: dict[str, Any] = {"what": what, "value": None}
+    if others is not None:
+        compared = beside(values, others)
+        baseline["value"] = compared.pop("value")
     return {
         "benchmark": config.name,
         "value": statistics.median(values),
         "unit": unit,
-        "baseline": {"what": what, "value": compared.pop("value")},
+        "baseline": baseline,
         **compared,
         "machine": _machine(),
         "settings": config.options.to_dict(),

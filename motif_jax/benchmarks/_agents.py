@@ -22,13 +22,15 @@ from motif_jax.rl.config import AgentConfig, agent_config
 from motif_jax.rl.policy_config import GameNetwork
 from motif_jax.rl.system import System
 
-GPU_SIZE = {"batch_size": 16_384, "envs_per_worker": 80, "dtype": "bfloat16"}  # keeps a GPU busy
+# Keeps a GPU busy; while an update holds it, a core has more groups of games to play on.
+GPU_SIZE = {"batch_size": 16_384, "envs_per_worker": 80, "groups_per_worker": 4, "dtype": "bfloat16"}
 _PEAK_SIZE = {"cpu": 1536, "gpu": 8192, "tpu": 8192}
 
 
 def training_options(**more: Any) -> ConfigDict:
     """Options of a training's size, for a machine with few cores, and `more`; `network` names a variant of train_agent."""
-    size = {"workers": default_workers(), "envs_per_worker": 40, "batch_size": 1024, "rollout": 32}
+    actors = {"workers": default_workers(), "envs_per_worker": 40, "groups_per_worker": 2}
+    size = {**actors, "batch_size": 1024, "rollout": 32}
     rest = {"dtype": "float32", "reward_dir": "", "network": "", **more}
     return ConfigDict({"env": "NetHackScore-v1", **size, **rest})
 
@@ -42,6 +44,7 @@ def training_config(options: ConfigDict, seed: int, variant: str = "") -> AgentC
     config.environment.name = options.env
     config.batch_size, config.rollout = options.batch_size, options.rollout
     config.actors.workers, config.actors.envs_per_worker = options.workers, options.envs_per_worker
+    config.actors.groups_per_worker = options.groups_per_worker
     config.network.dtype = options.dtype
     config.devices.learner = config.devices.actor = "0"
     if options.reward_dir:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import psutil
 from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import _agents
@@ -47,7 +50,8 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 
 def options(**sizes: Any) -> ConfigDict:
-    return ConfigDict({"prompt_tokens": 400, "dtype": "float32", **sizes, "seconds": 3.0})
+    """Options of a model and its prompts; without `baseline` the other side is neither compiled nor measured."""
+    return ConfigDict({"prompt_tokens": 400, "dtype": "float32", **sizes, "baseline": True, "seconds": 3.0})
 
 
 def check(config: ConfigDict) -> None:
@@ -83,6 +87,17 @@ def subject(config: ConfigDict) -> Subject:
     prompt = tokens(chosen.prompt_tokens)
     candidates = tokens(chosen.get("candidates", 0), chosen.get("candidate_tokens", 1))
     return Subject(model, cast(jax.random.key(config.seed)), prompt, candidates)
+
+
+def first_step_seconds(step: Callable[[], Any]) -> float:
+    """Runs `step` once; returns the seconds from the start of this process to its end, with imports and compilation.
+
+    They are printed, too: a run that ends before its result has told them.
+    """
+    jax.block_until_ready(step())
+    seconds = time.time() - psutil.Process().create_time()
+    print(f"first step after {seconds:.1f} s", file=sys.stderr, flush=True)
+    return seconds
 
 
 def rates(config: ConfigDict, calls: Mapping[str, Callable[[], Any]], count: int) -> dict[str, list[float]]:

@@ -9,6 +9,7 @@ the matrix-product rate, and memory.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -131,13 +132,11 @@ def run(config: ConfigDict) -> dict[str, Any]:
     (update, make_state), (other, _) = (update_of(config, network) for network in (ours, theirs))
     state = make_state(jax.random.key(config.seed))
     data = jax.device_put(batch(chosen, ours.model.config.vocab_size, config.seed))
-    programs = {"shared": jax.jit(update), "rows": jax.jit(other)}
-    after = {name: program(state, data)[0].params for name, program in programs.items()}
-    changes = {name: jax.tree.map(jnp.subtract, params, state.params) for name, params in after.items()}
-    largest = max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(changes["rows"]))
-    gaps = jax.tree.map(lambda a, b: jnp.abs(a - b).max() / largest, changes["shared"], changes["rows"])
-    apart = float(np.mean([float(gap) for gap in jax.tree.leaves(gaps)]))
-    del after, changes, gaps
+    programs = {"shared": jax.jit(update)}
+    if chosen.baseline:
+        programs["rows"] = jax.jit(other)
+    first = _language.first_step_seconds(functools.partial(_step, programs["shared"], state, data))
+    apart = _changes_apart(programs, state, data) if chosen.baseline else None
     memory = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")  # None: not reported
     calls = {name: functools.partial(_step, program, state, data) for name, program in programs.items()}
     rates = _language.rates(config, calls, chosen.batch_size)
@@ -148,11 +147,21 @@ def run(config: ConfigDict) -> dict[str, Any]:
         "samples/s",
         rates["shared"],
         "every action with its prompt a row of its own",
-        rates["rows"],
+        rates.get("rows"),
+        first_step_seconds=first,
         changes_apart=apart,
         memory_megabytes=None if memory is None else memory / 1e6,
         **_language.peak_share(config, flops, seconds),
     )
+
+
+def _changes_apart(programs: Mapping[str, Any], state: Any, data: TrajectoryBatch) -> float:
+    """The mean over parameters of the largest difference of both sides' changes, relative to the largest change."""
+    after = {name: program(state, data)[0].params for name, program in programs.items()}
+    changes = {name: jax.tree.map(jnp.subtract, params, state.params) for name, params in after.items()}
+    largest = max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(changes["rows"]))
+    gaps = jax.tree.map(lambda a, b: jnp.abs(a - b).max() / largest, changes["shared"], changes["rows"])
+    return float(np.mean([float(gap) for gap in jax.tree.leaves(gaps)]))
 
 
 def _step(program: Any, state: Any, data: TrajectoryBatch) -> Any:

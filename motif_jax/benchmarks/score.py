@@ -29,19 +29,26 @@ def options() -> ConfigDict:
 
 def run(config: ConfigDict) -> dict[str, Any]:
     subject, chosen = _language.subject(config), config.options
-    sides = {"shared": shared(subject), "rows": rows(subject)}
+    sides = {"shared": shared(subject)}
+    if chosen.baseline:
+        sides["rows"] = rows(subject)
     arguments = (subject.params, subject.prompt, subject.candidates)
     calls = {name: functools.partial(jax.jit(side), *arguments) for name, side in sides.items()}
+    first = _language.first_step_seconds(calls["shared"])
     totals = {name: np.asarray(call()) for name, call in calls.items()}
     rates = _language.rates(config, calls, chosen.batch_size)
+    apart = None
+    if chosen.baseline:
+        apart = float(np.abs(totals["shared"] - totals["rows"]).max() / np.abs(totals["rows"]).max())
     seconds = chosen.batch_size / float(np.median(rates["shared"]))
     return result(
         config,
         "prompts/s",
         rates["shared"],
         "every candidate with its prompt a row of its own",
-        rates["rows"],
-        scores_apart=float(np.abs(totals["shared"] - totals["rows"]).max() / np.abs(totals["rows"]).max()),
+        rates.get("rows"),
+        first_step_seconds=first,
+        scores_apart=apart,
         **_language.peak_share(config, _language.product_flops(sides["shared"], *arguments), seconds),
     )
 

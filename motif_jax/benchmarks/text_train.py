@@ -48,7 +48,8 @@ _RUN = 16  # tokens of an action
 
 def options() -> ConfigDict:
     network = {"width": 768, "layers": 12, "vocabulary": 50_264, "dtype": "float32"}
-    return ConfigDict({**network, "batch_size": 4, "length": 128, "micro_batches": 4, "seconds": 2.0})
+    sizes = {"batch_size": 4, "length": 128, "micro_batches": 4}
+    return ConfigDict({**network, **sizes, "baseline": True, "seconds": 2.0})
 
 
 def check(config: ConfigDict) -> None:
@@ -65,21 +66,29 @@ def run(config: ConfigDict) -> dict[str, Any]:
     learned = {"trunks": trunks, "heads": params["heads"]}
     frozen = {"target": {"trunks": {TARGET: params["trunks"][TARGET]}, "heads": params["target_heads"]}}
     objective = Objective(network, RULES["ilql"], ImplicitQSettings(0.99, 0.7), Weights(conservative=1e-4))
-    gradients = {"ours": _gradient(objective.terms), "plain": _gradient(functools.partial(_plain, objective))}
+    gradients = {"ours": _gradient(objective.terms)}
+    if chosen.baseline:
+        gradients["plain"] = _gradient(functools.partial(_plain, objective))
     programs = {name: jax.jit(gradient) for name, gradient in gradients.items()}
     batch = _batch(chosen, config.seed)
     arguments = learned, frozen, Part(batch, implicit_q.counts(batch, objective.settings))
     sides = {side: functools.partial(program, *arguments) for side, program in programs.items()}
-    ours, theirs = (side() for side in sides.values())
-    apart = float(optax.tree.norm(optax.tree.sub(ours, theirs)) / optax.tree.norm(theirs))
-    del ours, theirs
+    first = _language.first_step_seconds(sides["ours"])
+    apart = _apart(sides["ours"](), sides["plain"]()) if chosen.baseline else None
     flops = {side: _language.product_flops(gradient, *arguments) for side, gradient in gradients.items()}
     rates = _language.rates(config, sides, batch.tokens.size)
+    ratio = flops["plain"] / flops["ours"] if chosen.baseline else None
+    share = _language.peak_share(config, flops["ours"], batch.tokens.size / float(np.median(rates["ours"])))
     return result(
-        config, "tokens/s", rates["ours"], "all heads at every position", rates["plain"],
-        gradients_apart=apart, flops_ratio=flops["plain"] / flops["ours"], threads=_language.threads(),
+        config, "tokens/s", rates["ours"], "all heads at every position", rates.get("plain"), first_step_seconds=first,
+        gradients_apart=apart, flops_ratio=ratio, threads=_language.threads(), **share,
         step=_step(objective, learned, frozen["target"], batch, chosen.micro_batches),
     )  # fmt: skip
+
+
+def _apart(ours: Any, theirs: Any) -> float:
+    """The norm of the gradients' difference, relative to one of them."""
+    return float(optax.tree.norm(optax.tree.sub(ours, theirs)) / optax.tree.norm(theirs))
 
 
 def _step(objective: Objective, learned: Any, target: Any, batch: TextBatch, micro: int) -> dict[str, float]:

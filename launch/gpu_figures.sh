@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Takes all figures of a machine with a GPU in one call of at most 8 minutes: what docs/performance.md's table of GPUs is made of.
+# Each item is one JSON line on stdout and in $OUT/figures.jsonl, with a limit of time of its own: one that is late ends alone.
+#
+#   bash launch/gpu_figures.sh                          everything
+#   bash launch/gpu_figures.sh --items=train,learner    these items (--help has their names and all switches)
+#   bash launch/gpu_figures.sh --tiny                   tiny sizes, to try the script itself on any machine
+#   python launch/gpu_table.py figures.jsonl            writes the table
+#
+# It needs no network. Wheels in .gpu_wheels/ (launch/gpu_wheels.sh downloads them) are installed beside what the environment has in
+# which it is called; without them that environment must have everything. PYTHON names its interpreter, OUT the folder of results.
+set -euo pipefail
+repository=$(CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$repository"
+python=${PYTHON:-python3}
+export OUT=${OUT:-$repository/runs/gpu_figures}
+work=${GPU_FIGURES_WORK:-${TMPDIR:-/var/tmp}/gpu_figures}
+mkdir -p "$OUT" "$work"
+
+started=$(date +%s)
+path=$repository
+wheels=(.gpu_wheels/*.whl)
+if [ -e "${wheels[0]}" ]; then
+  site=$work/site
+  if [ ! -e "$site/.complete" ]; then
+    "$python" -m pip install --quiet --no-index --no-deps --no-compile --no-cache-dir --upgrade --disable-pip-version-check \
+      --target "$site" "${wheels[@]}"
+    touch "$site/.complete"
+  fi
+  path=$site:$path
+fi
+export PYTHONPATH=$path${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
+exec "$python" launch/gpu_figures.py --work="$work" --out="$OUT" --started="$started" "$@"

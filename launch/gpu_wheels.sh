@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Downloads what a GPU machine without a network lacks, as wheels for its Python: launch/gpu_figures.sh installs them there.
+# Such machines come with jax, flax, optax, orbax, chex, pytest and the like; what they lack is below, some 10 MB in all.
+#
+#   bash launch/gpu_wheels.sh [FOLDER]     FOLDER: where the wheels go, .gpu_wheels by default
+#   GPU_WHEELS="nle minigrid"              the packages, with the versions of launch/constraints.txt
+#   GPU_PYTHON=3.12                        the Python of that machine
+set -euo pipefail
+repository=$(CDPATH="" cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$repository"
+folder=${1:-.gpu_wheels}
+packages=${GPU_WHEELS:-nle gymnasium Farama-Notifications minigrid pygame-ce ml_collections tensorboardX}
+version=${GPU_PYTHON:-3.12}
+python=$repository/.venv/bin/python
+[ -x "$python" ] || python=python3
+
+pinned=()
+for package in $packages; do
+  line=$(grep -i "^$package==" launch/constraints.txt) || { echo "error: $package is not in launch/constraints.txt" >&2; exit 2; }
+  pinned+=("$line")
+done
+# pip takes a wheel only where it is told the very platform that the wheel names.
+platforms=(--platform any)
+for glibc in 5 12 17 24 27 28 31 34; do platforms+=(--platform "manylinux_2_${glibc}_x86_64"); done
+for name in manylinux1 manylinux2010 manylinux2014; do platforms+=(--platform "${name}_x86_64"); done
+
+rm -rf "$folder"
+mkdir -p "$folder"
+"$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
+  --python-version "$version" --implementation cp "${platforms[@]}" --dest "$folder" "${pinned[@]}" 2>&1 | { grep -v '^WARNING: Location' || true; } >&2
+du -sh "$folder" | cut -f1 | sed "s|\$| of wheels in $folder|"

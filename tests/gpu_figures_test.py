@@ -1,0 +1,128 @@
+"""The script that takes a GPU's figures reads logs and runs as they are, and its table says what was not done."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.conftest import REPOSITORY
+
+
+def script(name: str) -> ModuleType:
+    module = ModuleType(name)
+    module.__file__ = str(REPOSITORY / "launch" / f"{name}.py")
+    sys.modules[name] = module  # dataclasses look their module up
+    exec(compile(Path(module.__file__).read_text(encoding="utf-8"), module.__file__, "exec"), module.__dict__)
+    return module
+
+
+FIGURES, TABLE = script("gpu_figures"), script("gpu_table")
+
+
+def ended(log: str, **values: Any) -> Any:
+    return FIGURES.Ended(**{"log": log, "began": 100.0, "late": False, "code": 0, **values})
+
+
+def test_a_benchmark_that_was_late_still_tells_its_first_step() -> None:
+    log = "compiling\nfirst step after 34.5 s\n"
+    assert FIGURES.benchmark_line(ended(log, late=True)) == {"first_step_seconds": 34.5}
+    assert FIGURES.benchmark_line(ended(log + '{"benchmark": "score", "value": 2}\n')) == {
+        "benchmark": "score",
+        "value": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "tests/a_test.py::test_one PASSED    [ 33%]\ntests/a_test.py::test_two[x y] FAILED   [ 66%]\n",
+        "[gw0] [ 33%] PASSED tests/a_test.py::test_one \n[gw1] [ 66%] FAILED tests/a_test.py::test_two[x y] \n",
+    ],
+)
+def test_outcomes_of_tests_are_counted_with_and_without_processes(log: str) -> None:
+    line = FIGURES.tests_line(ended(log + "tests/a_test.py::test_three "))
+    assert line["tests"] == {"passed": 1, "failed": 1, "error": 0, "skipped": 0}
+    assert line["failed"] == ["tests/a_test.py::test_two[x y]"]
+
+
+def test_a_training_is_judged_by_its_last_third(tmp_path: Path) -> None:
+    rows = [{"time": 100.0 + t, "step": 1000 * min(t, 60) + 100 * max(0, t - 60)} for t in range(10, 91, 10)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    games = [{"step": 100, "length": 10, "turns": 5}, {"step": 62_000, "length": 10, "turns": 30}]
+    (tmp_path / "episodes.jsonl").write_text("".join(json.dumps(game) + "\n" for game in games) + '{"step"')
+    line = FIGURES.training_reader(tmp_path)(ended(""))
+    assert line["first_row_seconds"] == 10.0
+    assert line["first_steps_per_second"] == 1000.0
+    assert line["settled_steps_per_second"] == 100.0
+    assert line["turns_per_step"] == 3.0
+    assert line["settled_turns_per_second"] == 300.0
+
+
+def test_an_item_beyond_its_limit_ends_alone_and_with_all_it_started(tmp_path: Path) -> None:
+    figures = FIGURES.Figures(tmp_path, tmp_path, FIGURES.time.time(), 60.0)
+    sleeping = ["bash", "-c", "echo begun; sleep 50 & echo $! > child; wait"]
+    items = [
+        FIGURES.Item("late", ["bash", "-c", f"cd {tmp_path}; {sleeping[2]}"], FIGURES.nothing, 2.0, 1.0),
+        FIGURES.Item("good", ["true"], FIGURES.nothing, 20.0, 1.0),
+        FIGURES.Item("broken", ["bash", "-c", "echo why; exit 3"], FIGURES.nothing, 20.0, 1.0),
+    ]
+    figures.run_together(items, 0.0)
+    lines = {line["item"]: line for line in FIGURES.json_lines(tmp_path / "figures.jsonl")}
+    assert lines["late"]["error"] == "not done in 2 s"
+    assert "error" not in lines["good"]
+    assert lines["broken"]["error"] == "ended with 3: why"
+    child = int((tmp_path / "child").read_text())
+    state = Path(f"/proc/{child}/stat")
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_no_item_takes_the_time_of_those_behind_it(tmp_path: Path) -> None:
+    figures = FIGURES.Figures(tmp_path, tmp_path, FIGURES.time.time(), 60.0)
+    figures.run(FIGURES.Item("first", ["true"], FIGURES.nothing, 20.0, 5.0), reserved=55.0)
+    assert FIGURES.json_lines(tmp_path / "figures.jsonl")[0]["error"] == "no time was left for it"
+
+
+def test_the_table_stands_between_its_marks_and_names_what_was_not_done(tmp_path: Path) -> None:
+    machine = {
+        "item": "machine",
+        "gpu": "GPU 0: NVIDIA H100",
+        "processor": "a",
+        "cores": 16,
+        "jax": "1",
+        "python": "3",
+        "date": "d",
+    }
+    train = {
+        "item": "train", "value": 145_000.0, "baseline": {"what": "w", "value": 327_000.0},
+        "settings": {"workers": 15, "envs_per_worker": 80, "groups_per_worker": 4, "batch_size": 16384},
+    }  # fmt: skip
+    lines = [
+        machine,
+        {"item": "score", "error": "late"},
+        train,
+        {"item": "score", "error": "not done in 60 s"},
+    ]
+    figures = tmp_path / "figures.jsonl"
+    figures.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{TABLE.BEGIN}\nstale row\n{TABLE.END}\nafter\n")
+    command = [sys.executable, str(REPOSITORY / "launch" / "gpu_table.py"), str(figures), str(page)]
+    subprocess.run(command, check=True, capture_output=True)
+    written = page.read_text()
+    assert written.startswith("before\n")
+    assert written.endswith("\nafter\n")
+    assert "stale row" not in written
+    assert "**Machine:** NVIDIA H100, 16 cores" in written
+    assert "| **145,000 steps/s** (untrained policy, first seconds) |" in written
+    assert "| scores of candidates, Flan-T5-large | not done in 60 s |" in written
+
+
+def test_the_page_has_the_tables_marks() -> None:
+    page = TABLE.PAGE.read_text(encoding="utf-8")
+    assert TABLE.replaced(page, "made").count("\nmade\n") == 1
