@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
-from jax.extend.core import Literal
 from ml_collections import ConfigDict
 
 from motif_jax.core import resources
 from motif_jax.core.config import default_workers
 from motif_jax.envs import registry
 from motif_jax.nets.agent import make_agent_network
-from motif_jax.rl import settings
+from motif_jax.rl import model_flops, settings
 from motif_jax.rl.batcher import Batch
 from motif_jax.rl.config import AgentConfig, agent_config
 from motif_jax.rl.policy_config import GameNetwork
@@ -65,56 +62,11 @@ def updated(system: System, batch: Batch) -> jax.Array:
 
 
 def network_flops(config: AgentConfig) -> tuple[float, float]:
-    """Floating-point operations of a row in products of the published network: (forward pass, forward pass and gradient).
-
-    An update costs three forward passes, less the gradient of the first layers' inputs, which is not needed.
-    """
+    """Floating-point operations of a row in products of the published network: (forward pass, forward pass and gradient)."""
     assert isinstance(config.network, GameNetwork)
-    published = dataclasses.replace(config.network, first_convolution="picture")
     spec = registry.spec(config.environment.name, **settings.training_options(config))
-    network = make_agent_network(published, spec)
-    observation = {
-        name: jax.ShapeDtypeStruct((1, 1, *spec.observation[name].shape), spec.observation[name].dtype)
-        for name in network.fields
-    }
-    params = jax.eval_shape(network.init, jax.random.PRNGKey(0))
-    state = jax.eval_shape(lambda: network.initial_state(1))
-    first = jax.ShapeDtypeStruct((1, 1), bool)
-    # The gradient flows to the parameters and, through the state, to earlier rows.
-    arguments = (params, observation, state, first)
-    differentiated = jax.tree.leaves(jax.tree.broadcast((True, False, True, False), arguments))
-    forward, first_layers = product_flops(jax.make_jaxpr(network.apply)(*arguments).jaxpr, differentiated)
-    return forward, 3.0 * forward - first_layers
-
-
-def product_flops(jaxpr: Any, differentiated: Sequence[bool]) -> tuple[float, float]:
-    """Operations of all products, and of those with a factor that does not depend on a differentiated input."""
-    total = alone = 0.0
-    reached = {variable for variable, given in zip(jaxpr.invars, differentiated, strict=True) if given}
-    for equation in jaxpr.eqns:
-        shapes = [value.aval.shape for value in equation.invars if hasattr(value.aval, "shape")]
-        result = math.prod(equation.outvars[0].aval.shape) if equation.outvars else 0
-        inputs = [not isinstance(value, Literal) and value in reached for value in equation.invars]
-        if any(inputs):
-            reached.update(equation.outvars)
-        operations = 0.0
-        if equation.primitive.name == "dot_general":
-            (contracted, _), _ = equation.params["dimension_numbers"]
-            operations = 2.0 * result * math.prod(shapes[0][axis] for axis in contracted)
-        elif equation.primitive.name == "conv_general_dilated":
-            features = equation.params["dimension_numbers"].rhs_spec[0]
-            operations = 2.0 * result * math.prod(shapes[1]) / shapes[1][features]
-        total += operations
-        alone += 0.0 if all(inputs) else operations
-        repeats = equation.params.get("length", 1) if equation.primitive.name == "scan" else 1
-        for value in equation.params.values():
-            inner = getattr(value, "jaxpr", value)
-            if hasattr(inner, "eqns"):
-                # A loop's condition, for example, has other inputs.
-                given = inputs if len(inputs) == len(inner.invars) else [any(inputs)] * len(inner.invars)
-                within, within_alone = product_flops(inner, given)
-                total, alone = total + repeats * within, alone + repeats * within_alone
-    return total, alone
+    network = make_agent_network(config.network, spec)
+    return model_flops.row_flops(*model_flops.counted(config.network, network))
 
 
 def matrix_product_rate(dtype: str, seconds: float = 0.5) -> float:

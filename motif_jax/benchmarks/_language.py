@@ -16,6 +16,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import _agents
 from motif_jax.core import config as checks
+from motif_jax.core.devices import flops
 from motif_jax.lm import config as configs
 from motif_jax.lm.model import LanguageModel
 
@@ -122,14 +123,14 @@ def rate(call: Callable[[], Any], count: int, seconds: float) -> Callable[[], fl
 
 def product_flops(call: Callable[..., Any], *arguments: Any) -> float:
     jaxpr = jax.make_jaxpr(call)(*arguments).jaxpr
-    return _agents.product_flops(jaxpr, [True] * len(jaxpr.invars))[0]
+    return flops.product_flops(jaxpr, [True] * len(jaxpr.invars))[0]
 
 
-def peak_share(config: ConfigDict, flops: float, seconds: float) -> dict[str, float]:
-    """`flops` in `seconds` as a share of the device's rate of matrix products."""
+def peak_share(config: ConfigDict, model_flops: float, seconds: float) -> dict[str, float]:
+    """`model_flops` in `seconds` as a share of the device's rate of matrix products."""
     peak = _agents.matrix_product_rate(config.options.dtype)
-    share = flops / seconds / peak
-    return {"model_flops": flops, "matrix_product_flops_per_second": peak, "peak_share": share}
+    share = model_flops / seconds / peak
+    return {"model_flops": model_flops, "matrix_product_flops_per_second": peak, "peak_share": share}
 
 
 def threads() -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from motif_jax.core.checkpoints import Checkpoints
+from motif_jax.core.devices import memory
 from motif_jax.core.devices.hosts import Hosts
 from motif_jax.core.devices.meters import of_all_hosts, system_metrics
 from motif_jax.core.metrics import MetricsWriter
@@ -14,7 +15,7 @@ from motif_jax.core.progress import Progress
 from motif_jax.core.run_folder import read_config
 from motif_jax.glam import probing
 from motif_jax.glam.log_csv import GlamLog, GlamPosition
-from motif_jax.rl import agent_checkpoints, agent_networks, reward_choice
+from motif_jax.rl import agent_checkpoints, agent_networks, reward_choice, settings
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.batcher import Batch
 from motif_jax.rl.clock import Clock
@@ -22,6 +23,7 @@ from motif_jax.rl.config import AgentConfig
 from motif_jax.rl.episode_log import HALVES, EpisodeLog
 from motif_jax.rl.guard import Guard
 from motif_jax.rl.learner import Averages
+from motif_jax.rl.model_flops import DeviceUse
 from motif_jax.rl.recordings import EpisodeRecorder
 from motif_jax.rl.system import System
 
@@ -43,6 +45,9 @@ class Records(ExitStack):
         self._config, self._checkpoints, self._system = config, checkpoints, system
         self._clock, self._recorder, self._hosts = clock, recorder, Hosts()
         self._averages = Averages()
+        self._learning = settings.learner_devices(config.devices)
+        acting = settings.actor_devices(config.devices)
+        self._device_use = DeviceUse(config, system.network, system.learner.state, self._learning, acting)
         self._reward_version = 0
         first, spec = self._hosts.is_first, system.network.spec
         written = workdir if first else None
@@ -102,6 +107,7 @@ class Records(ExitStack):
 
     def add(self, step: int, batch: Batch) -> None:
         self._reward_version = batch.reward_version
+        self._device_use.add(batch)
         self._keep(self._episodes.join(step, self._reports(step), batch.intrinsic_returns))
         if self._clock.show_is_due():
             self.show()
@@ -125,13 +131,21 @@ class Records(ExitStack):
         if not self._progress:
             return
         means = self._episodes.means()
-        names = [name for name in ("return", "intrinsic_return") if f"episode/{name}" in means]
-        self._progress.update(self._clock.steps, **{name: means[f"episode/{name}"] for name in names})
+        shown: dict[str, float | str] = {
+            name: means[f"episode/{name}"]
+            for name in ("return", "intrinsic_return")
+            if f"episode/{name}" in means
+        }
+        memory_in_use = memory.in_use(self._learning[0])
+        if memory_in_use is not None:
+            shown["device_memory"] = memory_in_use
+        self._progress.update(self._clock.steps, **shown)
         self._clock.shown()
 
     def log(self, waiting: int) -> None:
         system = self._system
-        here = system_metrics(system.meters.read(), system.inference_threads)
+        reading = system.meters.read()
+        here = {**system_metrics(reading, system.inference_threads), **self._device_use.metrics(reading)}
         everyone = self.gather({**here, "queue/waiting_batches": float(waiting)})
         values = {
             **self._averages.read(),

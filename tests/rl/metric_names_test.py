@@ -28,9 +28,9 @@ def test_rows_of_a_training_with_a_reward(trained: Path, tmp_path: Path) -> None
     section = (REPOSITORY / "docs/metrics.md").read_text(encoding="utf-8").split("\n## Agent training")[1]
     table = re.split("\n##+ ", section)[0].splitlines()
     named = re.findall(r"`([^`]+)`", " ".join(x.split("|")[1] for x in table if x.startswith("| `")))
-    of_gym = {"episode/captions_cut"}
+    of_gym, of_gpus = {"episode/captions_cut"}, {"learner/mfu", "throughput/mfu"}
     for row in rows:
-        assert set(row) == set(named) - of_gym | {"step", "time"}
+        assert set(row) == set(named) - of_gym - of_gpus | {"step", "time"}
     for name in ("episode/return", "episode/intrinsic_return"):
         assert rows[0][name] is None
         assert rows[-1][name] is not None

@@ -6,6 +6,7 @@ import ctypes
 import importlib.metadata
 import importlib.util
 import platform
+from typing import Any
 
 # Parameters of glibc's mallopt(3), from <malloc.h>.
 _M_TRIM_THRESHOLD = -1
@@ -33,6 +34,15 @@ def accelerator_possible(platforms: str | None) -> bool:
         return platforms != "cpu"
     plugins = importlib.metadata.entry_points(group="jax_plugins")
     return bool(plugins) or any(importlib.util.find_spec(name) for name in ("jax_plugins", "libtpu"))
+
+
+def in_use(device: Any) -> str | None:
+    """A jax device's memory in use and in all, in words; None where it does not report them, as no CPU does."""
+    stats = device.memory_stats() or {}
+    used, limit = stats.get("bytes_in_use"), stats.get("bytes_limit")
+    if used is None:
+        return None
+    return f"{used / 1e9:.1f} GB" + ("" if limit is None else f" of {limit / 1e9:.0f}")
 
 
 def return_freed_memory() -> bool:

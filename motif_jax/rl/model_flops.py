@@ -1,0 +1,117 @@
+"""What share of the device's peak a training uses: model FLOPs of its rows over what the devices could have done (`mfu`)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+
+from motif_jax.core.devices.flops import product_flops
+from motif_jax.core.devices.meters import Reading
+from motif_jax.core.devices.peaks import peak_flops
+from motif_jax.nets.agent import make_agent_network
+from motif_jax.nets.policy import PolicyNetwork
+from motif_jax.rl import settings
+from motif_jax.rl.batcher import Batch
+from motif_jax.rl.config import AgentConfig
+from motif_jax.rl.policy_config import GameNetwork, LanguagePolicy
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def counted(config: GameNetwork, network: PolicyNetwork) -> tuple[PolicyNetwork, Any]:
+    """The network whose products count, and shapes of its parameters: with the published convolutions, however they are computed."""
+    published = make_agent_network(dataclasses.replace(config, first_convolution="picture"), network.spec)
+    return published, jax.eval_shape(published.init, jax.random.PRNGKey(0))
+
+
+def row_flops(network: PolicyNetwork, params: Any, shapes: Shapes | None = None) -> tuple[float, float]:
+    """Floating-point operations of a row in products of a network: (forward pass, forward pass and gradient).
+
+    An update costs three forward passes, less the gradient of the first layers' inputs, which is not needed.
+
+    Args:
+      params: all parameters of `apply`, or their shapes.
+      shapes: of a row's fields, where they differ from the environment's, as those of cropped prompts do.
+    """
+    fields = network.spec.observation
+    shapes = {name: fields[name].shape for name in network.fields} if shapes is None else shapes
+    observation = {
+        name: jax.ShapeDtypeStruct((1, 1, *shapes[name]), fields[name].dtype) for name in network.fields
+    }
+    state = jax.eval_shape(lambda: network.initial_state(1))
+    first = jax.ShapeDtypeStruct((1, 1), bool)
+    # The gradient flows to the parameters and, through the state, to earlier rows.
+    arguments = (params, observation, state, first)
+    differentiated = jax.tree.leaves(jax.tree.broadcast((True, False, True, False), arguments))
+    forward, first_layers = product_flops(jax.make_jaxpr(network.apply)(*arguments).jaxpr, differentiated)
+    return forward, 3.0 * forward - first_layers
+
+
+class DeviceUse:
+    """Metrics `mfu` of a training on devices whose peak is known; on others nothing is counted or traced.
+
+    Rows count as often as they are learned from; what a gradient computes again does not count.
+
+    Args:
+      state: a training state, with parameters and, if it has any, frozen ones.
+    """
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        network: PolicyNetwork,
+        state: Any,
+        learning: Sequence[jax.Device],
+        acting: Sequence[jax.Device],
+    ) -> None:
+        self._peak: float | None = None
+        self._learned = self._forward = 0.0
+        self._by_shapes: dict[tuple[tuple[int, ...], ...], tuple[float, float]] = {}
+        if not isinstance(config.network, GameNetwork | LanguagePolicy):
+            return
+        self._peak = peak_flops(learning[0], config.network.dtype, config.matmul_precision)
+        if self._peak is None:
+            return
+        self._learning_count = len(learning)
+        self._device_count = len({*learning, *acting})  # one that learns and acts is one device
+        self._rows = settings.columns(config) * (config.rollout + 1) * getattr(config.algorithm, "epochs", 1)
+        if isinstance(config.network, GameNetwork):
+            self._network, self._params = counted(config.network, network)
+        else:
+            every = {**state.params, **getattr(state, "frozen", {})}
+            self._network = network
+            self._params = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), every)
+
+    def add(self, batch: Batch) -> None:
+        """Counts a batch that is learned from."""
+        if self._peak is None:
+            return
+        fields, observation = self._network.spec.observation, batch.trajectories.observation
+        shapes = {}
+        for name in self._network.fields:
+            leaf = observation[name]
+            # Axes of devices, time and rollouts come first.
+            shapes[name] = leaf.shape[leaf.ndim - len(fields[name].shape) :]
+        key = tuple(shapes.values())
+        if key not in self._by_shapes:
+            self._by_shapes[key] = row_flops(self._network, self._params, shapes)
+        self._forward, updating = self._by_shapes[key]
+        self._learned += updating * self._rows
+
+    def metrics(self, reading: Reading) -> dict[str, float]:
+        """`learner/mfu` while an update runs, `throughput/mfu` of all devices at all times; {} without a known peak.
+
+        They are of the batches since the last call. Rows that act count as those of the newest batch.
+        """
+        if self._peak is None:
+            return {}
+        learned, self._learned = self._learned, 0.0
+        acted = self._forward * reading.sums.get("inference/rows", 0.0)
+        updating = reading.sums.get("learner/update", 0.0)
+        return {
+            "learner/mfu": learned / updating / (self._peak * self._learning_count) if updating > 0 else 0.0,
+            "throughput/mfu": (learned + acted) / reading.seconds / (self._peak * self._device_count),
+        }

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from motif_jax.core.devices import memory
+from motif_jax.core.devices.peaks import peak_flops
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "precision", "expected"),
+    [
+        ("NVIDIA H100 80GB HBM3", "bfloat16", "default", 989e12),
+        ("NVIDIA H100 80GB HBM3", "float32", "default", 494e12),
+        ("NVIDIA H100 80GB HBM3", "float32", "highest", 67e12),
+        ("NVIDIA H100 PCIe", "bfloat16", "default", 756e12),
+        ("NVIDIA GH200 480GB", "bfloat16", "default", 989e12),
+        ("NVIDIA A100-SXM4-80GB", "float32", "highest", 19.5e12),
+        ("NVIDIA A10G", "bfloat16", "default", None),
+        ("NVIDIA L4", "bfloat16", "default", 121e12),
+        ("NVIDIA L40S", "bfloat16", "default", 362e12),
+        ("Tesla V100-SXM2-16GB", "bfloat16", "default", None),
+        ("TPU v5 lite", "bfloat16", "default", 197e12),
+        ("cpu", "float32", "default", None),
+    ],
+)
+def test_peak_of_a_device_by_its_name(kind: str, dtype: str, precision: str, expected: float | None) -> None:
+    assert peak_flops(SimpleNamespace(device_kind=kind), dtype, precision) == expected
+
+
+def test_memory_in_use_is_said_where_a_device_reports_it() -> None:
+    reporting = SimpleNamespace(
+        memory_stats=lambda: {"bytes_in_use": 12_340_000_000, "bytes_limit": 79_900_000_000}
+    )
+    assert memory.in_use(reporting) == "12.3 GB of 80"
+    assert memory.in_use(SimpleNamespace(memory_stats=lambda: None)) is None

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from motif_jax.core.devices.meters import Reading
+from motif_jax.envs import registry
+from motif_jax.nets.agent import make_agent_network
+from motif_jax.rl import settings
+from motif_jax.rl.config import agent_config
+from motif_jax.rl.model_flops import DeviceUse, counted, row_flops
+from tests.reward_fixtures import load_config
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+    device_kind: str
+
+
+DEVICE = Device("NVIDIA H100 80GB HBM3")
+ROLLOUT, ROLLOUTS = 16, 8
+
+
+def parts() -> tuple[Any, Any, Any]:
+    """A small training, its network, and a batch as the learner gets it."""
+    config = settings.resolved(agent_config(load_config("train_agent")))
+    network = make_agent_network(config.network, registry.spec(config.environment.name))
+    fields = network.spec.observation
+    observation = {
+        name: np.zeros((1, ROLLOUT + 1, ROLLOUTS, *fields[name].shape), fields[name].dtype)
+        for name in network.fields
+    }
+    return config, network, SimpleNamespace(trajectories=SimpleNamespace(observation=observation))
+
+
+def test_shares_of_the_peak_of_learning_and_of_everything() -> None:
+    config, network, batch = parts()
+    use = DeviceUse(config, network, None, [DEVICE], [DEVICE])
+    for _ in range(3):
+        use.add(batch)
+    reading = Reading({"inference/rows": 500.0, "learner/update": 0.5}, {}, {}, 4.0)
+    forward, updating = row_flops(*counted(config.network, network))
+    learned = 3 * updating * (ROLLOUT + 1) * ROLLOUTS
+    peak = 494e12  # of float32 that is rounded
+
+    metrics = use.metrics(reading)
+
+    assert math.isclose(metrics["learner/mfu"], learned / 0.5 / peak)
+    assert math.isclose(metrics["throughput/mfu"], (learned + 500 * forward) / 4.0 / peak)
+    assert use.metrics(reading)["learner/mfu"] == 0.0
+
+
+def test_nothing_is_traced_where_the_peak_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    config, network, batch = parts()
+    monkeypatch.setattr(jax, "make_jaxpr", None)
+    use = DeviceUse(config, network, None, [jax.devices("cpu")[0]], [])
+    use.add(batch)
+    assert use.metrics(Reading({}, {}, {}, 1.0)) == {}
