@@ -2,7 +2,8 @@
 
 First, side by side: what later items need is made (a reward of NetHack from the lexicon's labels, a small T5), the four language programs
 start with an empty cache of compiled programs, and the numeric tests run. Then, one after the other, what is a rate. An item is a process
-of its own. It is ended at its limit, or where the items behind it need the time.
+of its own, but for the benchmarks of agents, which follow each other in one. It is ended at its limit, or where the items behind it need
+the time.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import re
@@ -48,7 +50,8 @@ class Ended:
 class Item:
     """A measurement: a command, the seconds after which it is ended, and those that it needs at least.
 
-    `timed` items run until their limit: a training by the clock.
+    `timed` items run until their limit: a training by the clock. Items of `benchmark` have no command: those that follow each other run
+    in one process.
     """
 
     name: str
@@ -58,6 +61,7 @@ class Item:
     reserve: float
     timed: bool = False
     environment: dict[str, str] = dataclasses.field(default_factory=dict)
+    benchmark: dict[str, Any] | None = None
 
 
 # ---- what an item's log and files say
@@ -211,9 +215,9 @@ class Plan:
             ),
             self._agents("learner", "learner", workers=self._cores - 1, envs_per_worker=80, seconds=1.0),
             self._agents("inference", "inference", workers=self._cores - 1, envs_per_worker=80, seconds=0.25),
-            self._benchmark("inference_host", "inference_host", 30.0, 6.0, {}),
-            self._glam(),
+            self._benchmark("inference_host", "inference_host", 30.0, 8.0, {}),
             self._nethack(),
+            self._glam(),
         ]
 
     def stretch(self, factor: float) -> None:
@@ -241,7 +245,7 @@ class Plan:
                 "--config.annotator=lexicon_msg_defaultgoal",
             ),
         ]  # fmt: skip
-        return Item("make_reward", self._stages(commands), nothing, 110.0, 20.0, environment=on_cpu())
+        return Item("make_reward", self._stages(commands), nothing, 95.0, 20.0, environment=on_cpu())
 
     def _make_model(self) -> Item:
         texts, episodes, steps = self._work / "texts", 10 if self._tiny else 200, 60 if self._tiny else 300
@@ -253,7 +257,7 @@ class Plan:
                 *(("--config.batch_size=8",) if self._tiny else ()),
             ),
         ]  # fmt: skip
-        return Item("make_model", self._stages(commands), nothing, 110.0, 20.0, environment=on_cpu())
+        return Item("make_model", self._stages(commands), nothing, 95.0, 20.0, environment=on_cpu())
 
     def _benchmark(
         self,
@@ -274,7 +278,8 @@ class Plan:
             options |= {**small, "seconds": 0.5, "network": "quickstart"}
             if "warmup_seconds" in options:
                 options["warmup_seconds"] = 0.2
-        return self._benchmark(name, f"{benchmark}_gpu", 75.0, 22.0, options)
+        chosen = {"item": name, "benchmark": f"{benchmark}_gpu", "options": options}
+        return Item(name, [], nothing, 75.0, 25.0, benchmark=chosen)
 
     def _language(self, name: str, cold: bool) -> Item:
         options: dict[str, Any] = {"baseline": False, "seconds": 0.1 if cold else 0.7}
@@ -282,7 +287,7 @@ class Plan:
             options |= TINY_LANGUAGE[name]
         if not cold:
             return self._benchmark(name, f"{name}_gpu", 60.0, 14.0, options, repeats=3)
-        item = self._benchmark(f"{name}_cold", f"{name}_gpu", 110.0, 14.0, options)
+        item = self._benchmark(f"{name}_cold", f"{name}_gpu", 95.0, 14.0, options)
         return dataclasses.replace(item, read=cold_line, environment=sharing_memory())
 
     def _tests(self) -> Item:
@@ -308,7 +313,7 @@ class Plan:
             "--timeout=100",
             *chosen,
         ]
-        return Item("numeric_tests", command, tests_line, 110.0, 20.0, environment=environment)
+        return Item("numeric_tests", command, tests_line, 95.0, 20.0, environment=environment)
 
     def _glam(self) -> Item:
         run, seconds = self._work / "glam", self._glam_seconds
@@ -402,6 +407,33 @@ class Figures:
             line.setdefault("error", f"its figures cannot be read: {error!r}")
         self.emit(line)
 
+    def run_in_one_process(self, items: list[Item], reserved: float) -> None:
+        """Runs items of `benchmark` one after the other; the end of one that is late ends its process, and the others go on in another."""
+        figures, deadline = self._out / "figures.jsonl", self._deadline - reserved - GRACE_SECONDS
+        waiting = list(items)
+        while waiting:
+            before = len(json_lines(figures))
+            tasks = [{**(item.benchmark or {}), "limit": item.limit} for item in waiting]
+            command = [
+                sys.executable,
+                "launch/gpu_benchmarks.py",
+                json.dumps(tasks),
+                str(figures),
+                str(deadline),
+            ]
+            with open(self._work / f"{waiting[0].name}.log", "w", encoding="utf-8") as log:
+                process = subprocess.Popen(
+                    command, stderr=log, cwd=REPOSITORY, env=self._environment, start_new_session=True
+                )
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(max(1.0, deadline + GRACE_SECONDS - time.time()))
+                end(process, asked=False)
+            done = {line["item"] for line in json_lines(figures)[before:]}
+            if not done:
+                self.emit({"item": waiting[0].name, "error": f"its process ended with {process.returncode}"})
+                done = {waiting[0].name}
+            waiting = [item for item in waiting if item.name not in done]
+
     def _ended(self, item: Item, path: Path, limit: float) -> Ended:
         environment = self._environment | item.environment
         began, late = time.time(), False
@@ -472,7 +504,7 @@ def main() -> None:
     )
     parser.add_argument("--items", default="", help="names of items with commas between; all by default")
     parser.add_argument("--tiny", action="store_true", help="tiny sizes: tries the script, not the machine")
-    parser.add_argument("--seconds", type=float, default=470.0, help="after which everything has ended")
+    parser.add_argument("--seconds", type=float, default=475.0, help="after which everything has ended")
     parser.add_argument(
         "--training-seconds", type=float, default=130.0, help="of the training of NetHack, with its start"
     )
@@ -504,8 +536,15 @@ def main() -> None:
     alone = [item for item in plan.alone if item.name in wanted]
     together = [item for item in plan.together if item.name in wanted]
     figures.run_together(together, sum(item.reserve for item in alone))
-    for number, item in enumerate(alone):
-        figures.run(item, sum(later.reserve for later in alone[number + 1 :]))
+    for in_one_process, group in itertools.groupby(alone, key=lambda item: item.benchmark is not None):
+        members = list(group)
+        behind = alone[alone.index(members[-1]) + 1 :]
+        reserved = sum(item.reserve for item in behind)
+        if in_one_process:
+            figures.run_in_one_process(members, reserved)
+            continue
+        for number, item in enumerate(members):
+            figures.run(item, reserved + sum(later.reserve for later in members[number + 1 :]))
     figures.keep_logs()
     figures.emit({"item": "all", "seconds": round(time.time() - given.started, 1)})
 

@@ -85,6 +85,13 @@ class TextTraining(GradientTask):
         total = jax.lax.psum(jax.tree.map(lambda term: term.sum(axis=0), terms), AXIS)
         return total, Counts(*(each[0] for each in parts.counts))
 
+    def computation(self) -> tuple[str, str] | None:
+        return self.config.dtype, self.config.matmul_precision
+
+    def counted_loss(self, state: TextState, shared: Any, batch: TextBatch) -> jax.Array:
+        frozen = {**(shared or {}), "target": state.target}
+        return self.objective.terms(state.params, frozen, Part(batch, Counts(1.0, 1.0)), None).loss
+
     def init_state(self) -> TextState:
         (learned, opt_state, step), target = self.start(), self._start_target
         self._start_target = None

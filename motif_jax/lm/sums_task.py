@@ -126,6 +126,7 @@ class SumsTask(GradientTask):
         drawn = config.dropout > 0
         super().__init__(config, parameters, data, parallel, drawn, updates)
         key = self.dropout_key if drawn else None
+        self._sums = sums
         self._update = training.make_update(sums, self.optimizer, lambda x: jax.lax.psum(x, AXIS), key)
 
         def measure(state: tuple[Any, Any], batch: Any) -> TokenSums:
@@ -134,6 +135,13 @@ class SumsTask(GradientTask):
 
         self._measure = parallel.wrap(measure)
         self._held_out = data.held_out.whole(config.evaluation_batches or 2**31)
+
+    def computation(self) -> tuple[str, str] | None:
+        dtype = getattr(self.config, "dtype", None)
+        return None if dtype is None else (dtype, self.config.matmul_precision)
+
+    def counted_loss(self, state: LanguageTrainState, shared: Any, batch: Any) -> jax.Array:
+        return self._sums(state.params, shared, batch, None).loss
 
     def init_state(self) -> LanguageTrainState:
         return LanguageTrainState(*self.start())

@@ -133,6 +133,17 @@ class Task(Protocol):
         """A row to log between evaluations, from the `metrics` [n] of the n steps since the last row; by default empty."""
         return {}
 
+    def computation(self) -> tuple[str, str] | None:
+        """Dtype and precision of the products that count in `throughput/mfu`; None: nothing counts."""
+        return None
+
+    def counted_loss(self, state: Any, shared: Any, batch: Any) -> jax.Array:
+        """The loss of one micro-batch without dropout, traced to count its products.
+
+        Only with a `computation`; the state has `params`, to which the gradient flows.
+        """
+        raise NotImplementedError
+
     def shown(self, sums: Mapping[str, float]) -> dict[str, float]:
         """Numbers of the epoch so far for the progress line."""
         return {"loss": sums["loss"] / sums["steps"]} if sums.get("steps") else {}

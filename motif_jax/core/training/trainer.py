@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from motif_jax.core import nan_policy
+from motif_jax.core.devices import memory
 from motif_jax.core.devices.hosts import Hosts
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.interruption import Interruption
@@ -27,6 +28,7 @@ from motif_jax.core.progress import Progress
 from motif_jax.core.training.config import DatasetConfig
 from motif_jax.core.training.records import RunFiles
 from motif_jax.core.training.task import Task, TrainingPosition, diverged, shapes_of
+from motif_jax.ilql.training.task_use import TaskUse
 
 # Metric of a step: whether all its other metrics are finite.
 FINITE = "finite"
@@ -192,6 +194,9 @@ class _Run:
     step_seconds: float = math.inf
     read_at: float = dataclasses.field(default_factory=time.monotonic)
 
+    def __post_init__(self) -> None:
+        self.use = TaskUse(self.trainer.task, self.trainer.parallel)
+
     def to_the_end(self) -> bool:
         steps = self.trainer.task.steps
         if not self.position.rows:
@@ -222,7 +227,9 @@ class _Run:
             batches = jax.tree.map(lambda leaf: leaf[done:], whole)  # noqa: B023
             self.carry, numbers = self.trainer.train_chunk(self.carry, batches, self._goes_on)
             self.waiting.append((step, batches, numbers))
-            step += sum(len(part[FINITE]) for part in numbers)
+            started = sum(len(part[FINITE]) for part in numbers)
+            self.use.add(self.carry.state, self.carry.shared, batches, started)
+            step += started
             if len(self.waiting) > 1:
                 self._read()
             # At the end of an epoch the evaluation is saved instead.
@@ -245,16 +252,17 @@ class _Run:
         return self.hosts.count > 1 or not self.stop.requested
 
     def _evaluate_and_save(self) -> None:
-        start, position = time.monotonic(), self.position
+        start, position, use = time.monotonic(), self.position, self.use.read()
         found = self.trainer.task.evaluate(self.carry.state, self.carry.shared, position)
         row = {"epoch": len(position.rows), "step": position.step, **found.row}
         position.rows.append(row)
         position.sums = {}
         values = {name: value for name, value in row.items() if "/" in name}
-        self._write(position.step, values | {"evaluation/seconds": time.monotonic() - start})
+        self._write(position.step, values | use | {"evaluation/seconds": time.monotonic() - start})
         # Metrics first: a resumed run writes again the steps that are in no checkpoint, and no others.
         self.files.save_evaluation(self.carry.state, position, found)
         self.progress.log(found.text)
+        self.use.read()  # an evaluation is no part of the next steps' time
 
     def _read_all(self) -> None:
         while self.waiting:
@@ -286,7 +294,11 @@ class _Run:
                 raise diverged(lines[-1], task.remedy + self._policy())
             for line in lines:
                 self.progress.log(f"left out: {line}")
-        self.progress.update(task.units(position.step), **task.shown(position.sums))
+        shown: dict[str, float | str] = {**task.shown(position.sums)}
+        in_use = memory.in_use(self.trainer.parallel.local_devices[0])
+        if in_use is not None:
+            shown["device_memory"] = in_use
+        self.progress.update(task.units(position.step), **shown)
 
     def _log(self, metrics: Mapping[str, np.ndarray], step: int) -> None:
         """Collects the metrics of the steps up to `step`, and writes a row when it is due."""
@@ -296,7 +308,7 @@ class _Run:
         self.unlogged.append(metrics)
         if seconds >= every:
             joined = {name: np.concatenate([part[name] for part in self.unlogged]) for name in metrics}
-            self._write(step, self.trainer.task.logged(joined, seconds))
+            self._write(step, {**self.trainer.task.logged(joined, seconds), **self.use.read()})
             self.unlogged, self.logged_at = [], time.monotonic()
 
     def _write(self, step: int, values: Mapping[str, float]) -> None:

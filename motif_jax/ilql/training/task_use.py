@@ -1,0 +1,62 @@
+"""What share of the devices' peak an offline training uses (`throughput/mfu`)."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import jax
+
+from motif_jax.core.devices.flops import gradient_flops
+from motif_jax.core.devices.parallel import DataParallel
+from motif_jax.core.devices.peaks import peak_flops
+from motif_jax.core.training.task import Task
+
+
+class TaskUse:
+    """Counts the model FLOPs of a task's steps; on devices whose peak is not known nothing is counted or traced.
+
+    A task says what counts (`Task.counted_loss`). Padding counts, as the devices multiply it; what a gradient computes again does not.
+    """
+
+    def __init__(self, task: Task, parallel: DataParallel) -> None:
+        self._task, self._devices = task, len(parallel.devices)
+        computation = task.computation()
+        self._peak = None if computation is None else peak_flops(parallel.devices[0], *computation)
+        self._flops_by_shape: dict[Any, float] = {}
+        self._flops, self._since = 0.0, time.monotonic()
+
+    def add(self, state: Any, shared: Any, batches: Any, steps: int) -> None:
+        """Counts `steps` steps with batches like these, leaves [chunk, ...]."""
+        if self._peak is not None:
+            self._flops += steps * self._step_flops(state, shared, batches)
+
+    def read(self) -> dict[str, float]:
+        """The share since the last call; {} where the peak is not known."""
+        if self._peak is None:
+            return {}
+        flops, seconds = self._flops, time.monotonic() - self._since
+        self._flops, self._since = 0.0, time.monotonic()
+        return {"throughput/mfu": flops / seconds / (self._peak * self._devices)}
+
+    def _step_flops(self, state: Any, shared: Any, batches: Any) -> float:
+        """Of one step over all devices."""
+        leaves, structure = jax.tree.flatten(batches)
+        key = structure, tuple(leaf.shape[1:] for leaf in leaves)
+        if key not in self._flops_by_shape:
+            shapes = [jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype) for leaf in leaves]
+            arguments = (_shapes(state), _shapes(shared), jax.tree.unflatten(structure, shapes))
+            learned = _everywhere(False, state)._replace(params=_everywhere(True, state.params))
+            flags = [*jax.tree.leaves(learned), *jax.tree.leaves(_everywhere(False, arguments[1:]))]
+            jaxpr = jax.make_jaxpr(self._task.counted_loss)(*arguments).jaxpr
+            # The first axes are those of steps and of micro-batches.
+            self._flops_by_shape[key] = leaves[0].shape[1] * gradient_flops(jaxpr, flags)
+        return self._flops_by_shape[key]
+
+
+def _everywhere(flag: bool, tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: flag, tree)
+
+
+def _shapes(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree)

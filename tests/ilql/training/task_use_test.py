@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from motif_jax.core.devices.flops import gradient_flops
+from motif_jax.ilql.training import task_use
+from motif_jax.ilql.training.task_use import TaskUse
+
+ROWS, INNER, OUTER, MICRO_BATCHES, STEPS = 4, 8, 16, 3, 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+    device_kind: str
+
+
+class State(NamedTuple):
+    params: Any
+    step: Any
+
+
+class TwoLayers:
+    """A frozen layer and a trained one, whose inputs have no gradient."""
+
+    def computation(self) -> tuple[str, str]:
+        return "bfloat16", "default"
+
+    def counted_loss(self, state: State, shared: jax.Array, batch: jax.Array) -> jax.Array:
+        def loss(params: jax.Array) -> jax.Array:
+            return jnp.sum((batch @ shared) @ params)
+
+        return jax.checkpoint(loss)(state.params)
+
+
+def parts(kind: str) -> tuple[TaskUse, tuple[Any, Any, Any]]:
+    use = TaskUse(TwoLayers(), SimpleNamespace(devices=[Device(kind)] * 2))  # type: ignore[arg-type]
+    state = State(np.zeros((OUTER, OUTER), np.float32), np.int32(0))
+    frozen = np.zeros((INNER, OUTER), np.float32)
+    batches = np.zeros((STEPS, MICRO_BATCHES, ROWS, INNER), np.float32)
+    return use, (state, frozen, batches)
+
+
+def test_the_share_of_all_devices_since_the_last_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [10.0]
+    monkeypatch.setattr(task_use, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    use, arguments = parts("NVIDIA H100 80GB HBM3")
+    use.add(*arguments, STEPS)
+    now[0] = 12.0
+    frozen, trained = 2.0 * ROWS * INNER * OUTER, 2.0 * ROWS * OUTER * OUTER
+    flops = STEPS * MICRO_BATCHES * (frozen + 2 * trained)
+    assert math.isclose(use.read()["throughput/mfu"], flops / 2.0 / (2 * 989e12))
+    now[0] = 13.0
+    assert use.read() == {"throughput/mfu": 0.0}
+
+
+def test_nothing_is_counted_on_a_device_of_unknown_peak() -> None:
+    use, arguments = parts("cpu")
+    use.add(*arguments, STEPS)
+    assert use.read() == {}
+
+
+def test_a_product_costs_as_much_again_for_each_factor_with_a_gradient() -> None:
+    x, y = jnp.zeros((2, 3)), jnp.zeros((3, 5))
+    jaxpr = jax.make_jaxpr(lambda x, y: x @ y)(x, y).jaxpr
+    product = 2.0 * 2 * 3 * 5
+    assert gradient_flops(jaxpr, [False, False]) == product
+    assert gradient_flops(jaxpr, [False, True]) == 2 * product
+    assert gradient_flops(jaxpr, [True, True]) == 3 * product
+    loop = jax.make_jaxpr(lambda x: jax.lax.scan(lambda c, _: (c @ c, None), x, None, length=4)[0])(
+        jnp.zeros((3, 3))
+    )
+    assert gradient_flops(loop.jaxpr, [True]) == 4 * 3 * 2.0 * 27
