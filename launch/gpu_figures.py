@@ -317,7 +317,7 @@ class Plan:
 
     def _glam(self) -> Item:
         run, seconds = self._work / "glam", self._glam_seconds
-        flags = [f"--config.network.model={self._model}", "--config.log_every_seconds=2"]
+        flags = [f"--config.network.model={self._model}", "--config.log_every_seconds=2", "--config.tests="]
         command = self._stage("train_language_agent.py:quickstart", run, *flags)
         return Item("glam", command, training_reader(run), seconds, seconds - 10, timed=True)
 
@@ -399,7 +399,7 @@ class Figures:
         line: dict[str, Any] = {"item": item.name, "seconds": round(time.time() - ended.began, 1)}
         if ended.late and not item.timed:
             line["error"] = f"not done in {limit:.0f} s"
-        elif ended.code not in ((0, 75) if item.timed else (0,)):
+        elif ended.code != 0 and not (item.timed and ended.late):
             line["error"] = f"ended with {ended.code}: {' '.join(ended.log[-600:].split())}"
         try:
             line |= item.read(ended)

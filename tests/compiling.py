@@ -19,14 +19,16 @@ _EMITTERS = "xla_cpu_use_fusion_emitters"
 def compiler_knows(option: str) -> bool:
     """Whether the installed compiler has an option of this name: XLA ends a process that asks for another.
 
-    The name is looked for in the library itself, since XLA's flags must be set before jax is imported.
+    The name is looked for in the library itself, since XLA's flags must be set before jax is imported: as a string of C, since the names of
+    options that were withdrawn stay in its tables.
     """
+    name = b"\0" + option.encode() + b"\0"
     spec = importlib.util.find_spec("jaxlib")
     folders = spec.submodule_search_locations if spec is not None else None
     for folder in folders or ():
         for library in Path(folder).glob("*.so"):
             with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                if content.find(option.encode()) >= 0:
+                if content.find(name) >= 0:
                     return True
     return False
 
