@@ -16,6 +16,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -192,32 +193,23 @@ class Plan:
         ]
         self.alone = [
             *(self._language(name, cold=False) for name in LANGUAGE_PROGRAMS),
-            self._agents(
-                "train", "train", workers=self._cores - 1, envs_per_worker=80, seconds=5.0, warmup_seconds=5.0
-            ),
-            self._agents(
-                "train_more",
-                "train",
-                workers=self._cores - 2,
-                envs_per_worker=160,
-                seconds=5.0,
-                warmup_seconds=5.0,
-            ),
-            self._agents(
-                "train_reward",
-                "train",
-                workers=self._cores - 1,
-                envs_per_worker=80,
-                batch_size=4096,
-                reward_dir=self._reward,
-                seconds=5.0,
-                warmup_seconds=5.0,
-            ),
-            self._agents("learner", "learner", workers=self._cores - 1, envs_per_worker=80, seconds=1.0),
-            self._agents("inference", "inference", workers=self._cores - 1, envs_per_worker=80, seconds=0.25),
+            *self._of_agents(),
             self._benchmark("inference_host", "inference_host", 30.0, 8.0, {}),
             self._nethack(),
             self._glam(),
+        ]
+
+    def _of_agents(self) -> list[Item]:
+        most = {"workers": self._cores - 1, "envs_per_worker": 80}
+        playing = {"seconds": 5.0, "warmup_seconds": 5.0}
+        with_reward = {"batch_size": 4096, "reward_dir": self._reward}
+        more = {"workers": self._cores - 2, "envs_per_worker": 160}
+        return [
+            self._agents("train", "train", {**most, **playing}),
+            self._agents("train_reward", "train", {**most, **playing, **with_reward}),
+            self._agents("learner", "learner", {**most, "seconds": 1.0}),
+            self._agents("inference", "inference", {**most, "seconds": 0.25}),
+            self._agents("train_more", "train", {**more, **playing}),
         ]
 
     def stretch(self, factor: float) -> None:
@@ -272,7 +264,7 @@ class Plan:
         command = self._stage(f"benchmark.py:{benchmark}", None, f"--config.repeats={repeats}", *flags)
         return Item(name, command, benchmark_line, limit, reserve)
 
-    def _agents(self, name: str, benchmark: str, **options: Any) -> Item:
+    def _agents(self, name: str, benchmark: str, options: dict[str, Any]) -> Item:
         if self._tiny:
             small = {"workers": 1, "envs_per_worker": 8, "batch_size": 64, "rollout": 16, "dtype": "float32"}
             options |= {**small, "seconds": 0.5, "network": "quickstart"}
@@ -300,7 +292,7 @@ class Plan:
         if os.environ.get("JAX_PLATFORMS") != "cpu":
             environment["JAX_PLATFORMS"] = "cuda,cpu"
         chosen = ["tests/rl/algorithms/losses_test.py"] if self._tiny else ["--all"]
-        workers = ["-n", "4", "--dist", "loadfile"] if self._cores >= 8 else []
+        workers = ["-n", "6", "--dist", "loadfile"] if self._cores >= 8 else []
         command = [
             sys.executable,
             "-m",
@@ -535,6 +527,8 @@ def main() -> None:
         plan.stretch(10.0)
     alone = [item for item in plan.alone if item.name in wanted]
     together = [item for item in plan.together if item.name in wanted]
+    if any(item.name.endswith("_cold") for item in together):
+        shutil.rmtree(given.work / "compiled", ignore_errors=True)  # of an earlier call
     figures.run_together(together, sum(item.reserve for item in alone))
     for in_one_process, group in itertools.groupby(alone, key=lambda item: item.benchmark is not None):
         members = list(group)

@@ -45,8 +45,8 @@ def table(lines: dict[str, Line]) -> str:
     rows = [
         *(_training(lines.get(name), name) for name in ("train", "train_more", "train_reward")),
         _settled(lines.get("nethack")),
-        _alone(lines.get("learner"), "learner alone", "steps_per_second", "steps/s"),
-        _alone(lines.get("inference"), "inference alone", "rows_per_second", "rows/s"),
+        _alone(lines, "learner", "steps_per_second", "steps/s"),
+        _alone(lines, "inference", "rows_per_second", "rows/s"),
         _host(lines.get("inference_host")),
         *(_language(name, lines) for name in LANGUAGE),
         _glam(lines.get("glam")),
@@ -109,17 +109,19 @@ def _settled(line: Line | None) -> tuple[str, str, str, str]:
     return what, measured, beside + f"first row of metrics after {line['first_row_seconds']:.0f} s", command
 
 
-def _alone(line: Line | None, what: str, key: str, unit: str) -> tuple[str, str, str, str]:
-    name = what.split()[0]
+def _alone(lines: dict[str, Line], name: str, key: str, unit: str) -> tuple[str, str, str, str]:
+    """The row of learner or inference alone; where its benchmark had no time, what the training's benchmark says of it."""
+    line, what, command = lines.get(name), f"{name} alone", f"`:{name}_gpu`"
     missing = _missing(line, "value")
     if missing or line is None:
-        return what, missing or "", "", f"`:{name}_gpu`"
+        rate = lines.get("train", {}).get(f"{name}_{key}")
+        return what, missing or "", "" if rate is None else f"in `:train_gpu`: {number(rate)} {unit}", command
     rate = line[key]
     rate = rate[max(rate, key=int)] if isinstance(rate, dict) else rate
     rows = f", {line['rows']:,} rows a call" if "rows" in line else ""
     measured = f"{number(rate)} {unit}, {line['value'] / 1e12:.3g} TFLOP/s"
     beside = f"{line['baseline']['what']}: {line['baseline']['value'] / 1e12:.3g} TFLOP/s"
-    return what + rows, measured, beside, f"`:{name}_gpu`"
+    return what + rows, measured, beside, command
 
 
 def _host(line: Line | None) -> tuple[str, str, str, str]:
