@@ -49,6 +49,13 @@ class BucketBatches:
         rows = [self._order.rows(step) for step in range(first, first + count)]
         return self.steps([row.items for row in rows], max(row.width for row in rows), first)
 
+    def first_of_each_width(self, chunk_steps: int) -> list[int]:
+        """The first step of a chunk of each width that the first pass has: where each program is met."""
+        first: dict[int, int] = {}
+        for step in range(0, self.steps_per_pass, chunk_steps):
+            first.setdefault(self._order.rows(step).width, step)
+        return list(first.values())
+
     def whole(self, most: int) -> list[Any]:
         """All items, or a sample of every length, in at most `most` batches [batch_size, ...]; empty rows fill the last one."""
         found, size = [], self.batch_size

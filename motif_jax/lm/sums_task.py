@@ -24,6 +24,7 @@ from motif_jax.core.training.task import (
     smaller_steps,
 )
 from motif_jax.lm import dropout, training
+from motif_jax.lm.bucket_batches import BucketBatches
 from motif_jax.lm.training import LanguageTrainState, SumsOf, TokenSums
 
 
@@ -82,6 +83,11 @@ class GradientTask(Task):
     def batches(self, first: int, count: int) -> Any:
         parts, whole = self.config.accumulate, self._train.batches(first, count)
         return jax.tree.map(lambda leaf: leaf.reshape(count, parts, -1, *leaf.shape[2:]), whole)
+
+    def first_chunks(self) -> list[int]:
+        if not isinstance(self._train, BucketBatches):
+            return []
+        return self._train.first_of_each_width(self.chunk_steps)
 
     def batch_axes(self, batches: Any) -> int:
         return 2

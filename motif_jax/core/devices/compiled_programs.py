@@ -6,11 +6,13 @@ commands that compute nothing start without it.
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import os
 import sys
 import threading
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,14 @@ def keep(value: str) -> None:
         config = sys.modules["jax"].config
         config.update("jax_compilation_cache_dir", str(folder))
         config.update("jax_persistent_cache_min_compile_time_secs", float(os.environ[_SECONDS_VARIABLE]))
+
+
+def compile_together(lowered: Sequence[Any]) -> None:
+    """Compiles lowered programs (`jax.stages.Lowered`) in parallel threads, for later calls of the same programs."""
+    threads = min(len(lowered), os.cpu_count() or 1)
+    with concurrent.futures.ThreadPoolExecutor(max(1, threads)) as pool:
+        for done in [pool.submit(program.compile) for program in lowered]:
+            done.result()
 
 
 class ReusedPrograms:

@@ -109,6 +109,10 @@ class Task(Protocol):
         It is called for whole chunks, also when a run resumes within one, so shapes may depend on the chunk.
         """
 
+    def first_chunks(self) -> list[int]:
+        """First steps of chunks whose batches have different shapes, where these are known before; else empty."""
+        return []
+
     def batches_for(self, state: Any, shared: Any, first: int, count: int) -> Any:
         """As `batches`, for tasks whose data depend on the state, such as an agent's own episodes; `chunk_steps` must be 1."""
         return self.batches(first, count)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from motif_jax.core import nan_policy
-from motif_jax.core.devices import memory
+from motif_jax.core.devices import compiled_programs, memory
 from motif_jax.core.devices.hosts import Hosts
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.interruption import Interruption
@@ -122,6 +122,18 @@ class OfflineTrainer:
     def _carry(self, state: Any, skipped: int) -> Carry:
         return Carry(state, np.int32(max(0, self.settings.most_skips - skipped)), self.task.shared())
 
+    def compile_ahead(self, carry: Carry) -> None:
+        """Compiles the programs of batches of several shapes together, where the shapes are known; steps take them from memory."""
+        firsts, lower = self.task.first_chunks(), getattr(self.train, "lower", None)
+        if len(firsts) < 2 or lower is None:
+            return
+        lowered = []
+        for first in firsts:
+            batches = self.task.batches(first, self.task.chunk_steps)
+            called = jax.tree.map(lambda leaf: leaf[: self.steps_per_call], batches)
+            lowered.append(lower(carry, self.parallel.put_whole(called, self.task.batch_axes(called))))
+        compiled_programs.compile_together(lowered)
+
     def train_chunk(
         self,
         carry: Carry,
@@ -164,6 +176,9 @@ class OfflineTrainer:
                 start = [self._carry(state, position.skipped)]
                 del state
                 carry = self.parallel.replicate_freeing(start)
+                # A CPU's cores are busy with one program.
+                if self.parallel.platform != "cpu":
+                    self.compile_ahead(carry)
                 run = _Run(self, workdir, carry, position, files, metrics, progress, profiler, stop, hosts)
                 try:
                     return run.to_the_end()

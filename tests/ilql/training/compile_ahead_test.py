@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from motif_jax.core.devices import compiled_programs
+from motif_jax.core.devices.parallel import DataParallel
+from motif_jax.core.training.trainer import OfflineTrainer
+from motif_jax.lm.bucket_batches import BucketBatches
+from tests import bigrams
+
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
+
+
+def test_the_first_chunk_of_each_width_is_known_before_the_training() -> None:
+    lengths = np.array([3] * 40 + [60] * 24 + [200] * 8)
+    batches = BucketBatches(None, lengths, 200, batch_size=4, seed=1, group=2)  # type: ignore[arg-type]
+    firsts = batches.first_of_each_width(2)
+    widths = [batches._order.rows(first).width for first in firsts]
+    met = {batches._order.rows(step).width for step in range(batches.steps_per_pass)}
+    assert len(met) == 3
+    assert sorted(widths) == sorted(met)
+
+
+def test_programs_of_known_shapes_are_compiled_before_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    parallel = DataParallel(jax.local_devices()[:1])
+    task = bigrams.Bigrams(parallel)
+    monkeypatch.setattr(task, "first_chunks", lambda: [0, 8], raising=False)
+    compiled: list[Any] = []
+    together = compiled_programs.compile_together
+
+    def noting(lowered: Any) -> None:
+        together(lowered)
+        compiled.extend(lowered)
+
+    monkeypatch.setattr(compiled_programs, "compile_together", noting)
+    trainer = OfflineTrainer(task, parallel)
+    carry = trainer.place(task.init_state())
+
+    trainer.compile_ahead(carry)
+
+    assert len(compiled) == 2
+    # The state was not taken: the training begins with it.
+    trainer.train_chunk(carry, task.batches(0, 1))
