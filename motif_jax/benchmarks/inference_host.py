@@ -1,0 +1,171 @@
+"""Measures what a call of inference costs the host: everything but the wait for the device.
+
+Value: microseconds of host work of a call that serves 560 rows, the median of the repeats' medians. Such a call gathers rows from
+the slots, launches the program, and writes actions back; the policy is one product, so that the device's work is next to none and
+a machine without a GPU tells as much. Groups reach row 0 of their slots in turns, as in a training. Baseline, in turns: copying
+the same observations out of the slots into one array, which is the least that a call can do. `host_microseconds` has 330 rows, too.
+It takes a few seconds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax.benchmarks import result
+from motif_jax.core.devices.meters import Meters
+from motif_jax.core.interruption import never
+from motif_jax.envs import registry
+from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.nets.agent import NETHACK_FIELDS
+from motif_jax.rl.actors.rollouts import ActorsConfig, Ready, Rollouts
+from motif_jax.rl.inference import Inference
+from motif_jax.rl.publishing import Publisher
+
+# Rows of a call -> (groups that wait, environments of a group), out of `_GROUPS` groups of 15 workers.
+_CALLS = {330: (11, 30), 560: (14, 40)}
+_WORKERS, _GROUPS_PER_WORKER, _SLOTS_PER_GROUP, _ROLLOUT = 15, 2, 3, 32
+_GROUPS = _WORKERS * _GROUPS_PER_WORKER
+_WARM_UP = 40  # calls, in which every group passes a row 0
+
+
+def options() -> ConfigDict:
+    """The task whose observations are copied, and calls of each size in a repeat."""
+    return ConfigDict({"env": "NetHackScore-v1", "calls": 300})
+
+
+def run(config: ConfigDict) -> dict[str, Any]:
+    calls = {rows: _Call(config, *sizes) for rows, sizes in _CALLS.items()}
+    for call in calls.values():
+        for _ in range(_WARM_UP):
+            call.host_seconds()
+    values: dict[int, list[float]] = {rows: [] for rows in _CALLS}
+    copies: list[float] = []
+    largest = max(_CALLS)
+    for _ in range(config.repeats):
+        for rows, call in calls.items():
+            values[rows].append(_median_microseconds(call.host_seconds, config.options.calls))
+        copies.append(_median_microseconds(calls[largest].copy_seconds, config.options.calls))
+    return result(
+        config,
+        "microseconds of host work a call",
+        values[largest],
+        "copying the same observations out of the slots",
+        copies,
+        rows=largest,
+        host_microseconds={str(rows): statistics.median(found) for rows, found in values.items()},
+    )
+
+
+def _median_microseconds(call: Callable[[], float], count: int) -> float:
+    return 1e6 * statistics.median(call() for _ in range(count))
+
+
+@dataclasses.dataclass(frozen=True)
+class _OneProduct:
+    """A `PolicyNetwork` that multiplies the message by one matrix."""
+
+    spec: EnvironmentSpec
+    fields: tuple[str, ...]
+
+    def init(self, key: jax.Array) -> Any:
+        return {"kernel": jax.random.normal(key, (256, self.spec.num_actions))}
+
+    def frozen(self) -> Mapping[str, Any]:
+        return {}
+
+    def cropped(self, observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        return observation
+
+    def prepare(self, params: Any) -> Any:
+        return params
+
+    def initial_state(self, batch_size: int) -> Any:
+        return jnp.zeros((batch_size, 1), jnp.float32)
+
+    def apply(
+        self, params: Any, observation: Mapping[str, jax.Array], state: Any, first: jax.Array
+    ) -> tuple[jax.Array, jax.Array, Any]:
+        logits = observation["message"].astype(jnp.float32) @ params["kernel"]
+        # Every field is read, or the compiler would leave its transfer out.
+        value = sum(jnp.sum(observation[name].reshape(*first.shape, -1), axis=-1) for name in self.fields)
+        return logits, jnp.float32(value), jnp.where(first[0][:, None], 0.0, state + 1.0)
+
+
+class _WaitingGroups(Rollouts):
+    """Groups that wait for their actions in turns, `count` at a time, and play nothing."""
+
+    def __init__(self, config: ActorsConfig, count: int) -> None:
+        super().__init__(config)
+        self._count, self._next_group = count, 0
+        # Staggered, so that some group begins a slot in every other call.
+        self._row = [group % config.rollout for group in range(config.groups)]
+
+    def start(self, stopped: Callable[[], bool] = never) -> None:
+        pass
+
+    def ready(self, timeout: float) -> list[Ready]:
+        groups = [(self._next_group + i) % self.config.groups for i in range(self._count)]
+        self._next_group = (groups[-1] + 1) % self.config.groups
+        waiting = [Ready(group, group * self.config.slots_per_group, self._row[group]) for group in groups]
+        for group in groups:
+            self._row[group] = (self._row[group] + 1) % self.config.rollout
+        return waiting
+
+    def act(self, ready: Sequence[Ready]) -> None:
+        pass
+
+    def episodes(self) -> list[dict[str, Any]]:
+        return []
+
+    def close(self) -> None:
+        self.slots.close()
+
+    def _command(self, group: int, slot: int, row: int) -> None:
+        pass
+
+
+class _Call:
+    """Calls of inference for `groups` waiting groups of `envs` environments."""
+
+    def __init__(self, config: ConfigDict, groups: int, envs: int) -> None:
+        name = config.options.env
+        actors = ActorsConfig(
+            env=name,
+            options={},
+            seed=config.seed,
+            workers=_WORKERS,
+            envs_per_group=envs,
+            rollout=_ROLLOUT,
+            groups_per_worker=_GROUPS_PER_WORKER,
+            slots_per_group=_SLOTS_PER_GROUP,
+        )
+        network = _OneProduct(registry.spec(name), NETHACK_FIELDS)
+        device, key = jax.local_devices()[0], jax.random.PRNGKey(config.seed)
+        publisher = Publisher([device], network.prepare)
+        publisher.publish(0, network.init(key))
+        self._groups, self._fields = _WaitingGroups(actors, groups), network.fields
+        self._meters = Meters()
+        self._inference = Inference(network, self._groups, publisher, device, key, self._meters)
+
+    def host_seconds(self) -> float:
+        """The host's part of one call, by the meter of the training."""
+        self._meters.read()
+        self._inference.serve(0.0)
+        return self._meters.read().sums["inference/host"]
+
+    def copy_seconds(self) -> float:
+        ready = self._groups.ready(0.0)
+        slots, rows = [each.slot for each in ready], [each.row for each in ready]
+        shown = self._groups.slots.observation
+        start = time.perf_counter()
+        np.concatenate([shown[name][slots, rows].reshape(-1).view(np.uint8) for name in self._fields])
+        return time.perf_counter() - start
