@@ -16,6 +16,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.envs.nethack.tiles import load_tiles
 from motif_jax.envs.spec import MASKED, EnvironmentSpec
 from motif_jax.nets import film, underfoot
+from motif_jax.nets.casts import cast_ahead
 from motif_jax.nets.cores import Core, state_size
 from motif_jax.nets.encoders import FlatEncoder, NetHackEncoder
 from motif_jax.nets.image import ImageEncoder
@@ -32,7 +33,7 @@ NETHACK_FIELDS = ("window_chars", "window_colors", "blstats", "message")
 
 
 class Prepared(NamedTuple):
-    """Parameters with arrays derived from them, without gradient; see `AgentNetwork.prepare`."""
+    """Parameters in the dtypes in which `apply` reads them, and arrays derived from them; see `AgentNetwork.prepare`."""
 
     params: Params
     tables: Any
@@ -131,8 +132,14 @@ class AgentNetwork:
 
     def prepare(self, params: Params) -> Prepared:
         """Computes arrays that `apply` would derive from the parameters at every call; the result replaces the parameters there."""
-        _, made = self.module.apply({"params": params}, *self._one_row(), mutable=["tables"])
-        return Prepared(params, made.get("tables", {}))
+        row = self._one_row()
+        _, made = self.module.apply({"params": params}, *row, mutable=["tables"])
+        tables = made.get("tables", {})
+
+        def apply(params: Params) -> Any:
+            return self.module.apply({"params": params, "tables": tables}, *row)
+
+        return Prepared(cast_ahead(apply, params), tables)
 
     def _one_row(self) -> tuple[dict[str, Array], Array, Array]:
         read = {name: self.spec.observation[name] for name in self.fields}

@@ -6,6 +6,7 @@ Recurrent states stay on the device: one table by environment, and one with the 
 from __future__ import annotations
 
 import functools
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,12 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from motif_jax.core.devices.meters import Meters
-from motif_jax.envs.spec import empty_observation
 from motif_jax.nets.policy import PolicyNetwork
 from motif_jax.rl.actors.rollouts import Ready, Rollouts
+from motif_jax.rl.actors.slots import Slots
+from motif_jax.rl.call_packing import Call, CallLayout, pack_choice, unpack_choice
 from motif_jax.rl.publishing import Place, Publisher
 
 READY_SECONDS = 0.2
+_MAX_COUNTER = (1 << 31) - 1
 
 
 class SampledActions(NamedTuple):
@@ -60,24 +63,109 @@ def choose(
     return SampledActions(action, log_prob, value[0]), table
 
 
-@jax.jit
-def _store(slot_states: Any, table: Any, envs: jax.Array, targets: jax.Array) -> Any:
-    return jax.tree.map(lambda kept, rows: kept.at[targets].set(rows[envs]), slot_states, table)
+class ActingState(NamedTuple):
+    """What stays on the device from call to call, and is updated in place.
+
+    Attributes:
+      table: recurrent states by environment, leaves [num_envs + 1, ...]; the last row is padding.
+      slot_states: recurrent states before row 0 of every slot, leaves [slots * envs + 1, ...]; the last row is padding.
+      counter: int32 [], number of the next draw.
+    """
+
+    table: Any
+    slot_states: Any
+    counter: jax.Array
+
+
+def serve_packed(
+    network: PolicyNetwork,
+    layout: CallLayout,
+    params: Any,
+    state: ActingState,
+    key: jax.Array,
+    packed: jax.Array,
+) -> tuple[jax.Array, ActingState]:
+    """The whole program of a call: `choose` for a `call_packing.Call`; returns the output of `pack_choice` and the new state."""
+    call = layout.unpack(packed)
+    envs = call.first.shape[0] // call.groups.shape[0]
+    table_rows = _rows_of(call.groups, envs, _last_row(state.table))
+    stored_rows = _rows_of(call.slots, envs, _last_row(state.slot_states))
+    slot_states = jax.tree.map(
+        lambda stored, rows: stored.at[stored_rows].set(rows[table_rows]), state.slot_states, state.table
+    )
+    choice, table = choose(
+        network, params, state.table, table_rows, call.observation, call.first, key, state.counter
+    )
+    counter = (state.counter + 1) & _MAX_COUNTER
+    return pack_choice(*choice), ActingState(table, slot_states, counter)
+
+
+def _rows_of(numbers: jax.Array, envs: int, last: int) -> jax.Array:
+    """Rows int32 [N] of a table with `envs` rows for each number [G] and one more, the last, for padding."""
+    rows = numbers[:, None] * envs + jnp.arange(envs, dtype=jnp.int32)
+    return jnp.minimum(rows.reshape(-1), last)
+
+
+def _last_row(table: Any) -> int:
+    last: int = jax.tree.leaves(table)[0].shape[0] - 1
+    return last
 
 
 @jax.jit
 def _gather(slot_states: Any, rows: jax.Array) -> Any:
-    return jax.tree.map(lambda kept: kept[rows], slot_states)
+    return jax.tree.map(lambda stored: stored[rows], slot_states)
 
 
 def _put(tree: Any, leaves: Mapping[str, Any], device: Place) -> Any:
-    """`tree` with its non-empty leaves replaced by `leaves`, in their order."""
-    found = iter(leaves[name] for name in sorted(leaves))
-    return jax.tree.map(lambda x: jax.device_put(next(found), device) if x.size else x, tree)
+    """`tree` with its non-empty leaves replaced by copies of `leaves`, in their order."""
+    stored = iter(leaves[name] for name in sorted(leaves))
+    # `device_put` may share a numpy array's memory, which a program that updates it in place would write to.
+    return jax.tree.map(lambda x: jax.device_put(jnp.array(next(stored)), device) if x.size else x, tree)
+
+
+class _Input(NamedTuple):
+    """A packed array on the host, views of its parts, and of its observation fields by group, [groups, numbers]."""
+
+    packed: np.ndarray
+    call: Call
+    observation: dict[str, np.ndarray]
+
+
+class _Program:
+    """The program of calls of one size, with inputs that no running call reads."""
+
+    def __init__(self, network: PolicyNetwork, layout: CallLayout) -> None:
+        self.layout = layout
+        self.run = jax.jit(functools.partial(serve_packed, network, layout), donate_argnums=(1,))
+        self._free: list[_Input] = []
+
+    def take_input(self) -> _Input:
+        if self._free:
+            return self._free.pop()
+        packed = np.zeros(self.layout.size, np.uint8)
+        call = self.layout.views(packed)
+        groups = len(call.groups)
+        return _Input(packed, call, {name: x.reshape(groups, -1) for name, x in call.observation.items()})
+
+    def give_back(self, unused: _Input) -> None:
+        """The call that reads it must have ended: a CPU device reads the host's array in place."""
+        self._free.append(unused)
+
+
+class _Running(NamedTuple):
+    """A launched call: groups, their rows of the slots, the parameters' version, and the packed choice on the device."""
+
+    ready: Sequence[Ready]
+    rows: np.ndarray
+    version: int
+    choice: jax.Array
+    program: _Program
+    input: _Input
+    launch_seconds: float
 
 
 class Inference:
-    """Chooses actions for one set of actors on one device; `key` and `counter` are those of its next draw."""
+    """Chooses actions for one set of actors on one device; `counter` is the number of its next draw with `key`."""
 
     def __init__(
         self,
@@ -92,41 +180,78 @@ class Inference:
         self._network, self._actors, self._publisher, self._device = network, actors, publisher, device
         self._meters, self.counter = meters, counter
         self._key = jax.device_put(key, device)
-        config = actors.config
+        config, slots = actors.config, actors.slots
         self._envs, self._groups = config.envs_per_group, config.groups
-        self._rows = actors.slots.layout.num_slots * self._envs
-        self._table = jax.device_put(network.initial_state(config.num_envs + 1), device)
-        self._slot_states = jax.device_put(network.initial_state(self._rows + 1), device)
-        self._choose = jax.jit(functools.partial(choose, network))
+        self._num_slots, self._slot_rows = slots.layout.num_slots, slots.layout.rollout + 1
+        self._fields = {name: network.spec.observation[name] for name in network.fields}
+        self._rows = _SlotRows.of(slots, network.fields)
+        states = [config.num_envs + 1, self._num_slots * self._envs + 1]
+        table, slot_states = (jax.device_put(network.initial_state(rows), device) for rows in states)
+        self._state = ActingState(table, slot_states, self._counter_on_device())
+        # A launch replaces the state while the batcher's thread may read it.
+        self._replacing = threading.Lock()
+        self._programs: dict[tuple[Any, ...], _Program] = {}
         self.buckets = bucket_sizes(config.groups)
         self._held: list[Ready] = []
+        self._running: _Running | None = None
+
+    @property
+    def on_gpu(self) -> bool:
+        return isinstance(self._device, jax.Device) and self._device.platform == "gpu"
 
     def params(self) -> Any:
         return self._publisher.newest(self._device).params
 
     def compile(self) -> None:
-        params, network = self.params(), self._network
+        params = self.params()
         for bucket in self.buckets:
-            count = bucket * self._envs
-            shown = empty_observation(network.spec, (count,))
-            observation = {name: shown[name] for name in network.fields}
-            nobody = np.full(count, self._groups * self._envs, np.int32)
-            first, nowhere = np.ones(count, np.uint8), np.full_like(nobody, self._rows)
-            choice, _ = self._choose(params, self._table, nobody, observation, first, self._key, np.int32(0))
-            self._slot_states = _store(self._slot_states, self._table, nobody, nowhere)
+            program = self._program(bucket)
+            unused = program.take_input()
+            call = unused.call
+            # Nobody's rows. Networks crop what all rows lack.
+            call.groups[:], call.slots[:], call.first[:] = self._groups, self._num_slots, 1
+            for shown in call.observation.values():
+                shown[...] = 0
+            program, unused = self._cropped(bucket, program, unused)
+            state = jax.tree.map(jnp.copy, self._state)
+            choice, _ = program.run(params, state, self._key, unused.packed)
             jax.block_until_ready(choice)
+            program.give_back(unused)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         plain = {"counter": self.counter, "held": [list(each) for each in self._held]}
-        return plain, {"table": self._table, "states": self._slot_states}
+        # Copies: the next call updates the arrays in place.
+        table, slot_states = jax.tree.map(jnp.copy, (self._state.table, self._state.slot_states))
+        return plain, {"table": table, "states": slot_states}
 
     def restore(self, plain: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         self.counter, self._held = plain["counter"], [Ready(*each) for each in plain["held"]]
-        self._table = _put(self._table, arrays["table"], self._device)
-        self._slot_states = _put(self._slot_states, arrays["states"], self._device)
+        table = _put(self._state.table, arrays["table"], self._device)
+        slot_states = _put(self._state.slot_states, arrays["states"], self._device)
+        self._state = ActingState(table, slot_states, self._counter_on_device())
+
+    def _counter_on_device(self) -> jax.Array:
+        return jax.device_put(jnp.array(self.counter & _MAX_COUNTER, jnp.int32), self._device)
 
     def serve(self, timeout: float = READY_SECONDS, hold: Callable[[Ready], bool] | None = None) -> int:
         """Chooses the actions of groups, but of those that `hold` is True for; returns how many environments were served."""
+        ready = self._take_ready(timeout, hold)
+        if ready:
+            self._finish(self._launch(ready), ready)
+        return len(ready) * self._envs
+
+    def serve_ahead(self, timeout: float = READY_SECONDS) -> None:
+        """As `serve`, but launches a call before it reads the one before, so that the device computes while the host works."""
+        before = self._running
+        ready = self._take_ready(timeout if before is None else 0.0, None)
+        self._running = self._launch(ready) if ready else None
+        if before is not None:
+            # The process of a group may have died since the launch: its new one waits for another action.
+            begun_anew = self._actors.begun_anew
+            self._finish(before, [each for each in before.ready if each.group not in begun_anew])
+
+    def _take_ready(self, timeout: float, hold: Callable[[Ready], bool] | None) -> list[Ready]:
+        """Groups that wait for actions, without those that `hold` is True for, which join `_held`."""
         with self._meters.time("inference/wait"):
             # Held groups are served as soon as possible, without a wait for others.
             held = self._held if hold is None else [each for each in self._held if not hold(each)]
@@ -134,58 +259,121 @@ class Inference:
             # The process of a held group may have died: the group then plays another slot.
             ready = [each for each in self._held if each.group not in self._actors.begun_anew] + ready
         self._held = [] if hold is None else [each for each in ready if hold(each)]
-        ready = [each for each in ready if each not in self._held]
-        largest = self.buckets[-1]
-        for start in range(0, len(ready), largest):
-            part = ready[start : start + largest]
-            self._serve(part)
-            with self._meters.time("inference/act"):
-                self._actors.act(part)
-        return len(ready) * self._envs
+        return [each for each in ready if each not in self._held]
 
     def initial_states(self, rows: np.ndarray) -> Any:
         """The recurrent states, [B, ...], before row 0 of finished slots; `rows` int32 [B]: slot * envs_per_group + column."""
-        return _gather(self._slot_states, rows)
+        with self._replacing:
+            return _gather(self._state.slot_states, rows)
 
-    def _serve(self, ready: Sequence[Ready]) -> None:
+    def _program(self, bucket: int, shapes: tuple[tuple[int, ...], ...] | None = None) -> _Program:
+        """The program for `bucket` groups, and fields cropped to `shapes` if given."""
+        program = self._programs.get((bucket, shapes))
+        if program is None:
+            of_fields = shapes or [field.shape for field in self._fields.values()]
+            dtypes = [jax.dtypes.canonicalize_dtype(field.dtype).name for field in self._fields.values()]
+            fields = dict(zip(self._fields, zip(of_fields, dtypes, strict=True), strict=True))
+            program = _Program(self._network, CallLayout.of(bucket, self._envs, fields))
+            self._programs[bucket, shapes] = program
+        return program
+
+    def _cropped(self, bucket: int, program: _Program, filled: _Input) -> tuple[_Program, _Input]:
+        """The program and input without padding that all rows share, see `PolicyNetwork.cropped`; usually those passed in."""
+        shown = self._network.cropped(filled.call.observation)  # type: ignore[arg-type]
+        shapes = tuple(shown[name].shape[1:] for name in self._fields)
+        if all(
+            shape == tuple(field.shape) for shape, field in zip(shapes, self._fields.values(), strict=True)
+        ):
+            return program, filled
+        smaller = self._program(bucket, shapes)
+        cropped = smaller.take_input()
+        pairs = zip(cropped.call[:3], filled.call[:3], strict=True)
+        for target, source in pairs:
+            target[...] = source
+        for name, target in cropped.call.observation.items():
+            target[...] = shown[name]
+        program.give_back(filled)
+        return smaller, cropped
+
+    def _launch(self, ready: Sequence[Ready]) -> _Running:
         start = time.perf_counter()
-        slots, envs = self._actors.slots, self._envs
-        bucket = next(size for size in self.buckets if size >= len(ready))
-        padding = [ready[0]] * (bucket - len(ready))
-        group, slot, row = np.array([*ready, *padding], np.int32).T
-        columns = np.arange(envs, dtype=np.int32)
-        tables = (group[:, None] * envs + columns).reshape(-1)
-        tables[len(ready) * envs :] = self._groups * envs
-        observation = {
-            name: slots.observation[name][slot, row].reshape(-1, *self._network.spec.observation[name].shape)
-            for name in self._network.fields
-        }
-        observation = dict(self._network.cropped(observation))
-        first = slots.first[slot, row].reshape(-1)
-        if (row == 0).any():
-            targets = np.where(row[:, None] == 0, slot[:, None] * envs + columns, self._rows).reshape(-1)
-            targets[len(ready) * envs :] = self._rows
-            self._slot_states = _store(self._slot_states, self._table, tables, targets.astype(np.int32))
+        count = len(ready)
+        bucket = next(size for size in self.buckets if size >= count)
+        program = self._program(bucket)
+        filled = program.take_input()
+        call = filled.call
+        group, slot, row = np.array([*ready, *[ready[0]] * (bucket - count)], np.int32).T
+        call.groups[:] = group
+        call.groups[count:] = self._groups
+        call.slots[:] = np.where(row == 0, slot, self._num_slots)
+        call.slots[count:] = self._num_slots
+        rows = slot * self._slot_rows + row
+        self._rows.copy(rows, call.first.reshape(bucket, self._envs), filled.observation)
+        program, filled = self._cropped(bucket, program, filled)
         version, params = self._publisher.newest(self._device)
-        choice, self._table = self._choose(
-            params, self._table, tables, observation, first, self._key, np.int32(self.counter % (1 << 31))
-        )
+        with self._replacing:
+            choice, self._state = program.run(params, self._state, self._key, filled.packed)
+        choice.copy_to_host_async()
         self.counter += 1
-        launched = time.perf_counter()
-        num_bytes = sum(x.nbytes for x in (*observation.values(), tables, first))
-        found = jax.device_get(tuple(choice))
-        action, log_prob, value = (x.reshape(bucket, envs)[: len(ready)] for x in found)
+        seconds = time.perf_counter() - start
+        return _Running(ready, rows[:count], version, choice, program, filled, seconds)
+
+    def _finish(self, running: _Running, waiting: Sequence[Ready]) -> None:
+        """Waits for the choice of a call, writes it, and lets the groups in `waiting` act."""
+        start = time.perf_counter()
+        packed = np.asarray(running.choice)
         done = time.perf_counter()
-        slot, row = slot[: len(ready)], row[: len(ready)]
-        slots.action[slot, row] = action
-        slots.behaviour_log_prob[slot, row] = log_prob
-        slots.behaviour_value[slot, row] = value
-        slots.parameter_version[slot, row] = version
-        self._meters.add("inference/host", launched - start + time.perf_counter() - done)
-        self._meters.add("inference/device", done - launched)
-        self._meters.add("inference/bytes", num_bytes)
-        self._meters.add("inference/rows", len(ready) * envs)
-        self._meters.add("inference/padding", (bucket - len(ready)) * envs)
+        running.program.give_back(running.input)
+        choice = [x.reshape(-1, self._envs)[: len(running.rows)] for x in unpack_choice(packed)]
+        # Those of a group that began anew meanwhile are overwritten before its new process plays there.
+        self._rows.write(running.rows, *choice, running.version)
+        num_groups = len(running.input.call.groups)
+        self._meters.add_all(
+            {
+                "inference/host": running.launch_seconds + time.perf_counter() - done,
+                "inference/device": done - start,
+                "inference/bytes": running.input.packed.nbytes,
+                "inference/rows": len(running.rows) * self._envs,
+                "inference/padding": (num_groups - len(running.rows)) * self._envs,
+            }
+        )
+        with self._meters.time("inference/act"):
+            self._actors.act(waiting)
+
+
+class _SlotRows(NamedTuple):
+    """The arrays of `Slots` by row: [slots * (T + 1), envs], and observations [slots * (T + 1), numbers]."""
+
+    observation: dict[str, np.ndarray]
+    first: np.ndarray
+    action: np.ndarray
+    log_prob: np.ndarray
+    value: np.ndarray
+    version: np.ndarray
+
+    @classmethod
+    def of(cls, slots: Slots, fields: Sequence[str]) -> _SlotRows:
+        count = slots.layout.num_slots * (slots.layout.rollout + 1)
+        observation = {name: slots.observation[name].reshape(count, -1) for name in fields}
+        names = ("first", "action", "behaviour_log_prob", "behaviour_value", "parameter_version")
+        return cls(observation, *(slots.arrays[name].reshape(count, -1) for name in names))
+
+    def copy(self, rows: np.ndarray, first: np.ndarray, observation: Mapping[str, np.ndarray]) -> None:
+        """Copies `rows` into the arrays passed in."""
+        # `take` writes straight into `out` only where it need not check the indices.
+        np.take(self.first, rows, axis=0, out=first, mode="clip")
+        for name, target in observation.items():
+            source = self.observation[name]
+            if source.dtype == target.dtype:
+                np.take(source, rows, axis=0, out=target, mode="clip")
+            else:  # 64 bits, which jax reads as 32
+                target[...] = source[rows]
+
+    def write(
+        self, rows: np.ndarray, action: np.ndarray, log_prob: np.ndarray, value: np.ndarray, version: int
+    ) -> None:
+        self.action[rows], self.log_prob[rows], self.value[rows] = action, log_prob, value
+        self.version[rows] = version
 
 
 def bucket_sizes(groups: int) -> list[int]:

@@ -31,6 +31,7 @@ from motif_jax.rewards import RewardSetup
 from motif_jax.rl import batcher, inference
 from motif_jax.rl.algorithms import appo
 from motif_jax.rl.algorithms.trajectory import BATCH_AXES
+from motif_jax.rl.call_packing import CallLayout
 from motif_jax.rl.config import AgentReward
 from motif_jax.rl.learner import Learner
 from motif_jax.rl.publishing import Publisher
@@ -171,15 +172,20 @@ def test_acting_runs_on_a_gpu(core: str, dtype: str) -> None:
     lowered(Publisher([], network.prepare)._copy, params)
     prepared = jax.eval_shape(network.prepare, params)
     assert not jax.tree.leaves(prepared.tables)
+    # Ten groups of four environments, each with three slots; five groups are served.
     rows, table = np.zeros(20, np.int32), network.initial_state(41)
     spec = network.spec.observation
-    observation = {name: np.zeros((20, *spec[name].shape), spec[name].dtype) for name in network.fields}
-    first, key = np.ones(20, np.uint8), jax.random.PRNGKey(0)
-    choose = jax.jit(functools.partial(inference.choose, network))
-    text = lowered(choose, prepared, table, rows, observation, first, key, np.int32(0))
+    fields = {name: (spec[name].shape, spec[name].dtype) for name in network.fields}
+    layout = CallLayout.of(5, 4, fields)
+    state = inference.ActingState(table, network.initial_state(121), jnp.int32(0))
+    key, packed = jax.random.PRNGKey(0), np.zeros(layout.size, np.uint8)
+    program = inference._Program(network, layout).run
+    text = lowered(program, prepared, state, key, packed)
     short = {"float32": "f32", "bfloat16": "bf16"}[dtype]
     assert products(text, "convolution")[0][0] == f"20x72x72x3x{short}"
-    lowered(inference._store, table, table, rows, rows)
+    given, num_params = donated(text), len(jax.tree.leaves(prepared))
+    assert given == [False] * num_params + [True] * 3 + [False] * 2
+    observation, first = layout.views(packed).observation, np.ones(20, np.uint8)
     lowered(inference._gather, table, rows)
     lowered(batcher._select, [table, table], np.zeros(41, np.int32))
     policy = agent_policy.AgentPolicy("agent", network, params)

@@ -112,9 +112,9 @@ def test_inference_serves_on_behind_a_held_update(monkeypatch: pytest.MonkeyPatc
     config = settings.resolved(recall_training(actors__workers=1))
     system, updates = System(config), HeldUpdates()
     behind: list[int] = []
-    serve = Inference._serve
-    served = lambda self, ready: (behind.append(updates.running()), serve(self, ready))  # noqa: E731
-    monkeypatch.setattr(Inference, "_serve", served)
+    launch = Inference._launch
+    launched = lambda self, ready: (behind.append(updates.running()), launch(self, ready))[1]  # noqa: E731
+    monkeypatch.setattr(Inference, "_launch", launched)
     put, transfers = batch_stream.put, []
     monkeypatch.setattr(batch_stream, "put", lambda *args: (transfers.append(1), put(*args))[1])
     with BatchStream(system) as stream:
