@@ -37,7 +37,10 @@ class BatchStream:
             raise
         if not self._in_turns:
             for number, source in enumerate(self._system.sources):
-                self._services.start(f"inference {number}", source.inference.serve)  # type: ignore[arg-type]
+                inference = source.inference
+                # On a CPU the device's work takes the host's cores: calls side by side gain nothing there.
+                serve = inference.serve_ahead if inference.on_gpu else inference.serve
+                self._services.start(f"inference {number}", serve)  # type: ignore[arg-type]
             self._services.start("batcher", self.assemble)
         return self
 
