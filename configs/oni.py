@@ -48,6 +48,7 @@ _FAITHFUL = {
     "matmul_precision": "highest",
     "reward": {"training.schedule": "published", "extrinsic_scale": 1.0},
     "network.obs_scale": 1.0,
+    "actors.groups_per_worker": 2,
     "annotator": {"kind": "openai", "openai.model": "Meta-Llama-3.1-8B-Instruct"},
     "annotator.openai.base_url": "http://localhost:9001/v1",
 }

@@ -90,7 +90,7 @@ VARIANTS = {
     "faithful": {
         **sections.on(*KEYS["compat"]),
         "matmul_precision": "highest",
-        "actors": {"workers": 24, "warmup_seconds": 10.0},
+        "actors": {"workers": 24, "groups_per_worker": 2, "warmup_seconds": 10.0},
     },
     "quickstart": _QUICKSTART,
     "laptop": _LAPTOP,

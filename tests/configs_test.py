@@ -78,7 +78,7 @@ AGENT = {
     "reward.extrinsic_scale": Default(0.1, "agent --reward_scale"),
     "reward.extrinsic_clip": Default(10.0, "agent --reward_clip"),
     "actors.envs_per_worker": Default(20, "agent --num_envs_per_worker"),
-    "actors.groups_per_worker": Default(2, "0.8"),
+    "actors.groups_per_worker": Default(2, "0.8", "None", "2 without a GPU"),
     "actors.warmup_seconds": Default(10.0, "0.8", "0.0", "random first steps alone decorrelate the games"),
     "save_every_steps": Default(10_000_000, "agent --save_every_steps"),
     "keep_checkpoints": Default(5, "agent --keep_checkpoints"),

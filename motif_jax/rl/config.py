@@ -140,7 +140,9 @@ class Actors:
     envs_per_worker: int = count(20, "environments of each")
     start_method: str = one_of(("auto", "fork", "exec"), "'exec': start each process by itself, more slowly")
     cores: str = key("auto", "one a worker: 'auto' (claimed by no other run), '' for any, or '2,3,5'")
-    groups_per_worker: int = positive(2, "one is stepped while the other waits for its actions")
+    groups_per_worker: int | None = positive(
+        None, "one is stepped while others wait for their actions; None: 4 on one host with a GPU, else 2"
+    )
     slots_per_group: int | None = positive(None, "rollouts a group can hold; None: as many as batches need")
     warmup_steps: int = natural(32, "every environment starts with up to this many random steps")
     warmup_seconds: float = natural(0.0, "every worker starts with a random delay of up to this")

@@ -27,6 +27,10 @@ from motif_jax.rl.model_flops import DeviceUse
 from motif_jax.rl.recordings import EpisodeRecorder
 from motif_jax.rl.system import System
 
+_LAG = "lag/mean"
+# The episode field of environments whose steps last several turns of a game.
+_TURNS = "turns"
+
 
 class Records(ExitStack):
     """Writes a run's records, of which `progress` is the checkpoint's; with several hosts the first writes for all."""
@@ -136,6 +140,8 @@ class Records(ExitStack):
             for name in ("return", "intrinsic_return")
             if f"episode/{name}" in means
         }
+        if _LAG in self._metrics:
+            shown["lag"] = self._metrics[_LAG]
         memory_in_use = memory.in_use(self._learning[0])
         if memory_in_use is not None:
             shown["device_memory"] = memory_in_use
@@ -147,6 +153,7 @@ class Records(ExitStack):
         reading = system.meters.read()
         here = {**system_metrics(reading, system.inference_threads), **self._device_use.metrics(reading)}
         everyone = self.gather({**here, "queue/waiting_batches": float(waiting)})
+        steps_per_second = self._clock.logged()
         values = {
             **self._averages.read(),
             **self._episodes.row(),
@@ -158,10 +165,20 @@ class Records(ExitStack):
             "actors/rebuilt_environments": float(sum(host["rebuilt"] for host in everyone)),
             "time/seconds": self._clock.seconds(),
             "time/updates": float(system.learner.version),
-            "throughput/env_steps_per_second": self._clock.logged(),
+            "throughput/env_steps_per_second": steps_per_second,
+            **self._turns_per_second(steps_per_second),
         }
         if self._writer:
             self._writer.write(self._clock.steps, values)
+
+    def _turns_per_second(self, steps_per_second: float) -> dict[str, float]:
+        """The games' own speed where a task counts turns: a step may last none, or many once an agent rests or travels."""
+        if _TURNS not in self._system.network.spec.episode_fields:
+            return {}
+        # Of the episodes that ended last; NaN before the first.
+        row = self._episodes.row()
+        turns_per_step = row[f"episode/{_TURNS}"] / row["episode/length"]
+        return {"throughput/turns_per_second": steps_per_second * turns_per_step}
 
     def save(self, asynchronous: bool) -> None:
         clock, everyone = self._clock, self.gather()

@@ -25,6 +25,10 @@ from motif_jax.rl.policy_config import Ppo
 
 SCORE_TASKS = ("NetHackScore-v1", "NetHackScoreExtendedActions-v1")
 TEXT_FIELD = "message"  # that rewards read
+# 1,200 environments x 32 steps and batches of 4,096, nine at once, had a lag of 5 updates.
+_MOST_BATCHES = 2
+# With four groups a worker has games to step while calls of inference wait behind an update of a GPU.
+_GROUPS, _GPU_GROUPS = 2, 4
 
 
 def environment_options(config: AgentConfig) -> dict[str, Any]:
@@ -74,10 +78,41 @@ def resolved(config: AgentConfig) -> AgentConfig:
     hosts = dataclasses.replace(config.hosts, **dataclasses.asdict(config.hosts.place()))
     reward = dataclasses.replace(config.reward, extrinsic_coefficient=extrinsic_coefficient(config))
     config = dataclasses.replace(config, hosts=hosts, reward=reward)
-    if config.actors.slots_per_group is not None:
+    actors = dataclasses.replace(config.actors, groups_per_worker=groups_per_worker(config))
+    config = dataclasses.replace(config, actors=actors)
+    if actors.slots_per_group is not None:
         return config
-    actors = dataclasses.replace(config.actors, slots_per_group=slots_per_group(config))
+    actors = dataclasses.replace(actors, slots_per_group=slots_per_group(config))
     return dataclasses.replace(config, actors=actors)
+
+
+def groups_per_worker(config: AgentConfig) -> int:
+    """`actors.groups_per_worker`, or where it is None the number that suits this machine and divides a worker's environments."""
+    actors = config.actors
+    if actors.groups_per_worker is not None:
+        return actors.groups_per_worker
+    # Several hosts are not connected yet, and jax must not look at devices before.
+    alone = (config.hosts.count or 1) == 1
+    several = actors.envs_per_worker % _GPU_GROUPS == 0
+    return _GPU_GROUPS if alone and several and acts_beside_a_gpu(config) else _GROUPS
+
+
+def remark_on_lag(config: AgentConfig) -> str | None:
+    """A line for a resolved config whose environments fill several batches at once, which are learned from one by one."""
+    environments = config.actors.workers * config.actors.envs_per_worker * (config.hosts.count or 1)
+    batches = environments * config.rollout / config.batch_size
+    if batches <= _MOST_BATCHES:
+        return None
+    return (
+        f"{environments:,} environments x config.rollout={config.rollout} fill {batches:.1f} batches at once, so that the last of "
+        f"them is some {batches / 2:.0f} updates or more behind the policy that learns from it: raise config.batch_size="
+        f"{config.batch_size}, or lower config.actors.envs_per_worker"
+    )
+
+
+def acts_beside_a_gpu(config: AgentConfig) -> bool:
+    """Whether games are played on the CPU while a GPU learns."""
+    return not takes_turns(config) and learner_devices(config.devices)[0].platform == "gpu"
 
 
 def columns(config: AgentConfig) -> int:
@@ -91,7 +126,7 @@ def slots_per_group(config: AgentConfig) -> int:
     They hold a batch, also when all columns but one of a slot went into the last one. More would let actors play far ahead.
     """
     envs = config.actors.workers * config.actors.envs_per_worker
-    per_group = config.actors.envs_per_worker // config.actors.groups_per_worker
+    per_group = config.actors.envs_per_worker // groups_per_worker(config)
     return max(2, -(-(columns(config) + per_group - 1) // envs))
 
 
@@ -105,7 +140,7 @@ def actors_configs(config: AgentConfig, count: int) -> list[ActorsConfig]:
     same = {
         name: getattr(actors, name)
         for name in (
-            "groups_per_worker", "slots_per_group", "warmup_steps", "warmup_seconds", "timeout_seconds",
+            "slots_per_group", "warmup_steps", "warmup_seconds", "timeout_seconds",
             "start_timeout_seconds", "max_failures", "start_method",
         )
     }  # fmt: skip
@@ -114,7 +149,8 @@ def actors_configs(config: AgentConfig, count: int) -> list[ActorsConfig]:
         options=training_options(config),
         seed=config.seed,
         workers=workers,
-        envs_per_group=actors.envs_per_worker // actors.groups_per_worker,
+        groups_per_worker=groups_per_worker(config),
+        envs_per_group=actors.envs_per_worker // groups_per_worker(config),
         rollout=config.rollout,
         same_step_autoreset=config.compat.timeout_as_terminal,
         remembered=config.environment.max_episode_steps if remembers else 0,
@@ -226,7 +262,7 @@ def check(config: AgentConfig) -> AgentConfig:
     actor_cores(config.actors)
     batch, rollout = config.batch_size, config.rollout
     checks.require(batch % rollout == 0, "batch_size", batch, f"a multiple of config.rollout={rollout}")
-    envs, groups = config.actors.envs_per_worker, config.actors.groups_per_worker
+    envs, groups = config.actors.envs_per_worker, config.actors.groups_per_worker or _GROUPS
     allowed = f"a multiple of config.actors.groups_per_worker={groups}"
     checks.require(envs % groups == 0, "actors.envs_per_worker", envs, allowed)
     config = resolved(config)

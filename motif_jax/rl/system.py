@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import queue
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from motif_jax.core.training import schedules
 from motif_jax.nets.policy import PolicyNetwork
 from motif_jax.rewards import RunSetup
 from motif_jax.rl import agent_checkpoints, agent_networks, play_state, settings
+from motif_jax.rl.actors.cores import OwnCores
 from motif_jax.rl.actors.inline import InlineActors
 from motif_jax.rl.actors.pool import ActorPool
 from motif_jax.rl.actors.rollouts import Rollouts
@@ -80,6 +82,7 @@ class System:
         self.publisher = Publisher(actor_devices, prepare, {} if lends else frozen)
         self.learner = Learner(update, state, self.parallel, self.publisher, self.meters, lends, published)
         self.sources = self._make_sources(actor_devices, {} if snapshot is None else snapshot.progress)
+        self._own_cores: OwnCores | None = None
         self._noted: tuple[dict[str, Any], dict[str, Any]] | None = None
         self.finished_slots = [[0] * source.actors.config.groups for source in self.sources]
         spec, lookup = self.network.spec, None
@@ -177,13 +180,25 @@ class System:
         """Starts the actors while inference and the reward compile. Raises StoppedError: `stopped` was True before the end."""
         for source in self.sources:
             source.actors.start(stopped)
+        if settings.acts_beside_a_gpu(self.config):
+            self._keep_off_the_actors()
         for source in self.sources:
             source.inference.compile()
         if self.reward is not None:
             self.reward.stopped = stopped
             self.reward.start()
 
+    def _keep_off_the_actors(self) -> None:
+        numbers = {number for source in self.sources for number in source.actors.config.cores or ()}
+        self._own_cores = OwnCores(numbers)
+        if self._own_cores.numbers:
+            shown = ",".join(map(str, self._own_cores.numbers))
+            line = f"inference, batcher, learner and XLA keep to the cores {shown}, off those of the actors"
+            print(line, file=sys.stderr, flush=True)
+
     def close(self) -> None:
+        if self._own_cores is not None:
+            self._own_cores.close()
         for source in self.sources:
             source.actors.close()
         if self.reward is not None:

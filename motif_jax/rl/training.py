@@ -161,6 +161,9 @@ class AgentTraining:
         size = sum(leaf.size for leaf in jax.tree.leaves(system.learner.state.params))
         devices = settings.learner_devices(config.devices), settings.actor_devices(config.devices)
         self._print(overview(config, size, *devices, nodes, system.network.spec.remark))
+        remark = settings.remark_on_lag(config)
+        if remark is not None:
+            self._print(remark)
 
 
 def overview(

@@ -150,3 +150,38 @@ def test_devices_along_each_axis_of_a_split_network(monkeypatch: pytest.MonkeyPa
     with pytest.raises(UserError, match=said):
         agent_networks.refuse_changed(talker, {"tokenizer": "a", "base model": "b"}, "here")
     agent_networks.refuse_changed(talker, {"tokenizer": "b"}, "here")
+
+
+@pytest.mark.parametrize(
+    ("platform", "changes", "groups"),
+    [
+        ("gpu", {}, 4),
+        ("cpu", {}, 2),
+        ("gpu", {"serial": True}, 2),
+        ("gpu", {"actors__envs_per_worker": 6}, 2),
+        ("gpu", {"actors__groups_per_worker": 1}, 1),
+    ],
+)
+def test_workers_beside_a_gpu_have_four_groups(
+    platform: str, changes: dict[str, Any], groups: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "learner_devices", lambda devices: [SimpleNamespace(platform=platform)])
+    config = recall_training(**{"actors__envs_per_worker": 8, "actors__groups_per_worker": None, **changes})
+    resolved = settings.resolved(config)
+    assert resolved.actors.groups_per_worker == groups
+    assert settings.actors_configs(resolved, 1)[0].groups_per_worker == groups
+
+
+@pytest.mark.parametrize(("envs", "said"), [(8, False), (9, True)])
+def test_more_environments_than_two_batches_are_told(envs: int, said: bool) -> None:
+    config = recall_training(
+        rollout=16,
+        batch_size=64,
+        actors__workers=1,
+        actors__envs_per_worker=envs,
+        actors__groups_per_worker=1,
+    )
+    remark = settings.remark_on_lag(settings.resolved(config))
+    assert (remark is not None) == said
+    if remark is not None:
+        assert "9 environments x config.rollout=16 fill 2.2 batches" in remark

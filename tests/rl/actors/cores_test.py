@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from motif_jax.rl.actors import cores
-from motif_jax.rl.actors.cores import Cores
+from motif_jax.rl.actors.cores import Cores, OwnCores
 from motif_jax.rl.actors.pool import ActorPool
 from tests.rl.actors.pool_test import config, play
 
@@ -34,3 +34,33 @@ def test_actors_keep_to_the_cores_that_they_are_given() -> None:
         play(pool, lambda: min(pool.next_episode()) > 0)
         assert {frozenset(os.sched_getaffinity(pid)) for pid in pool.pids()} == {frozenset({core})}
         assert os.sched_getaffinity(0) >= {core}
+
+
+def test_threads_keep_off_the_actors_cores_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    affinity = {thread: {0, 1, 2, 3} for thread in os.listdir("/proc/self/task")}
+    stand_in = SimpleNamespace(
+        listdir=lambda folder: list(affinity),
+        sched_getaffinity=lambda thread: {0, 1, 2, 3},
+        sched_setaffinity=lambda thread, numbers: affinity.update({str(thread): set(numbers)}),
+    )
+    monkeypatch.setattr(cores, "os", stand_in)
+    own = OwnCores([2, 3])
+    assert own.numbers == (0, 1)
+    assert all(numbers == {0, 1} for numbers in affinity.values())
+    own.close()
+    assert all(numbers == {0, 1, 2, 3} for numbers in affinity.values())
+
+
+@pytest.mark.parametrize("of_actors", [(), (1, 2, 3)])
+def test_threads_stay_where_they_are_with_few_cores(
+    of_actors: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved: list[int] = []
+    stand_in = SimpleNamespace(
+        listdir=lambda folder: ["1"],
+        sched_getaffinity=lambda thread: {0, 1, 2, 3},
+        sched_setaffinity=lambda thread, numbers: moved.append(thread),
+    )
+    monkeypatch.setattr(cores, "os", stand_in)
+    OwnCores(of_actors).close()
+    assert not moved
