@@ -28,7 +28,7 @@ from motif_jax.core.progress import Progress
 from motif_jax.core.training.config import DatasetConfig
 from motif_jax.core.training.records import RunFiles
 from motif_jax.core.training.task import Task, TrainingPosition, diverged, shapes_of
-from motif_jax.ilql.training.task_use import TaskUse
+from motif_jax.core.training.task_use import TaskUse
 
 # Metric of a step: whether all its other metrics are finite.
 FINITE = "finite"

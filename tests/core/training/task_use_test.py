@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from motif_jax.core.devices.flops import gradient_flops
-from motif_jax.ilql.training import task_use
-from motif_jax.ilql.training.task_use import TaskUse
+from motif_jax.core.training import task_use
+from motif_jax.core.training.task_use import TaskUse
 
 ROWS, INNER, OUTER, MICRO_BATCHES, STEPS = 4, 8, 16, 3, 5
 

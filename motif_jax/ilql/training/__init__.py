@@ -1,1 +1,0 @@
-"""Training on datasets: a trainer with exact resume, and its tasks."""
