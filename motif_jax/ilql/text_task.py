@@ -90,7 +90,9 @@ class TextTraining(GradientTask):
 
     def counted_loss(self, state: TextState, shared: Any, batch: TextBatch) -> jax.Array:
         frozen = {**(shared or {}), "target": state.target}
-        return self.objective.terms(state.params, frozen, Part(batch, Counts(1.0, 1.0)), None).loss
+        return self.objective.terms(
+            state.params, frozen, Part(batch, Counts(jnp.float32(1.0), jnp.float32(1.0))), None
+        ).loss
 
     def init_state(self) -> TextState:
         (learned, opt_state, step), target = self.start(), self._start_target

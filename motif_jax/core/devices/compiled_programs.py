@@ -80,11 +80,11 @@ class ReusedPrograms:
         self._watches = True
         monitoring.register_event_duration_secs_listener(self._heard)
 
-    def _heard(self, event: str, seconds: float, **_: Any) -> None:
+    def _heard(self, event: str, duration_secs: float, **_: Any) -> None:
         if event == "/jax/compilation_cache/compile_time_saved_sec":
             with self._lock:
                 self.programs += 1
-                self.saved_seconds += seconds
+                self.saved_seconds += duration_secs
 
     def line(self) -> str | None:
         """What was saved, in one line; None where it is not worth one."""

@@ -146,7 +146,7 @@ class Task(Protocol):
 
         Only with a `computation`; the state has `params`, to which the gradient flows.
         """
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} has no computation that counts")
 
     def shown(self, sums: Mapping[str, float]) -> dict[str, float]:
         """Numbers of the epoch so far for the progress line."""
