@@ -2,36 +2,74 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from motif_jax.core.errors import UserError
+from motif_jax.nets import block_stack
 
 # Names of a linear layer from the top: ('decoder', 'block_0', 'attention', 'query').
 Path = tuple[str, ...]
-# (module, x, plain) -> y; `plain()` computes the layer as it is.
-Layer = Callable[[nn.Dense, jax.Array, Callable[[], jax.Array]], jax.Array]
+# (module, x, plain, value) -> y; `plain()` computes the layer as it is, `value` is the layer's own.
+Layer = Callable[[nn.Dense, jax.Array, Callable[[], jax.Array], Any], jax.Array]
 
 
-def computed_by(layer: Layer) -> AbstractContextManager[None]:
-    """While active, linear layers return `layer(module, x, plain)`; of several the first entered is called first, its `plain` is the next.
+class Replacement(NamedTuple):
+    """A function that computes the linear layers which have a value, and the values by the layer's path, joined by /."""
 
-    Enter it inside the function that is transformed (grad, jit), not round it: it acts while the model is traced.
+    layer: Layer
+    values: Mapping[str, Any]
+
+
+_active: contextvars.ContextVar[tuple[Replacement, ...]] = contextvars.ContextVar("replacements", default=())
+
+
+def active() -> tuple[Replacement, ...]:
+    """The replacements that are active now, the first entered first."""
+    return _active.get()
+
+
+@contextlib.contextmanager
+def computed_by(layer: Layer, values: Mapping[str, Any]) -> Iterator[None]:
+    """While active, linear layers with a value return `layer(module, x, plain, value)`; the others stay as they are.
+
+    Of several replacements the first entered is called first, its `plain` is the next. Enter them inside the function that is transformed
+    (grad, jit), not round it: they act while the model is traced. Where blocks run in a loop, it slices the values (see `block_loop`).
     """
 
-    def intercept(plain: Callable[..., Any], given: Any, named: Any, context: Any) -> Any:
-        if not isinstance(context.module, nn.Dense) or context.method_name != "__call__":
-            return plain(*given, **named)
-        return layer(context.module, given[0], functools.partial(plain, *given, **named))
+    def intercept(plain: Callable[..., Any], arguments: Any, keywords: Any, context: Any) -> Any:
+        module = context.module
+        value = None
+        if isinstance(module, nn.Dense) and context.method_name == "__call__":
+            value = values.get("/".join(module.path))
+        if value is None:
+            return plain(*arguments, **keywords)
+        return layer(module, arguments[0], functools.partial(plain, *arguments, **keywords), value)
 
-    return nn.intercept_methods(intercept)
+    token = _active.set((*_active.get(), Replacement(layer, values)))
+    try:
+        with nn.intercept_methods(intercept):
+            yield
+    finally:
+        _active.reset(token)
+
+
+def require_apart() -> None:
+    """Raises ValueError where an active replacement has values of stacked blocks, which no block by itself would find."""
+    for replacement in active():
+        together = [path for path in replacement.values if block_stack.is_stacked((path,))]
+        if together:
+            raise ValueError(
+                f"{together[0]}: the values of stacked blocks, and the model's blocks run one after the other"
+            )
 
 
 def kernels(params: Any) -> dict[Path, Any]:

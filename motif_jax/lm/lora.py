@@ -61,14 +61,12 @@ def init(key: jax.Array, params: Any, spec: Spec) -> dict[str, dict[str, jax.Arr
 def added(additions: Additions, spec: Spec) -> AbstractContextManager[None]:
     """While active, layers of all models use their additions; see `linear.computed_by`."""
 
-    def layer(module: nn.Dense, x: jax.Array, plain: Callable[[], jax.Array]) -> jax.Array:
-        y, addition = plain(), additions.get("/".join(module.path))
-        if addition is None:
-            return y
+    def layer(module: nn.Dense, x: jax.Array, plain: Callable[[], jax.Array], addition: Any) -> jax.Array:
+        y = plain()
         low = x.astype(y.dtype) @ addition["a"].astype(y.dtype)
         return y + (low @ addition["b"].astype(y.dtype)) * spec.scale
 
-    return linear.computed_by(layer)
+    return linear.computed_by(layer, additions)
 
 
 def merged(params: Any, additions: Additions, spec: Spec) -> Any:

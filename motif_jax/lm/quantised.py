@@ -86,12 +86,9 @@ def joined(kernels: Kernels, rest: Any) -> Any:
 def read(kernels: Kernels) -> AbstractContextManager[None]:
     """While active, layers of all models use these kernels instead of theirs; see `linear.computed_by`."""
 
-    def layer(module: nn.Dense, x: jax.Array, plain: Callable[[], jax.Array]) -> jax.Array:
-        encoded = kernels.get("/".join(module.path))
-        if encoded is None:
-            return plain()
+    def layer(module: nn.Dense, x: jax.Array, plain: Callable[[], jax.Array], encoded: Any) -> jax.Array:
         dtype = module.dtype or x.dtype
         y = x.astype(dtype) @ jax.lax.stop_gradient(decode(encoded, dtype))
         return y + jnp.asarray(module.get_variable("params", "bias"), dtype) if module.use_bias else y
 
-    return linear.computed_by(layer)
+    return linear.computed_by(layer, kernels)

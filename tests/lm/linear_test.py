@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +33,26 @@ def test_layers_are_found_and_replaced_by_their_paths() -> None:
 
 
 def test_of_several_replacements_the_first_gets_the_result_of_the_next() -> None:
-    def times(factor: float) -> linear.Layer:
-        return lambda module, x, plain: factor * plain() + x.sum()
+    def times(module: nn.Dense, x: jax.Array, plain: Callable[[], jax.Array], factor: float) -> jax.Array:
+        return factor * plain() + x.sum()
 
-    layer, x = nn.Dense(2, use_bias=False, name="one"), jnp.array([[2.0, 3.0]])
-    params = {"params": {"kernel": jnp.array([[1.0, 4.0], [2.0, 5.0]])}}
-    with linear.computed_by(times(3.0)), linear.computed_by(times(10.0)):
-        found = layer.apply(params, x)
-        assert nn.LayerNorm().apply({"params": {"scale": jnp.ones(2), "bias": jnp.zeros(2)}}, x)[0, 1] < 2
+    network, x = nn.Sequential([nn.Dense(2, use_bias=False, name="one")]), jnp.array([[2.0, 3.0]])
+    params = {"params": {"one": {"kernel": jnp.array([[1.0, 4.0], [2.0, 5.0]])}}}
+    with linear.computed_by(times, {"one": 3.0}), linear.computed_by(times, {"one": 10.0, "two": 7.0}):
+        found = network.apply(params, x)
+        values = [dict(replacement.values) for replacement in linear.active()]
     np.testing.assert_allclose(found, [[3 * (80 + 5) + 5, 3 * (230 + 5) + 5]])
-    np.testing.assert_allclose(layer.apply(params, x), [[8, 23]])
+    np.testing.assert_allclose(network.apply(params, x), [[8, 23]])
+    assert values == [{"one": 3.0}, {"one": 10.0, "two": 7.0}]
+    assert linear.active() == ()
+
+
+def test_a_layer_without_a_value_stays_as_it_is() -> None:
+    network, x = nn.Sequential([nn.Dense(2, use_bias=False, name="one")]), jnp.array([[2.0, 3.0]])
+    params = {"params": {"one": {"kernel": jnp.array([[1.0, 4.0], [2.0, 5.0]])}}}
+    with linear.computed_by(lambda module, x, plain, value: value * plain(), {"two": 3.0}):
+        found = network.apply(params, x)
+    np.testing.assert_allclose(found, [[8, 23]])
 
 
 def test_the_section_lora_names_patterns_between_commas() -> None:
