@@ -59,18 +59,12 @@ def check(config: ConfigDict) -> None:
 
 def run(config: ConfigDict) -> dict[str, Any]:
     chosen = config.options
-    made = _text_agents.make(chosen, chosen.vocabulary, chosen.length, config.seed)
-    network = made.decoder.network
-    params = jax.device_put(made.params)
-    trunks = {name: params["trunks"][name] for name in (POLICY, VALUES)}
-    learned = {"trunks": trunks, "heads": params["heads"]}
-    frozen = {"target": {"trunks": {TARGET: params["trunks"][TARGET]}, "heads": params["target_heads"]}}
-    objective = Objective(network, RULES["ilql"], ImplicitQSettings(0.99, 0.7), Weights(conservative=1e-4))
+    objective, learned, frozen = subject(config)
     gradients = {"ours": _gradient(objective.terms)}
     if chosen.baseline:
         gradients["plain"] = _gradient(functools.partial(_plain, objective))
     programs = {name: jax.jit(gradient) for name, gradient in gradients.items()}
-    batch = _batch(chosen, config.seed)
+    batch = batch_of(chosen, config.seed)
     arguments = learned, frozen, Part(batch, implicit_q.counts(batch, objective.settings))
     sides = {side: functools.partial(program, *arguments) for side, program in programs.items()}
     first = _language.first_step_seconds(sides["ours"])
@@ -91,8 +85,22 @@ def _apart(ours: Any, theirs: Any) -> float:
     return float(optax.tree.norm(optax.tree.sub(ours, theirs)) / optax.tree.norm(theirs))
 
 
-def _step(objective: Objective, learned: Any, target: Any, batch: TextBatch, micro: int) -> dict[str, float]:
-    """Compile time and memory of a step of `micro` micro-batches like `batch`, which does not run."""
+def subject(config: ConfigDict) -> tuple[Objective, Any, Any]:
+    """ILQL's objective for a fresh agent of the options' size, trained parameters, and frozen ones with the targets."""
+    chosen = config.options
+    made = _text_agents.make(chosen, chosen.vocabulary, chosen.length, config.seed)
+    params = jax.device_put(made.params)
+    trunks = {name: params["trunks"][name] for name in (POLICY, VALUES)}
+    learned = {"trunks": trunks, "heads": params["heads"]}
+    frozen = {"target": {"trunks": {TARGET: params["trunks"][TARGET]}, "heads": params["target_heads"]}}
+    network, weights = made.decoder.network, Weights(conservative=1e-4)
+    return Objective(network, RULES["ilql"], ImplicitQSettings(0.99, 0.7), weights), learned, frozen
+
+
+def step(
+    objective: Objective, learned: Any, target: Any, batch: TextBatch, micro: int
+) -> tuple[Any, Carry, Any]:
+    """The program of a training step of `micro` micro-batches like `batch`, and the shapes of its arguments."""
     config = values(TextConfig, resources.config("train_text", "wordle_ilql"))
     parallel = DataParallel(jax.local_devices()[:1])
     none: Any = SimpleNamespace(batch_size=1, steps_per_pass=None, whole=lambda most: [])
@@ -101,8 +109,15 @@ def _step(objective: Objective, learned: Any, target: Any, batch: TextBatch, mic
     state = TextState(learned, target, jax.eval_shape(task.optimizer.init, learned), jnp.int32(0))
     rows = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, 1, micro, *leaf.shape), leaf.dtype), batch)
     program = parallel.wrap(make_train_steps(task.guarded_step), donate_state=True)
+    return program, Carry(state, jnp.int32(0), None), rows
+
+
+def _step(objective: Objective, learned: Any, target: Any, batch: TextBatch, micro: int) -> dict[str, float]:
+    """Compile time and memory of a step of `micro` micro-batches like `batch`, which does not run."""
+    program, carry, rows = step(objective, learned, target, batch, micro)
     start = time.monotonic()
-    compiled = program.lower(Carry(state, jnp.int32(0), None), rows).compile()  # type: ignore[attr-defined]
+    compiled = program.lower(carry, rows).compile()
+    state = carry.state
     seconds, memory = time.monotonic() - start, compiled.memory_analysis()
     held = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
     return {
@@ -119,7 +134,7 @@ def _gradient(terms: Any) -> Any:
     return call
 
 
-def _batch(chosen: ConfigDict, seed: int) -> TextBatch:
+def batch_of(chosen: ConfigDict, seed: int) -> TextBatch:
     """Dialogues of `length` tokens; half of them belong to actions of `_RUN` tokens."""
     rows, length = chosen.batch_size, chosen.length
     tokens = np.random.default_rng(seed).integers(6, chosen.vocabulary, (rows, length))

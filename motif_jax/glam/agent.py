@@ -175,6 +175,7 @@ class LanguageAgent(PromptReader):
 
 def _opening_states(model: LanguageModel, params: Any, prompt: jax.Array, valid: jax.Array) -> jax.Array:
     """The states [N, D] that predict a candidate's first token."""
+    params = model.prepared(params)
     states, context = model.prefill(params, prompt, valid)
     if not model.config.encoder_layers:
         return scoring.last_state(states, valid).after

@@ -23,6 +23,7 @@ from motif_jax.ilql.methods.implicit_q import Counts, TextBatch
 from motif_jax.ilql.methods.text_objective import LossTerms, Objective, Part
 from motif_jax.lm import training
 from motif_jax.lm.sums_task import GradientTask, TrainingData
+from motif_jax.nets import block_stack
 
 # Metric of a step: tokens of its dialogues, without padding.
 TOKENS = "tokens"
@@ -106,6 +107,7 @@ class TextTraining(GradientTask):
         self, state: TextState, shared: Any, batch: TextBatch, goes_on: jax.Array
     ) -> tuple[TextState, dict[str, jax.Array], jax.Array]:
         key = self.dropout_key(state.step) if self.objective.dropout else None
+        state, shared = block_stack.arranged((state, shared))
         frozen = {**(shared or {}), "target": state.target}
         sums = training.gradient_sums(
             self.objective.measured, state.params, frozen, self._parts(batch, self.config.average), key
@@ -118,7 +120,8 @@ class TextTraining(GradientTask):
             TOKENS: jax.lax.psum(jnp.sum(batch.valid, dtype=jnp.float32), AXIS),
         }
         finite = all_finite(metrics)
-        return self._updated(state, gradient, finite & goes_on), metrics, finite
+        new = self._updated(state, gradient, finite & goes_on)
+        return block_stack.unstacked(new), metrics, finite
 
     def _updated(self, state: TextState, gradient: Any, applies: jax.Array) -> TextState:
         """The state after a step if it `applies`; each part is updated in the memory of the old one."""

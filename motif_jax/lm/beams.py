@@ -129,6 +129,7 @@ def beam_search(
     model: LanguageModel, params: Any, tokens: jax.Array, valid: jax.Array, limits: Limits, beams: int
 ) -> Beams:
     """The `beams` best continuations of prompts int32 [B, T] by transformers' rules; see `search` and `generation.begin`."""
+    params = model.prepared(params)
     prompt, cache, logits = begin(model, params, tokens, valid, beams, limits.max_new_tokens)
     step = model_step(model, params, prompt)
     return search(step, picked, cache, logits, limits, model.config.pad_id, apart=True)

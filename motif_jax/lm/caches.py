@@ -7,7 +7,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from motif_jax.lm.layers import KeyValues
+from motif_jax.lm.layers import over_layers
 from motif_jax.lm.model import Cache, EncodedPrompt
 
 
@@ -18,9 +18,10 @@ def taken(leaf: jax.Array, index: jax.Array, axis: int) -> jax.Array:
 
 
 def _mapped(function: Callable[..., jax.Array], *caches: Cache) -> Cache:
-    """Applies a function to all leaves except `slot`, which is that of the last cache."""
-    same = caches[-1].slot
-    return jax.tree.map(function, *(each._replace(slot=None) for each in caches))._replace(slot=same)  # type: ignore[arg-type]
+    """Applies a function to the arrays of all layers and of the tokens, but not to `slot`, which is that of the last cache."""
+    keys = over_layers(function, *(cache.keys for cache in caches))
+    valid = function(*(cache.valid for cache in caches))
+    return Cache(keys, valid, caches[-1].slot, function(*(cache.written for cache in caches)))
 
 
 def picked(cache: Cache, index: jax.Array) -> Cache:
@@ -35,8 +36,8 @@ def beside(a: Cache, b: Cache) -> Cache:
 
 def as_prompt(cache: Cache) -> EncodedPrompt:
     """Turns each row's text into the prompt of its candidates."""
-    keys, valid, written = jax.tree.map(lambda leaf: leaf[:, 0], (cache.keys, cache.valid, cache.written))
-    return EncodedPrompt(keys, valid, written)
+    first = _mapped(lambda leaf: leaf[:, 0], cache)
+    return EncodedPrompt(first.keys, first.valid, first.written)
 
 
 def grown(cache: Cache, more: Cache) -> Cache:
@@ -46,7 +47,7 @@ def grown(cache: Cache, more: Cache) -> Cache:
         return jax.lax.dynamic_update_slice(old, new, (0, 0, 0, cache.slot, 0))
 
     return Cache(
-        jax.tree.map(put, cache.keys, more.keys),
+        over_layers(put, cache.keys, more.keys),
         jax.lax.dynamic_update_slice(cache.valid, more.valid, (0, 0, cache.slot)),
         cache.slot + more.valid.shape[2],
         cache.written + more.written,
@@ -65,6 +66,12 @@ def rows_of(cache: Cache, places: jax.Array) -> Cache:
     return _mapped(lambda leaf: leaf[places], cache)
 
 
+def prompts_of(prompt: EncodedPrompt, places: jax.Array) -> EncodedPrompt:
+    """Takes the prompts `places`."""
+    keys = over_layers(lambda leaf: leaf[places], prompt.keys)
+    return EncodedPrompt(keys, prompt.valid[places], prompt.length[places])
+
+
 def squeezed(cache: Cache, capacity: int) -> Cache:
     """Removes the padding between tokens; the result has `capacity` slots."""
     order = jnp.argsort(~cache.valid, axis=2, stable=True)
@@ -77,5 +84,5 @@ def squeezed(cache: Cache, capacity: int) -> Cache:
         more[axis] = (0, capacity - order.shape[2])
         return jnp.pad(moved, more)
 
-    keys = tuple(KeyValues(move(layer.keys, 3), move(layer.values, 3)) for layer in cache.keys)
+    keys = over_layers(lambda leaf: move(leaf, 3), cache.keys)
     return Cache(keys, move(cache.valid, 2), jnp.max(cache.written), cache.written)

@@ -23,6 +23,7 @@ from motif_jax.lm.chunks import log_probs
 from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.model import LanguageModel, param_shapes
 from motif_jax.lm.network import Remat
+from motif_jax.nets import block_stack
 
 ONE_DEVICE = dict.fromkeys(AXES, 1)
 
@@ -92,6 +93,10 @@ def of_training(
         plain_fixed, plain_row = kept(False, False)
         fixed += max(0, plain_fixed - fixed) // layers
         a_row += max(0, plain_row - a_row) // layers
+    if model.looped:
+        # A step's stacks of the blocks' moments, and of their parameters, which are among the kept arrays where no cast follows.
+        cast = jnp.dtype(params_dtype) != jnp.dtype(model.dtype)
+        fixed += _block_bytes(state) + (_block_bytes(params) if cast else 0)
     tokens = rows * (written if config.encoder_layers else length)
     # A chunk's logits with their softmax and gradient; without chunks the kept arrays include them.
     logits = 4 * config.vocab_size * (tokens if chunk is None else 3 * min(chunk, tokens))
@@ -103,6 +108,12 @@ def of_training(
 
 def _params(config: ModelConfig, dtype: Any) -> Any:
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, dtype), param_shapes(config))
+
+
+def _block_bytes(tree: Any) -> int:
+    """Bytes of all blocks in a tree of shapes."""
+    leaves = jax.tree_util.tree_leaves_with_path(jax.eval_shape(block_stack.stacked, tree))
+    return sum(leaf.size * leaf.dtype.itemsize for path, leaf in leaves if block_stack.is_stacked(path))
 
 
 @functools.cache

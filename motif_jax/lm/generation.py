@@ -130,6 +130,7 @@ def generate(
     branches: int = 1,
 ) -> Written:
     """Continues prompts int32 [B, T], padded on either side; the continuations of a prompt share its keys and values."""
+    params = model.prepared(params)
     prompt, cache, logits = begin(model, params, tokens, valid, branches, limits.max_new_tokens)
     step = model_step(model, params, prompt)
     return write(step, cache, logits, key, limits, sampling, model.config.pad_id)

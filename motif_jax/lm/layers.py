@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import chex
@@ -23,10 +23,20 @@ ACTIVATIONS = {
 
 
 class KeyValues(NamedTuple):
-    """Keys and values of one layer, [..., G, K, D] each."""
+    """Keys and values of one layer, [..., G, K, D] each; of all layers [L, ..., G, K, D], where these run in a loop."""
 
     keys: jax.Array
     values: jax.Array
+
+
+# Keys and values of all layers: of each by itself, or of all in one where they run in a loop (`block_loop`).
+LayerKeys = tuple[KeyValues, ...] | KeyValues
+
+
+def over_layers(function: Callable[..., jax.Array], *keys: LayerKeys) -> LayerKeys:
+    """Applies a function of the arrays of one layer to all layers."""
+    each = jax.vmap(function) if isinstance(keys[0], KeyValues) else function
+    return jax.tree.map(each, *keys)
 
 
 class Context(NamedTuple):

@@ -8,28 +8,34 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import chex
 import jax
 import jax.numpy as jnp
 
+from motif_jax.lm import linear
 from motif_jax.lm.attention import mask_bias
 from motif_jax.lm.config import ModelConfig
-from motif_jax.lm.layers import Context, KeyValues, own_bias
+from motif_jax.lm.layers import Context, KeyValues, LayerKeys, over_layers, own_bias
 from motif_jax.lm.network import LanguageNetwork, Remat, States
+from motif_jax.nets import block_stack
+
+# Methods of the network that run no blocks.
+_WITHOUT_BLOCKS = ("embed", "logits")
 
 
 class EncodedPrompt(NamedTuple):
     """A prompt's states, keys and values for its continuations.
 
     Attributes:
-      keys: of every layer, [B, G, T, D].
+      keys: of every layer, [B, G, T, D]; of all layers [L, B, G, T, D] where these run in a loop.
       valid: bool [B, T], False for padding.
       length: int32 [B], tokens without padding.
     """
 
-    keys: tuple[KeyValues, ...]
+    keys: LayerKeys
     valid: jax.Array
     length: jax.Array
 
@@ -38,13 +44,13 @@ class Cache(NamedTuple):
     """The continuations' own keys and values: a static number of slots, written from the front.
 
     Attributes:
-      keys: of every layer, [B, N, G, K, D].
+      keys: of every layer, [B, N, G, K, D]; of all layers [L, B, N, G, K, D] where these run in a loop.
       valid: bool [B, N, K], which slots hold a token.
       slot: int32 [], the slot that is written next.
       written: int32 [B, N], tokens so far.
     """
 
-    keys: tuple[KeyValues, ...]
+    keys: LayerKeys
     valid: jax.Array
     slot: jax.Array
     written: jax.Array
@@ -52,12 +58,24 @@ class Cache(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class LanguageModel:
-    """Runs prompts and continuations through a network; dropout is on with a key, see `with_dropout`."""
+    """Runs prompts and continuations through a network; dropout is on with a key, see `with_dropout`.
+
+    Methods receive the network's parameters, or what `prepared` makes of them.
+
+    Attributes:
+      loop: blocks run in one loop; False: one after the other; None: as suits the platform, see `block_stack.looped`.
+    """
 
     config: ModelConfig
     dtype: Any = jnp.float32
     remat: Remat = False
     dropout: jax.Array | None = None
+    loop: bool | None = None
+
+    @property
+    def looped(self) -> bool:
+        """Whether blocks run in one loop."""
+        return block_stack.looped(self.loop)
 
     @property
     def network(self) -> LanguageNetwork:
@@ -72,6 +90,21 @@ class LanguageModel:
 
     def init(self, key: jax.Array) -> Any:
         return self.network.init(key, jnp.zeros((1, 2), jnp.int32))["params"]
+
+    def prepared(self, params: Any) -> Any:
+        """The parameters as programs read them: the blocks' are stacked where blocks run in a loop, with kernels in `dtype`.
+
+        Every method does it by itself. Whoever calls several, or calls one in a loop, does it once before.
+        """
+        if not self.looped:
+            linear.require_apart()
+            return block_stack.unstacked(params)
+
+        def in_dtype(path: Sequence[Any], leaf: Any) -> Any:
+            is_kernel = path[-1].key == "kernel" and block_stack.is_stacked(path)
+            return leaf.astype(self.dtype) if is_kernel else leaf
+
+        return jax.tree.map_with_path(in_dtype, block_stack.stacked(params))
 
     def embed(self, params: Any, tokens: jax.Array) -> jax.Array:
         """Embeddings [..., D] of tokens int32 [...]."""
@@ -99,14 +132,17 @@ class LanguageModel:
         context = Context(positions[:, None], own_bias(valid[:, None], None, valid.shape[1]))
         states, keys = self._apply(params, embeddings[:, None], context, method="decode")
         one = States(states.before[:, 0], states.after[:, 0])
-        return one, EncodedPrompt(jax.tree.map(lambda leaf: leaf[:, 0], keys), valid, length)
+        return one, EncodedPrompt(over_layers(lambda leaf: leaf[:, 0], keys), valid, length)
 
     def start(self, batch: int, branches: int, capacity: int) -> Cache:
         """An empty cache for `branches` continuations of each of `batch` prompts, `capacity` tokens each."""
         shape = (batch, branches, self.config.key_value_heads, capacity, self.config.head_width)
         layer = KeyValues(jnp.zeros(shape, self.dtype), jnp.zeros(shape, self.dtype))
+        keys: LayerKeys = (layer,) * self.config.layers
+        if self.looped:
+            keys = jax.tree.map(lambda leaf: jnp.zeros((self.config.layers, *leaf.shape), leaf.dtype), layer)
         return Cache(
-            (layer,) * self.config.layers,
+            keys,
             jnp.zeros((batch, branches, capacity), bool),
             jnp.zeros((), jnp.int32),
             jnp.zeros((batch, branches), jnp.int32),
@@ -164,6 +200,8 @@ class LanguageModel:
 
     def _apply(self, params: Any, *arguments: Any, method: str, turn: jax.Array | int = 0) -> Any:
         rngs = None if self.dropout is None else {"dropout": jax.random.fold_in(self.dropout, turn)}
+        if method not in _WITHOUT_BLOCKS:
+            params = self.prepared(params)
         return self.network.apply({"params": params}, *arguments, method=method, rngs=rngs)
 
 

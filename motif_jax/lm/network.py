@@ -6,7 +6,6 @@ T5: Raffel et al. 2020, and Shazeer 2020 for gated layers; GPT-2: Radford et al.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import chex
@@ -15,20 +14,20 @@ import jax
 import jax.numpy as jnp
 
 from motif_jax.lm.attention import mask_bias, relative_buckets
+from motif_jax.lm.block_loop import BlockLoop, Remat
 from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.layers import (
     Attention,
     Context,
     FeedForward,
     KeyValues,
+    LayerKeys,
     LayerNorm,
     RMSNorm,
     own_bias,
     projection,
 )
-
-# False, True, or a policy of `jax.checkpoint_policies`.
-Remat = bool | Callable[..., Any]
+from motif_jax.nets import block_stack
 
 
 class States(NamedTuple):
@@ -88,9 +87,16 @@ class Block(nn.Module):
             x += self.drop(self.cross_attention.look_at(self.cross_norm(x), encoded, context.cross_bias))
         return x + self.drop(self.feed_forward(self.feed_forward_norm(x))), keys
 
+    def encoded_keys(self, states: jax.Array) -> KeyValues:
+        """Keys and values of an encoder's states [B, P, D]."""
+        return self.cross_attention.keys_of(states)
+
 
 class Stack(nn.Module):
-    """The blocks of a decoder or an encoder, with T5's relative positions and the last norm."""
+    """The blocks of a decoder or an encoder, with T5's relative positions and the last norm.
+
+    Blocks whose parameters are stacked (`block_stack`) run in one loop.
+    """
 
     config: ModelConfig
     layers: int
@@ -120,20 +126,48 @@ class Stack(nn.Module):
         self,
         x: jax.Array,
         context: Context,
-        prefix: tuple[KeyValues, ...] | None = None,
-        own: tuple[KeyValues, ...] | None = None,
-        encoded: tuple[KeyValues, ...] | None = None,
-    ) -> tuple[States, tuple[KeyValues, ...]]:
-        """Runs all blocks; see `Attention` for the arguments, here tuples over the layers."""
-        if self.config.architecture == "t5":
-            context = context._replace(bias=context.bias + self._relative(x.shape[2], context))
-        x, keys = self.drop_embeddings(x), []
+        prefix: LayerKeys | None = None,
+        own: LayerKeys | None = None,
+        encoded: LayerKeys | None = None,
+    ) -> tuple[States, LayerKeys]:
+        """Runs all blocks; see `Attention` for the arguments, here of all layers."""
+        relative = self._relative(x.shape[2], context) if self.config.architecture == "t5" else None
+        x = self.drop_embeddings(x)
+        loop = self._loop()
+        keys: LayerKeys
+        if loop is not None:
+            x, keys = loop.run(x, context, relative, prefix, own, encoded)
+        else:
+            x, keys = self._one_by_one(x, context, relative, (prefix, own, encoded))
+        after = x if self.config.architecture == "roberta" else self.final_norm(x)
+        return States(x, self.drop_final(after)), keys
+
+    def _one_by_one(
+        self,
+        x: jax.Array,
+        context: Context,
+        relative: jax.Array | None,
+        earlier: tuple[Any, Any, Any],
+    ) -> tuple[jax.Array, tuple[KeyValues, ...]]:
+        """Runs the blocks; `earlier` are prefix, own and encoded keys, tuples over the layers."""
+        if relative is not None:
+            context = context._replace(bias=context.bias + relative)
+        keys = []
         for layer, block in enumerate(self.blocks):
-            parts = (None if part is None else part[layer] for part in (prefix, own, encoded))
+            parts = (None if part is None else part[layer] for part in earlier)
             x, fresh = block(x, context, *parts)
             keys.append(fresh)
-        after = x if self.config.architecture == "roberta" else self.final_norm(x)
-        return States(x, self.drop_final(after)), tuple(keys)
+        return x, tuple(keys)
+
+    def _loop(self) -> BlockLoop | None:
+        """The loop over the blocks; None where their parameters are not stacked."""
+        params = self.variables.get("params", {})
+        if not block_stack.runs(params):
+            return None
+        block = Block(self.config, self.cross, self.dtype, self.deterministic, parent=None)
+        assert self.scope is not None
+        key = None if self.deterministic else self.scope.rngs["dropout"]
+        return BlockLoop(block, "/".join(self.path), params, key, self.remat)
 
     def _relative(self, length: int, context: Context) -> jax.Array:
         """T5's bias of relative positions, float32 [1, 1, H, S, K]."""
@@ -143,8 +177,11 @@ class Stack(nn.Module):
         table = self.relative_bias.astype(jnp.float32)
         return jnp.moveaxis(table[relative_buckets(query, key, *sizes)], -1, 0)[None, None]
 
-    def encoded_keys(self, states: jax.Array) -> tuple[KeyValues, ...]:
+    def encoded_keys(self, states: jax.Array) -> LayerKeys:
         """Keys and values of an encoder's states [B, P, D] for every layer."""
+        loop = self._loop()
+        if loop is not None:
+            return loop.encoded_keys(states)
         return tuple(block.cross_attention.keys_of(states) for block in self.blocks)
 
 
@@ -206,17 +243,17 @@ class LanguageNetwork(nn.Module):
         states, _ = self.encoder(x, Context(positions[:, None], bias))
         return States(states.before[:, 0], states.after[:, 0])
 
-    def encoded_keys(self, states: jax.Array) -> tuple[KeyValues, ...]:
+    def encoded_keys(self, states: jax.Array) -> LayerKeys:
         return self.decoder.encoded_keys(states)
 
     def decode(
         self,
         embeddings: jax.Array,
         context: Context,
-        prefix: tuple[KeyValues, ...] | None = None,
-        own: tuple[KeyValues, ...] | None = None,
-        encoded: tuple[KeyValues, ...] | None = None,
-    ) -> tuple[States, tuple[KeyValues, ...]]:
+        prefix: LayerKeys | None = None,
+        own: LayerKeys | None = None,
+        encoded: LayerKeys | None = None,
+    ) -> tuple[States, LayerKeys]:
         """States [B, N, S, D] of a decoder's tokens, and their keys and values; see `Attention`."""
         chex.assert_rank(embeddings, 4)
         return self.decoder(self._place(embeddings, context.positions), context, prefix, own, encoded)

@@ -45,6 +45,7 @@ def score(
     chex.assert_equal_shape([candidates, candidate_valid])
     shape = (len(prompt), *candidates.shape[-2:])
     candidates, candidate_valid = (jnp.broadcast_to(x, shape) for x in (candidates, candidate_valid))
+    params = model.prepared(params)
     states, context = model.prefill(params, prompt, prompt_valid)
     before = candidates[..., :-1]
     if model.config.encoder_layers:
@@ -84,6 +85,7 @@ def look(
     there. `chunk` tokens' logits are in memory at once.
     """
     chex.assert_equal_shape([text, text_valid])
+    params = model.prepared(params)
     if model.config.encoder_layers:
         _, context = model.prefill(params, prompt, prompt_valid)
         first = jnp.full((len(text), 1), model.config.start_id, text.dtype)

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motif_jax.lm import generation
+from motif_jax.lm import caches, generation
 from motif_jax.lm.generation import Written
 from motif_jax.lm.model import Cache, EncodedPrompt, LanguageModel
 from motif_jax.lm.sampling import Limits, Sampling
@@ -35,7 +35,7 @@ class WrittenTexts(NamedTuple):
 
 
 class _Running(NamedTuple):
-    """The prompts that still run, on the device; they are the leading axis of all leaves but the cache's slot."""
+    """The prompts that still run, on the device."""
 
     prompt: EncodedPrompt
     cache: Cache
@@ -44,7 +44,8 @@ class _Running(NamedTuple):
     ended: jax.Array
 
     def pick(self, index: jax.Array) -> _Running:
-        return jax.tree.map(lambda leaf: leaf[index] if leaf.ndim else leaf, self)
+        prompt, cache = caches.prompts_of(self.prompt, index), caches.rows_of(self.cache, index)
+        return _Running(prompt, cache, self.logits[index], self.keys[index], self.ended[index])
 
 
 class Segments:
@@ -59,6 +60,7 @@ class Segments:
             self._go_on, static_argnames=("limits", "sampling"), donate_argnames=("cache", "logits")
         )
         self._pick = jax.jit(_Running.pick)
+        self._prepare = jax.jit(model.prepared)
 
     def write(
         self,
@@ -80,6 +82,7 @@ class Segments:
         parts = -(-limits.max_new_tokens // self._segment)
         segment = -(-limits.max_new_tokens // parts)
         room, shape = parts * segment, (len(tokens), branches)
+        params = self._prepare(params) if self._model.looped else params
         prompt, cache, logits = self._begin(params, tokens, valid, branches=branches, capacity=room)
         keys = key if key.ndim else jax.random.split(key, shape)
         running = _Running(prompt, cache, logits, keys, jnp.zeros(shape, bool))

@@ -18,6 +18,7 @@ from motif_jax.core.training import spread
 from motif_jax.lm.chunks import in_chunks
 from motif_jax.lm.model import LanguageModel
 from motif_jax.lm.sampling import token_log_probs
+from motif_jax.nets import block_stack
 
 
 class TokenBatch(NamedTuple):
@@ -66,6 +67,7 @@ def states_of(model: LanguageModel, params: Any, batch: TokenBatch) -> jax.Array
     chex.assert_rank([batch.tokens, batch.valid], 2)
     if not model.config.encoder_layers:
         return model.prefill(params, batch.tokens, batch.valid)[0].after
+    params = model.prepared(params)
     _, prompt = model.prefill(params, batch.prompt, batch.prompt_valid)
     states, _ = model.extend(params, prompt, batch.tokens[:, None], batch.valid[:, None])
     return states.after[:, 0]
@@ -146,6 +148,7 @@ def make_update(
         state: LanguageTrainState, frozen: Any, batches: TokenBatch
     ) -> tuple[LanguageTrainState, dict[str, jax.Array]]:
         key = None if key_of is None else key_of(state.step)
+        state, frozen = block_stack.arranged((state, frozen))
         gradient, sums = reduce(gradient_sums(sums_of, state.params, frozen, batches, key))
         weight = jnp.maximum(sums.weight, 1e-9)
         gradient = jax.tree.map(lambda leaf: leaf / weight, gradient)
@@ -157,6 +160,6 @@ def make_update(
             "tokens": sums.weight,
             "gradient_norm": optax.tree.norm(gradient),
         }
-        return LanguageTrainState(params, opt_state, state.step + 1), metrics
+        return block_stack.unstacked(LanguageTrainState(params, opt_state, state.step + 1)), metrics
 
     return update

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,6 +12,7 @@ import optax
 
 from motif_jax.core.config import require
 from motif_jax.core.sections import DecayingOptimizer, Optimizer
+from motif_jax.nets import block_stack
 
 Array = jax.Array
 # Two int32 count the steps of a run: multiples of 2^30, and the rest. One would overflow after 2.1 billion.
@@ -80,7 +81,12 @@ def make_schedule(optimizer: Optimizer, total_steps: int) -> optax.Schedule:
 
 def matrices(params: Any) -> Any:
     """Which parameters have two axes or more, bool: those whose weights decay."""
-    return jax.tree.map(lambda leaf: leaf.ndim > 1, params)
+
+    def is_matrix(path: Sequence[Any], leaf: Any) -> bool:
+        axes = leaf.ndim - 1 if block_stack.is_stacked(path) else leaf.ndim
+        return bool(axes > 1)
+
+    return jax.tree.map_with_path(is_matrix, params)
 
 
 def make_optimizer(

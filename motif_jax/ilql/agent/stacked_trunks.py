@@ -15,9 +15,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from motif_jax.lm.layers import KeyValues
 from motif_jax.lm.model import Cache, EncodedPrompt, LanguageModel
 from motif_jax.lm.network import States
+from motif_jax.nets import block_stack
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,16 +57,23 @@ class StackedModels:
     def join(self, trees: Sequence[Any]) -> Any:
         """The parameters of all trunks, in the form that the other methods receive."""
         together = jax.default_backend() != "cpu" if self.together is None else self.together
-        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees) if together else tuple(trees)
+        prepared = [self.model.prepared(tree) for tree in trees]
+        if not together:
+            return tuple(prepared)
+
+        def stack(axis: int, *leaves: Any) -> jax.Array:
+            return jnp.stack(leaves, axis)
+
+        return jax.tree.map(stack, _trunk_axes(prepared[0]), *prepared)
 
     def count(self, params: Any) -> int:
-        return len(params) if isinstance(params, tuple) else len(jax.tree.leaves(params)[0])
+        return len(params) if isinstance(params, tuple) else len(params["embedding"])
 
     def start(self, params: Any, batch: int, branches: int, capacity: int) -> Cache:
         """Empty caches; see `LanguageModel.start`."""
         one = self.model.start(batch, branches, capacity)
         if isinstance(params, tuple):
-            return one._replace(keys=(one.keys,) * len(params))  # type: ignore[arg-type]
+            return one._replace(keys=[one.keys] * len(params))  # type: ignore[arg-type]
         count = self.count(params)
         keys = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), one.keys)
         return one._replace(keys=keys)
@@ -97,7 +104,7 @@ def over_trunks(function: Callable[..., Any], *arguments: Any) -> Any:
     Arguments are parameters from `StackedModels.join`, caches (at least one) and prompts, arrays [C, ...], None.
     """
     cache = next(each for each in arguments if isinstance(each, Cache))
-    if isinstance(cache.keys[0], KeyValues):
+    if not isinstance(cache.keys, list):  # a list holds the keys of trunks that run one after the other
         # All trunks share one slot number: a slot for each would turn every update into a scatter.
         found = jax.vmap(function, tuple(map(_axes, arguments)))(*arguments)
         return jax.tree.map(
@@ -117,7 +124,14 @@ def _is_keyed(value: Any) -> bool:
 def _axes(argument: Any) -> Any:
     if _is_keyed(argument):
         return type(argument)(0, *[None] * (len(argument) - 1))
+    if isinstance(argument, dict):
+        return _trunk_axes(argument)
     return None if argument is None else 0
+
+
+def _trunk_axes(params: Any) -> Any:
+    """Where the axis of trunks stands in each parameter: behind that of stacked blocks, over which a loop runs."""
+    return jax.tree.map_with_path(lambda path, _: int(block_stack.is_stacked(path)), params)
 
 
 def _part(argument: Any, trunk: int) -> Any:
@@ -128,5 +142,5 @@ def _part(argument: Any, trunk: int) -> Any:
 
 def _joined(*parts: Any) -> Any:
     if _is_keyed(parts[0]):
-        return parts[0]._replace(keys=tuple(part.keys for part in parts))
+        return parts[0]._replace(keys=[part.keys for part in parts])
     return jnp.stack(parts)

@@ -30,6 +30,7 @@ from motif_jax.lm.chunks import in_chunks
 from motif_jax.lm.heads import HeadConfig, Heads
 from motif_jax.lm.sampling import token_log_probs
 from motif_jax.lm.sums_task import GradientTask, TrainingData
+from motif_jax.nets import block_stack
 from motif_jax.rl.algorithms import kl_penalty, ppo, update
 
 VALUE, REFERENCE = "value", "reference"
@@ -184,17 +185,18 @@ class PpoTraining(GradientTask):
         self, state: PpoState, frozen: Any, dialogues: TextBatch, samples: ppo.Samples
     ) -> tuple[Any, Any, dict[str, jax.Array]]:
         settings, rows = self.config.ppo, len(samples.valid)
+        frozen = block_stack.arranged(frozen)
         key = jax.random.fold_in(jax.random.fold_in(self._key, state.step), jax.lax.axis_index(AXIS))
         order = ppo.minibatches(key, rows, rows // settings.minibatches, settings.epochs)
 
         def minibatch(carry: tuple[Any, Any], chosen: jax.Array) -> tuple[tuple[Any, Any], Any]:
-            learned, opt_state = carry
+            learned, opt_state = block_stack.arranged(carry)
             some = jax.tree.map(lambda x: jnp.take(x, chosen, axis=0), (dialogues, samples))
             gradient, metrics = self._gradient(learned, frozen, *some)
             updates, opt_state = self.optimizer.update(gradient, opt_state, learned)
             metrics["optimizer/gradient_norm"] = optax.tree.norm(gradient)
             metrics["optimizer/learning_rate"] = opt_state[-1].rate
-            return (optax.apply_updates(learned, updates), opt_state), metrics
+            return block_stack.unstacked((optax.apply_updates(learned, updates), opt_state)), metrics
 
         flat = order.reshape(-1, order.shape[-1])
         (learned, opt_state), metrics = jax.lax.scan(minibatch, (state.params, state.opt_state), flat)

@@ -16,6 +16,7 @@ import optax
 
 from motif_jax.core import config as checks
 from motif_jax.core.training import finite, reductions
+from motif_jax.nets import block_stack
 from motif_jax.nets.policy import PolicyNetwork
 from motif_jax.rl.algorithms import kl_penalty, losses, ppo, trajectory, update
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
@@ -88,7 +89,7 @@ def make_update(
     def learn(
         state: PpoTrainState, batch: TrajectoryBatch, reward: Array, apply: Apply, axis_name: str | None
     ) -> tuple[PpoTrainState, Metrics]:
-        whole = functools.partial(_whole, state.frozen)
+        whole = functools.partial(_whole, block_stack.arranged(state.frozen))
         bootstrap, states = _play_again(network, whole(state.params), batch, length)
         penalty, coefficient, divergence = _penalty(network, settings, state, batch, axis_name)
         samples, advantages = _samples(settings, batch, bootstrap, reward + penalty, axis_name)
@@ -101,6 +102,13 @@ def make_update(
         order = ppo.minibatches(deal, len(samples.action) // length, size // length, settings.epochs)
 
         def step(current: PpoTrainState, chosen: Array) -> tuple[PpoTrainState, Metrics]:
+            # A reference and frozen parameters, which a step does not change, stay as they are.
+            params, opt_state = block_stack.arranged((current.params, current.opt_state))
+            new, metrics = arranged_step(current._replace(params=params, opt_state=opt_state), chosen)
+            params, opt_state = block_stack.unstacked((new.params, new.opt_state))
+            return new._replace(params=params, opt_state=opt_state), metrics
+
+        def arranged_step(current: PpoTrainState, chosen: Array) -> tuple[PpoTrainState, Metrics]:
             some = jax.tree.map(lambda x: jnp.take(x, chosen, axis=0), sequences)
             if config.compat.glam_value_broadcast:
                 some = _with_peers(some, min(settings.broadcast_rows, size))

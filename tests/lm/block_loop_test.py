@@ -1,0 +1,199 @@
+"""Blocks in one loop give what they give one after the other: states, gradients, texts, with everything that changes layers."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from motif_jax.ilql.agent.stacked_trunks import StackedModels
+from motif_jax.lm import beams, generation, lora, quantised, scoring, training
+from motif_jax.lm.finetune_params import Adaptation
+from motif_jax.lm.model import LanguageModel
+from motif_jax.lm.sampling import Limits, Sampling
+from motif_jax.lm.segments import Segments
+from motif_jax.lm.training import TokenBatch
+from motif_jax.nets import block_stack
+from tests.ilql.agent import stacked_trunks_test
+from tests.lm import recipes
+from tests.lm.models import DECODERS, NAMES
+
+pytestmark = pytest.mark.slow
+TOKENS = jnp.asarray(recipes.tokens(), jnp.int32)
+VALID = jnp.asarray(recipes.mask("left"))
+SPEC = lora.Spec(("*/query", "*/block_1/feed_forward/*"), 2, 4.0)
+PATTERNS = ("*/attention/*", "*/cross_attention/*", "*/feed_forward/*")
+
+
+def both(model: LanguageModel) -> tuple[LanguageModel, LanguageModel]:
+    """The model whose blocks run in a loop, and the one whose blocks run one after the other."""
+    return dataclasses.replace(model, loop=True), dataclasses.replace(model, loop=False)
+
+
+def batch_of(model: LanguageModel) -> TokenBatch:
+    """Rows to predict, behind an encoder's prompt where there is one."""
+    prompt = (TOKENS, VALID) if model.config.encoder_layers else (None, None)
+    weights = jnp.linspace(0.5, 1.5, TOKENS.size).reshape(TOKENS.shape)
+    return TokenBatch(TOKENS, VALID, jnp.roll(TOKENS, -1, axis=1), weights, *prompt)
+
+
+def gradient(model: LanguageModel, learned: Any, frozen: Any, **how: Any) -> Any:
+    """The mean loss and its gradient."""
+    adaptation = Adaptation(model, **how)
+    key = jax.random.key(3)
+
+    def loss(learned: Any, frozen: Any) -> jax.Array:
+        if model.config.has_decoder:
+            return adaptation.sums(learned, frozen, batch_of(model), key).loss / TOKENS.size
+        used = model.with_dropout(key) if adaptation.dropout else model
+        return jnp.square(training.states_of(used, learned["model"], batch_of(model))).mean()
+
+    return jax.jit(jax.value_and_grad(loss))(learned, frozen)
+
+
+def assert_close(found: Any, expected: Any, tolerance: float = 1e-5) -> None:
+    """Equal structures, and numbers that differ by at most `tolerance` of the largest of their array.
+
+    Arrays below a hundredth of the largest count as that large: the gradient of keys' biases is rounding alone.
+    """
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    largest = max(float(np.abs(leaf).max()) for leaf in jax.tree.leaves(expected))
+    for (path, leaf), other in zip(jax.tree.leaves_with_path(found), jax.tree.leaves(expected), strict=True):
+        limit = tolerance * max(float(np.abs(other).max()), 0.01 * largest)
+        np.testing.assert_allclose(leaf, other, rtol=0, atol=limit, err_msg=jax.tree_util.keystr(path))
+
+
+def assert_same_gradient(model: LanguageModel, learned: Any, frozen: Any = None, **how: Any) -> None:
+    found, expected = (gradient(each, learned, frozen, **how) for each in both(model))
+    assert_close(found, expected, 1e-4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_states_are_the_same(loaded: Callable[[str], Any], name: str) -> None:
+    model, params = loaded(name)
+    found, expected = (jax.jit(each.prefill)(params, TOKENS, VALID)[0] for each in both(model))
+    assert_close(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "remat"), [*((name, False) for name in NAMES), ("t5", True), ("gpt2", True)]
+)
+def test_the_gradient_is_the_same_and_has_the_layout_of_the_parameters(
+    loaded: Callable[[str], Any], name: str, remat: bool
+) -> None:
+    model, params = loaded(name)
+    assert_same_gradient(dataclasses.replace(model, remat=remat), {"model": params})
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_scores_are_the_same(loaded: Callable[[str], Any], name: str) -> None:
+    model, params = loaded(name)
+    candidates = TOKENS[:2, :3]
+    arguments = (params, TOKENS, VALID, candidates, jnp.ones(candidates.shape, bool))
+    found, expected = (jax.jit(functools.partial(scoring.score, each))(*arguments) for each in both(model))
+    assert_close(found, expected)
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_the_greedy_text_is_the_same(loaded: Callable[[str], Any], name: str) -> None:
+    model, params = loaded(name)
+
+    def text(model: LanguageModel, params: Any) -> Any:
+        sampling, limits = Sampling(greedy=True), Limits(8, (-1,))
+        return generation.generate(
+            model, params, TOKENS, VALID, jax.random.key(0), limits, sampling, 2
+        ).tokens
+
+    found, expected = (jax.jit(functools.partial(text, each))(params) for each in both(model))
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("name", ["t5", "gpt2"])
+def test_the_beams_are_the_same(loaded: Callable[[str], Any], name: str) -> None:
+    model, params = loaded(name)
+    limits = Limits(6, (int(recipes.tokens()[0, 0]),))
+    arguments = (params, TOKENS, VALID, limits, 3)
+    found, expected = (
+        jax.jit(functools.partial(beams.beam_search, each), static_argnums=(3, 4))(*arguments)
+        for each in both(model)
+    )
+    np.testing.assert_array_equal(found.tokens, expected.tokens)
+    assert_close(found.scores, expected.scores)
+
+
+def test_segments_drop_the_same_prompts(loaded: Callable[[str], Any]) -> None:
+    model, params = loaded("gpt2")
+    prompts = np.asarray(TOKENS), np.asarray(VALID)
+    limits, sampling = Limits(9, ()), Sampling(temperature=1.0)
+
+    def texts(model: LanguageModel) -> Any:
+        def ends(tokens: Any) -> bool:
+            return len(tokens) > 3 + tokens[0] % 5
+
+        return Segments(model, 3).write(params, *prompts, jax.random.key(0), limits, sampling, 1, ends)
+
+    found, expected = (texts(each) for each in both(model))
+    np.testing.assert_array_equal(found.tokens, expected.tokens)
+
+
+@pytest.mark.parametrize("name", ["t5", "llama"])
+def test_low_rank_additions_to_some_layers_have_the_same_gradient(
+    loaded: Callable[[str], Any], name: str
+) -> None:
+    model, params = loaded(name)
+    additions = lora.init(jax.random.key(1), params, SPEC)
+    additions = jax.tree.map(lambda leaf: leaf + 0.1, additions)
+    assert_same_gradient(model, {"additions": additions}, {"model": params}, spec=SPEC)
+
+
+@pytest.mark.parametrize("patterns", [PATTERNS, ("*/block_1/feed_forward/*",)])
+@pytest.mark.parametrize("name", ["t5", "gpt2"])
+def test_a_quantised_base_has_the_same_gradient(
+    loaded: Callable[[str], Any], name: str, patterns: tuple[str, ...]
+) -> None:
+    model, params = loaded(name)
+    additions = jax.tree.map(lambda leaf: leaf + 0.1, lora.init(jax.random.key(1), params, SPEC))
+    kernels, rest = quantised.split(params, "int8", patterns)
+    assert_same_gradient(model, {"additions": additions}, {"model": rest, "kernels": kernels}, spec=SPEC)
+
+
+@pytest.mark.parametrize(
+    ("name", "remat"), [("t5", False), ("t5", True), ("gpt2", False), ("roberta", False)]
+)
+def test_dropout_drops_the_same(loaded: Callable[[str], Any], name: str, remat: bool) -> None:
+    model, params = loaded(name)
+    rates = dataclasses.replace(model.config.dropout, embeddings=0.1, attention=0.2, inner=0.2, outputs=0.3)
+    config = dataclasses.replace(model.config, dropout=rates)
+    dropping = dataclasses.replace(model, config=config, remat=remat)
+    assert_same_gradient(dropping, {"model": params}, dropout=True)
+
+
+def test_additions_to_stacked_blocks_are_refused_where_blocks_run_apart(loaded: Callable[[str], Any]) -> None:
+    model, params = loaded("gpt2")
+    additions = block_stack.stacked(lora.init(jax.random.key(1), params, SPEC))
+    with (
+        lora.added(additions, SPEC),
+        pytest.raises(ValueError, match=r"decoder/blocks_.*one after the other"),
+    ):
+        dataclasses.replace(model, loop=False).prefill(params, TOKENS, VALID)
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_trunks_give_the_same(loaded: Callable[[str], Any], together: bool) -> None:
+    model, params = loaded("gpt2")
+    trees = [jax.tree.map(lambda leaf, by=scale: leaf * by, params) for scale in (1.0, 1.2, 0.8)]
+    embeddings = jax.random.normal(jax.random.key(0), (3, 3, 2, 2, model.config.width))
+
+    def states(model: LanguageModel) -> Any:
+        stacked = StackedModels(model, together)
+        return jax.jit(functools.partial(stacked_trunks_test.run, stacked))(embeddings, trees)
+
+    found, expected = (states(each) for each in both(model))
+    assert_close(tuple(found[1:]), tuple(expected[1:]))
+    np.testing.assert_array_equal(found.cache.valid, expected.cache.valid)

@@ -1,0 +1,103 @@
+"""Programs of language models, lowered for CUDA, hold one block however many the model has: a GPU's compiler takes minutes for all of them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from ml_collections import ConfigDict
+
+from motif_jax.benchmarks import _language, language_update, text_train
+from motif_jax.lm import config as configs
+from motif_jax.lm import generation, scoring
+from motif_jax.lm.model import LanguageModel
+from motif_jax.lm.sampling import Limits, Sampling
+
+# Layers of Flan-T5-large and of GPT-2, of which nothing else is as large here: a program's length depends on the number of layers.
+T5_LAYERS, GPT2_LAYERS = 24, 12
+MOST = 1.3
+VOCABULARY = 64
+
+
+@pytest.fixture(autouse=True)
+def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`lower` lowers for CUDA, and what looks at the platform finds a GPU."""
+    for_cuda = functools.partialmethod(jax.stages.Traced.lower, lowering_platforms=("cuda",))
+    monkeypatch.setattr(jax.stages.Traced, "lower", for_cuda)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+
+
+def t5(layers: int) -> dict[str, Any]:
+    return _language._t5(16, 24, layers, 2, key=8, vocabulary=VOCABULARY)
+
+
+def lines(program: Any, *arguments: Any) -> int:
+    return len(program.lower(*arguments).as_text().splitlines())
+
+
+def update_lines(layers: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Of GLAM's PPO update as `benchmark.py:language_update_gpu` runs it, with few rows."""
+    monkeypatch.setitem(_language.SHAPES, "narrow_t5", t5(layers))
+    chosen = language_update.options()
+    sizes = {
+        "model": "narrow_t5",
+        "prompt_tokens": 8,
+        "rollout": 2,
+        "batch_size": 8,
+        "minibatch": 4,
+        "microbatch": 2,
+    }
+    chosen.update(language_update.GPU_SIZE | sizes)
+    config = ConfigDict({"options": chosen, "seed": 1})
+    network = language_update.agent(chosen, seed=1)
+    update, make_state = language_update.update_of(config, network)
+    state = jax.eval_shape(make_state, jax.random.key(0))
+    return lines(jax.jit(update), state, language_update.batch(chosen, VOCABULARY, seed=1))
+
+
+def model_lines(layers: int, function: Callable[[LanguageModel, Any], Any]) -> int:
+    """Of a function of a T5 in bfloat16 and its parameters."""
+    model = LanguageModel(configs.parse(t5(layers)), jnp.bfloat16)
+    params = jax.eval_shape(model.init, jax.random.key(0))
+    return lines(jax.jit(functools.partial(function, model)), params)
+
+
+def scores(model: LanguageModel, params: Any) -> jax.Array:
+    prompt, words = jnp.ones((2, 8), jnp.int32), jnp.ones((3, 2), jnp.int32)
+    return scoring.score(model, params, prompt, prompt > 0, words, words > 0).total
+
+
+def text(model: LanguageModel, params: Any) -> jax.Array:
+    prompt, key = jnp.ones((2, 8), jnp.int32), jax.random.key(0)
+    return generation.generate(
+        model, params, prompt, prompt > 0, key, Limits(4, (1,)), Sampling(greedy=True)
+    ).tokens
+
+
+def ilql_lines(layers: int) -> int:
+    """Of ILQL's training step with three trunks of GPT-2, as `benchmark.py:text_train_gpu` compiles it."""
+    chosen = text_train.options()
+    chosen.update(
+        {"width": 16, "layers": layers, "vocabulary": VOCABULARY, "dtype": "bfloat16", "length": 64}
+    )
+    objective, learned, frozen = text_train.subject(ConfigDict({"options": chosen, "seed": 1}))
+    batch = text_train.batch_of(chosen, seed=1)
+    program, carry, rows = text_train.step(objective, learned, frozen["target"], batch, micro=2)
+    return lines(program, carry, rows)
+
+
+def test_an_update_of_flan_t5_large_is_as_long_as_one_of_two_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert update_lines(T5_LAYERS, monkeypatch) <= MOST * update_lines(2, monkeypatch)
+
+
+@pytest.mark.parametrize("function", [scores, text])
+def test_scores_and_texts_of_many_layers_are_as_long_as_those_of_two(function: Any) -> None:
+    assert model_lines(T5_LAYERS, function) <= MOST * model_lines(2, function)
+
+
+def test_a_step_of_ilql_is_as_long_as_one_of_two_layers() -> None:
+    assert ilql_lines(GPT2_LAYERS) <= MOST * ilql_lines(2)
