@@ -36,20 +36,23 @@ def test_of_several_replacements_the_first_gets_the_result_of_the_next() -> None
     def times(module: nn.Dense, x: jax.Array, plain: Callable[[], jax.Array], factor: float) -> jax.Array:
         return factor * plain() + x.sum()
 
-    network, x = nn.Sequential([nn.Dense(2, use_bias=False, name="one")]), jnp.array([[2.0, 3.0]])
-    params = {"params": {"one": {"kernel": jnp.array([[1.0, 4.0], [2.0, 5.0]])}}}
-    with linear.computed_by(times, {"one": 3.0}), linear.computed_by(times, {"one": 10.0, "two": 7.0}):
+    network, x = nn.Sequential([nn.Dense(2, use_bias=False)]), jnp.array([[2.0, 3.0]])
+    params = {"params": {"layers_0": {"kernel": jnp.array([[1.0, 4.0], [2.0, 5.0]])}}}
+    with (
+        linear.computed_by(times, {"layers_0": 3.0}),
+        linear.computed_by(times, {"layers_0": 10.0, "two": 7.0}),
+    ):
         found = network.apply(params, x)
         values = [dict(replacement.values) for replacement in linear.active()]
     np.testing.assert_allclose(found, [[3 * (80 + 5) + 5, 3 * (230 + 5) + 5]])
     np.testing.assert_allclose(network.apply(params, x), [[8, 23]])
-    assert values == [{"one": 3.0}, {"one": 10.0, "two": 7.0}]
+    assert values == [{"layers_0": 3.0}, {"layers_0": 10.0, "two": 7.0}]
     assert linear.active() == ()
 
 
 def test_a_layer_without_a_value_stays_as_it_is() -> None:
-    network, x = nn.Sequential([nn.Dense(2, use_bias=False, name="one")]), jnp.array([[2.0, 3.0]])
-    params = {"params": {"one": {"kernel": jnp.array([[1.0, 4.0], [2.0, 5.0]])}}}
+    network, x = nn.Sequential([nn.Dense(2, use_bias=False)]), jnp.array([[2.0, 3.0]])
+    params = {"params": {"layers_0": {"kernel": jnp.array([[1.0, 4.0], [2.0, 5.0]])}}}
     with linear.computed_by(lambda module, x, plain, value: value * plain(), {"two": 3.0}):
         found = network.apply(params, x)
     np.testing.assert_allclose(found, [[8, 23]])
