@@ -29,6 +29,7 @@ Array = jax.Array
 Params = Any
 AUTO, NETHACK, FLAT, FILM = "auto", "nethack", "flat", "film"
 TILES, UNDERFOOT = "tiles", "tiles_underfoot"
+_GPU_UNROLL = 4  # steps of a rollout in one turn of a GPU's loop, which costs more than a step's arithmetic
 NETHACK_FIELDS = ("window_chars", "window_colors", "blstats", "message")
 
 
@@ -185,8 +186,12 @@ def make_agent_network(
     if kind == FLAT:
         fields = tuple(sorted(set(spec.observation) - {spec.count_field, spec.mask_field}))
 
+    # A CPU keeps the plain forms, and with them its bits.
+    on_gpu = jax.default_backend() == "gpu"
+    unroll = _GPU_UNROLL if on_gpu else 1
+
     def trunk() -> nn.Module:
-        core = Core(config.core, config.hidden_size, config.core_layers, dtype, name="core")
+        core = Core(config.core, config.hidden_size, config.core_layers, dtype, unroll, name="core")
         if kind == FILM:
             widths = (config.image_features, config.message_features)
             return Trunk(film.FilmEncoder(*widths, batch_statistics, dtype), core)
@@ -204,7 +209,7 @@ def make_agent_network(
         quicker = "table" if jax.default_backend() == "cpu" else "picture"
         look_up = {"auto": quicker}.get(config.first_convolution, config.first_convolution) == "table"
         how = (config.image_encoder, config.image_features, config.obs_scale, config.nonlinearity)
-        image = ImageEncoder(TileSet(load_tiles()), *how, look_up, dtype)
+        image = ImageEncoder(TileSet(load_tiles()), *how, look_up, on_gpu, dtype)
         widths = (config.vector_features, config.message_features)
         return Trunk(NetHackEncoder(image, *widths, config.nonlinearity, dtype), core)
 

@@ -29,12 +29,14 @@ class Core(nn.Module):
     Attributes:
       hidden_size: H; without recurrence the outputs are the features.
       dtype: of the matrix products; the state is float32.
+      unroll: rows in one turn of the loop.
     """
 
     kind: str
     hidden_size: int
     layers: int = 1
     dtype: jnp.dtype = jnp.float32
+    unroll: int = 1
 
     @nn.compact
     def __call__(self, x: Array, state: Array, first: Array) -> tuple[Array, Array]:
@@ -73,7 +75,7 @@ class Core(nn.Module):
         if len(inputs) == 1:
             state, out = body(state, (inputs[0], first[0]))
             return out[None], state
-        state, out = jax.lax.scan(body, state, (inputs, first))
+        state, out = jax.lax.scan(body, state, (inputs, first), unroll=self.unroll)
         return out, state
 
 

@@ -9,7 +9,14 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from motif_jax.nets.layers import ACTIVATIONS, Dense, KernelAndBias, convolve, flatten_channels_first
+from motif_jax.nets.layers import (
+    ACTIVATIONS,
+    Dense,
+    KernelAndBias,
+    convolve,
+    convolve_blocks,
+    flatten_channels_first,
+)
 from motif_jax.nets.tiles import TileSet, convolve_tiles, tile_table
 
 Array = jax.Array
@@ -35,6 +42,7 @@ class ImageEncoder(nn.Module):
       scale: divides the pixels.
       look_up: whether to use a table (`nets.tiles`) for the first convolution if possible: the variable `tables` of
         `AgentNetwork.prepare`, which has no gradient, or a new table for many rows.
+      blocks: whether the first convolution reads squares of pixels (`layers.convolve_blocks`) where it uses no table.
       dtype: of the computation; the table is float32, so that its gradient is summed in float32.
     """
 
@@ -44,6 +52,7 @@ class ImageEncoder(nn.Module):
     scale: float
     nonlinearity: str
     look_up: bool
+    blocks: bool = False
     dtype: jnp.dtype = jnp.float32
 
     @nn.compact
@@ -91,6 +100,8 @@ class ImageEncoder(nn.Module):
             weight = weights[f"image_conv{i}"]
             if i == 1 and table is not None:
                 x = (convolve_tiles(table, kinds) + weight[1]).astype(self.dtype)
+            elif i == 1 and self.blocks:
+                x = convolve_blocks(x, weight, stride)
             else:
                 x = convolve(x, weight, stride)
             x = act(x)

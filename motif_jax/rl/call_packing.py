@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import chex
 import jax
@@ -48,10 +48,10 @@ class Call(NamedTuple):
       observation: fields [N, ...].
     """
 
-    groups: np.ndarray | jax.Array
-    slots: np.ndarray | jax.Array
-    first: np.ndarray | jax.Array
-    observation: Mapping[str, np.ndarray | jax.Array]
+    groups: Any
+    slots: Any
+    first: Any
+    observation: dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,13 +84,15 @@ class CallLayout:
     def views(self, packed: np.ndarray) -> Call:
         """Views of an array uint8 [size] on the host, to be written to."""
         observation = {name: part.view(packed) for name, part in self.observation}
-        return Call(*(part.view(packed) for part in (self.groups, self.slots, self.first)), observation)
+        groups, slots, first = (part.view(packed) for part in (self.groups, self.slots, self.first))
+        return Call(groups, slots, first, observation)
 
     def unpack(self, packed: jax.Array) -> Call:
         """The same of an array on the device, inside a program."""
         chex.assert_shape(packed, (self.size,))
         observation = {name: part.unpack(packed) for name, part in self.observation}
-        return Call(*(part.unpack(packed) for part in (self.groups, self.slots, self.first)), observation)
+        groups, slots, first = (part.unpack(packed) for part in (self.groups, self.slots, self.first))
+        return Call(groups, slots, first, observation)
 
 
 def pack_choice(action: jax.Array, log_prob: jax.Array, value: jax.Array) -> jax.Array:

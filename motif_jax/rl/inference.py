@@ -279,7 +279,7 @@ class Inference:
 
     def _cropped(self, bucket: int, program: _Program, filled: _Input) -> tuple[_Program, _Input]:
         """The program and input without padding that all rows share, see `PolicyNetwork.cropped`; usually those passed in."""
-        shown = self._network.cropped(filled.call.observation)  # type: ignore[arg-type]
+        shown = self._network.cropped(filled.call.observation)
         shapes = tuple(shown[name].shape[1:] for name in self._fields)
         if all(
             shape == tuple(field.shape) for shape, field in zip(shapes, self._fields.values(), strict=True)
@@ -324,9 +324,10 @@ class Inference:
         packed = np.asarray(running.choice)
         done = time.perf_counter()
         running.program.give_back(running.input)
-        choice = [x.reshape(-1, self._envs)[: len(running.rows)] for x in unpack_choice(packed)]
+        choice = (x.reshape(-1, self._envs)[: len(running.rows)] for x in unpack_choice(packed))
+        action, log_prob, value = choice
         # Those of a group that began anew meanwhile are overwritten before its new process plays there.
-        self._rows.write(running.rows, *choice, running.version)
+        self._rows.write(running.rows, action, log_prob, value, running.version)
         num_groups = len(running.input.call.groups)
         self._meters.add_all(
             {

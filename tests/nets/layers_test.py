@@ -12,6 +12,7 @@ import pytest
 from motif_jax.nets import glyphs
 from motif_jax.nets.cores import Core, state_size
 from motif_jax.nets.encoders import FlatEncoder
+from motif_jax.nets.layers import convolve, convolve_blocks
 from motif_jax.nets.status import scale_status
 from motif_jax.nets.tile_embedding import TileEmbeddingEncoder, hash_beginnings
 from tests import plain_layers
@@ -40,6 +41,36 @@ def test_cores_are_pytorchs_with_a_fresh_state_at_the_start_of_an_episode(kind: 
             inputs = states[0, place]
         np.testing.assert_allclose(outputs[t], inputs, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(final, np.moveaxis(states, 2, 0).reshape(ROWS, -1), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+def test_an_unrolled_core_computes_the_same(kind: str) -> None:
+    draws = np.random.default_rng(0)
+    x, first = draws.normal(size=(STEPS + 1, ROWS, INPUTS)), draws.random((STEPS + 1, ROWS)) < 0.3
+    state = draws.normal(size=(ROWS, state_size(kind, HIDDEN, 1)))
+    params = Core(kind, HIDDEN).init(jax.random.key(0), x, state, first)
+    plain, unrolled = (
+        jax.jit(Core(kind, HIDDEN, unroll=unroll).apply)(params, x, state, first) for unroll in (1, 4)
+    )
+    for one, other in zip(plain, unrolled, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_a_convolution_of_squares_is_that_of_pixels() -> None:
+    draws = np.random.default_rng(0)
+    pictures = jnp.asarray(draws.normal(size=(2, 24, 16, 3)), jnp.float32)
+    weights = tuple(jnp.asarray(draws.normal(size=size), jnp.float32) for size in ((8, 8, 3, 5), (5,)))
+
+    def loss(weights: Any, convolution: Any) -> Any:
+        outputs = convolution(pictures, weights, 4)
+        return jnp.sum(jnp.sin(outputs)), outputs
+
+    of_pixels, of_squares = (
+        jax.value_and_grad(loss, has_aux=True)(weights, each) for each in (convolve, convolve_blocks)
+    )
+    assert of_pixels[0][1].shape == (2, 5, 3, 5)
+    for one, other in zip(jax.tree.leaves(of_pixels), jax.tree.leaves(of_squares), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
 
 
 def test_windows_lie_round_the_hero_and_are_blank_outside_of_the_map() -> None:

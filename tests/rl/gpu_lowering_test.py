@@ -137,8 +137,9 @@ def test_an_update_runs_on_a_gpu_as_it_should(core: str, dtype: str) -> None:
     convolutions, dots = products(text, "convolution"), products(text, "dot_general")
     assert len(convolutions) == 3 + 5  # the first one needs no gradient by the picture
     assert all(kind.endswith(f"x{short}") for types in convolutions for kind in types)
-    # A GPU convolves pictures: the table that stands for the first convolution on a CPU is a matter of gathers.
-    assert convolutions[0][0] == f"{ROWS}x72x72x3x{short}"
+    # A GPU convolves pictures, in squares of 4x4 pixels: the table that stands for the first convolution on a CPU is a matter
+    # of gathers.
+    assert convolutions[0][0] == f"{ROWS}x18x18x48x{short}"
     exact = [types for types in dots if not all(kind.endswith(f"x{short}") for kind in types)]
     # In bfloat16 the heads alone are exact: policy and value, forwards and by weights and features.
     assert len(exact) == (0 if dtype == "float32" else 6)
@@ -182,7 +183,7 @@ def test_acting_runs_on_a_gpu(core: str, dtype: str) -> None:
     program = inference._Program(network, layout).run
     text = lowered(program, prepared, state, key, packed)
     short = {"float32": "f32", "bfloat16": "bf16"}[dtype]
-    assert products(text, "convolution")[0][0] == f"20x72x72x3x{short}"
+    assert products(text, "convolution")[0][0] == f"20x18x18x48x{short}"
     given, num_params = donated(text), len(jax.tree.leaves(prepared))
     assert given == [False] * num_params + [True] * 3 + [False] * 2
     observation, first = layout.views(packed).observation, np.ones(20, np.uint8)
