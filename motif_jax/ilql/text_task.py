@@ -12,7 +12,7 @@ import numpy as np
 import optax
 
 from motif_jax.core.devices.parallel import AXIS, DataParallel
-from motif_jax.core.training import spread
+from motif_jax.core.training import block_stack, spread
 from motif_jax.core.training.finite import all_finite, update_if
 from motif_jax.core.training.task import Evaluation, TrainingPosition, diverged, shapes_of
 from motif_jax.ilql.agent import agent_start
@@ -23,7 +23,6 @@ from motif_jax.ilql.methods.implicit_q import Counts, TextBatch
 from motif_jax.ilql.methods.text_objective import LossTerms, Objective, Part
 from motif_jax.lm import training
 from motif_jax.lm.sums_task import GradientTask, TrainingData
-from motif_jax.nets import block_stack
 
 # Metric of a step: tokens of its dialogues, without padding.
 TOKENS = "tokens"

@@ -17,9 +17,9 @@ import jax
 import jax.numpy as jnp
 from flax.core.scope import LazyRng
 
+from motif_jax.core.training import block_stack
 from motif_jax.lm import dropout, linear
 from motif_jax.lm.layers import Context, KeyValues, LayerKeys
-from motif_jax.nets import block_stack
 
 # False, True, or a policy of `jax.checkpoint_policies`.
 Remat = bool | Callable[..., Any]

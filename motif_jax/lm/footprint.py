@@ -19,11 +19,11 @@ from jax.extend.core import Literal
 
 from motif_jax.core.devices.parameter_sharding import AXES, BATCH, DATA, split_bytes
 from motif_jax.core.errors import UserError
+from motif_jax.core.training import block_stack
 from motif_jax.lm.chunks import log_probs
 from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.model import LanguageModel, param_shapes
 from motif_jax.lm.network import Remat
-from motif_jax.nets import block_stack
 
 ONE_DEVICE = dict.fromkeys(AXES, 1)
 

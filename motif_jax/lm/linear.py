@@ -14,7 +14,7 @@ import jax
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from motif_jax.core.errors import UserError
-from motif_jax.nets import block_stack
+from motif_jax.core.training import block_stack
 
 # Names of a linear layer from the top: ('decoder', 'block_0', 'attention', 'query').
 Path = tuple[str, ...]

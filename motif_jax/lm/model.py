@@ -15,12 +15,12 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from motif_jax.core.training import block_stack
 from motif_jax.lm import linear
 from motif_jax.lm.attention import mask_bias
 from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.layers import Context, KeyValues, LayerKeys, over_layers, own_bias
 from motif_jax.lm.network import LanguageNetwork, Remat, States
-from motif_jax.nets import block_stack
 
 # Methods of the network that run no blocks.
 _WITHOUT_BLOCKS = ("embed", "logits")

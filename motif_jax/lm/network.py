@@ -13,6 +13,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from motif_jax.core.training import block_stack
 from motif_jax.lm.attention import mask_bias, relative_buckets
 from motif_jax.lm.block_loop import BlockLoop, Remat
 from motif_jax.lm.config import ModelConfig
@@ -27,7 +28,6 @@ from motif_jax.lm.layers import (
     own_bias,
     projection,
 )
-from motif_jax.nets import block_stack
 
 
 class States(NamedTuple):

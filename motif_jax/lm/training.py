@@ -14,11 +14,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from motif_jax.core.training import spread
+from motif_jax.core.training import block_stack, spread
 from motif_jax.lm.chunks import in_chunks
 from motif_jax.lm.model import LanguageModel
 from motif_jax.lm.sampling import token_log_probs
-from motif_jax.nets import block_stack
 
 
 class TokenBatch(NamedTuple):

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from motif_jax.core.training import block_stack
 from motif_jax.ilql.agent.stacked_trunks import StackedModels
 from motif_jax.lm import beams, generation, lora, quantised, scoring, training
 from motif_jax.lm.finetune_params import Adaptation
@@ -19,7 +20,6 @@ from motif_jax.lm.model import LanguageModel
 from motif_jax.lm.sampling import Limits, Sampling
 from motif_jax.lm.segments import Segments
 from motif_jax.lm.training import TokenBatch
-from motif_jax.nets import block_stack
 from tests.ilql.agent import stacked_trunks_test
 from tests.lm import recipes
 from tests.lm.models import DECODERS, NAMES

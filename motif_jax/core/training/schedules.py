@@ -12,7 +12,7 @@ import optax
 
 from motif_jax.core.config import require
 from motif_jax.core.sections import DecayingOptimizer, Optimizer
-from motif_jax.nets import block_stack
+from motif_jax.core.training import block_stack
 
 Array = jax.Array
 # Two int32 count the steps of a run: multiples of 2^30, and the rest. One would overflow after 2.1 billion.

@@ -15,9 +15,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from motif_jax.core.training import block_stack
 from motif_jax.lm.model import Cache, EncodedPrompt, LanguageModel
 from motif_jax.lm.network import States
-from motif_jax.nets import block_stack
 
 
 @dataclasses.dataclass(frozen=True)

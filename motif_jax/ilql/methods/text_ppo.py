@@ -16,7 +16,7 @@ import numpy as np
 import optax
 
 from motif_jax.core.devices.parallel import AXIS, DataParallel
-from motif_jax.core.training import reductions
+from motif_jax.core.training import block_stack, reductions
 from motif_jax.core.training.task import Evaluation, TrainingPosition, key_of
 from motif_jax.ilql.agent import agent_start, decoding
 from motif_jax.ilql.agent.agent_start import Start
@@ -30,7 +30,6 @@ from motif_jax.lm.chunks import in_chunks
 from motif_jax.lm.heads import HeadConfig, Heads
 from motif_jax.lm.sampling import token_log_probs
 from motif_jax.lm.sums_task import GradientTask, TrainingData
-from motif_jax.nets import block_stack
 from motif_jax.rl.algorithms import kl_penalty, ppo, update
 
 VALUE, REFERENCE = "value", "reference"

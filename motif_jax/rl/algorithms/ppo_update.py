@@ -15,8 +15,7 @@ import jax.numpy as jnp
 import optax
 
 from motif_jax.core import config as checks
-from motif_jax.core.training import finite, reductions
-from motif_jax.nets import block_stack
+from motif_jax.core.training import block_stack, finite, reductions
 from motif_jax.nets.policy import PolicyNetwork
 from motif_jax.rl.algorithms import kl_penalty, losses, ppo, trajectory, update
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch

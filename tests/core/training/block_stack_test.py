@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from motif_jax.core.training import block_stack
 from motif_jax.core.training.schedules import RateState, matrices
-from motif_jax.nets import block_stack
 
 
 def test_blocks_are_stacked_and_taken_apart_again() -> None:
