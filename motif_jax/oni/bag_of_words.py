@@ -9,6 +9,7 @@ from typing import Self
 import numpy as np
 
 from motif_jax.core import config as checks
+from motif_jax.core import text_bytes
 from motif_jax.core.errors import UserError
 from motif_jax.motif.annotation.prompts import load_prompt, prompt_path
 from motif_jax.motif.reward.frozen_text import FrozenTextReward
@@ -32,7 +33,7 @@ class BagOfWordsReward(FrozenTextReward):
         # Tokens of the distinct texts so far, and those among them that have no vector.
         self.tokens = self.unknown = 0
         sentence = goal_sentence(setup.config.goal)
-        self._goal = self._embed(sentence.encode("latin-1", "replace"))
+        self._goal = self._embed(text_bytes.encode(sentence))
         length, missing = np.linalg.norm(self._goal), self.unknown
         if not length > 0:
             raise UserError(
@@ -65,8 +66,8 @@ class BagOfWordsReward(FrozenTextReward):
         return cosine if cosine > self._threshold else 0.0
 
     def _embed(self, text: bytes) -> np.ndarray:
-        """The sum of the vectors of a text's tokens, float32 [size]; the text is latin-1, words are UTF-8."""
-        tokens = [token.encode() for token in text.decode("latin-1").split()]
+        """The sum of the vectors of a text's tokens, float32 [size]."""
+        tokens = [token.encode() for token in text_bytes.decode(text).split()]
         found = [vector for token in tokens if (vector := self._vectors.of(token)) is not None]
         self.tokens += len(tokens)
         self.unknown += len(tokens) - len(found)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from motif_jax.core import text_bytes
 from motif_jax.core.errors import UserError
 from motif_jax.oni.label_queue import Label
 
@@ -23,8 +24,8 @@ class Examples(NamedTuple):
 
 
 def as_bytes(text: str) -> np.ndarray:
-    """A text as networks read it: latin-1, uint8 [256], padded with zeros; UserError if it has more than 256 bytes."""
-    data = text.encode("latin-1")
+    """A text as networks read it: UTF-8, uint8 [256], padded with zeros; UserError if it has more than 256 bytes."""
+    data = text_bytes.encode(text)
     if len(data) > WIDTH:
         raise UserError(f"a text of {len(data)} bytes: a reward network reads at most {WIDTH}")
     return np.frombuffer(data.ljust(WIDTH, b"\0"), np.uint8)

@@ -12,22 +12,36 @@ from typing import Any
 
 import numpy as np
 
+from motif_jax.core import text_bytes
 from motif_jax.core.errors import UserError
 
-# Escaped in texts: bytes outside printable ASCII, and a backslash that looks like the start of an escape.
-_UNSHOWN = re.compile(r"[^ -~]|\\(?=x[0-9a-f]{2})")
-_ESCAPE = re.compile(r"\\x([01][0-9a-f]|5c|7f|[89a-f][0-9a-f])")
+# A backslash that looks like the start of an escape is escaped, too.
+_LIKE_ESCAPE = re.compile(r"\\(?=x[0-9a-f]{2}|u[0-9a-f]{4}|U00(?:0[0-9a-f]|10)[0-9a-f]{4})")
+_ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U(00(?:0[0-9a-f]|10)[0-9a-f]{4}))")
 
 
 def as_text(message: np.ndarray | bytes) -> str:
-    """A NUL-padded message as text; bytes outside printable ASCII are escaped."""
+    """A NUL-padded message as text; what is not printable, and bytes that are no UTF-8, are escaped."""
     raw = (message.tobytes() if isinstance(message, np.ndarray) else message).rstrip(b"\0")
-    return _UNSHOWN.sub(lambda found: f"\\x{ord(found[0]):02x}", raw.decode("latin-1"))
+    text = _LIKE_ESCAPE.sub(r"\\x5c", text_bytes.decode(raw))
+    shows_utf8 = text_bytes.is_utf8(raw)
+    return "".join(
+        letter if letter.isprintable() and (letter.isascii() or shows_utf8) else escaped(letter)
+        for letter in text
+    )
+
+
+def escaped(letter: str) -> str:
+    r"""The escape of a letter by its code: \xNN, \uNNNN or \UNNNNNNNN."""
+    code = ord(letter)
+    if code < 1 << 8:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 1 << 16 else f"\\U{code:08x}"
 
 
 def message_of(text: str) -> str:
     """The inverse of `as_text`: the message without zero bytes, as in labels (`captions.decode_message`)."""
-    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text).replace("\0", "")
+    return _ESCAPE.sub(lambda found: chr(int(found[1] or found[2] or found[3], 16)), text).replace("\0", "")
 
 
 @dataclass

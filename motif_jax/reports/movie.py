@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.play.messages import as_text
+from motif_jax.play.messages import as_text, escaped
 from motif_jax.play.watching import Film
 
 BACK = (12, 13, 16)
@@ -32,6 +32,15 @@ def _font(size: int) -> Any:
     # DejaVu Sans Mono comes with matplotlib, so pictures are equal on all machines.
     path = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSansMono.ttf"
     return ImageFont.truetype(str(path), size)
+
+
+def _drawable(text: str, font: Any) -> str:
+    """`text` with escapes for the letters that `font` lacks, which would all be the same empty box."""
+    box = bytes(font.getmask("\uffff"))
+    return "".join(
+        letter if letter.isascii() or bytes(font.getmask(letter)) != box else escaped(letter)
+        for letter in text
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -83,6 +92,7 @@ def frame(film: Film, step: int, size: int = 12) -> np.ndarray:
     draw.text((4, height + 2), facts, font=font, fill=_INK)
     # Sentences of a grid world are lines; a movie has room for one.
     text = as_text(film.texts[film.text_index[step]]).replace("\\x0a", " ") or "(no message)"
+    text = _drawable(text, font)
     colour = _GOOD if film.intrinsic is not None and film.intrinsic[step] > 0 else _INK
     fits = width // max(1, round(font.getlength("M"))) - 1
     draw.text((4, height + line + 2), text[:fits], font=font, fill=colour)

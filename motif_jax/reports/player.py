@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from motif_jax.core import text_bytes
 from motif_jax.play.messages import as_text
 from motif_jax.play.watching import Film
 from motif_jax.reports import html
@@ -76,7 +77,7 @@ def player_data(film: Film) -> dict[str, Any]:
     }
     if film.pictures is not None:
         # Sentences of a grid world: one per line, in any language.
-        data["texts"] = [text.rstrip(b"\0").decode("latin-1") for text in film.texts]
+        data["texts"] = [text_bytes.decode(text.rstrip(b"\0")) for text in film.texts]
         data["pictures"] = _distinct([base64.b64encode(picture).decode() for picture in film.pictures])
     data["notes"] = {name: _distinct(texts) for name, texts in film.notes.items()}
     if film.probabilities is not None:

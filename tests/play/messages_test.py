@@ -17,3 +17,12 @@ def test_a_shown_message_is_the_message_again_whatever_is_in_it():
         assert shown.isascii()
         assert shown.isprintable()
         assert message_of(shown) == decode_message(np.frombuffer(message, np.uint8))
+
+
+def test_texts_of_any_script_are_shown_and_come_back():
+    for text in ("你赢了", "Ты умер!", "can’t 🔑", "a\\x41 \\u4f60", "tab\t\x1b[31m", "\u202eabc"):
+        shown = as_text(text.encode())
+        assert shown.isprintable()
+        assert message_of(shown) == text
+    assert as_text("你赢了".encode()) == "你赢了"
+    assert as_text(b"caf\xe9") == "caf\\xe9"

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.core import seeds
+from motif_jax.core import seeds, text_bytes
 from motif_jax.core.errors import UserError
 from motif_jax.envs.babyai_text import catalogue, instructions, missions
 from motif_jax.envs.babyai_text.changes import CHANGES, EXCHANGED, PromptChange
@@ -123,7 +123,7 @@ def _check(name: str, level: catalogue.LevelRecipe, chosen: LevelOptions) -> Non
     texts = not isinstance(actions, str) and all(isinstance(name, str) and name for name in actions)
     if not (texts and actions and len(set(actions)) == len(actions)):
         _refuse("actions", actions, "names of actions, each different and not empty")
-    # Prompts are stored in latin-1.
+    # The tokens of the text task are the bytes of latin-1.
     if "".join(actions).encode("latin-1", "replace").decode("latin-1") != "".join(actions):
         _refuse("actions", actions, "of the letters of western Europe (latin-1)")
     if chosen.change and chosen.change not in (*CHANGES, *EXCHANGED):
@@ -143,7 +143,7 @@ class BabyAIText:
 
     Observation: `image` uint8 [7, 7, 3], the view in codes (column, row, then object, colour and state; the agent stands
     at column 3, row 6); `mission` uint8 [256]; `text` uint8 [3072], a clause per line; `text_count` int32, how often it was
-    seen in this episode. Texts are latin-1, padded with zeros.
+    seen in this episode. Texts are UTF-8, padded with zeros.
 
     Optional fields: `prompt` uint8 [8192 for every three observations], input of a language model; `bot_action` uint8,
     the action of minigrid's bot (255: no answer); `instruction` uint8 [80], the mission by `instructions`; `grid`, `lit`
@@ -283,8 +283,8 @@ class BabyAIText:
 
 
 def encoded(text: str, size: int, what: str) -> np.ndarray:
-    """`text` as uint8 [size], latin-1, padded with zeros; ValueError if it is longer."""
-    data = text.encode("latin-1")
+    """`text` as uint8 [size], UTF-8, padded with zeros; ValueError if it is longer."""
+    data = text_bytes.encode(text)
     if len(data) > size:
         raise ValueError(f"{what} has {len(data)} bytes, more than {size}: {text[:80]!r}")
     return np.frombuffer(data.ljust(size, b"\0"), np.uint8)
@@ -292,4 +292,4 @@ def encoded(text: str, size: int, what: str) -> np.ndarray:
 
 def decoded(data: np.ndarray) -> str:
     """The text in uint8 [size]."""
-    return data.tobytes().rstrip(b"\0").decode("latin-1")
+    return text_bytes.decode(data.tobytes().rstrip(b"\0"))

@@ -65,7 +65,7 @@ class MiniGridEvents(Environment):
 
     Observation: `view` uint8 [980], minigrid's view of 7 x 7 cells with the carried object, one-hot
     [column, row, object + colour + state]; `direction` uint8 [4], one-hot; `text` uint8 [64], the last step's caption,
-    latin-1 padded with zeros; `text_count` int32, how often it was seen in this episode.
+    UTF-8 padded with zeros; `text_count` int32, how often it was seen in this episode.
 
     The reward is minigrid's: 1 - 0.9 t / limit (the level's) for success after t steps, else 0. `episode_info` adds
     success (0, 1) and through_door (1 if the agent stepped into a doorway).

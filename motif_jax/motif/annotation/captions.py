@@ -11,14 +11,15 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from motif_jax.core import text_bytes
 from motif_jax.envs.nethack.status import DEPTH, GOLD, HP, HUNGER, LEVEL, MAX_HP
 
 _HUNGER_NAMES = ("Satiated", "", "Hungry", "Weak", "Fainting", "Fainted", "Starved")
 
 
 def decode_message(message: np.ndarray) -> str:
-    """Text of one message uint8 [bytes]: latin-1 without zero bytes."""
-    return message.tobytes().replace(b"\0", b"").decode("latin-1")
+    """Text of one message uint8 [bytes], without zero bytes; see `text_bytes.decode`."""
+    return text_bytes.decode(message.tobytes().replace(b"\0", b""))
 
 
 def group_messages(messages: Sequence[str]) -> tuple[list[str], list[int]]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from motif_jax.core import text_bytes
 from motif_jax.motif.pairs.targets import TIE
 
 RARE = 1e-3  # share of steps below which a goal is too rare to teach an agent
@@ -73,4 +74,4 @@ def describe(outcomes: Outcomes, messages: np.ndarray | Sequence[str], most: int
 
 
 def _text(message: np.ndarray | str) -> str:
-    return message if isinstance(message, str) else message.tobytes().rstrip(b"\0").decode("latin-1")
+    return message if isinstance(message, str) else text_bytes.decode(message.tobytes().rstrip(b"\0"))

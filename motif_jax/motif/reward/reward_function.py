@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from motif_jax.core import config as checks
-from motif_jax.core import hub
+from motif_jax.core import hub, text_bytes
 from motif_jax.core.errors import UserError
 from motif_jax.motif.reward.normalisation import Normalisation
 from motif_jax.motif.reward.reward_model import RewardModel, pad_messages, read_run
@@ -43,9 +43,9 @@ class RewardFunction:
         Args:
           messages: one text as bytes, str or an array [L] of integers from 0 to 255, or several: a sequence of
             them or an array [..., L]. Arrays may be numpy's, jax's or any that numpy can read. Texts have at
-            most 256 bytes; str is encoded as latin-1, the game's own coding.
+            most 256 bytes; str is encoded as UTF-8.
 
-        Raises UserError: `messages` is none of these, a message is longer than 256 bytes, or not latin-1.
+        Raises UserError: `messages` is none of these, or a message is longer than 256 bytes.
         """
         return np.asarray(self._normalisation().normalise(self.raw(messages)), np.float32)
 
@@ -151,12 +151,9 @@ def _of_texts(texts: Sequence[Any]) -> np.ndarray:
 
 
 def encode(text: Any) -> bytes:
-    """The bytes of one message in latin-1, without trailing zeros; UserError if it is no message."""
+    """The bytes of one message in UTF-8, without trailing zeros; UserError if it is no message."""
     if isinstance(text, str):
-        try:
-            raw = text.encode("latin-1")
-        except UnicodeEncodeError:
-            raise UserError(f"the message {text!r} has characters that are not latin-1") from None
+        raw = text_bytes.encode(text)
     elif isinstance(text, bytes | bytearray):
         raw = bytes(text)
     elif np.ndim(text) == 1 and hasattr(text, "__array__"):

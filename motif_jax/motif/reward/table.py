@@ -20,7 +20,7 @@ from motif_jax.rl.intrinsic import RewardSetup
 class TableReward(FrozenTextReward):
     """Kind 'table': a text's number in the file `table`; 0 for texts that it does not have.
 
-    The file is a JSON object, text -> number. A text has at most 256 characters, of latin-1. `table` may also be the folder of a
+    The file is a JSON object, text -> number. A text has at most 256 bytes of UTF-8. `table` may also be the folder of a
     run that learned its reward online: then its labels of single texts are the table, 1 for yes.
     """
 

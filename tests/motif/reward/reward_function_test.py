@@ -99,7 +99,7 @@ def test_what_is_a_message_and_what_it_is_worth(record: bool, tmp_path: Path) ->
 
     acts = [shown, *(lambda one, act=act: repr(act(one)) for act in (reward.raw, reward, reward.intrinsic))]
     lines = [f"{type(one)} {said(act, one)}" for one in given for act in acts]
-    assert len(set(asked)) == len(asked) == 12, "each text is computed once"
+    assert len(set(asked)) == len(asked) == 13, "each text is computed once"
     lines += [said(reward.intrinsic, "a", None), said(reward.normalisation, True, 0.5)]
     for name in ("a.txt", "a.safetensors"):
         (tmp_path / name).touch()
@@ -107,3 +107,9 @@ def test_what_is_a_message_and_what_it_is_worth(record: bool, tmp_path: Path) ->
     lines += [said(reward_function.check_place, place, "reward.dir", folder=tmp_path) for place in places]
     lines += [said(act, "a", folder=tmp_path) for act in (reward.known, reward.disagreement)]
     compared("reward_function", {"lines": "\n".join(lines)}, record)
+
+
+def test_a_text_is_read_in_utf8() -> None:
+    rows, shape = as_rows(["你赢了", "你输了", "can’t"])
+    assert shape == (3,)
+    assert [bytes(row).rstrip(b"\0").decode() for row in rows] == ["你赢了", "你输了", "can’t"]

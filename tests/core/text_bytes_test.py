@@ -1,0 +1,35 @@
+"""Texts as bytes of UTF-8."""
+
+from __future__ import annotations
+
+import pytest
+
+from motif_jax.core import text_bytes
+
+
+@pytest.mark.parametrize("text", ["", "plain", "you can’t", "你赢了", "Ты умер!", "🔑", "naïve ß"])
+def test_texts_of_any_script_come_back(text):
+    assert text_bytes.decode(text_bytes.encode(text)) == text
+
+
+def test_bytes_that_are_no_utf8_are_letters_of_latin_1():
+    assert text_bytes.decode(b"caf\xe9") == "café"
+
+
+def test_half_a_surrogate_becomes_the_replacement_character():
+    assert text_bytes.encode("\ud83d\ude00 \ud83d") == "😀 \ufffd".encode()
+
+
+@pytest.mark.parametrize("text", ["你赢了你输了", "aé🔑’b", "🔑🔑🔑"])
+def test_a_cut_falls_between_characters(text):
+    data = text.encode()
+    for size in range(len(data) + 2):
+        cut = text_bytes.cut(data, size)
+        assert len(cut) <= size
+        assert text.startswith(cut.decode())
+        assert len(cut) > size - 4 or cut == data
+
+
+def test_bytes_that_are_no_utf8_are_cut_where_they_are_full():
+    assert text_bytes.cut(b"\xe9" * 9, 4) == b"\xe9" * 4
+    assert text_bytes.cut(b"\x80" * 9, 5) == b"\x80" * 5
