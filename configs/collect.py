@@ -32,6 +32,7 @@ KEYS = {
     "environment": {
         "name": Key("NetHackScore-v1", "as in train_agent"),
         "max_episode_steps": positive(5000, "cuts episodes off"),
+        "last_text": sections.LAST_TEXT,
         **sections.GYM,
     },
     "policy": one_of(

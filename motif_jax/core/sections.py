@@ -194,6 +194,12 @@ GYM = {
     "text_bytes": positive(256, "of gym:ID: bytes of a text at most"),
     "modules": key("", "of gym:ID: modules that register environments, with commas between"),
 }
+LAST_TEXT = key(
+    None,
+    "whether the text of an episode's final observation is collected and paid, with the step that led there; None: yes, but not in "
+    "NetHack, where the published systems do not",
+    bool,
+)
 REWARD_STEP = natural(None, "checkpoint of the reward, with its quantiles; None: the newest", int)
 QUANTILE = fraction(0.5, "values at or below this quantile become 0; None: no threshold", none=True)
 THRESHOLD = one_of(

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -14,6 +15,7 @@ from motif_jax.core import config as checks
 from motif_jax.core import entry_points
 from motif_jax.core.errors import UserError
 from motif_jax.envs.babyai_text import catalogue
+from motif_jax.envs.checked import CheckedEnvironment
 from motif_jax.envs.minigrid_events.catalogue import LEVELS as MINIGRID
 from motif_jax.envs.minihack.levels import LEVELS as MINIHACK
 from motif_jax.envs.nethack.tasks import TASKS
@@ -35,6 +37,8 @@ _GYM_TASK = "motif_jax.envs.gym_task.environment"
 # Keys of config.environment for gymnasium environments, with their defaults.
 _GYM_KEYS = {"text": "", "text_bytes": 256, "modules": ""}
 _KEY = "environment.name"
+# The option of every environment that replaces `EnvironmentSpec.last_text`.
+LAST_TEXT = "last_text"
 
 
 def names() -> tuple[str, ...]:
@@ -52,7 +56,7 @@ def options_of(environment: Mapping[str, Any]) -> dict[str, Any]:
         value = environment.get(key)
         allowed = f"left at {default!r}: {environment['name']} is not one of gymnasium's (gym:ID)"
         checks.require(gym or value in (None, default), f"environment.{key}", value, allowed)
-    keys = ("max_episode_steps", *(_GYM_KEYS if gym else ()))
+    keys = ("max_episode_steps", LAST_TEXT, *(_GYM_KEYS if gym else ()))
     return {key: environment[key] for key in keys if environment.get(key) is not None}
 
 
@@ -63,6 +67,7 @@ def is_gym(name: str | None) -> bool:
 
 def check(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> None:
     """Raises UserError for an unknown name; makes a gymnasium environment with `options` and plays it briefly."""
+    options = {key: value for key, value in options.items() if key != LAST_TEXT}
     if is_gym(name):
         importlib.import_module(_GYM_TASK).check(name, options)
     elif entry_points.is_entry_point(name):
@@ -98,7 +103,13 @@ def require_text(name: str, text_field: str | None) -> str:
 
 def make(name: str, **options: Any) -> Environment:
     """Makes the environment. Raises TypeError: its class lacks an option."""
-    return _load(name)(name, **options)
+    last_text = options.pop(LAST_TEXT, None)
+    environment = _load(name)(name, **options)
+    if is_gym(name) or entry_points.is_entry_point(name):
+        environment = CheckedEnvironment(name, environment)
+    if last_text is not None:
+        environment.spec = dataclasses.replace(environment.spec, last_text=last_text)
+    return environment
 
 
 def make_group(
@@ -110,6 +121,7 @@ def make_group(
     """
     made = spec(name, **options)
     if made.group is not None:
+        options.pop(LAST_TEXT, None)  # a group is stepped without a look at its texts
         return entry_points.own(_KEY, made.group)(name, count, **options)
     if made.keeps_place and places is not None:
         return SingleEnvironments([make(name, **options, place=place) for place in places])
@@ -118,9 +130,11 @@ def make_group(
 
 def spec(name: str, **options: Any) -> EnvironmentSpec:
     """The spec of `make(name, **options)`, without starting an engine. Raises UserError: it lacks an option."""
+    last_text = options.pop(LAST_TEXT, None)
     made = _load(name)
     entry_points.require_signature(_KEY, name, made.make_spec, name, **options)
-    return made.make_spec(name, **options)
+    found = made.make_spec(name, **options)
+    return found if last_text is None else dataclasses.replace(found, last_text=last_text)
 
 
 def shared_modules(name: str, **options: Any) -> list[str]:

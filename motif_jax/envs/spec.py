@@ -40,6 +40,9 @@ class EnvironmentSpec:
         num_actions: actions are integers 0 .. num_actions - 1.
         text_field: the bytes that a text reward reads.
         count_field: how often this text was seen in this episode, with this step.
+        last_text: whether the text of an episode's final observation is collected and paid, with the step that led there; the
+            published systems leave it out, and so does NetHack.
+        observed_text: whether the text is part of what an agent observes; if not, a network reads it only where it is asked to.
         mask_field: uint8 [num_actions], 0 for actions that this state lacks; policies obey it.
         expert_field: optional field (unsigned integer) with a scripted player's action, the dtype's maximum for none.
         image_fields: pictures uint8 [height, width, channels] that a network reads with convolutions.
@@ -61,6 +64,8 @@ class EnvironmentSpec:
     num_actions: int
     text_field: str | None = None
     count_field: str | None = None
+    last_text: bool = True
+    observed_text: bool = True
     mask_field: str | None = None
     expert_field: str | None = None
     image_fields: tuple[str, ...] = ()

@@ -22,6 +22,8 @@ _BLOCK = 1024
 class PlayedEpisode:
     """One played episode. Row t belongs to the observation on which action t was chosen.
 
+    S = T, or T + 1 with the final observation where the environment's `last_text` says so.
+
     Attributes:
       index: of its seed.
       actions: int32 [T].
@@ -29,9 +31,9 @@ class PlayedEpisode:
       end: 1 terminated, 2 truncated (the step limit).
       info: the environment's `episode_info()`.
       texts: uint8 [D, L], the distinct texts seen, None where the environment has no text field.
-      text_index: int32 [T], row of `texts`.
-      text_count: int32 [T], how often that text was seen in the episode, this step included.
-      fields: the observation fields of `keep_fields`, [T, ...] each.
+      text_index: int32 [S], row of `texts`.
+      text_count: int32 [S], how often that text was seen in the episode, this step included.
+      fields: the observation fields of `keep_fields`, [S, ...] each.
       values: float32 [T], the policy's value estimate; None for policies that have none.
       log_probs: float32 [T], of the chosen actions under the policy; None without a network.
       probabilities: float32 [T, A], of all actions; None unless `keep_probabilities`.
@@ -93,8 +95,11 @@ class EpisodeCollector:
         if moment.action >= 0:
             self._actions.append(moment.action)
             self._rewards.append(moment.reward)
-        if moment.end != RUNNING:
-            return self._finished(moment.end)
+        if moment.end == RUNNING or self._spec.last_text:
+            self._see(moment)
+        return None if moment.end == RUNNING else self._finished(moment.end)
+
+    def _see(self, moment: Transition) -> None:
         if self._spec.text_field is not None:
             text = moment.observation[self._spec.text_field].tobytes()
             place = self._rows.setdefault(text, len(self._rows))
@@ -105,7 +110,6 @@ class EpisodeCollector:
             self._text_count.append(self._counts[place])
         for name, rows in self._kept.items():
             rows.append(np.array(moment.observation[name]))
-        return None
 
     def _finished(self, end: int) -> PlayedEpisode:
         info = {name: float(value) for name, value in self._environment.episode_info().items()}

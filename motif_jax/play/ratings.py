@@ -110,7 +110,7 @@ def _check_settings_unused(asked: Scoring, own: RatingReward | None, owner: str)
 
 
 class RatedEpisode(NamedTuple):
-    """Intrinsic reward of an episode's observations before each action, float64 [T] each.
+    """Intrinsic reward of an episode's observations that are paid, float64 [S] each (see `PlayedEpisode`).
 
     Attributes:
       uncounted: normalised and thresholded, g(m_t).
@@ -125,8 +125,8 @@ class RatedEpisode(NamedTuple):
 class EpisodeRater:
     """Computes what an intrinsic reward would have paid along an episode.
 
-    The last message of an episode is never rewarded and the first one is, as in training: the reward belongs to the
-    observation on which an action is chosen.
+    As in training, the reward belongs to the observation on which an action is chosen, and to the final one where the
+    environment's `last_text` says so.
 
     Attributes:
       lookup: texts uint8 [N, L] (with `fields`, observations [T, ...]) -> rewards float32 [N], normalised and thresholded.

@@ -131,8 +131,9 @@ class Batcher:
         observation = {name: join(name, length + 1) for name in self._spec.observation}
         last = join("last", length + 1, bool)
         intrinsic, version = np.zeros((length, self._columns), np.float32), 0
+        last_intrinsic = None
         if self._lookup is not None:
-            intrinsic, version = self._lookup.pay(observation, ~last[:length])
+            intrinsic, last_intrinsic, version = self._lookup.pay(observation, last)
         trajectories = TrajectoryBatch(
             observation=observation,
             first=join("first", length + 1, bool),
@@ -141,6 +142,7 @@ class Batcher:
             **{name: join(name, length, bool) for name in ("terminated", "truncated")},
             intrinsic_reward=intrinsic,
             initial_state=self._initial_state(parts),
+            last_intrinsic_reward=last_intrinsic,
         )
         envs = _numbers(parts, [self._actors(p).first_env_of(p.finished.slot) for p in parts])
         episode = join("episode", length)

@@ -24,6 +24,7 @@ class PlayedTask:
     text_bytes: int = 256
     modules: str = ""
     max_episode_steps: int = positive(5000, "cuts episodes off")
+    last_text: bool | None = sections.LAST_TEXT
     recall: Mapping[str, Any] | None = None
     babyai_text: Mapping[str, Any] | None = None
 
@@ -191,7 +192,9 @@ class AgentConfig:
     nonfinite: sections.Nonfinite = part(sections.Nonfinite)
     save_every_steps: int = positive(10_000_000, "between checkpoints")
     save_every_seconds: float = sections.SAVE_EVERY_SECONDS
-    keep_checkpoints: int = positive(5, "the newest, besides the best")
+    keep_checkpoints: int = positive(
+        5, "how many of the newest checkpoints stay, and of the newest of save_every_steps, besides the best"
+    )
     stats_episodes: int = positive(1000, "episodes over which statistics are means")
     record_every: int = natural(0, "every Nth game of each environment is recorded in recordings/; 0: none")
     log_every_seconds: float = positive(20.0, "between rows of metrics")
@@ -223,6 +226,9 @@ def agent_config(config: ConfigDict | Mapping[str, Any]) -> AgentConfig:
     given = {name: config.get(name, {}) for name in ("network", "algorithm", "reward", "annotator")}
     networks: dict[str, type] = {"language": LanguagePolicy, "drrn": DrrnPolicy}
     network = networks.get(given["network"].get("kind"), GameNetwork)
+    if network is GameNetwork and given["network"] and "read_text" not in given["network"]:
+        # Runs of versions without this key have networks that read the text.
+        given["network"] = {**given["network"], "read_text": True}
     algorithms: dict[str, type] = {"minibatch_size": Ppo, "replay_steps": QLearning}
     algorithm = next((kind for key, kind in algorithms.items() if key in given["algorithm"]), Appo)
     return schema.values(

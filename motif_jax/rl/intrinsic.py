@@ -50,7 +50,7 @@ class BatchMessages(NamedTuple):
     """The distinct texts of a batch."""
 
     texts: np.ndarray  # uint8 [N, L], each once; `observe` gets only those of rewarded rows
-    counts: np.ndarray  # int64 [N], rewarded rows with each text
+    counts: np.ndarray  # int64 [N], paid rows with each text
     steps: int  # environment steps of the batch
     number: int  # of the batch, which is the number of updates of the run before the one that learns from it
     # float64 [N], the sum of 1 / count ** exponent over those rows, by their count in the episode; None: `counts`.

@@ -30,30 +30,55 @@ class RewardLookup:
     ) -> None:
         assert spec.text_field is not None
         self._text, self._count, self._reward = spec.text_field, spec.count_field, reward
+        self._pays_last = spec.last_text
         self._exponent, self._meters, self._number = float(exponent), meters, first
         self.returns = ReturnSums(exponent)
 
-    def pay(self, observation: Mapping[str, np.ndarray], rewarded: np.ndarray) -> tuple[np.ndarray, int]:
-        """The intrinsic reward float32 [T, B] of the rows before the last one, and its version.
+    def pay(
+        self, observation: Mapping[str, np.ndarray], last: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray | None, int]:
+        """The intrinsic rewards of a batch's texts, and their version.
 
-        `observation` has fields [T + 1, B, ...]; `rewarded`, bool [T, B], marks rows that an action follows.
+        Args:
+          observation: fields [T + 1, B, ...].
+          last: bool [T + 1, B], rows with an episode's final observation.
+
+        Returns:
+          float32 [T, B] of the rows before row T, float32 [T, B] of the final observations that follow these rows (0
+          elsewhere; None where they are not paid), and the version.
         """
-        texts = observation[self._text][:-1]
+        acted = ~last[:-1]
+        if not self._pays_last:
+            paid, version = self._values(observation, acted, int(acted.sum()))
+            return paid, None, version
+        # Row 0 repeats the last row of the batch before, where it was paid.
+        ended = last[1:]
+        rewarded = np.concatenate([acted, np.zeros_like(acted[:1])])
+        rewarded[1:] |= ended
+        paid, version = self._values(observation, rewarded, int(acted.sum()))
+        return paid[:-1], np.where(ended, paid[1:], np.float32(0)), version
+
+    def _values(
+        self, observation: Mapping[str, np.ndarray], rewarded: np.ndarray, steps: int
+    ) -> tuple[np.ndarray, int]:
+        """The values of the texts of the first rows, float32 like `rewarded`, which marks those that are paid."""
+        rows = len(rewarded)
+        texts = observation[self._text][:rows]
         with self._meters.time("batcher/lookup"):
             distinct, ids = distinct_rows(texts.reshape(rewarded.size, -1))
             shown = ids[rewarded.reshape(-1)]
             counts = np.bincount(shown, minlength=len(distinct))
             discounted = None
             if self._count is not None:
-                visits = np.maximum(observation[self._count][:-1][rewarded], 1).astype(np.float64)
+                visits = np.maximum(observation[self._count][:rows][rewarded], 1).astype(np.float64)
                 discounted = np.bincount(shown, visits**-self._exponent, len(distinct))
-            batch = BatchMessages(distinct, counts, int(rewarded.sum()), self._number, discounted)
+            batch = BatchMessages(distinct, counts, steps, self._number, discounted)
             values, version = self._reward.pay(batch)
         self._number += 1
         return np.asarray(values, np.float32)[ids].reshape(rewarded.shape), version
 
     def ended(self, batch: TrajectoryBatch, envs: np.ndarray, episode: np.ndarray) -> list[IntrinsicReturn]:
-        count = None if self._count is None else batch.observation[self._count][:-1]
+        count = None if self._count is None else batch.observation[self._count]
         return self.returns.add(batch, count, envs, episode)
 
 
@@ -76,13 +101,18 @@ class ReturnSums:
         """Adds a batch of numpy arrays; returns the episodes that ended in it.
 
         Args:
-          count: [T, B] counts of the rows' texts, None for a reward that is not discounted.
+          count: [T + 1, B] counts of the rows' texts, None for a reward that is not discounted.
           envs: int [B], the environments of the columns; a column continues where the environment's last column ended.
           episode: int [T, B].
         """
         earned = np.where(batch.last[:-1], 0.0, batch.intrinsic_reward.astype(np.float64))
         if count is not None:
-            earned /= np.maximum(count, 1) ** self._exponent
+            earned /= np.maximum(count[:-1], 1) ** self._exponent
+        if batch.last_intrinsic_reward is not None:
+            of_last = batch.last_intrinsic_reward.astype(np.float64)
+            if count is not None:
+                of_last /= np.maximum(count[1:], 1) ** self._exponent
+            earned += np.where(batch.last[1:], of_last, 0.0)
         ended = batch.terminated | batch.truncated
         finished = []
         for column, env in enumerate(envs.tolist()):

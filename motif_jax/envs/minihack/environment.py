@@ -39,6 +39,8 @@ def make_spec(
     shown = observation.make_spec(_SHOWS, fields=fields, max_episode_steps=max_episode_steps, compat=compat)
     return dataclasses.replace(
         shown,
+        # Many of these tasks end with the message that they are about.
+        last_text=True,
         num_actions=len(level.keys),
         action_names=action_names(level.keys),
         action_keys=level.keys,

@@ -65,6 +65,7 @@ def make_spec(
         num_actions=len(keys),
         text_field="message",
         count_field="message_count",
+        last_text=False,
         episode_fields=EPISODE_FIELDS,
         family="nethack",
         action_names=action_names(keys),

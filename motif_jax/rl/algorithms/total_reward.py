@@ -41,11 +41,20 @@ def total_reward(
 
 
 def compute_rewards(reward: AgentReward, batch: TrajectoryBatch, count_field: str | None) -> Rewards:
-    """Combines task reward and intrinsic reward; `count_field` has the visits of a row's text."""
+    """Combines task reward and intrinsic reward; `count_field` has the visits of a row's text.
+
+    The action that ends an episode is paid for the observation on which it was chosen, and for the final one, where
+    the batch has that (`last_intrinsic_reward`).
+    """
     extrinsic = scale_reward(batch.reward, reward.extrinsic_scale, reward.extrinsic_clip)
-    intrinsic = batch.intrinsic_reward
+    intrinsic, last = batch.intrinsic_reward, batch.last_intrinsic_reward
     if count_field is not None:
-        intrinsic = discount_by_count(intrinsic, batch.observation[count_field][:-1], reward.count_exponent)
+        count = batch.observation[count_field]
+        intrinsic = discount_by_count(intrinsic, count[:-1], reward.count_exponent)
+        if last is not None:
+            last = discount_by_count(last, count[1:], reward.count_exponent)
+    if last is not None:
+        intrinsic = intrinsic + last
     assert reward.extrinsic_coefficient is not None
     coefficients = (reward.extrinsic_coefficient, reward.intrinsic_coefficient)
     return Rewards(extrinsic, intrinsic, total_reward(extrinsic, intrinsic, *coefficients))

@@ -31,6 +31,8 @@ class TrajectoryBatch(NamedTuple):
     terminated: Field  # bool [T, B], the action ended the episode by a rule of the task
     truncated: Field  # bool [T, B], the action reached the episode's step limit
     initial_state: Any  # pytree of [B, ...], the recurrent state before row 0 and before a reset by first[0]
+    # float32 [T, B], that of the final observation to which the action led, 0 elsewhere; None: it is not paid
+    last_intrinsic_reward: Field = None
 
 
 # The axis of each field that counts rollouts; a pytree prefix of a batch.
@@ -55,6 +57,8 @@ def check(batch: TrajectoryBatch) -> None:
     """Raises AssertionError where a field does not have the shape or dtype that stands in the class."""
     length, rollouts = batch.action.shape
     numbers = [batch.behaviour_log_prob, batch.behaviour_value, batch.reward, batch.intrinsic_reward]
+    if batch.last_intrinsic_reward is not None:
+        numbers.append(batch.last_intrinsic_reward)
     flags, integers = [batch.terminated, batch.truncated], [batch.action, batch.parameter_version]
     chex.assert_shape([*integers, *numbers, *flags], (length, rollouts))
     chex.assert_shape([batch.first, batch.last], (length + 1, rollouts))

@@ -63,7 +63,8 @@ def make(
       learn: (state, batch, reward [T, B], apply, axis_name) -> (state, metrics): takes the steps, each by `apply`. Its metrics replace
         those of the same name here.
       reward_fn: for rewards that the batcher does not compute: a pure function of `state.reward_params` and the fields [T, B, ...] of the
-        rows with an action; its intrinsic reward [T, B] replaces that of the batch.
+        rows with an action, and of final observations where the spec's `last_text` says so; its intrinsic reward replaces
+        that of the batch.
 
     Returns:
       update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars).
@@ -74,8 +75,7 @@ def make(
     ) -> tuple[State, Metrics]:
         trajectory.check(batch)
         if reward_fn is not None:
-            rows = {name: x[:-1] for name, x in batch.observation.items()}
-            batch = batch._replace(intrinsic_reward=reward_fn(state.reward_params, rows))
+            batch = _paid_in_step(batch, reward_fn, state.reward_params, network.spec.last_text)
         if getattr(config.algorithm, "positive_reward", False):
             batch = batch._replace(reward=jnp.maximum(batch.reward, 0.0))
         rewards = total_reward.compute_rewards(config.reward, batch, network.spec.count_field)
@@ -108,3 +108,15 @@ def make(
         return state, {**described, **metrics}
 
     return update
+
+
+def _paid_in_step(
+    batch: TrajectoryBatch, reward_fn: Callable[..., Array], params: Any, pays_last: bool
+) -> TrajectoryBatch:
+    """The batch with the intrinsic reward that `reward_fn` computes of its observations."""
+    if not pays_last:
+        rows = {name: x[:-1] for name, x in batch.observation.items()}
+        return batch._replace(intrinsic_reward=reward_fn(params, rows))
+    paid = reward_fn(params, batch.observation)
+    last = jnp.where(batch.last[1:], paid[1:], 0.0)
+    return batch._replace(intrinsic_reward=paid[:-1], last_intrinsic_reward=last)

@@ -8,11 +8,14 @@ import pytest
 
 from motif_jax.rl.algorithms.total_reward import (
     Rewards,
+    compute_rewards,
     discount_by_count,
     reward_metrics,
     scale_reward,
     total_reward,
 )
+from motif_jax.rl.config import AgentReward
+from tests.rl.runs import column
 
 
 @pytest.mark.parametrize(
@@ -47,3 +50,19 @@ def test_counts_below_one_count_once() -> None:
     ones = np.ones(3, np.float32)
     np.testing.assert_allclose(discount_by_count(ones, np.array([0, 1, 2]), 3.0), [1, 1, 0.125])
     np.testing.assert_allclose(discount_by_count(ones, np.array([0, 1, 2]), 0.0), 1)
+
+
+def test_the_action_that_ends_an_episode_is_paid_for_both_texts() -> None:
+    reward = AgentReward(
+        extrinsic_coefficient=2.0, intrinsic_coefficient=0.5, extrinsic_scale=1.0, count_exponent=2.0
+    )
+    batch = column([0, 0, 0], [0, 0, 1], [0, 1, 0], intrinsic=4.0)
+    count = np.array([[1], [2], [4], [1]], np.int32)
+    batch = batch._replace(
+        observation={**batch.observation, "count": count},
+        reward=np.ones_like(batch.reward),
+        last_intrinsic_reward=np.array([[0.0], [16.0], [0.0]], np.float32),
+    )
+    paid = compute_rewards(reward, batch, "count")
+    np.testing.assert_allclose(paid.intrinsic[:, 0], [4.0, 4 / 4 + 16 / 16, 4 / 16], rtol=1e-6)
+    np.testing.assert_allclose(paid.total[:, 0], 2.0 + 0.5 * paid.intrinsic[:, 0], rtol=1e-6)

@@ -1,0 +1,66 @@
+"""Refuses numbers that no agent can learn from, where an environment from outside the package gives them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from motif_jax.core.errors import UserError
+from motif_jax.envs.spec import Environment
+
+
+class CheckedEnvironment:
+    """An environment whose rewards are numbers, and whose observations are finite; its other attributes are its own.
+
+    One NaN would make every parameter of the agent NaN, and the learning rate would be blamed for it. Infinite rewards
+    may be clipped, so they pass.
+
+    Raises UserError: it shows something else; the field and the step are named.
+    """
+
+    def __init__(self, name: str, environment: Environment) -> None:
+        self._name, self._environment = name, environment
+        self.spec = environment.spec
+        self._floats = [
+            field for field, array in self.spec.observation.items() if np.dtype(array.dtype).kind == "f"
+        ]
+        self._seed = 0
+        self._steps = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._environment, name)
+
+    def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
+        self._seed = seed
+        self._steps = 0
+        self._environment.reset(seed, out)
+        self._check_observation(out)
+
+    def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
+        reward, end = self._environment.step(action, out)
+        self._steps += 1
+        if math.isnan(reward):
+            self._refuse("reward", reward)
+        self._check_observation(out)
+        return reward, end
+
+    def episode_info(self) -> dict[str, float]:
+        return self._environment.episode_info()
+
+    def close(self) -> None:
+        self._environment.close()
+
+    def _check_observation(self, out: Mapping[str, np.ndarray]) -> None:
+        for field in self._floats:
+            finite = np.isfinite(out[field])
+            if not finite.all():
+                self._refuse(field, out[field][~finite].reshape(-1)[0])
+
+    def _refuse(self, field: str, value: float) -> None:
+        raise UserError(
+            f"config.environment.name={self._name}: its {field!r} is {float(value)} at step {self._steps} of the episode with "
+            f"seed {self._seed}: the environment must give finite numbers (or clip them)"
+        )

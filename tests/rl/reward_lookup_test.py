@@ -1,0 +1,83 @@
+"""The intrinsic reward of a batch's texts, with and without the final observations' ones."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from motif_jax.core.devices.meters import Meters
+from motif_jax.envs import registry
+from motif_jax.rewards import BatchMessages, IntrinsicReward, Values
+from motif_jax.rl.reward_lookup import IntrinsicReturn, ReturnSums, RewardLookup
+from tests.rl.runs import column
+
+SPEC = registry.spec("Recall-v0")
+# Texts of five rows: an episode ends with "d", and the next begins with "a".
+TEXTS, COUNTS = "abbda", [1, 1, 2, 1, 1]
+LAST = np.array([0, 0, 0, 1, 0], bool)[:, None]
+
+
+class Alphabet(IntrinsicReward):
+    """Pays a 1, b 2, ...; keeps what it observes."""
+
+    def __init__(self) -> None:
+        self.observed: list[BatchMessages] = []
+
+    def lookup(self, texts: np.ndarray) -> Values:
+        return Values(texts[:, 0].astype(np.float32) - 96, 3)
+
+    def observe(self, batch: BatchMessages) -> None:
+        self.observed.append(batch)
+
+
+def paid(last_text: bool) -> tuple[np.ndarray, np.ndarray | None, BatchMessages]:
+    spec: Any = dataclasses.replace(SPEC, last_text=last_text)
+    reward = Alphabet()
+    texts = np.zeros((5, 1, *spec.observation[spec.text_field].shape), np.uint8)
+    texts[:, 0, 0] = list(TEXTS.encode())
+    observation = {spec.text_field: texts, spec.count_field: np.array(COUNTS, np.int32)[:, None]}
+    intrinsic, of_last, version = RewardLookup(spec, reward, 1.0, Meters(), 0).pay(observation, LAST)
+    assert version == 3
+    return intrinsic[:, 0], None if of_last is None else of_last[:, 0], reward.observed[0]
+
+
+def test_a_final_text_is_paid_to_the_action_that_led_there() -> None:
+    intrinsic, of_last, observed = paid(last_text=True)
+    np.testing.assert_array_equal(intrinsic[:3], [1, 2, 2])
+    np.testing.assert_array_equal(of_last, [0, 0, 4, 0])
+    assert observed.steps == 3
+    assert bytes(sorted(observed.texts[:, 0])) == b"abd", "final texts are observed, too"
+    assert observed.counts.sum() == 4
+
+
+def test_where_the_published_systems_hold_a_final_text_is_not_paid() -> None:
+    _, of_last, observed = paid(last_text=False)
+    assert of_last is None
+    assert bytes(sorted(observed.texts[:, 0])) == b"ab"
+
+
+def test_a_row_that_a_batch_repeats_from_the_one_before_is_paid_once() -> None:
+    spec: Any = SPEC
+    texts = np.zeros((3, 1, *spec.observation[spec.text_field].shape), np.uint8)
+    texts[:, 0, 0] = list(b"dab")
+    observation = {spec.text_field: texts, spec.count_field: np.ones((3, 1), np.int32)}
+    reward = Alphabet()
+    last = np.array([1, 0, 0], bool)[:, None]
+    _, of_last, _ = RewardLookup(spec, reward, 1.0, Meters(), 0).pay(observation, last)
+    np.testing.assert_array_equal(of_last, np.zeros((2, 1)))
+    assert bytes(reward.observed[0].texts[:, 0]) == b"a"
+
+
+@pytest.mark.parametrize(("of_last", "total"), [(None, 2.0), (8.0, 4.0)])
+def test_an_episodes_return_holds_the_final_text(of_last: float | None, total: float) -> None:
+    batch = column([0, 0, 0], [0, 0, 1], [0, 1, 0], intrinsic=1.0)
+    if of_last is not None:
+        paid_last = np.zeros_like(batch.intrinsic_reward)
+        paid_last[1] = of_last
+        batch = batch._replace(last_intrinsic_reward=paid_last)
+    count = np.array([1, 1, 2, 1], np.int32)[:, None]
+    sums = ReturnSums(2.0).add(batch, count, np.array([7]), np.zeros((3, 1), int))
+    assert sums == [IntrinsicReturn(7, 0, total)]
