@@ -22,12 +22,23 @@ import numpy as np
 from gymnasium.vector import VectorEnv, VectorWrapper
 
 from motif_jax import rewards
-from motif_jax.core import entry_points, hub
+from motif_jax.core import entry_points, hub, text_bytes
 from motif_jax.core.errors import UserError
+from motif_jax.envs.gym_task import captions
+from motif_jax.envs.gym_task.captions import Step
+from motif_jax.envs.gym_task.text_readers import (
+    BatchReader,
+    TextReader,
+    TextSource,
+    column_of,
+    info_of,
+    pays_last_text,
+)
 from motif_jax.motif.reward.reward_function import encode
 
 PARTS = "reward_parts"
 EPISODE = "reward_episode"
+MOST_BYTES = 256  # of a text that a reward reads
 
 # Texts -> g of each, before the count.
 Pay = Callable[[Sequence[bytes]], np.ndarray]
@@ -80,6 +91,8 @@ class Parts(NamedTuple):
       visits: how often the text was seen in the episode, including this time.
       counted: g / visits^exponent.
       total: the wrapped environment's reward.
+
+    The step that ends an episode has in `intrinsic`, `counted` and `total` also what the final observation is paid.
     """
 
     extrinsic: np.ndarray
@@ -92,8 +105,8 @@ class Parts(NamedTuple):
 class _Accounts:
     """Texts, counts and sums of `size` episodes side by side."""
 
-    def __init__(self, pay: Pay, terms: Terms, size: int) -> None:
-        self._pay, self.terms = pay, terms
+    def __init__(self, pay: Pay, terms: Terms, size: int, pays_last: bool) -> None:
+        self._pay, self.terms, self._pays_last = pay, terms, pays_last
         self._counts: list[dict[bytes, int]] = [{} for _ in range(size)]
         self._text = [b""] * size
         self._count = np.ones(size, np.int64)
@@ -106,11 +119,13 @@ class _Accounts:
         for values in self.sums.values():
             values[column] = 0
 
-    def see(self, column: int, text: bytes, count: int | None) -> None:
+    def see(self, column: int, text: Any, count: int | None) -> None:
         """Takes the text of an observation; `count` is the environment's, None to count here."""
+        data = _bytes(text)
         counts = self._counts[column]
-        counts[text] = counts.get(text, 0) + 1
-        self._text[column], self._count[column] = text, counts[text] if count is None else count
+        counts[data] = counts.get(data, 0) + 1
+        self._text[column] = data
+        self._count[column] = counts[data] if count is None else count
 
     def settle(self, extrinsic: np.ndarray, running: np.ndarray) -> Parts:
         """Pays the observations seen before these task rewards [N]; columns that are not `running` get nothing."""
@@ -118,7 +133,18 @@ class _Accounts:
         task = np.where(running, self.terms.task(extrinsic), np.float32(0))
         counted = self.terms.counted(paid, self._count)
         total = self.terms.total(task, counted)
-        parts = Parts(np.asarray(extrinsic, np.float32), paid, self._count.copy(), counted, total)
+        return Parts(np.asarray(extrinsic, np.float32), paid, self._count.copy(), counted, total)
+
+    def conclude(self, parts: Parts, running: np.ndarray, ended: np.ndarray) -> Parts:
+        """Adds what the final observations, seen by now, are paid in `ended` columns; takes the sums of the episodes."""
+        if self._pays_last and ended.any():
+            paid = np.where(ended, np.asarray(self._pay(self._text), np.float32), np.float32(0))
+            counted = self.terms.counted(paid, self._count)
+            parts = parts._replace(
+                intrinsic=parts.intrinsic + paid,
+                counted=parts.counted + counted,
+                total=parts.total + self.terms.total(np.zeros_like(counted), counted),
+            )
         for name, values in self.sums.items():
             values += getattr(parts, name)
         self.lengths += running
@@ -130,31 +156,11 @@ class _Accounts:
         return {**returns, "length": self.lengths.copy()}
 
 
-class _Reader:
-    """Finds text and count in observations of a space, or in batches of them; UserError where these have no such field."""
-
-    def __init__(
-        self, text: str | Callable[[Any], Any], count: str | None, space: gymnasium.Space | None
-    ) -> None:
-        self._text, self._count = text, count
-        for name in (text, count):
-            if isinstance(name, str):
-                self._field(getattr(space, "spaces", space), name)
-
-    def _field(self, observation: Any, name: str) -> Any:
-        if not isinstance(observation, Mapping) or name not in observation:
-            shown = ", ".join(observation) if isinstance(observation, Mapping) else type(observation).__name__
-            raise UserError(
-                f"the observation has no field {name!r} but {shown}: name the field with text=, or give a function of the "
-                "observation"
-            )
-        return observation[name]
-
-    def text(self, observation: Any) -> Any:
-        return self._text(observation) if callable(self._text) else self._field(observation, self._text)
-
-    def count(self, observation: Any) -> Any:
-        return None if self._count is None else self._field(observation, self._count)
+def _bytes(text: Any) -> bytes:
+    """A text as a reward reads it; one that an environment wrote as str is cut to 256 bytes."""
+    if text is None or isinstance(text, str):
+        return text_bytes.cut(captions.text_bytes_of(text), MOST_BYTES).rstrip(b"\0")
+    return encode(text)
 
 
 def _payment(reward: Any, terms: Terms) -> Pay:
@@ -182,9 +188,11 @@ class IntrinsicReward(gymnasium.Wrapper):
       reward: a folder of `train_reward` or a .safetensors file; an object from `rewards.load`; or a function of a
         list of bytes that returns g of each (then `terms.quantile` and `terms.normalise` are not used).
       terms: coefficients, threshold, count.
-      text: observation field with the text, as bytes (an array of integers up to 256 long, ended by zeros) or str; or a
-        function of the observation.
+      text: observation field with the text, as bytes (an array of integers up to 256 long, ended by zeros) or str; or
+        'info:KEY', 'obs:KEY', 'module:function'; or a function as in `config.environment.text` (docs/environments.md).
       count: observation field with the count of the text in the episode; None: the wrapper counts.
+      last_text: whether the step that ends an episode is also paid for the text of the final observation; None: yes,
+        but not in NetHack, where the published systems do not.
 
     Raises:
       UserError: there is no reward, it reads more than the text, or the observations have no text.
@@ -195,12 +203,14 @@ class IntrinsicReward(gymnasium.Wrapper):
         env: gymnasium.Env,
         reward: Any,
         terms: Terms = Terms(),
-        text: str | Callable[[Any], Any] = "message",
+        text: TextSource = "message",
         count: str | None = None,
+        last_text: bool | None = None,
     ) -> None:
         super().__init__(env)
-        self._accounts = _Accounts(_payment(reward, terms), terms, 1)
-        self._reader = _Reader(text, count, env.observation_space)
+        pays_last = pays_last_text(env) if last_text is None else last_text
+        self._accounts = _Accounts(_payment(reward, terms), terms, 1, pays_last)
+        self._reader = TextReader(text, count, env.observation_space)
 
     @classmethod
     def of_agent(cls, env: gymnasium.Env, folder: str | Path, trust: Iterable[str] = ()) -> Self:
@@ -216,20 +226,22 @@ class IntrinsicReward(gymnasium.Wrapper):
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         observation, info = self.env.reset(**kwargs)
         self._accounts.begin(0)
-        self._see(observation)
+        self._see(Step(observation, info, self.env))
         return observation, info
 
-    def _see(self, observation: Any) -> None:
-        count = self._reader.count(observation)
-        self._accounts.see(0, encode(self._reader.text(observation)), None if count is None else int(count))
+    def _see(self, step: Step) -> None:
+        self._accounts.see(0, self._reader.text(step), self._reader.count(step.observation))
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:  # type: ignore[override]
-        """Plays one action; its reward is paid for the observation that it was chosen on."""
+        """Plays one action; its reward is paid for the observation that it was chosen on, and for a final one."""
         observation, reward, terminated, truncated, info = self.env.step(action)
-        parts = self._accounts.settle(np.array([reward], np.float32), np.ones(1, bool))
-        self._see(observation)
+        running = np.ones(1, bool)
+        parts = self._accounts.settle(np.array([reward], np.float32), running)
+        ended = bool(terminated or truncated)
+        self._see(Step(observation, info, self.env, action, float(reward), bool(terminated), bool(truncated)))
+        parts = self._accounts.conclude(parts, running, np.array([ended]))
         info = {**info, PARTS: {name: values[0].item() for name, values in parts._asdict().items()}}
-        if terminated or truncated:
+        if ended:
             info[EPISODE] = {name: values[0].item() for name, values in self._accounts.episode().items()}
         return observation, float(parts.total[0]), terminated, truncated, info
 
@@ -241,8 +253,9 @@ class VectorIntrinsicReward(VectorWrapper):
     mask beside it, as always in gymnasium's infos (`_reward_parts`, `_reward_episode`).
 
     Args:
-      reward, terms, count: as in `IntrinsicReward`.
-      text: as there; a function receives the batch of observations and returns a sequence.
+      reward, terms, count, last_text: as in `IntrinsicReward`.
+      text: as there, for each environment by itself; a function whose one argument has another name than there, such
+        as `observations`, receives the batch of observations and returns a sequence.
     """
 
     def __init__(
@@ -250,12 +263,14 @@ class VectorIntrinsicReward(VectorWrapper):
         env: VectorEnv,
         reward: Any,
         terms: Terms = Terms(),
-        text: str | Callable[[Any], Any] = "message",
+        text: TextSource = "message",
         count: str | None = None,
+        last_text: bool | None = None,
     ) -> None:
         super().__init__(env)
-        self._accounts = _Accounts(_payment(reward, terms), terms, env.num_envs)
-        self._reader = _Reader(text, count, env.observation_space)
+        pays_last = pays_last_text(env) if last_text is None else last_text
+        self._accounts = _Accounts(_payment(reward, terms), terms, env.num_envs, pays_last)
+        self._reader = BatchReader(text, count, env)
         self._ended = np.zeros(env.num_envs, bool)
         mode = (env.metadata or {}).get("autoreset_mode", "NextStep")
         self._mode = getattr(mode, "value", mode)
@@ -264,24 +279,25 @@ class VectorIntrinsicReward(VectorWrapper):
     def of_agent(cls, env: VectorEnv, folder: str | Path, trust: Iterable[str] = ()) -> Self:
         return cls(env, **_as_trained(folder, env.observation_space, trust))
 
-    def _see(self, observations: Any, columns: Sequence[int]) -> None:
-        texts, counts = self._reader.text(observations), self._reader.count(observations)
-        for column in columns:
-            count = None if counts is None else int(counts[column])
-            self._accounts.see(column, encode(texts[column]), count)
+    def _see(self, steps: Mapping[int, Step]) -> None:
+        for column, text in self._reader.texts(steps).items():
+            self._accounts.see(column, text, self._reader.count(steps[column].observation))
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts episodes: all, or those of `options["reset_mask"]`."""
         mask = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)), bool)
         observations, infos = self.env.reset(seed=seed, options=options)
-        self._begin(observations, mask)
+        self._begin(observations, infos, mask)
         return observations, infos
 
-    def _begin(self, observations: Any, mask: np.ndarray) -> None:
+    def _begin(self, observations: Any, infos: Mapping[str, Any], mask: np.ndarray) -> None:
         columns = np.flatnonzero(mask).tolist()
         for column in columns:
             self._accounts.begin(column)
-        self._see(observations, columns)
+        firsts = {
+            column: Step(column_of(observations, column), info_of(infos, column), None) for column in columns
+        }
+        self._see(firsts)
         self._ended = self._ended & ~mask
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
@@ -290,16 +306,27 @@ class VectorIntrinsicReward(VectorWrapper):
         running = ~self._ended
         parts = self._accounts.settle(np.asarray(extrinsic, np.float32), running)
         ended = (np.asarray(terminated, bool) | np.asarray(truncated, bool)) & running
-        infos = {**infos, PARTS: parts._asdict(), f"_{PARTS}": running}
+        same_step = self._mode == "SameStep"
+
+        def step_of(column: int) -> Step:
+            observation, info = column_of(observations, column), info_of(infos, column)
+            if same_step and ended[column]:
+                observation = infos["final_obs"][column]
+                info = info_of(infos.get("final_info", {}), column)
+            action, reward = column_of(actions, column), float(extrinsic[column])
+            return Step(
+                observation, info, None, action, reward, bool(terminated[column]), bool(truncated[column])
+            )
+
+        self._see({column: step_of(column) for column in np.flatnonzero(running).tolist()})
+        parts = self._accounts.conclude(parts, running, ended)
+        more = {PARTS: parts._asdict(), f"_{PARTS}": running}
         if ended.any():
-            infos |= {EPISODE: self._accounts.episode(), f"_{EPISODE}": ended}
-        fresh = ~running if self._mode == "NextStep" else ended
-        if self._mode == "Disabled":
-            fresh = np.zeros_like(ended)
-        self._see(observations, np.flatnonzero(running & ~fresh).tolist())
+            more |= {EPISODE: self._accounts.episode(), f"_{EPISODE}": ended}
+        fresh = {"NextStep": ~running, "SameStep": ended}.get(self._mode, np.zeros_like(ended))
         self._ended = self._ended | ended
-        self._begin(observations, fresh)
-        return observations, parts.total, terminated, truncated, infos
+        self._begin(observations, infos, fresh)
+        return observations, parts.total, terminated, truncated, {**infos, **more}
 
 
 def _as_trained(folder: str | Path, shown: gymnasium.Space, trust: Iterable[str]) -> dict[str, Any]:
@@ -328,6 +355,7 @@ def _as_trained(folder: str | Path, shown: gymnasium.Space, trust: Iterable[str]
         "reward": lambda texts: reward.lookup(_rows(texts)).values,
         "terms": terms,
         "text": setup.spec.text_field,
+        "last_text": setup.spec.last_text,
         "count": count if isinstance(shown, gymnasium.spaces.Dict) and count in shown.spaces else None,
     }
 

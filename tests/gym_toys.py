@@ -105,3 +105,23 @@ class Counting:
 def no_text(*_: Any) -> int:
     """Gives no text."""
     return 3
+
+
+def by_name(reward: float, terminated: bool, truncated: bool, action: int | None) -> str:
+    """Takes what it needs by name."""
+    return f"{action} {reward} {terminated} {truncated}"
+
+
+def in_order(obs: Any, details: dict[str, Any], env: gymnasium.Env, act: int | None) -> str:
+    """The older form, with names of its own."""
+    return f"{obs} {len(details)} {type(env.unwrapped).__name__} {act}"
+
+
+def of_any(**step: Any) -> str:
+    """Takes all there is."""
+    return " ".join(sorted(step))
+
+
+def of_two(obs: Any, env: Any) -> str:
+    """Takes neither known names nor all four."""
+    return ""

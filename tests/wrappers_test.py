@@ -56,6 +56,7 @@ TERMS = wrappers.Terms(
     count_exponent=2.0, intrinsic_coefficient=0.5, extrinsic_coefficient=2.0, extrinsic_clip=25.0
 )
 COUNTED = np.array([19, 12, 12 / 4, 0])
+LAST = len(SAID[-1])
 TASK = np.array([10, 20, 25, 25])
 
 
@@ -70,7 +71,7 @@ def play(env: gymnasium.Env) -> tuple[list[float], list[dict[str, Any]]]:
 
 
 def test_a_step_is_paid_for_what_its_action_was_chosen_on() -> None:
-    env = wrappers.IntrinsicReward(Talking(), worth, TERMS)
+    env = wrappers.IntrinsicReward(Talking(), worth, TERMS, last_text=False)
     for _ in range(2):
         paid, infos = play(env)
         np.testing.assert_allclose(paid, 2 * TASK + 0.5 * COUNTED, rtol=1e-6)
@@ -81,6 +82,61 @@ def test_a_step_is_paid_for_what_its_action_was_chosen_on() -> None:
             "extrinsic_return": 1000, "intrinsic_return": 43, "counted_return": 34, "length": 4,
             "total_return": pytest.approx(sum(paid)),
         }  # fmt: skip
+
+
+def test_the_step_that_ends_an_episode_is_paid_for_its_text() -> None:
+    env = wrappers.IntrinsicReward(Talking(), worth, TERMS)
+    paid, infos = play(env)
+    np.testing.assert_allclose(paid, 2 * TASK + 0.5 * (COUNTED + np.array([0, 0, 0, LAST])), rtol=1e-6)
+    assert infos[-1]["reward_parts"]["counted"] == LAST
+    assert infos[-1]["reward_episode"]["intrinsic_return"] == 43 + LAST
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        lambda observation: observation["message"],
+        lambda info, reward, terminated: f"{reward:.0f} {terminated}" if info else "",
+        lambda obs, inf, env, act: "" if act is None else f"{act} {env.unwrapped._at}",
+        lambda action, truncated: f"{action} {truncated}",
+        "info:said.text",
+        "obs:message",
+    ],
+)
+def test_one_kind_of_caption_function_serves_single_environments_and_vectors(text: Any) -> None:
+    single = wrappers.IntrinsicReward(Told(), worth, TERMS, text=text)
+    expected = play(single)[0]
+    envs = SyncVectorEnv([Told, Told], autoreset_mode=AutoresetMode.SAME_STEP)
+    env = wrappers.VectorIntrinsicReward(envs, worth, TERMS, text=text)
+    env.reset(seed=0)
+    paid = [env.step(np.zeros(2, int))[1] for _ in expected]
+    np.testing.assert_allclose(paid, np.array([expected, expected]).T, rtol=1e-6)
+    assert len(set(expected)) > 1
+
+
+class Told(Talking):
+    """`Talking` with its text in a nested `info`."""
+
+    def step(self, action: int) -> tuple[dict[str, np.ndarray], float, bool, bool, dict]:
+        observation, reward, terminated, truncated, _ = super().step(action)
+        return observation, reward, terminated, truncated, {"said": {"text": SAID[self._at]}}
+
+
+def test_a_function_of_a_batch_of_observations_still_serves_vectors() -> None:
+    envs = SyncVectorEnv([Talking, Talking])
+    by_batch = wrappers.VectorIntrinsicReward(envs, worth, TERMS, text=lambda rows: list(rows["message"]))
+    by_field = wrappers.VectorIntrinsicReward(SyncVectorEnv([Talking, Talking]), worth, TERMS)
+    for env in (by_batch, by_field):
+        env.reset(seed=0)
+    for _ in range(6):
+        np.testing.assert_array_equal(by_batch.step(np.zeros(2, int))[1], by_field.step(np.zeros(2, int))[1])
+
+
+def test_nethack_is_not_paid_for_its_last_text() -> None:
+    assert wrappers.pays_last_text(Talking())
+    for name, pays in (("NetHackScore-v1", False), ("MiniGrid-DoorKey-5x5-v0", True)):
+        with gymnasium.make(f"motif_jax:motif_jax/{name}") as env:
+            assert wrappers.pays_last_text(env) is pays
 
 
 def test_its_terms_are_those_of_the_learner() -> None:
@@ -138,6 +194,8 @@ def test_what_it_cannot_read_is_told() -> None:
     for number, least in {"episodes": 0, "workers": 1}.items():
         with pytest.raises(UserError, match=f"{number}={least - 1}: must be at least {least}"):
             agents.play("absent", **{"episodes": 1, number: least - 1})
+    with pytest.raises(UserError, match="by these names"):
+        wrappers.IntrinsicReward(Talking(), worth, text=lambda one, two: "")
     spoken = wrappers.IntrinsicReward(Talking(), worth, text=lambda observation: "You win.")
     assert play(spoken)[1][2]["reward_parts"]["visits"] == 3
 

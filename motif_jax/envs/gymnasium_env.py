@@ -17,7 +17,8 @@ from motif_jax.envs.spec import TERMINATED, TRUNCATED, empty_observation
 class RegisteredEnv(gymnasium.Env):
     """`registry.make(name, **options)` for gymnasium; `info` holds the numbers of `episode_info`.
 
-    `reset(seed=s)` plays the episode of seed s; later resets without a seed draw episode seeds from `np_random`.
+    `reset(seed=s)` plays the episode of seed s; later resets without a seed draw episode seeds from `np_random`. `shown` is the
+    spec of its observations.
     """
 
     metadata = {"render_modes": ["ansi"]}
@@ -26,7 +27,7 @@ class RegisteredEnv(gymnasium.Env):
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise ValueError(f"render_mode {render_mode!r} is not one of {self.metadata['render_modes']}")
         self.render_mode = render_mode
-        shown = registry.spec(name, **options)
+        self.shown = shown = registry.spec(name, **options)
         self._shown = tuple(shown.observation)
         self._renderer = None if render_mode is None else registry.renderer(shown)
         if self._renderer is not None:

@@ -1,40 +1,174 @@
-"""Extracts a text from each step of a gymnasium environment, as `config.environment.text` says."""
+"""Functions that put a step of an environment into words: for `config.environment.text` and for the wrappers.
+
+Such a function takes what it needs of `ARGUMENTS` by name:
+
+    def tell(info, reward, terminated):
+        return "You win!" if terminated and reward > 0 else info["event"]
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import inspect
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from motif_jax.core import entry_points
+from motif_jax.core import entry_points, text_bytes
 from motif_jax.core.errors import UserError
 
 KEY = "environment.text"
 INFO, OBSERVATION = "info:", "obs:"
-# (observation, info, environment, last action or None after a reset) -> text
-Caption = Callable[[Any, Mapping[str, Any], Any, int | None], Any]
+
+
+class Step(NamedTuple):
+    """What a caption can be made of: an observation, and the step that led to it.
+
+    Attributes:
+      info: of `reset` or `step`.
+      environment: the gymnasium environment.
+      action: None after a reset; reward is 0 there, and nothing has ended.
+    """
+
+    observation: Any
+    info: Mapping[str, Any]
+    environment: Any
+    action: Any = None
+    reward: float = 0.0
+    terminated: bool = False
+    truncated: bool = False
+
+
+ARGUMENTS = Step._fields
+# Functions with other names for their arguments take these, in this order.
+_BY_ORDER = ARGUMENTS[:4]
+Caption = Callable[[Step], Any]
 
 
 def make(text: str) -> Caption:
     """Parses 'info:KEY', 'obs:KEY' (dots for nested keys) or 'module:function'; an object is made of a class. Raises UserError."""
-    if text.startswith((INFO, OBSERVATION)):
-        of_info, keys = text.startswith(INFO), text.partition(":")[2].split(".")
-        return lambda observation, info, *_: _found(info if of_info else observation, keys)
+    if text.startswith(INFO):
+        keys = text.removeprefix(INFO).split(".")
+        return lambda step: _nested(step.info, keys)
+    if text.startswith(OBSERVATION):
+        keys = text.removeprefix(OBSERVATION).split(".")
+        return lambda step: _nested(step.observation, keys)
     if not entry_points.is_entry_point(text):
         raise UserError(f"config.{KEY}={text}: must be module:function, info:KEY or obs:KEY")
-    made = entry_points.load(KEY, text)
-    if not callable(made):
-        raise UserError(
-            f"config.{KEY}={text}: must be a function of (observation, info, environment, action)"
-        )
-    if isinstance(made, type):
-        entry_points.require_signature(KEY, text, made)
-        return made()
-    return made
+    function = entry_points.load(KEY, text)
+    if isinstance(function, type):
+        entry_points.require_signature(KEY, text, function)
+    return of_function(function, f"config.{KEY}={text}")
 
 
-def _found(values: Any, keys: list[str]) -> Any:
+def of_function(function: Any, name: str) -> Caption:
+    """The caption function of a user's function, or of a class, which is made once so that it can remember.
+
+    `name` begins the error. A function whose arguments have other names is called with observation, info, environment
+    and action, in this order, or with the observation if it takes one argument.
+
+    Raises UserError: it is no function of such arguments.
+    """
+    function = function() if isinstance(function, type) else function
+    if not callable(function):
+        raise _refusal(name)
+    if isinstance(function, operator.itemgetter | operator.attrgetter | operator.methodcaller):
+        return lambda step: function(step.observation)
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except ValueError:  # of C, without a readable signature
+        return lambda step: function(step.observation)
+    if _goes_by_name(parameters):
+        return lambda step: function(**_named(parameters, step))
+    count = _count_by_order(parameters)
+    if count is None:
+        raise _refusal(name)
+    # The others may still have names that are known, and defaults.
+    further = [each for each in parameters if each.kind is each.KEYWORD_ONLY and each.name in ARGUMENTS]
+    return lambda step: function(*step[:count], **_named(further, step))
+
+
+def takes_observation_alone(function: Any) -> bool:
+    """Whether a function has one argument, whose name is not in `ARGUMENTS`."""
+    parameters = _parameters(function)
+    return parameters is not None and not _goes_by_name(parameters) and _count_by_order(parameters) == 1
+
+
+def names(function: Any, argument: str) -> bool:
+    """Whether a function needs `argument`, by its name or by its order."""
+    parameters = _parameters(function)
+    if parameters is None:
+        return False
+    if _goes_by_name(parameters):
+        return any(each.name == argument for each in _required(parameters))
+    return argument in _BY_ORDER[: _count_by_order(parameters) or 0]
+
+
+def _parameters(function: Any) -> list[inspect.Parameter] | None:
+    """The parameters of a function, or of the objects of a class; None: unknown."""
+    function = function.__call__ if isinstance(function, type) else function
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return None
+    return parameters
+
+
+def _refusal(name: str) -> UserError:
+    return UserError(
+        f"{name}: must be a function that takes some of {', '.join(ARGUMENTS)}, by these names; or of observation, info, "
+        "environment and action in this order"
+    )
+
+
+def _required(parameters: Iterable[inspect.Parameter]) -> list[inspect.Parameter]:
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [each for each in parameters if each.default is each.empty and each.kind not in several]
+
+
+def _positional(parameters: Iterable[inspect.Parameter]) -> list[inspect.Parameter]:
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [each for each in parameters if each.kind in kinds]
+
+
+def _goes_by_name(parameters: Sequence[inspect.Parameter]) -> bool:
+    """Whether all that the function needs can be given by known names."""
+    kinds = {each.kind for each in parameters}
+    required, positional = _required(parameters), _positional(parameters)
+    if any(each.name not in ARGUMENTS or each.kind is each.POSITIONAL_ONLY for each in required):
+        return False
+    if inspect.Parameter.VAR_POSITIONAL in kinds:
+        return False
+    if required or inspect.Parameter.VAR_KEYWORD in kinds:
+        return True
+    # With defaults alone, a first argument of another name is an observation.
+    return all(each.name in ARGUMENTS for each in positional)
+
+
+def _named(parameters: Sequence[inspect.Parameter], step: Step) -> dict[str, Any]:
+    """The arguments of `step` that `parameters` name, or all where they take any."""
+    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+        return step._asdict()
+    return {each.name: getattr(step, each.name) for each in parameters if each.name in ARGUMENTS}
+
+
+def _count_by_order(parameters: Sequence[inspect.Parameter]) -> int | None:
+    """How many arguments a function takes in the order of `_BY_ORDER`; None: it cannot be called so."""
+    positional, required = _positional(parameters), _required(parameters)
+    if any(each.kind is each.KEYWORD_ONLY and each.name not in ARGUMENTS for each in required):
+        return None
+    takes_several = any(each.kind is each.VAR_POSITIONAL for each in parameters)
+    needed = [each for each in required if each in positional]
+    if len(needed) > len(_BY_ORDER):
+        return None
+    takes_four = takes_several or (len(positional) >= len(_BY_ORDER) and len(needed) != 1)
+    if takes_four:
+        return len(_BY_ORDER)
+    return 1 if positional and len(needed) <= 1 else None
+
+
+def _nested(values: Any, keys: list[str]) -> Any:
     for key in keys:
         if not isinstance(values, Mapping) or key not in values:
             return None
@@ -43,16 +177,16 @@ def _found(values: Any, keys: list[str]) -> Any:
 
 
 def text_bytes_of(text: Any) -> bytes:
-    """A text in latin-1 without zeros, '?' for other letters; bytes and arrays up to their first zero; b"" for None.
+    """A text in UTF-8 without zeros; bytes and arrays uint8 as they are, up to their first zero; b"" for None.
 
     Raises TypeError: `text` is no text.
     """
     if text is None:
         return b""
     if isinstance(text, str):
-        return text.replace("\0", " ").encode("latin-1", "replace")
+        return text_bytes.encode(text.replace("\0", " "))
     if isinstance(text, np.ndarray) and text.dtype == np.uint8:
         text = text.tobytes()
-    if isinstance(text, bytes):
-        return text.split(b"\0", 1)[0]
+    if isinstance(text, bytes | bytearray | memoryview):
+        return bytes(text).split(b"\0", 1)[0]
     raise TypeError(f"a {type(text).__name__}, not a text")

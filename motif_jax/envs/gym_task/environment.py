@@ -17,7 +17,9 @@ import numpy as np
 from motif_jax.core import config as checks
 from motif_jax.core import entry_points
 from motif_jax.core.errors import UserError
+from motif_jax.core.text_bytes import cut
 from motif_jax.envs import spec
+from motif_jax.envs.checked import CheckedEnvironment
 from motif_jax.envs.gym_task import captions
 from motif_jax.envs.gym_task.spaces import UnsupportedSpaceError, leaves, padded
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, EngineError, EnvironmentSpec
@@ -33,6 +35,8 @@ _KEY = "environment.name"
 _NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
 _MOST_BYTES = 256  # of a text that a reward reads
 _MOST_NUMBERS = 32  # from `info` in an episode's row
+# Environments are reset with seeds below this: numpy's old generators take 32 bits, and those of C 31.
+SEEDS = 1 << 31
 _PROBED = 200  # steps within which a key of `info` has to appear
 
 
@@ -83,11 +87,12 @@ class GymTask:
 
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
         self._forget()
+        seed %= SEEDS
         try:
             observation, info = self._env.reset(seed=seed)
         except Exception as error:
             raise EngineError(f"{self._env} fails at its reset with seed {seed}") from error
-        self._write(observation, info, None, out)
+        self._write(captions.Step(observation, info, self._env), out)
 
     def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
         self.spec.check_action(action)
@@ -98,10 +103,12 @@ class GymTask:
             raise EngineError(f"{self._env} fails at step {self._steps} with action {taken}") from error
         self._steps += 1
         self._return += float(reward)
-        self._write(observation, info, taken, out)
+        truncated = bool(truncated) or self._steps >= self._limit
+        step = captions.Step(observation, info, self._env, taken, float(reward), bool(terminated), truncated)
+        self._write(step, out)
         if terminated:
             return float(reward), TERMINATED
-        return float(reward), TRUNCATED if truncated or self._steps >= self._limit else RUNNING
+        return float(reward), TRUNCATED if truncated else RUNNING
 
     def episode_info(self) -> dict[str, float]:
         cut = {} if self._caption is None else {CUT: float(self._cut)}
@@ -110,11 +117,10 @@ class GymTask:
     def close(self) -> None:
         self._env.close()
 
-    def _write(
-        self, observation: Any, info: Mapping[str, Any], action: int | None, out: Mapping[str, np.ndarray]
-    ) -> None:
+    def _write(self, step: captions.Step, out: Mapping[str, np.ndarray]) -> None:
+        info = step.info
         for leaf in self._leaves:
-            leaf.write(observation, out[leaf.name])
+            leaf.write(step.observation, out[leaf.name])
         for name, value in {**info, **(info.get("final_info") or {})}.items():
             if isinstance(value, _NUMBERS) and math.isfinite(value):
                 known = (measure := _measure(name)) in self._numbers or len(self._numbers) < _MOST_NUMBERS
@@ -123,10 +129,10 @@ class GymTask:
             out[FRAME][...] = self._env.render()
         if self._caption is None:
             return
-        text = self._caption(observation, info, self._env, action)
+        text = self._caption(step)
         self.spoke |= text is not None
         whole = captions.text_bytes_of(text)
-        data = whole[: self._text_bytes]
+        data = cut(whole, self._text_bytes)
         self._cut += len(data) < len(whole)
         self._seen[data] += 1
         out[TEXT][...] = padded(data, self._text_bytes)
@@ -203,6 +209,7 @@ def _described(
         num_actions=int(actions.n),
         text_field=TEXT if text else None,
         count_field=COUNT if text else None,
+        observed_text=of_observation,
         image_fields=tuple(leaf.name for leaf in found if leaf.image and leaf.name in observation),
         episode_fields=(CUT,) if text else (),
         family="gymnasium",
@@ -232,14 +239,17 @@ def _action_names(env: gymnasium.Env, count: int) -> tuple[str, ...]:
 def check(name: str, options: Mapping[str, Any]) -> None:
     """Plays a few steps before a training starts. Raises UserError: it cannot be made or played, or no text appears."""
     task, text = GymTask(name, **options), options.get("text", "")
+    environment = CheckedEnvironment(name, task)
     out, draws = spec.empty_observation(task.spec), np.random.default_rng(0)
     try:
-        task.reset(0, out)
+        environment.reset(SEEDS - 1, out)
         for _ in range(_PROBED):
-            if task.step(int(draws.integers(task.spec.num_actions)), out)[1]:
-                task.reset(1, out)
+            if environment.step(int(draws.integers(task.spec.num_actions)), out)[1]:
+                environment.reset(1, out)
             if task.spoke or not text.startswith(captions.INFO):
                 return
+    except UserError:
+        raise
     except Exception as error:
         cause = error.__cause__ or error
         named = f"config.{_KEY}={name}" + (f" with config.{captions.KEY}={text}" if text else "")

@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from motif_jax.core.text_bytes import cut
 from motif_jax.envs.gym_task.captions import text_bytes_of
 from motif_jax.envs.spec import ArraySpec
 
@@ -90,5 +91,5 @@ def _box(space: gymnasium.spaces.Box) -> tuple:
 
 
 def padded(data: bytes, size: int) -> np.ndarray:
-    """`data` cut to `size` bytes and padded with zeros: uint8 [size]."""
-    return np.frombuffer(data[:size].ljust(size, b"\0"), np.uint8)
+    """A text cut to the characters that fit into `size` bytes, padded with zeros: uint8 [size]."""
+    return np.frombuffer(cut(data, size).ljust(size, b"\0"), np.uint8)

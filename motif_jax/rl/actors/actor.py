@@ -21,6 +21,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from motif_jax.core import tempdirs
+from motif_jax.core.errors import UserError
 from motif_jax.core.files import full_disk
 from motif_jax.core.parent_death import end_with_parent, parent_is_gone
 from motif_jax.rl.actors.group import SlotGroup, start_delay
@@ -30,7 +31,7 @@ from motif_jax.rl.actors.slots import SlotLayout, Slots
 # Fixed-size records; a pipe passes writes below 4096 bytes on as a whole.
 COMMAND = struct.Struct("<3i")  # generation, slot, row whose actions lie ready
 RECORD = struct.Struct("<4i")  # generation, group, slot, row that has been written
-UP, EPISODE, ERROR, FULL_DISK = "up", "episode", "error", "full disk"  # kinds of reports
+UP, EPISODE, ERROR, REFUSAL, FULL_DISK = "up", "episode", "error", "refusal", "full disk"  # kinds of reports
 _TRACEBACK_LIMIT = 3000
 
 
@@ -96,7 +97,9 @@ def serve(orders: ActorOrders) -> None:
         return
     except Exception as error:
         report: tuple[str, Any] = ERROR, "".join(traceback.format_exception(error))[-_TRACEBACK_LIMIT:]
-        if (full := full_disk(error)) is not None:
+        if isinstance(error, UserError):
+            report = REFUSAL, str(error)
+        elif (full := full_disk(error)) is not None:
             report = FULL_DISK, (full.errno, str(full.filename or orders.temporary))
         with contextlib.suppress(BrokenPipeError):
             orders.reports.send(report)

@@ -19,7 +19,7 @@ from motif_jax.core import tempdirs
 from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import StoppedError, never
 from motif_jax.envs import registry
-from motif_jax.rl.actors.actor import COMMAND, EPISODE, FULL_DISK, RECORD, UP, Descriptor
+from motif_jax.rl.actors.actor import COMMAND, EPISODE, FULL_DISK, RECORD, REFUSAL, UP, Descriptor
 from motif_jax.rl.actors.actor_process import ActorProcess
 from motif_jax.rl.actors.cores import Cores
 from motif_jax.rl.actors.rollouts import HELLO_ROW, ActorsConfig, Ready, Rollouts, SlotSink
@@ -201,6 +201,8 @@ class ActorPool(Rollouts):
         elif kind == UP:
             self._processes[group].is_up = True
             self._write_record(RECORD.pack(self._generation[group], group, -1, HELLO_ROW))
+        elif kind == REFUSAL:  # another process would meet the same
+            raise UserError(content)
         elif kind == FULL_DISK:  # another process would have no more room
             number, file = content
             raise OSError(number, os.strerror(number), file)

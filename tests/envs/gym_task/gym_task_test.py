@@ -12,7 +12,7 @@ from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.envs.gym_task import captions
 from motif_jax.envs.gym_task.environment import _spec_of as registry_of_specs
 from motif_jax.envs.gym_task.spaces import leaves
-from motif_jax.envs.spec import RUNNING, TRUNCATED, EngineError
+from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, EngineError
 from tests.envs.playing import shown, started, told
 from tests.recorded_outputs import compared
 
@@ -65,7 +65,7 @@ def test_texts_of_functions_and_classes_and_what_is_cut():
     assert decoded(out["caption"]) == ""
     for _ in range(2):
         environment.step(1, out)
-    assert decoded(out["caption"]) == "action 1 " + "é" * 11
+    assert decoded(out["caption"]) == "action 1 " + "é" * 5, "a cut falls between letters"
     assert environment.episode_info()["captions_cut"] == 2
     one, out = started("gym:ToyChatter-v0", **TOYS, text="tests.gym_toys:Counting")
     _, out_of_other = started("gym:ToyChatter-v0", **TOYS, text="tests.gym_toys:Counting")
@@ -73,16 +73,22 @@ def test_texts_of_functions_and_classes_and_what_is_cut():
     assert (decoded(out["caption"]), decoded(out_of_other["caption"])) == ("step 1", "step 0")
 
 
-def test_texts_are_latin_1_up_to_their_first_zero(monkeypatch, record):
-    texts = {None: b"", "a\0b": b"a b", "ł": b"?", b"ab\0c": b"ab"}
+def test_texts_are_utf8_up_to_their_first_zero(monkeypatch, record):
+    texts = {
+        None: b"",
+        "a\0b": b"a b",
+        "ł": "ł".encode(),
+        b"ab\0c": b"ab",
+        "T\u00fcr".encode(): "Tür".encode(),
+    }
     assert {text: captions.text_bytes_of(text) for text in texts} == texts
     assert captions.text_bytes_of(np.array([65, 0, 66], np.uint8)) == b"A"
     with pytest.raises(TypeError, match="a list, not a text"):
         captions.text_bytes_of(["a"])
     of_info, of_nested = captions.make("info:said"), captions.make("obs:me.said")
-    assert of_info({"said": "no"}, {"said": "yes"}, None, 0) == "yes"
-    assert of_nested({"me": {"said": "here"}}, {"me": {"said": "no"}}, None, 0) == "here"
-    assert of_nested({"me": "no"}, {}, None, 0) is None
+    assert of_info(captions.Step({"said": "no"}, {"said": "yes"}, None)) == "yes"
+    assert of_nested(captions.Step({"me": {"said": "here"}}, {"me": {"said": "no"}}, None)) == "here"
+    assert of_nested(captions.Step({"me": "no"}, {}, None)) is None
     monkeypatch.setenv("MOTIF_JAX_TRUST", "math:pi")
     said = {text: told(captions.make, text) for text in ("caption", "math:pi")}
     compared("gym_texts_refused", said, record)
@@ -124,6 +130,109 @@ def test_numbers_of_info_are_those_of_the_episode_while_there_is_room():
     assert environment.episode_info() == known | kept
     environment.reset(0, out)
     assert environment.episode_info() == {"return": 0.0, "length": 0.0}
+
+
+class Judged(gymnasium.Env):
+    """Pays 1, 2 and 3, and ends at the third step; `ends` says how."""
+
+    observation_space = spaces.Discrete(9)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, ends="terminated", **given):
+        self._ends, self._given = ends, given
+
+    def reset(self, *, seed=None, options=None):
+        if seed is not None:
+            np.random.RandomState(np.int32(seed))  # old generators take 32 bits, C's take 31
+        self._step = 0
+        return 0, {}
+
+    def step(self, action):
+        self._step += 1
+        ended = self._step == 3
+        reward = self._given.get("reward", {}).get(self._step, float(self._step))
+        ends = ended and self._ends in ("terminated", "both"), ended and self._ends in ("truncated", "both")
+        return self._step, reward, *ends, {}
+
+
+def judged(**given):
+    gymnasium.registry.pop("Judged-v0", None)
+    gymnasium.register("Judged-v0", entry_point=lambda: Judged(**given))
+    registry_of_specs.cache_clear()
+    return "gym:Judged-v0"
+
+
+HERE = "tests.gym_toys"
+
+
+@pytest.mark.parametrize(
+    ("function", "first", "third"),
+    [
+        ("by_name", "None 0.0 False False", "1 3.0 True False"),
+        ("in_order", "0 0 Judged None", "3 0 Judged 1"),
+        ("of_any", *["action environment info observation reward terminated truncated"] * 2),
+    ],
+)
+def test_a_caption_function_takes_what_it_needs(function, first, third):
+    environment, out = started(judged(), text=f"{HERE}:{function}")
+    assert decoded(out["caption"]) == first
+    for _ in range(3):
+        environment.step(1, out)
+    assert decoded(out["caption"]) == third
+
+
+def test_a_caption_function_with_other_arguments_is_refused_with_those_there_are():
+    with pytest.raises(
+        UserError, match="observation, info, environment, action, reward, terminated, truncated"
+    ):
+        registry.spec(judged(), text=f"{HERE}:of_two")
+
+
+def test_the_step_limit_is_a_truncation_for_captions():
+    environment, out = started(judged(), text=f"{HERE}:by_name", max_episode_steps=1)
+    environment.step(0, out)
+    assert decoded(out["caption"]) == "0 1.0 False True"
+
+
+def test_seeds_fit_the_generators_of_old_environments():
+    registry.check(judged())
+    environment, out = started(judged(), 2**62 + 5)
+    assert environment.step(0, out) == (1.0, RUNNING)
+
+
+def test_a_seed_that_an_environment_cannot_take_is_refused_before_the_run():
+    class Small(Judged):
+        def reset(self, *, seed=None, options=None):
+            if seed is not None and seed >= 1 << 16:
+                raise ValueError("seed is too large")
+            return super().reset(seed=seed)
+
+    gymnasium.registry.pop("Small-v0", None)
+    gymnasium.register("Small-v0", entry_point=Small)
+    with pytest.raises(UserError, match="cannot be played: ValueError: seed is too large"):
+        registry.check("gym:Small-v0")
+
+
+@pytest.mark.parametrize(
+    ("ends", "end"), [("terminated", TERMINATED), ("truncated", TRUNCATED), ("both", TERMINATED)]
+)
+def test_ends_of_both_kinds_are_terminations(ends, end):
+    environment, out = started(judged(ends=ends))
+    assert [environment.step(0, out)[1] for _ in range(3)] == [RUNNING, RUNNING, end]
+
+
+def test_a_reward_that_is_no_number_is_refused_by_name_and_step():
+    environment, out = started(judged(reward={2: np.nan}), 7)
+    environment.step(0, out)
+    with pytest.raises(
+        UserError, match="gym:Judged-v0: its 'reward' is nan at step 2 of the episode with seed 7"
+    ):
+        environment.step(0, out)
+
+
+def test_an_infinite_reward_may_be_clipped():
+    environment, out = started(judged(reward={2: np.inf}))
+    assert [environment.step(0, out)[0] for _ in range(2)] == [1.0, np.inf]
 
 
 ODD = [

@@ -1,0 +1,127 @@
+"""Finds the text of a step, and its count, in what gymnasium environments and vectors of them return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gymnasium
+from gymnasium.vector.utils import concatenate, create_empty_array
+
+from motif_jax.core import entry_points
+from motif_jax.core.errors import UserError
+from motif_jax.envs.gym_task import captions
+from motif_jax.envs.gymnasium_env import RegisteredEnv
+
+# A field of the observation, 'info:KEY', 'obs:KEY', 'module:function', or a function as in `captions.of_function`.
+TextSource = str | Callable[..., Any]
+
+
+class TextReader:
+    """Reads text and count of single steps; UserError where the observations have no such field, or the function is none."""
+
+    def __init__(self, text: TextSource, count: str | None, space: gymnasium.Space | None) -> None:
+        self._count = count
+        fields = getattr(space, "spaces", space)
+        if count is not None:
+            _field(fields, count)
+        if isinstance(text, str) and not _is_field(fields, text) and ":" in text:
+            if entry_points.is_entry_point(text) and not text.startswith(
+                (captions.INFO, captions.OBSERVATION)
+            ):
+                entry_points.trust([text])  # the user's own call names it
+            self._caption = captions.make(text)
+        elif isinstance(text, str):
+            _field(fields, text)
+            self._caption = lambda step: _field(step.observation, text)
+        else:
+            self._caption = captions.of_function(text, "text=")
+
+    def text(self, step: captions.Step) -> Any:
+        return self._caption(step)
+
+    def count(self, observation: Any) -> int | None:
+        return None if self._count is None else int(_field(observation, self._count))
+
+
+class BatchReader:
+    """Reads the texts of a vector's columns; a function of one argument with a name of its own takes the batch of observations."""
+
+    def __init__(self, text: TextSource, count: str | None, env: gymnasium.vector.VectorEnv) -> None:
+        self._space = env.single_observation_space
+        self._environments: Sequence[Any] = getattr(env.unwrapped, "envs", ())
+        self._of_batch = text if captions.takes_observation_alone(text) else None
+        # Of a function of batches only the count is read here.
+        source = (lambda observation: None) if self._of_batch is not None else text
+        if captions.names(source, "environment") and not self._environments:
+            raise UserError(
+                "text=: the function takes `environment`, and the environments of this vector run in other processes: take "
+                "a SyncVectorEnv, or a function without it"
+            )
+        self._reader = TextReader(source, count, env.observation_space)
+
+    def texts(self, steps: Mapping[int, captions.Step]) -> dict[int, Any]:
+        """The texts of columns; the `environment` of their steps is filled in."""
+        if self._of_batch is not None:
+            observations = [step.observation for step in steps.values()]
+            if not observations:
+                return {}
+            empty = create_empty_array(self._space, len(observations))
+            texts = self._of_batch(concatenate(self._space, observations, empty))
+            return dict(zip(steps, texts, strict=True))
+        environments = self._environments
+        return {
+            column: self._reader.text(
+                step._replace(environment=environments[column] if environments else None)
+            )
+            for column, step in steps.items()
+        }
+
+    def count(self, observation: Any) -> int | None:
+        return self._reader.count(observation)
+
+
+def column_of(values: Any, column: int) -> Any:
+    """One environment's part of a vector's observations or actions."""
+    if isinstance(values, Mapping):
+        return {name: column_of(value, column) for name, value in values.items()}
+    if isinstance(values, tuple):
+        return tuple(column_of(value, column) for value in values)
+    return values[column]
+
+
+def info_of(infos: Mapping[str, Any], column: int) -> dict[str, Any]:
+    """One environment's `info` from a vector's infos, where a mask _KEY says which environments have KEY."""
+    info: dict[str, Any] = {}
+    for name, values in infos.items():
+        mask = infos.get(f"_{name}")
+        if mask is None or not mask[column]:
+            continue
+        info[name] = info_of(values, column) if isinstance(values, Mapping) else values[column]
+    return info
+
+
+def pays_last_text(env: Any) -> bool:
+    """`EnvironmentSpec.last_text` of a gymnasium environment or a vector: False for NetHack, NLE's and this package's."""
+    unwrapped = env.unwrapped
+    unwrapped = next(iter(getattr(unwrapped, "envs", ())), unwrapped).unwrapped
+    if isinstance(unwrapped, RegisteredEnv):
+        return unwrapped.shown.last_text
+    identity = getattr(getattr(env, "spec", None), "id", "")
+    return not (
+        type(unwrapped).__module__.startswith("nle.") or identity.rpartition("/")[2].startswith("NetHack")
+    )
+
+
+def _is_field(fields: Any, name: str) -> bool:
+    return isinstance(fields, Mapping) and name in fields
+
+
+def _field(observation: Any, name: str) -> Any:
+    if not _is_field(observation, name):
+        shown = ", ".join(observation) if isinstance(observation, Mapping) else type(observation).__name__
+        raise UserError(
+            f"the observation has no field {name!r} but {shown}: name the field with text=, or give a function of the "
+            "observation"
+        )
+    return observation[name]
