@@ -184,7 +184,10 @@ def make_agent_network(
             "not show: use 'auto' or 'flat'"
         )
     if kind == FLAT:
-        fields = tuple(sorted(set(spec.observation) - {spec.count_field, spec.mask_field}))
+        unread = {spec.count_field, spec.mask_field}
+        if not (spec.observed_text or config.read_text):
+            unread.add(spec.text_field)
+        fields = tuple(sorted(set(spec.observation) - unread))
 
     # A CPU keeps the plain forms, and with them its bits.
     on_gpu = jax.default_backend() == "gpu"

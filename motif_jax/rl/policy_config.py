@@ -17,6 +17,10 @@ class GameNetwork:
         "covers); 'film' (BabyAI's view and instruction: image_features channels, words and the GRU that reads them "
         "message_features wide)",
     )
+    read_text: bool = key(
+        False,
+        "of gym:ID with environment.text=info:KEY or a function: the network reads the caption's bytes, too; else only the reward does",
+    )
     image_encoder: str = one_of(("convnet_simple", "convnet_impala", "resnet_impala", "mlp"), "of the window")
     image_features: int = size(512, "of the window")
     vector_features: int = size(128, "of the status")

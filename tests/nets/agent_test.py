@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from motif_jax.core.errors import UserError
+from motif_jax.envs import registry
 from motif_jax.envs.nethack import status
 from motif_jax.nets import agent, layout, tile_embedding, underfoot
 from motif_jax.nets.classifier import MessageClassifier
@@ -241,3 +242,18 @@ def test_an_encoder_names_the_fields_that_an_environment_lacks() -> None:
         lacking = f"config.network.encoder='{encoder}' needs the fields {fields}, which the environment does not show"
         with pytest.raises(UserError, match=f"^{lacking}: use 'auto' or 'flat'$"):
             agent.make_agent_network(GameNetwork(encoder=encoder), agents.FLAT_SPEC)
+
+
+def test_a_network_reads_the_caption_of_a_gymnasium_task_only_when_asked() -> None:
+    spec = registry.spec("gym:CartPole-v1", text="tests.gym_toys:praise")
+    plain = registry.spec("gym:CartPole-v1")
+    assert agent.make_agent_network(GameNetwork(), spec).fields == ("observation",)
+    assert agent.make_agent_network(GameNetwork(), plain).fields == ("observation",)
+    assert agent.make_agent_network(GameNetwork(read_text=True), spec).fields == ("caption", "observation")
+
+
+def test_a_network_reads_texts_that_belong_to_the_observation() -> None:
+    vault = registry.spec("gym:ToyVault-v0", modules="tests.gym_toys", text="obs:sound")
+    assert "caption" in agent.make_agent_network(GameNetwork(), vault).fields
+    doorkey = registry.spec("MiniGrid-DoorKey-5x5-v0")
+    assert "text" in agent.make_agent_network(GameNetwork(), doorkey).fields
