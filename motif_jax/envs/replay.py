@@ -89,9 +89,16 @@ class Digest:
 
 def not_the_recorded(recording: Recording) -> UserError:
     """The error for a replay that does not match `recording`."""
+    if registry.is_gym(recording.task) or entry_points.is_entry_point(recording.task):
+        cause = (
+            "or the environment is no function of its seed and actions: it draws random numbers that reset(seed=...) does not "
+            "seed, or its pictures draw from the game's generator (give them another one)"
+        )
+    else:
+        cause = f"or the game (recorded with nle {recording.engine}, played with {version('nle')})"
     return UserError(
-        f"the replay of {recording.task} with seed {recording.seed} is not the episode that was recorded: the"
-        f" recording was changed, or the game (recorded with nle {recording.engine}, played with {version('nle')})"
+        f"the replay of {recording.task} with seed {recording.seed} is not the episode that was recorded: the recording was "
+        f"changed, {cause}"
     )
 
 

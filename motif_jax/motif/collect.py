@@ -14,7 +14,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, read_json
 from motif_jax.core.interruption import EXIT_CODE, Interruption
 from motif_jax.core.progress import format_number
-from motif_jax.envs import registry
+from motif_jax.envs import determinism, registry
 from motif_jax.envs.nethack.random_players import has_habits
 from motif_jax.envs.nethack.scripted_players import ERRANDS, PLAYERS
 from motif_jax.envs.spec import EnvironmentSpec
@@ -71,6 +71,10 @@ def check(config: ConfigDict, workdir: Path) -> None:
     spec = _spec(config)
     _check_fields(config, spec)
     _check_players(config, spec)
+    if AGENTS in _weights(config, spec):
+        key = "policy" if config.policy == AGENTS else f"mixture.{AGENTS}"
+        use = f"config.{key}={config.policy if config.policy == AGENTS else config.mixture[AGENTS]}"
+        determinism.require(config.environment.name, registry.options_of(config.environment), use)
     ours = (workdir / layout.META).exists() or (workdir / layout.STAGING).exists()
     if (workdir / "data").exists() and not ((workdir / "config.json").exists() and ours):
         raise UserError(f"{workdir} holds a dataset that was not collected here: choose another --workdir")

@@ -12,7 +12,7 @@ import numpy as np
 
 from motif_jax.core import seeds
 from motif_jax.core.errors import UserError
-from motif_jax.envs import registry
+from motif_jax.envs import determinism, registry
 from motif_jax.envs.episode import play
 from motif_jax.envs.nethack import status
 from motif_jax.envs.nethack.random_players import ReplayedActions
@@ -108,10 +108,11 @@ class History:
         # Making the views of a row costs as much as a step of the game; the next episode writes into the same rows.
         self._rows: list[Row] = []
 
-    def play(self, seed: int, policy: Any) -> tuple[dict[str, np.ndarray], int]:
-        """Plays one episode; returns name -> array [steps, ...], views that the next one overwrites, and how it ended.
+    def play(self, seed: int, policy: Any) -> tuple[dict[str, np.ndarray], int, int]:
+        """Plays one episode; returns name -> array [rows, ...], views that the next one overwrites, its steps, and how it ended.
 
-        Row t is the observation on which action t was chosen, with the reward that came with it (0 in row 0). Raises
+        Row t is the observation on which action t was chosen, with the reward that came with it (0 in row 0); the final
+        observation has a row where the environment's `last_text` says so. Raises
         EngineError: the policy has no more actions before the episode ends.
         """
         choose = policy.player(seed, self._environment.spec)
@@ -119,8 +120,9 @@ class History:
             self._rewards[step] = moment.reward
         if moment.end == RUNNING:
             raise EngineError(f"the player had no more actions in the episode with seed {seed}")
-        history = {name: array[:step] for name, array in self._arrays.items()}
-        return {**history, "rewards": self._rewards[:step]}, moment.end
+        rows = step + 1 if self._environment.spec.last_text else step
+        history = {name: array[:rows] for name, array in self._arrays.items()}
+        return {**history, "rewards": self._rewards[:rows]}, step, moment.end
 
     def _row(self, step: int) -> Row:
         if step == len(self._rewards):
@@ -143,15 +145,19 @@ def caption_keys(messages: np.ndarray) -> np.ndarray:
 
 
 def chunk_arrays(
-    history: Mapping[str, np.ndarray], job: EpisodeJob, plan: SamplingPlan, info: Mapping[str, float]
+    history: Mapping[str, np.ndarray],
+    steps: int,
+    job: EpisodeJob,
+    plan: SamplingPlan,
+    info: Mapping[str, float],
 ) -> dict[str, np.ndarray]:
-    """The arrays of an episode's chunk: 'data/NAME' [rows, length, ...], 'info/NAME' [rows], caption keys."""
-    steps, length = len(history["rewards"]), plan.length
+    """The arrays of the chunk of an episode of `steps`: 'data/NAME' [rows, length, ...], 'info/NAME' [rows], caption keys."""
+    rows, length = len(history["rewards"]), plan.length
     texts = history[plan.text]
     missing = layout.MESSAGE_BYTES - texts.shape[1]
     history = {**history, "message": np.pad(texts, ((0, 0), (0, missing))) if missing else texts}
     weights = chunks.evenly(history["message"], length) if plan.even else None
-    starts = chunks.draw_starts(steps, length, plan.share, seeds.rng(plan.seed, "starts", job.index), weights)
+    starts = chunks.draw_starts(rows, length, plan.share, seeds.rng(plan.seed, "starts", job.index), weights)
     data = chunks.gather({name: history[name] for name in (*plan.fields, "rewards")}, starts, length)
     arrays = {f"data/{name}": array for name, array in data.items()}
     constants: dict[str, Any] = {}
@@ -187,18 +193,31 @@ class Sampler:
 
     def answer(self, request: EpisodeJob) -> tuple[int, int]:
         job, plan = request, self._plan
-        played, end = self._history.play(job.seed, job.policy)
-        steps = len(played["rewards"])
-        if isinstance(job.policy, ReplayedActions) and len(job.policy.taken) != steps:
-            raise EngineError(f"episode {job.index} ended after {steps} steps, more actions were given")
+        try:
+            played, steps, end = self._history.play(job.seed, job.policy)
+            if isinstance(job.policy, ReplayedActions) and len(job.policy.taken) != steps:
+                raise EngineError(f"episode {job.index} ended after {steps} steps, more actions were given")
+        except EngineError as error:
+            # With a cause, the environment itself failed.
+            differs = isinstance(job.policy, ReplayedActions) and error.__cause__ is None
+            if differs and determinism.is_outside(plan.environment):
+                raise self._unlike(job, error) from error
+            raise
         info = self._environment.episode_info()
-        arrays = chunk_arrays(played, job, plan, info)
+        arrays = chunk_arrays(played, steps, job, plan, info)
         summary = {"end": float(end), **info}
         arrays["summary_names"] = np.array(sorted(summary))
         arrays["summary_values"] = np.array([summary[name] for name in sorted(summary)], np.float64)
         count = len(arrays["info/step"])
         chunks.save(plan.folder, job.index, count, arrays)
         return count, steps
+
+    def _unlike(self, job: EpisodeJob, error: EngineError) -> UserError:
+        """A user's environment that plays an agent's episode otherwise would fail for every process alike."""
+        return UserError(
+            f"config.policy=agents plays episodes again from their seeds and actions, and config.environment.name="
+            f"{self._plan.environment} plays that of seed {job.seed} otherwise the second time ({error}): {determinism.REMEDY}"
+        )
 
     def close(self) -> None:
         self._environment.close()

@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 from motif_jax.core import capacity, interruption, run_folder, seeds
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, read_json
+from motif_jax.envs import determinism
 from motif_jax.envs.replay import Recording
 from motif_jax.play import evaluation_files, evaluation_setup, messages, watching
 from motif_jax.play.config import PlayedPolicy
@@ -38,6 +39,8 @@ def check(config: ConfigDict, workdir: Path) -> None:
     who = evaluation_setup.check(values(PlayedPolicy, config), _pinned(workdir))
     if config.show_best or config.record_every:
         forms.check_screen(who.environment, who.options)
+        key = "record_every" if config.record_every else "show_best"
+        determinism.require(who.environment, who.options, f"config.{key}={config[key]}")
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
@@ -132,7 +135,7 @@ class _Evaluation:
     def _row(self, record: PlayedEpisode) -> dict[str, Any]:
         row = evaluation_files.episode_row(record)
         if self._expert is not None:
-            row["bot_agreement"] = agreement(record.actions, record.fields[self._expert])
+            row["bot_agreement"] = agreement(record.actions, record.fields[self._expert][: len(record)])
         rated = None if self._setup.rater is None else self._setup.rater.rate(record)
         if rated is not None:
             row["intrinsic_return"] = float(rated.discounted.sum())

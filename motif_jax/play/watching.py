@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from motif_jax.core.files import finite
 from motif_jax.envs import registry, replay
 from motif_jax.envs.episode import play
 from motif_jax.envs.spec import RUNNING, Environment, EnvironmentSpec, Frame
@@ -143,7 +144,8 @@ def watch(environment: Environment, seed: int, choose: Choose, rater: Any = None
                 paid = rated.paid / count**rater.count_exponent
         choice = choose(out, step) if end == RUNNING else None
         frame = renderer.frame(out) if renderer is not None and drawn else None
-        yield Sight(step, out, frame, text, count, rated, paid if choice else 0.0, task_reward, choice, end)
+        is_paid = choice is not None or (end != RUNNING and environment.spec.last_text)
+        yield Sight(step, out, frame, text, count, rated, paid if is_paid else 0.0, task_reward, choice, end)
 
 
 @dataclass
@@ -295,7 +297,7 @@ def film_recording(
             digest.add(sight.observation, sight.task_reward, sight.end)
             maker.add(sight)
         film = maker.film(environment.episode_info())
-    same = digest.hexdigest() == recording.digest and film.info == dict(recording.info)
+    same = digest.hexdigest() == recording.digest and finite(film.info) == finite(dict(recording.info))
     if not (same and len(film.actions) == len(recording.actions)):
         raise replay.not_the_recorded(recording)
     return film

@@ -14,7 +14,7 @@ from motif_jax.core import capacity, metrics, seeds
 from motif_jax.core import config as checks
 from motif_jax.core.devices import memory, precision
 from motif_jax.core.training import schedules
-from motif_jax.envs import registry
+from motif_jax.envs import determinism, registry
 from motif_jax.motif.reward.reward_model import cpu_device
 from motif_jax.nets.policy import PolicyNetwork
 from motif_jax.rl import agent_networks
@@ -257,6 +257,9 @@ def check(config: AgentConfig) -> AgentConfig:
     ):
         good = not (config.record_every and getattr(config.compat, switch))
         checks.require(good, "record_every", config.record_every, f"0 with compat.{switch}: {reason}")
+    if config.record_every:
+        game = config.environment.name, environment_options(config)
+        determinism.require(*game, f"config.record_every={config.record_every}")
     if not config.serial:
         capacity.require_workers("actors.workers", config.actors.workers, config.actors.envs_per_worker)
     actor_cores(config.actors)

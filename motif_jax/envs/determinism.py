@@ -1,0 +1,63 @@
+"""Whether an environment from outside the package plays an episode again from its seed and actions."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from motif_jax.core import entry_points
+from motif_jax.core.errors import UserError
+from motif_jax.envs import registry
+from motif_jax.envs.episode import given_actions, play
+from motif_jax.envs.replay import Digest
+from motif_jax.envs.spec import Environment
+
+_STEPS = 200
+_SEEDS = (1, 2)
+REMEDY = "draw all its random numbers from the generator that reset(seed=...) seeds, and those of its pictures from another one"
+
+
+def is_outside(name: str) -> bool:
+    """Whether the environment is the user's: this package's are functions of their seeds."""
+    return registry.is_gym(name) or entry_points.is_entry_point(name)
+
+
+def require(name: str, options: Mapping[str, Any], use: str) -> None:
+    """Plays two short random episodes of an environment from outside twice each, once in a fresh environment.
+
+    An environment that can draw pictures draws them in one of the two, as a film does.
+
+    Args:
+      use: what needs it, for the error: 'config.policy=agents'.
+
+    Raises:
+      UserError: an episode is not the same the second time; says what the environment has to do.
+    """
+    if not is_outside(name):
+        return
+    drawn = tuple(registry.spec(name, **options).optional_fields)
+    with_pictures = {**options, "fields": (*options.get("fields", ()), *drawn)} if drawn else options
+    with (
+        contextlib.closing(registry.make(name, **options)) as first,
+        contextlib.closing(registry.make(name, **with_pictures)) as second,
+    ):
+        for seed in _SEEDS:
+            _play(first, name, options, seed)  # another episode than that of a fresh environment comes before
+        for seed in _SEEDS:
+            if _play(first, name, options, seed) != _play(second, name, options, seed):
+                raise UserError(
+                    f"{use} plays episodes again from their seeds and actions, and config.environment.name={name} is no "
+                    f"function of these: seed {seed} gave two different episodes; {REMEDY}"
+                )
+
+
+def _play(environment: Environment, name: str, options: Mapping[str, Any], seed: int) -> str:
+    """A digest of all that a random player meets in its first steps."""
+    draws = np.random.default_rng(seed).integers(0, environment.spec.num_actions, _STEPS)
+    digest = Digest(name, options)
+    for moment in play(environment, seed, given_actions(draws)):
+        digest.add(moment.observation, moment.reward, moment.end)
+    return digest.hexdigest()

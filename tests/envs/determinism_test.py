@@ -1,0 +1,73 @@
+"""Environments that are no function of their seed and actions are found before anything is played."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+
+from motif_jax.core.errors import UserError
+from motif_jax.envs import determinism, registry, replay
+from motif_jax.envs.nethack.random_players import ReplayedActions
+from motif_jax.motif import sampling
+
+
+class Dice(gymnasium.Env):
+    """Rolls dice until a six; `wrong` says where random numbers come from that the seed does not give."""
+
+    metadata = {"render_modes": ["rgb_array"]}
+    observation_space = gymnasium.spaces.Discrete(7)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, wrong="", render_mode=None):
+        self.wrong, self.render_mode, self.episodes = wrong, render_mode, 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=None if self.wrong == "seed" else seed)
+        self.episodes += 1
+        return 0, {"text": "You sit down."}
+
+    def step(self, action):
+        rolled = int(self.np_random.integers(1, 7))
+        if self.wrong == "past":
+            rolled = (rolled + self.episodes) % 7
+        return rolled, float(rolled), rolled == 6, False, {"text": f"You roll {rolled}."}
+
+    def render(self):
+        generator = self.np_random if self.wrong == "picture" else np.random.default_rng(0)
+        return np.full((4, 4, 3), generator.integers(255), np.uint8)
+
+
+for _wrong in ("", "seed", "past", "picture"):
+    gymnasium.register(f"Dice{_wrong}-v0", entry_point=Dice, kwargs={"wrong": _wrong})
+
+
+@pytest.mark.parametrize("wrong", ["seed", "past", "picture"])
+def test_what_is_no_function_of_its_seed_is_refused_with_a_remedy(wrong):
+    with pytest.raises(
+        UserError, match=f"^config.policy=agents .*gym:Dice{wrong}-v0 is no function"
+    ) as error:
+        determinism.require(f"gym:Dice{wrong}-v0", {"text": "info:text"}, "config.policy=agents")
+    assert "reset(seed=...)" in str(error.value)
+
+
+def test_a_function_of_its_seed_passes():
+    determinism.require("gym:Dice-v0", {"text": "info:text"}, "config.policy=agents")
+    determinism.require("NetHackScore-v1", {}, "config.policy=agents")
+
+
+def test_a_recording_of_a_users_environment_does_not_blame_the_game():
+    environment = registry.make("gym:Dice-v0")
+    recording = replay.record(environment, "gym:Dice-v0", {}, 1, np.zeros(2, int))
+    said = str(replay.not_the_recorded(recording))
+    assert "nle" not in said
+    assert "its pictures draw from the game's generator" in said
+
+
+def test_an_agents_episode_that_plays_otherwise_the_second_time_is_one_line(tmp_path):
+    plan = sampling.SamplingPlan(
+        "gym:Diceseed-v0", {"text": "info:text"}, ("message",), 0, 1, 1.0, str(tmp_path), text="caption"
+    )
+    sampler = sampling.Sampler({"plan": plan})
+    with pytest.raises(UserError, match="otherwise the second time"):
+        sampler.answer(sampling.EpisodeJob(0, 5, 0, ReplayedActions(np.zeros(500, int))))
