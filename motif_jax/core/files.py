@@ -172,8 +172,9 @@ def atomic_write_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 def atomic_write_json(path: str | os.PathLike[str], value: Any) -> None:
-    """Writes indented JSON with sorted keys as `atomic_write_bytes` does."""
-    atomic_write_text(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
+    """Writes indented JSON with sorted keys as `atomic_write_bytes` does; null for infinities and NaN."""
+    text = json.dumps(finite(value), indent=2, sort_keys=True, allow_nan=False)
+    atomic_write_text(path, text + "\n")
 
 
 def atomic_save_npy(path: str | os.PathLike[str], array: np.ndarray) -> None:
@@ -206,6 +207,11 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def json_line(value: Any) -> str:
+    """`value` as a line of JSON, with null for infinities and NaN."""
+    return json.dumps(finite(value), allow_nan=False) + "\n"
 
 
 def append_lines(path: str | os.PathLike[str], keep: Callable[[str], bool]) -> IO[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import itertools
-import json
 import math
 import os
 import secrets
@@ -19,7 +18,7 @@ from tensorboardX.proto import event_pb2, summary_pb2
 from tensorboardX.record_writer import RecordWriter
 
 from motif_jax.core.errors import UserError
-from motif_jax.core.files import atomic_write_text, naming, read_json_lines, regular_file
+from motif_jax.core.files import atomic_write_text, json_line, naming, read_json_lines, regular_file
 
 FILE_NAME = "metrics.jsonl"
 _FLUSH_SECONDS = 120.0
@@ -51,7 +50,7 @@ class MetricsWriter(contextlib.AbstractContextManager["MetricsWriter"]):
         path = folder / FILE_NAME
         if path.exists():
             rows = read_metrics(folder) if resume_step is not None else ()
-            kept = (json.dumps(row) + "\n" for row in rows if row["step"] <= resume_step)
+            kept = (json_line(row) for row in rows if row["step"] <= resume_step)
             atomic_write_text(path, "".join(kept))
         self._path = path
         self._file = open(path, "a", encoding="utf-8", opener=regular_file)  # noqa: SIM115 - closed by close()
@@ -69,7 +68,7 @@ class MetricsWriter(contextlib.AbstractContextManager["MetricsWriter"]):
         row |= {name: finite.get(name) for name in numbers}
         self._events.add(int(step), finite)
         with naming(self._path):
-            self._file.write(json.dumps(row) + "\n")
+            self._file.write(json_line(row))
             self._file.flush()
         if self._wandb is not None:
             self._wandb.log({k: v for k, v in row.items() if k != "time"}, step=int(step))

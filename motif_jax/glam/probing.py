@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from motif_jax.core.errors import UserError
-from motif_jax.core.files import append_lines, atomic_write_json
+from motif_jax.core.files import append_lines, atomic_write_json, finite
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.babyai_text.probes import OWN, Probe, read
 from motif_jax.envs.babyai_text.prompts import PromptTokens
@@ -130,11 +130,17 @@ class ProbeFiles(ExitStack):
         """Writes what the agent would do before update `update` (from 0), at environment step `step`."""
         scores = self._probing.scores(params)
         head = {"update": update, "step": step}
-        self._write(LINES, json.dumps({**head, "probabilities": probabilities(scores).tolist()}))
+        self._write(
+            LINES,
+            json.dumps(finite({**head, "probabilities": probabilities(scores).tolist()}), allow_nan=False),
+        )
         if DISTRIB in self._files:
             self._write(DISTRIB, ",".join(map(str, scores.reshape(-1).tolist())))
         if self._clauses_every and update % self._clauses_every == 0:
-            self._write(CLAUSES, json.dumps({**head, "without": self._probing.clauses(params)}))
+            self._write(
+                CLAUSES,
+                json.dumps(finite({**head, "without": self._probing.clauses(params)}), allow_nan=False),
+            )
 
     def _write(self, name: str, line: str) -> None:
         self._files[name].write(line + "\n")

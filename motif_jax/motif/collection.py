@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from collections.abc import Iterator, Mapping
@@ -13,7 +12,7 @@ import numpy as np
 
 from motif_jax.core import seeds
 from motif_jax.core.errors import UserError
-from motif_jax.core.files import atomic_write_text
+from motif_jax.core.files import atomic_write_text, json_line
 from motif_jax.core.interruption import Interruption
 from motif_jax.core.progress import Progress
 from motif_jax.motif import sampling
@@ -202,7 +201,7 @@ class Collection:
                     return False
             if cut := sum(row.get("captions_cut", 0.0) for row in rows):
                 progress.log(f"{cut:,.0f} texts were longer than config.environment.text_bytes and were cut")
-            lines = "".join(json.dumps(row) + "\n" for row in rows)
+            lines = "".join(map(json_line, rows))
             atomic_write_text(self._folder / layout.EPISODES, lines)
             left_out = [episode for episode, count in enumerate(counts) if not count]
             summary = {"episodes": len(counts), "left_out_episodes": left_out, "length": self._plan.length}

@@ -145,6 +145,7 @@ def write_summary(
     folder: str | os.PathLike[str], summary: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
 ) -> None:
     """Writes evaluation.json with a digest of its contents and of the journal's rows that it summarises."""
+    summary = finite(summary)
     atomic_write_json(Path(folder) / SUMMARY, {**summary, _DIGEST: _digest(summary, rows)})
 
 

@@ -11,6 +11,8 @@ from html import escape
 from importlib import resources
 from typing import Any, NamedTuple
 
+from motif_jax.core.files import finite
+
 # Only inline scripts, styles and images: a page never uses the network.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 # Shown as escapes: control characters, marks that turn the direction of text, and surrogates.
@@ -50,7 +52,7 @@ def message_cell(text: str) -> TableCell:
 
 def embed_json(value: Any, name: str) -> str:
     """A script element with `value` as data, escaped so that no text can end the element."""
-    text = json.dumps(value, separators=(",", ":"))
+    text = json.dumps(finite(value), allow_nan=False, separators=(",", ":"))
     text = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     return f'<script type="application/json" id="{escape(name)}">{text}</script>'
 

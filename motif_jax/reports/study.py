@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.core.files import naming, regular_file
+from motif_jax.core.files import finite, naming, regular_file
 from motif_jax.core.locks import lock
 from motif_jax.core.verdicts import YES
 from motif_jax.motif.annotation.lexicon import Lexicon, LexiconJudge
@@ -37,7 +37,7 @@ def append_row(path: Path, row: Mapping[str, Any]) -> None:
         lock(file, path, wait=True)
         file.seek(0)
         file.truncate(file.read().rfind(b"\n") + 1)
-        file.write(json.dumps(row, sort_keys=True).encode() + b"\n")
+        file.write(json.dumps(finite(row), allow_nan=False, sort_keys=True).encode() + b"\n")
 
 
 def measure(games: Path, lexicon: Lexicon, goal: str) -> dict[str, list[float]]:

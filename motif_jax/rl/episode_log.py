@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
@@ -11,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any
 
-from motif_jax.core.files import read_json_lines, regular_file, replaced_file
+from motif_jax.core.files import json_line, read_json_lines, regular_file, replaced_file
 from motif_jax.rl.reward_lookup import IntrinsicReturn
 
 FILE_NAME = "episodes.jsonl"
@@ -76,7 +75,7 @@ class EpisodeLog(ExitStack):
         for row in rows:
             self._newest.append(dict(row))
             if self._file is not None:
-                self._file.write(json.dumps(row) + "\n")
+                self._file.write(json_line(row))
         if self._file is not None:
             self._file.flush()
 
@@ -125,5 +124,5 @@ def _open(path: Path, step: int, again: Collection[tuple[int, int]]) -> IO[str]:
         rows = read_json_lines(path, ["step", "env", "episode"])
         kept = (row for row in rows if row["step"] <= step and _key(row) not in again)
         with replaced_file(path) as part, open(part, "x", encoding="utf-8") as file:
-            file.writelines(json.dumps(row) + "\n" for row in kept)
+            file.writelines(map(json_line, kept))
     return open(path, "a", encoding="utf-8", opener=regular_file)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from motif_jax.core import nan_policy
 from motif_jax.core.errors import UserError
@@ -17,7 +19,11 @@ from motif_jax.rl.learner import Failure, Learner
 # Entries of a checkpoint's progress: the number of skipped updates, and the one that ended the run (None: none did).
 SKIPPED = "skipped_updates"
 ENDED_BY = "ended_by"
+# Whether the environment gave what was not finite in that update.
+BY_ENVIRONMENT = "ended_by_environment"
 _MOST_NAMES = 3
+# Names of leaves of a batch.
+_REWARD, _OBSERVATION = "reward", "observation/"
 
 
 class Guard:
@@ -31,13 +37,18 @@ class Guard:
         self._workdir, self._most = workdir, nonfinite.budget
         self.skipped: int = progress.get(SKIPPED, 0)
         self._ended_by: str | None = progress.get(ENDED_BY) if self.skipped > self._most else None
+        self._by_environment = bool(progress.get(BY_ENVIRONMENT, False))
 
     @property
     def exceeded(self) -> bool:
         return self._ended_by is not None
 
     def progress(self) -> dict[str, Any]:
-        return {SKIPPED: self.skipped, ENDED_BY: self._ended_by}
+        return {
+            SKIPPED: self.skipped,
+            ENDED_BY: self._ended_by,
+            BY_ENVIRONMENT: self._by_environment,
+        }
 
     def check(self, learner: Learner) -> None:
         failures, learner.failures = learner.failures, []
@@ -53,10 +64,12 @@ class Guard:
     def require(self, step: int) -> None:
         """Raises UserError if the run must end; its checkpoint is that of environment step `step`."""
         if self.exceeded:
+            remedy = "train again with a smaller --config.optimizer.learning_rate"
+            if self._by_environment:
+                remedy = "mend the environment, whose rewards and observations must be finite"
             raise UserError(
-                f"{self._ended_by}; checkpoint {step} has the parameters before it: train again with a smaller "
-                "--config.optimizer.learning_rate, or continue with --config.nonfinite.policy=skip and --config.nonfinite."
-                f"most_skips above {self.skipped}"
+                f"{self._ended_by}; checkpoint {step} has the parameters before it: {remedy}, or continue with "
+                f"--config.nonfinite.policy=skip and --config.nonfinite.most_skips above {self.skipped}"
             )
 
     def _describe(self, failure: Failure) -> str:
@@ -66,4 +79,25 @@ class Guard:
         if self._workdir is None:
             return line
         arrays = named_leaves(jax.device_get(failure.batch.trajectories))
+        given = _given_by_environment(arrays)
+        self._by_environment = given is not None
+        if given is not None:
+            line += f", since {given}"
         return f"{line}; its batch lies in {nan_policy.write_batch(self._workdir, failure.update, arrays)}"
+
+
+def _given_by_environment(arrays: Mapping[str, np.ndarray]) -> str | None:
+    """What of a batch, name -> array, the environment gave and is not finite, in words; None: nothing.
+
+    Rewards are [..., T, B] and observations [..., T + 1, B, ...], with the same leading axes.
+    """
+    time_axis = np.ndim(arrays[_REWARD]) - 2
+    for name, array in arrays.items():
+        if name != _REWARD and not name.startswith(_OBSERVATION):
+            continue
+        if np.dtype(array.dtype).kind != "f" or np.isfinite(array).all():
+            continue
+        place = tuple(np.argwhere(~np.isfinite(array))[0].tolist())
+        field = name.removeprefix(_OBSERVATION)
+        return f"the environment gave {array[place]} as {field!r} (row {place[time_axis]} of a rollout)"
+    return None

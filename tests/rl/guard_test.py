@@ -56,7 +56,7 @@ def test_what_was_allowed_at_its_time_ends_no_run() -> None:
 def test_three_of_many_names_are_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     skip = recall_training(nonfinite__policy="skip", nonfinite__most_skips=2).nonfinite
     guard = Guard(skip, tmp_path, {"skipped_updates": 1, "ended_by": "before"})
-    assert guard.progress() == {"skipped_updates": 1, "ended_by": None}
+    assert guard.progress() == {"skipped_updates": 1, "ended_by": None, "ended_by_environment": False}
     batch = Batch(column([3], [0], [1], intrinsic=np.nan), 1, [])
     for names in ("abc", "abcde"):
         assert not guard.exceeded
@@ -75,3 +75,21 @@ def test_three_of_many_names_are_shown(tmp_path: Path, capfd: pytest.CaptureFixt
         "continue with --config.nonfinite.policy=skip and --config.nonfinite.most_skips above 3"
     )
     assert not Guard(skip, None, {"skipped_updates": 2, "ended_by": "before"}).exceeded
+
+
+def test_numbers_of_the_environment_are_not_blamed_on_the_learning_rate(tmp_path: Path) -> None:
+    stop = recall_training(nonfinite__policy="stop").nonfinite
+    batch = column([3, 1], [0, 0], [0, 1])
+    batch = batch._replace(
+        reward=np.array([[0.0], [1.0]], np.float32),
+        observation={"speed": np.array([[0.0], [np.nan], [1.0]], np.float32)},
+    )
+    failure = Failure(4, ["loss/total"], Batch(batch, 1, []))
+    guard = Guard(stop, tmp_path, {})
+    guard.check(cast("Learner", SimpleNamespace(failures=[failure])))
+    for ended in (guard, Guard(stop, None, guard.progress())):
+        with pytest.raises(UserError, match="the environment gave nan as 'speed'") as error:
+            ended.require(100)
+        assert "row 1 of a rollout" in str(error.value)
+        assert "learning_rate" not in str(error.value)
+        assert "mend the environment" in str(error.value)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from motif_jax.core.files import finite
 from motif_jax.envs import registry
 from motif_jax.envs.replay import Recording, record
 
@@ -33,7 +34,7 @@ def differences(info: Mapping[str, Any], written: Mapping[str, Any]) -> list[str
     return [
         f"{name} {written[name]:g} written, {value:g} now"
         for name, value in info.items()
-        if written.get(name) is not None and written[name] != value
+        if written.get(name) is not None and finite(written[name]) != finite(value)
     ]
 
 
@@ -49,7 +50,8 @@ class Rerecorder:
 
     def answer(self, request: Order) -> str | None:
         recording = record(self._environment, *self._made, request.seed, request.actions)
-        differing = [name for name, value in recording.info.items() if value != request.info[name]]
+        info = finite(recording.info)
+        differing = [name for name, value in info.items() if value != finite(request.info)[name]]
         if differing:
             return f"seed {request.seed} does not play the same way twice ({', '.join(differing)})"
         recording.save(request.path)
