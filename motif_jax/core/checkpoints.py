@@ -10,8 +10,9 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,9 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
     are added (`digests.json`), and a rename gives the folder its number. So a numbered folder is whole; the next writer removes
     what a kill left. Before a checkpoint is read, its files are compared with their digests.
 
-    The newest `keep` stay (None: all), and the one with the best metric `keep_best`, by `best_mode` 'max' or 'min'. With
+    The newest `keep` stay (None: all), and the one with the best metric `keep_best`, by `best_mode` 'max' or 'min'. Of a run
+    that also saves by the clock, the newest `keep` milestones stay, too: the first checkpoint at or after each multiple of
+    `milestone_steps`. With
     `read_only` nothing is written or removed: the folder may belong to a running training. Raises UserError: `read_only` and
     there is no such folder.
     """
@@ -58,11 +61,13 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         keep_best: str | None = None,
         best_mode: str = "max",
         read_only: bool = False,
+        milestone_steps: int | None = None,
     ) -> None:
         self._folder = Path(folder).absolute()
         if read_only and not self._folder.is_dir():
             raise UserError(f"{folder} does not exist: no checkpoint was saved there")
         self._keep = keep
+        self._milestone_steps = milestone_steps
         self._best_metric, self._best_sign = keep_best, 1.0 if best_mode == "max" else -1.0
         self._checkpointer: Any = None
         if not read_only:
@@ -163,15 +168,24 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         )
 
     def _prune(self) -> None:
-        """Removes all but the newest and the best, each by a rename first, so that a kill leaves no part."""
+        """Removes all but the newest, the milestones and the best, each by a rename first, so that a kill leaves no part."""
         if self._keep is None or jax.process_index() != 0:
             return
         steps = [step for step in self.steps() if not self._damages.get(step)]
-        kept = {*steps[-self._keep :], self.best() if self._best_metric is not None else None}
+        kept: set[int | None] = {*steps[-self._keep :], *self._milestones(steps)[-self._keep :]}
+        if self._best_metric is not None:
+            kept.add(self.best())
         for step in steps:
             if step not in kept:
                 os.rename(self._folder / str(step), self._folder / f"{_REMOVED}{step}")
         self._remove_leftovers()
+
+    def _milestones(self, steps: Sequence[int]) -> list[int]:
+        """The first of `steps`, ascending, at or after each multiple of `milestone_steps` that they pass."""
+        every = self._milestone_steps
+        if every is None:
+            return []
+        return [step for before, step in pairwise([0, *steps]) if step // every > before // every]
 
     def _remove_leftovers(self, more: Iterable[Path] = ()) -> None:
         if jax.process_index() == 0:

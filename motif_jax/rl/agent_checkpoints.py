@@ -27,9 +27,13 @@ REWARD = "reward"
 _PARAMS, _LEARNER, _PLAY, _PROGRESS = "params", "learner", "play", "progress"
 
 
-def open_checkpoints(workdir: str | os.PathLike[str], keep: int) -> Checkpoints:
-    """The checkpoints of the run in `workdir`, for writing."""
-    return Checkpoints(Path(workdir) / FOLDER, keep=keep, keep_best=BEST_METRIC)
+def open_checkpoints(
+    workdir: str | os.PathLike[str], keep: int, save_every_steps: int | None = None
+) -> Checkpoints:
+    """The checkpoints of the run in `workdir`, for writing; those of `save_every_steps` are not pushed out by timed ones."""
+    return Checkpoints(
+        Path(workdir) / FOLDER, keep=keep, keep_best=BEST_METRIC, milestone_steps=save_every_steps
+    )
 
 
 def save(

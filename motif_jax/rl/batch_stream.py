@@ -19,10 +19,20 @@ _WAIT_SECONDS = 0.2
 
 
 class BatchStream:
-    """Gives the learner its batches, of which few wait. With threads, inference and batcher run beside the caller."""
+    """Gives the learner its batches, of which few wait. With threads, inference and batcher run beside the caller.
 
-    def __init__(self, system: System, stopped: Callable[[], bool] = never) -> None:
+    `while_playing` is called again and again with the number of steps that were played in turns, with the learner waiting.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        stopped: Callable[[], bool] = never,
+        while_playing: Callable[[int], None] = lambda played: None,
+    ) -> None:
         self._system, self._stopped = system, stopped
+        self._played = 0
+        self._while_playing = while_playing
         self._in_turns = settings.takes_turns(system.config)
         self._batches = 0
         self._services = Services()
@@ -90,6 +100,9 @@ class BatchStream:
             served = 0
             for number, source in enumerate(system.sources):
                 served += source.inference.serve(_WAIT_SECONDS / len(system.sources), self._hold(number))
+            self._played += served
+            if served:
+                self._while_playing(self._played)
             if not served and not system.config.serial and not self._is_full():
                 return None
 

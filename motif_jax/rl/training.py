@@ -6,8 +6,9 @@ import dataclasses
 import os
 import socket
 import sys
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -19,7 +20,8 @@ from motif_jax.core.devices.hosts import Hosts
 from motif_jax.core.devices.parallel import AXIS, DataParallel
 from motif_jax.core.interruption import Interruption, StoppedError, never
 from motif_jax.core.profiling import Profiler
-from motif_jax.rl import agent_checkpoints, reward_choice, settings
+from motif_jax.core.progress import PLAIN_INTERVAL_SECONDS
+from motif_jax.rl import agent_checkpoints, agent_networks, reward_choice, settings
 from motif_jax.rl.agent_checkpoints import Snapshot
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.clock import Clock
@@ -74,7 +76,9 @@ class AgentTraining:
         config, workdir, clock = self._config, self._workdir, self.clock
         with ExitStack() as stack:
             enter = stack.enter_context
-            checkpoints = enter(agent_checkpoints.open_checkpoints(workdir, config.keep_checkpoints))
+            checkpoints = enter(
+                agent_checkpoints.open_checkpoints(workdir, config.keep_checkpoints, config.save_every_steps)
+            )
             step = self._hosts.on_first(lambda: reward_choice.settle(config, workdir, checkpoints))
             if step is not None:
                 reward = dataclasses.replace(config.reward, step=step)
@@ -96,6 +100,8 @@ class AgentTraining:
             if config.record_every:
                 game = config.environment.name, settings.environment_options(config)
                 recorder = enter(EpisodeRecorder(workdir, *game, config.record_every))
+            begins = _Beginning(config, self._print)
+            begins.read_model()
             self.system = system = System(config, snapshot, recorder.take if recorder else None, workdir)
             stack.callback(system.close)
             records = enter(Records(config, workdir, checkpoints, system, clock, recorder, progress))
@@ -106,14 +112,22 @@ class AgentTraining:
             # Several hosts stop together, after an update.
             stopped = (lambda: stop.requested) if self._hosts.count == 1 else never
             try:
-                stream = enter(BatchStream(system, stopped))
+                begins.compile()
+                stream = enter(BatchStream(system, stopped, begins.play))
             except StoppedError:
                 return False
-            self._learn(stop, system, stream, records, profiler)
+            begins.play(0)  # the programs are compiled by now
+            self._learn(stop, system, stream, records, profiler, begins)
         return clock.finished
 
     def _learn(
-        self, stop: Interruption, system: System, stream: BatchStream, records: Records, profiler: Profiler
+        self,
+        stop: Interruption,
+        system: System,
+        stream: BatchStream,
+        records: Records,
+        profiler: Profiler,
+        begins: _Beginning,
     ) -> None:
         clock, alone, agreement = self.clock, self._hosts.count == 1, Agreement(system.parallel)
         clock.start()
@@ -125,6 +139,7 @@ class AgentTraining:
             batch = stream.get()
             if batch is None:
                 continue
+            begins.learn()
             profiler.step(system.learner.version)
             records.begin()
             system.learner.step(batch)
@@ -164,6 +179,35 @@ class AgentTraining:
         remark = settings.remark_on_lag(config)
         if remark is not None:
             self._print(remark)
+
+
+class _Beginning:
+    """Says what a language agent's run does before its first update, which may take minutes; other runs need no words."""
+
+    def __init__(self, config: AgentConfig, say: Callable[[str], None]) -> None:
+        self._config, self._say = config, say
+        self._speaks = agent_networks.kind_of(config) == agent_networks.LANGUAGE
+        self._said_at = 0.0
+
+    def _tell(self, line: str) -> None:
+        if self._speaks:
+            self._said_at = time.monotonic()
+            self._say(line)
+
+    def read_model(self) -> None:
+        if self._speaks:
+            self._tell(f"reading the language model {self._config.network.model}")
+
+    def compile(self) -> None:
+        self._tell("compiling the policy's programs, while the actors start")
+
+    def play(self, played: int) -> None:
+        if played == 0 or time.monotonic() - self._said_at >= PLAIN_INTERVAL_SECONDS:
+            self._tell(f"playing: {played:,} of {self._config.batch_size:,} steps before the first update")
+
+    def learn(self) -> None:
+        self._tell("the first update; its program is compiled before")
+        self._speaks = False
 
 
 def overview(

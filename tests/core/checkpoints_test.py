@@ -277,3 +277,11 @@ def test_a_kill_at_any_moment_leaves_whole_checkpoints(tmp_path: Path) -> None:
             for step in checkpoints.steps():
                 values = checkpoints.restore(step, {"params": {"a": np.empty((400, 400), np.float32)}})
                 assert (values["params"]["a"] == step).all()
+
+
+def test_checkpoints_by_the_clock_do_not_push_out_those_of_every_so_many_steps(tmp_path: Path) -> None:
+    with Checkpoints(tmp_path / "c", keep=2, milestone_steps=100) as checkpoints:
+        for step in (40, 103, 130, 170, 205, 220, 260, 290, 310, 330, 350, 370):
+            checkpoints.save(step, {"counters": {"steps": step}})
+        checkpoints.wait()
+        assert checkpoints.steps() == [205, 310, 350, 370]
