@@ -255,7 +255,7 @@ def _readable(error: Exception) -> str:
 
 def _print_help(arguments: Sequence[str], config: ConfigDict) -> NoReturn:
     *_, path = (value.partition(":")[0] for value in _config_files(arguments).values())
-    tree = ast.parse(Path(path).read_text(encoding="utf-8"))
+    tree = ast.parse(Path(path).read_text(encoding="utf-8-sig"))
     print(ast.get_docstring(tree) or path, "", "Keys:", *schema.describe(config), sep="\n")
     raise SystemExit(0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import jax
@@ -24,6 +25,7 @@ class Profiler:
         self._folder = Path(workdir) / "profile"
         self._start, self._steps = start, steps
         self._first: int | None = None
+        self._begun = 0
         self._recording = False
         if server_port is not None:
             jax.profiler.start_server(server_port)
@@ -34,6 +36,7 @@ class Profiler:
             return
         self._first = number if self._first is None else self._first
         done = number - self._first
+        self._begun = done + 1
         if done == self._start and not self._recording:
             self._folder.mkdir(parents=True, exist_ok=True)
             jax.profiler.start_trace(str(self._folder))
@@ -42,6 +45,15 @@ class Profiler:
             self.close()
 
     def close(self) -> None:
+        """Ends the trace; says so where the training ended before its start."""
+        if not self._recording and self._start is not None and self._begun:
+            print(
+                f"warning: config.profile.start={self._start}: no trace was taken, since the run ended after {self._begun:,} updates "
+                "(of trainings with config.chunk_steps: programs of so many steps); give a smaller start",
+                file=sys.stderr,
+                flush=True,
+            )
+            self._start = None
         if self._recording:
             jax.profiler.stop_trace()
             print(f"profile: {self._folder.resolve()} (tensorboard --logdir, or xprof)", flush=True)

@@ -67,7 +67,7 @@ def read(paths: list[Path], split: str) -> Iterator[Item]:
 
 
 def _texts(path: Path, split: str) -> Iterator[Item]:
-    with open(path, encoding="utf-8", newline="") as file:
+    with open(path, encoding="utf-8-sig", newline="") as file:
         if split == "file":
             text = file.read()
             yield Item(text, place=len(text))
@@ -81,7 +81,7 @@ def _texts(path: Path, split: str) -> Iterator[Item]:
 
 
 def _lines(path: Path) -> Iterator[Item]:
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8-sig") as file:
         for number, line in enumerate(file, start=1):
             try:
                 row = parse_json(line)

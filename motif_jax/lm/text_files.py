@@ -29,7 +29,7 @@ def read_questions(path: str | Path | None, key: str) -> list[dict[str, Any]]:
     path = Path(path)
     try:
         # Not splitlines, which also splits at characters that may be part of a text.
-        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        lines = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
     except FileNotFoundError:
         raise UserError(f"config.{key}={path}: there is no such file") from None
     except (OSError, UnicodeDecodeError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import functools
 import hashlib
 import os
@@ -113,6 +114,8 @@ def _convert(path: Path, folder: Path) -> None:
     partial.mkdir()
     try:
         with open(path, "rb") as file:
+            if file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
+                file.seek(0)
             _write_arrays(file, path, partial)
         for name in partial.iterdir():
             sync(name)

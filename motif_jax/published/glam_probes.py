@@ -38,7 +38,7 @@ def read_distributions(path: str | os.PathLike[str], actions: int) -> np.ndarray
       UserError: the file is missing, or its rows differ in length or have no multiple of `actions` numbers.
     """
     try:
-        with open(path, encoding="utf-8", newline="") as file:
+        with open(path, encoding="utf-8-sig", newline="") as file:
             rows = [[float(cell) for cell in row] for row in csv.reader(file) if row]
     except (OSError, ValueError, csv.Error) as error:
         raise UserError(f"{path} cannot be read as numbers: {error}") from None

@@ -134,7 +134,7 @@ def read_quantiles(path: str | Path, row: int) -> list[float]:
     """One row of the published quantile file: its last 19 numbers. Raises UserError: there is no such file or row."""
     rows = []
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8-sig") as file:
             for cells in csv.reader(file):
                 with contextlib.suppress(ValueError):
                     rows.append([float(cell) for cell in cells][-len(QUANTILE_LEVELS) :])

@@ -122,7 +122,7 @@ def load_lexicon(path: str | Path = "") -> Lexicon:
     ours = Path(__file__).parent / "lexicons" / shown
     try:
         theirs = path and (Path(shown).exists() or not ours.is_file())
-        text = (Path(shown) if theirs else ours).read_text(encoding="utf-8")
+        text = (Path(shown) if theirs else ours).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise UserError(f"lexicon {shown} cannot be read: {error.strerror}") from None
     except ValueError as error:

@@ -175,7 +175,7 @@ def _naming(path: Path) -> Iterator[None]:
 def _read(path: Path) -> Mapping[str, Any]:
     with _naming(path):
         try:
-            tree = _parsed(path.read_text(encoding="utf-8"))
+            tree = _parsed(path.read_text(encoding="utf-8-sig"))
         except OSError as error:
             raise UserError(f"cannot be read: {error.strerror}") from None
         except (yaml.YAMLError, ValueError, RecursionError) as error:

@@ -31,7 +31,7 @@ def read_comments(key: str, folder: str) -> list[Comment]:
         if not folder or not path.is_file():
             raise UserError(f"config.{key}='{folder}': must be a folder with {' and '.join(FILES)}")
         try:
-            with path.open(encoding="utf-8", newline="") as file:
+            with path.open(encoding="utf-8-sig", newline="") as file:
                 rows = csv.reader(file)
                 next(rows, None)
                 for row in rows:

@@ -61,7 +61,7 @@ def read_csv(path: str | Path, days: Sequence[str]) -> list[Tweet]:
     """
     found = []
     try:
-        with open(path, encoding="utf-8", newline="") as file:
+        with open(path, encoding="utf-8-sig", newline="") as file:
             for number, row in enumerate(csv.reader(file), 1):
                 if len(row) != 5:
                     raise UserError(f"{path}: row {number} has {len(row)} columns, must have 5")

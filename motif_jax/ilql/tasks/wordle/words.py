@@ -37,7 +37,7 @@ def read_words(key: str, name: str, most: int | None = None) -> tuple[str, ...]:
     if not name or not os.path.isfile(path):
         raise UserError(f"config.{key}={name!r}: must be {allowed}")
     try:
-        lines = path.read_text(encoding="utf-8").split()
+        lines = path.read_text(encoding="utf-8-sig").split()
     except (OSError, ValueError) as error:
         raise UserError(f"config.{key}={name}: cannot be read ({error}); must be {allowed}") from None
     words = distinct(line for line in lines if is_word(line))[:most]
