@@ -1,4 +1,6 @@
 import itertools
+import os
+import signal
 
 import jax
 import jax.numpy as jnp
@@ -6,6 +8,7 @@ import numpy as np
 import optax
 import pytest
 
+from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.training.config import RewardConfig
 from motif_jax.core.training.trainer import OfflineTrainer
@@ -133,3 +136,31 @@ def test_the_digests_say_what_is_not_the_same(folder):
     ):
         assert changed("plain", **{name: value}) == wanted
     assert changed("long", **EVERYTHING) == {*base, "data/blstats", "data/glyphs"}
+
+
+@pytest.mark.slow
+def test_a_training_begun_on_two_devices_ends_on_one(folder, tmp_path):
+    def task_on(devices):
+        return make_task(folder / "plain", devices, **{"optimizer.eps": 1e-2})
+
+    whole, begun, ended = task_on(1), task_on(2), task_on(1)
+    start = whole.init_state().params
+    batches = begun.batches
+
+    def stopping(first, count):
+        if first >= 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return batches(first, count)
+
+    begun.batches = stopping
+    assert OfflineTrainer(whole, whole.parallel).run(tmp_path / "whole")
+    assert not OfflineTrainer(begun, begun.parallel).run(tmp_path / "moved")
+    assert OfflineTrainer(ended, ended.parallel).run(tmp_path / "moved")
+    states = [train_state(tmp_path / name, whole) for name in ("whole", "moved")]
+    assert_same_change(start, states[1], states[0])
+
+
+def train_state(folder, task):
+    """The parameters of the newest evaluation in a run folder."""
+    with Checkpoints(folder / "checkpoints", keep=None, read_only=True) as checkpoints:
+        return checkpoints.restore(None, {"params": jax.device_get(task.init_state().params)})["params"]
