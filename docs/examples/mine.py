@@ -27,7 +27,7 @@ class Mine(gymnasium.Env):
         return {"cell": self.cell, "lever": int(self.lever)}, float(out), out, False, {"is_success": out}
 
 
-def tell(observation, info, environment, action):
+def tell(environment, action):
     mine = environment.unwrapped
     if action is None:
         return "You are in a mine."
