@@ -50,7 +50,7 @@ class BatchReader:
     def __init__(self, text: TextSource, count: str | None, env: gymnasium.vector.VectorEnv) -> None:
         self._space = env.single_observation_space
         self._environments: Sequence[Any] = getattr(env.unwrapped, "envs", ())
-        self._of_batch = text if captions.takes_observation_alone(text) else None
+        self._of_batch: Any = text if captions.takes_observation_alone(text) else None
         # Of a function of batches only the count is read here.
         source = (lambda observation: None) if self._of_batch is not None else text
         if captions.names(source, "environment") and not self._environments:
