@@ -100,7 +100,7 @@ class AgentTraining:
             if config.record_every:
                 game = config.environment.name, settings.environment_options(config)
                 recorder = enter(EpisodeRecorder(workdir, *game, config.record_every))
-            begins = _Beginning(config, self._print)
+            begins = Beginning(config, self._print)
             begins.read_model()
             self.system = system = System(config, snapshot, recorder.take if recorder else None, workdir)
             stack.callback(system.close)
@@ -127,7 +127,7 @@ class AgentTraining:
         stream: BatchStream,
         records: Records,
         profiler: Profiler,
-        begins: _Beginning,
+        begins: Beginning,
     ) -> None:
         clock, alone, agreement = self.clock, self._hosts.count == 1, Agreement(system.parallel)
         clock.start()
@@ -181,7 +181,7 @@ class AgentTraining:
             self._print(remark)
 
 
-class _Beginning:
+class Beginning:
     """Says what a language agent's run does before its first update, which may take minutes; other runs need no words."""
 
     def __init__(self, config: AgentConfig, say: Callable[[str], None]) -> None:
