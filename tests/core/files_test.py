@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import json
 import os
 import signal
 import socket
@@ -278,3 +279,11 @@ def test_a_damaged_line_keeps_a_file_of_lines_from_being_written(tmp_path: Path)
     with files.append_lines(path, keep=lambda line: line != "2") as file:
         file.write("4\n")
     assert path.read_text() == "1\n3\n4\n"
+
+
+def test_json_has_null_for_what_is_no_number(tmp_path):
+    values = {"return": float("inf"), "mean": [float("nan"), -float("inf"), 1.5]}
+    expected = {"return": None, "mean": [None, None, 1.5]}
+    files.atomic_write_json(tmp_path / "a.json", values)
+    assert json.loads((tmp_path / "a.json").read_text(), parse_constant=pytest.fail) == expected
+    assert json.loads(files.json_line(values), parse_constant=pytest.fail) == expected
