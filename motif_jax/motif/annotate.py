@@ -18,6 +18,7 @@ from motif_jax.core.progress import Progress
 from motif_jax.motif.annotation import shards
 from motif_jax.motif.annotation.annotator import Annotator, Question, check_annotator, make_annotator
 from motif_jax.motif.annotation.captions import pair_captions
+from motif_jax.motif.annotation.chat import CUT, UNFINISHED
 from motif_jax.motif.annotation.config import AnnotationConfig
 from motif_jax.motif.annotation.conversations import ConversationLog
 from motif_jax.motif.annotation.dry_run import report_dry_run
@@ -136,6 +137,7 @@ def _annotate(
             raise
         summary |= session.summary()
         atomic_write_json(workdir / "summary.json", summary)
+    print(_cut_warning(summary), end="", flush=True)
     if not summary["finished"]:
         return interruption.EXIT_CODE if stop.requested else 0
     merged = _merge(annotation, questions, count, manifest, dataset)
@@ -165,6 +167,18 @@ def _ask(
     with stop, progress:
         answers = session.ask(questions, known, limit=config.limit, keep=shard.add, report=report)
     return not session.unsettled(questions, answers)
+
+
+def _cut_warning(summary: dict[str, Any]) -> str:
+    """A line about answers that were cut; '' without any."""
+    if not summary["cut_answers"]:
+        return ""
+    unknown = sum(summary["unknown_notes"].get(note, 0) for note in (CUT, UNFINISHED))
+    limit = summary.get("token_limit", "the limit of an answer")
+    return (
+        f"warning: {summary['cut_answers']:,} answers to {summary['asked']:,} questions ended before their verdict; {unknown:,} "
+        f"questions stay unknown for it: raise {limit}, or turn the model's reasoning off (docs/annotation.md)\n"
+    )
 
 
 def _merge(

@@ -18,7 +18,7 @@ from motif_jax.oni.question_queue import Items, Pending, PublishedQueue, Questio
 
 # Totals of a run, kept in checkpoints (see docs/metrics.md).
 _TOKENS = ("prompt", "completion", "cached")
-_TOTALS = "questions answers from_store ties unknown given_up failures dropped".split()
+_TOTALS = "questions answers from_store ties unknown cut given_up failures dropped".split()
 _TOTALS += [f"{name}_tokens" for name in _TOKENS]
 
 
@@ -134,10 +134,15 @@ class LabelBookkeeper:
         answer: StoredAnswer,
         tokens: Sequence[int] | None = None,
         seconds: float = 0.0,
+        cut: int = 0,
     ) -> None:
-        """Counts an answer, with all attempts of any run, and its tokens as in `Answer`, None if the store had it."""
+        """Counts an answer, with all attempts of any run, and its tokens as in `Answer`, None if the store had it.
+
+        `cut`: turns that ended before the model had answered.
+        """
         with self._lock:
             was_in_flight = self._land(pending)
+            self._totals["cut"] += cut
             self._count(answer, tokens, seconds)
             if was_in_flight:
                 self._settle(pending, answer, sum((tokens or (0, 0))[:2]), seconds)

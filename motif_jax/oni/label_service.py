@@ -144,7 +144,7 @@ class LabelService(LabelBookkeeper):
             if self._conversations is not None:
                 self._conversations.add(pairs)
         for (pending, _, answer, seconds), kept in zip(answered, stored, strict=True):
-            self.answered(pending, kept, answer.tokens, seconds)
+            self.answered(pending, kept, answer.tokens, seconds, answer.cut)
 
     def _reach(self, stopped: Callable[[], bool]) -> None:
         """Waits until a question is answered, or a ping if the question was answered before."""

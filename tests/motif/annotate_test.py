@@ -14,6 +14,7 @@ from motif_jax.core.interruption import EXIT_CODE
 from motif_jax.motif import annotate
 from motif_jax.motif.annotation.session import AnnotationSession
 from tests import recorded_outputs
+from tests.chat_server import Server
 from tests.end_to_end.annotate_datasets import write_dataset
 from tests.reward_fixtures import load_config, run_stage
 
@@ -75,3 +76,23 @@ def test_what_was_tried_is_kept_where_a_run_is_ended(given, tmp_path, monkeypatc
         assert annotate.run(config, tmp_path / "run") == EXIT_CODE
     found = json.loads((tmp_path / "run/summary.json").read_text())
     assert (found["finished"], found["asked"], found["dataset_questions"]) == (False, 0, 5)
+
+
+@pytest.mark.parametrize(("mode", "key"), [("analysis", "max_tokens=4096"), ("verdict", "verdict_tokens=64")])
+def test_cut_answers_are_reported_with_the_key_that_cuts_them(given, tmp_path, capsys, mode, key) -> None:
+    server = Server()
+    choice = {"finish_reason": "length", "message": {"content": None, "reasoning_content": "I weigh"}}
+    server.behave = lambda number, request: (200, {"choices": [choice]})
+    asked = {
+        "annotator": "openai",
+        "openai.base_url": server.url,
+        "openai.model": "judge",
+        "answer.mode": mode,
+    }
+    try:
+        run_stage("annotate", tmp_path / "run", "", **given | asked)
+    finally:
+        server.close()
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
+    assert (summary["cut_answers"], summary["unknown_notes"]) == (10, {"cut before its end": 5})
+    assert f"5 questions stay unknown for it: raise config.sampling.{key}" in capsys.readouterr().out

@@ -46,6 +46,7 @@ class Answer:
 
     `tokens` of all turns: of prompts, of answers, and of the cached part of prompts. `turns` have {"role", "content"}. `mass` is
     the verdicts' probability together, where read from log-probabilities; `note` says why a label is UNKNOWN if not by the text.
+    `retried`: asked again for a verdict; `cut`: turns that ended before the model had answered.
     """
 
     label: int
@@ -54,6 +55,8 @@ class Answer:
     turns: tuple[Mapping[str, str], ...] = ()
     mass: float | None = None
     note: str = ""
+    retried: bool = False
+    cut: int = 0
 
 
 class Preview(NamedTuple):

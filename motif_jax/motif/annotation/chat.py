@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,9 +18,16 @@ from motif_jax.motif.annotation.annotator import Annotator, Answer, Question
 from motif_jax.motif.annotation.config import AnnotatorConfig
 from motif_jax.motif.annotation.parsing import AnswerParser
 from motif_jax.motif.annotation.prompts import PromptTexts, Turns, label_name, load_prompt, prompt_path
+from motif_jax.motif.annotation.reasoning import as_earlier_turn
 
-# Most tokens of a verdict, enough in any form; the structure or the end token stops the model earlier.
-VERDICT_TOKENS = 64
+# Default of sampling.verdict_tokens, which is no part of what answers depend on.
+_VERDICT_TOKENS = 64
+# Words of the reason for which an answer ended before the model ended it, as servers name it.
+_CUT_REASON = re.compile(
+    "length|max|limit|trunc|incomplete|abort|interrupt|insufficient|time|error", re.IGNORECASE
+)
+CUT = "cut before its end"
+UNFINISHED = "ends within its reasoning"
 TOO_LONG = "prompt too long for the model"
 IMPROBABLE = "the verdicts have little probability"
 
@@ -57,12 +65,15 @@ class Conversation:
     turns: Turns
     retried: bool = False
     tokens: tuple[int, int, int] = (0, 0, 0)
+    # Turns that ended before the model had answered.
+    cut: int = 0
 
     def cost(self, prompt: int, completion: int, cached: int) -> None:
         self.tokens = self.tokens[0] + prompt, self.tokens[1] + completion, self.tokens[2] + cached
 
     def answer(self, label: int, probabilities: tuple[float, ...] | None = None, **more: Any) -> Answer:
-        return Answer(label, probabilities, self.tokens, tuple(self.turns), **more)
+        turns = tuple(self.turns)
+        return Answer(label, probabilities, self.tokens, turns, retried=self.retried, cut=self.cut, **more)
 
 
 class ChatAnnotator(Annotator):
@@ -77,6 +88,8 @@ class ChatAnnotator(Annotator):
         self.mode: str = config.answer.mode
         self._retry = config.answer.retry and self.mode != "soft"
         self._minimum_mass: float = config.answer.minimum_mass
+        limit_key = "sampling.verdict_tokens" if self.mode == "verdict" else "sampling.max_tokens"
+        self._token_limit = f"config.{limit_key}={checks.dotted(config, limit_key)}"
         self._seed: int | None = config.seed if self._draws(config) and config.sampling.seeded else None
         first_match = config.compat.answer_first_match
         anywhere = config.compat.oni_label_anywhere
@@ -86,7 +99,11 @@ class ChatAnnotator(Annotator):
             "goal": config.goal,
             "prompt": self.prompt.identity(),
             "mode": self.mode,
-            "parsing": "anywhere" if anywhere else "first_match" if first_match else "last_line",
+            "parsing": "anywhere"
+            if anywhere
+            else "first_match"
+            if first_match
+            else "last_line_after_reasoning",
             "retry": self._retry,
             "sampling": self._sampling_identity(config),
         }
@@ -96,13 +113,16 @@ class ChatAnnotator(Annotator):
 
     @staticmethod
     def _draws(config: AnnotatorConfig) -> bool:
-        return config.sampling.temperature > 0 and config.answer.mode != "soft"
+        temperature = config.sampling.temperature
+        return config.answer.mode != "soft" and (temperature is None or temperature > 0)
 
     def _sampling_identity(self, config: AnnotatorConfig) -> dict[str, Any]:
         if self.mode == "soft":
             return {"minimum_mass": self._minimum_mass}
         given = config.sampling
         sampling: dict[str, Any] = {"temperature": given.temperature, "max_tokens": given.max_tokens}
+        if self.mode == "verdict" and given.verdict_tokens != _VERDICT_TOKENS:
+            sampling["verdict_tokens"] = given.verdict_tokens
         if self._draws(config):
             sampling |= {"top_k": given.top_k, "top_p": given.top_p, "seed": self._seed}
         return sampling
@@ -117,25 +137,40 @@ class ChatAnnotator(Annotator):
         path = (dialogue.question.id, dialogue.question.attempt, int(dialogue.retried))
         return derive(self._seed, "annotate", *path) % 2**31
 
-    def read_answer(self, dialogue: Conversation, text: str) -> Answer | None:
-        """Parses an answer; None if the conversation continues with the retry turn."""
+    def summary(self) -> dict[str, Any]:
+        return {} if self.mode == "soft" else {"token_limit": self._token_limit}
+
+    def read_answer(self, dialogue: Conversation, text: str, finish_reason: object = None) -> Answer | None:
+        """Parses an answer; None if the conversation continues with the retry turn.
+
+        One that was cut, by `finish_reason` or within its reasoning, has no verdict. Published rules read it all the same.
+        """
         text = without_surrogates(text)
-        label = self._parse(text)
+        label, unfinished = self._parse.read(text)
+        cut = isinstance(finish_reason, str) and _CUT_REASON.search(finish_reason) is not None
+        dialogue.cut += cut or unfinished
+        if cut and not self._parse.is_published:
+            label = UNKNOWN
         if label == UNKNOWN and self._retry and not dialogue.retried:
-            dialogue.turns = self.prompt.retried(dialogue.turns, text)
+            earlier = text if self._parse.is_published else as_earlier_turn(text)
+            dialogue.turns = self.prompt.retried(dialogue.turns, earlier)
             dialogue.retried = True
             return None
         dialogue.turns = [*dialogue.turns, {"role": "assistant", "content": text}]
-        return dialogue.answer(label)
+        note = CUT if cut else UNFINISHED if unfinished else ""
+        return dialogue.answer(label, note=note if label == UNKNOWN else "")
 
     def soft(self, dialogue: Conversation, log_probabilities: Sequence[float], prefill: str) -> Answer:
         """The answer from log-probabilities of the verdicts (-inf allowed) after a prefilled answer."""
         masses = [math.exp(value) for value in log_probabilities]
-        mass = min(1.0, math.fsum(masses))
+        total = math.fsum(masses)
+        mass = min(total, 1.0)
+        # A model whose weights are broken has probabilities that are no numbers.
         if not mass > 0 or mass < self._minimum_mass:
+            mass = mass if mass > 0 else 0.0
             dialogue.turns = [*dialogue.turns, {"role": "assistant", "content": prefill}]
             return dialogue.answer(UNKNOWN, mass=mass, note=IMPROBABLE)
-        shares = tuple(value / math.fsum(masses) for value in masses)
+        shares = tuple(value / total for value in masses)
         best = [label for label, share in enumerate(shares) if share == max(shares)]
         label = best[0] if len(best) == 1 else self.prompt.form.undecided
         said = f"{prefill} [{', '.join(f'{share:.4f}' for share in shares)}]"

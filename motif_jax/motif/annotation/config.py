@@ -33,10 +33,17 @@ class AnswerMode:
 class AnswerSampling:
     """How an answer's tokens are drawn."""
 
-    temperature: float = natural(0.1, "of answers")
+    temperature: float | None = natural(
+        0.1, "of answers; None: not sent, as reasoning models of some servers refuse it", none=True
+    )
     top_k: int = key(50, "tokens that may be drawn; -1: all", least=-1)
-    top_p: float = key(0.95, "probability of the tokens that may be drawn", above=0, most=1)
-    max_tokens: int = count(4096, "of an answer")
+    top_p: float | None = key(
+        0.95, "probability of the tokens that may be drawn; None: not sent", above=0, most=1, none=True
+    )
+    max_tokens: int = count(4096, "of an answer, with its reasoning; one that is cut is unknown")
+    verdict_tokens: int = count(
+        64, "of an answer in mode verdict, in place of max_tokens; a model that reasons first needs more"
+    )
     seeded: bool = key(
         True, "a seed for every question, derived from `seed`; False is a little faster on a GPU"
     )

@@ -45,6 +45,15 @@ _CHARACTERS_PER_TOKEN = 4
 _LIMITS = ("max_tokens", "max_completion_tokens")
 # Answers that another try may change.
 _MAY_PASS = frozenset({408, 409, 425, 429, *range(500, 600)})
+# Field that a server may refuse -> the key that leaves it out.
+_REMEDIES = {
+    "top_p": "config.sampling.top_p=None",
+    "temperature": "config.sampling.temperature=None",
+    "top_k": "config.openai.send_top_k=False",
+    "seed": "config.openai.send_seed=False",
+    "structured_outputs": "config.openai.structured",
+    "response_format": "config.openai.structured",
+}
 REFUSED = "refused by the server's content filter"
 
 
@@ -96,7 +105,8 @@ class OpenAIAnnotator(chat.ChatAnnotator):
 
     def summary(self) -> dict[str, Any]:
         counts = {"retries": self._retries.total(), "retry_causes": dict(self._retries)}
-        return {**counts, "refused": self._refused, "answer_limit": self._limit or "the server's own"}
+        limit = {"answer_limit": self._limit or "the server's own"}
+        return {**super().summary(), **counts, "refused": self._refused, **limit}
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
         rest = iter(enumerate(questions))
@@ -166,6 +176,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
             try:
                 choice = await self._complete(dialogue, retries)
             except _Refused as error:
+                dialogue.cut += str(error) == chat.CUT
                 return dialogue.answer(UNKNOWN, note=str(error))
             if self.mode == "soft":
                 try:
@@ -173,7 +184,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
                 except Rubbish as error:
                     raise self._failure("cannot do what config.answer.mode=soft needs", error) from error
                 return self.soft(dialogue, masses, self._prefill)
-            answer = self.read_answer(dialogue, choice["message"].get("content") or "")
+            answer = self.read_answer(dialogue, choice["message"]["content"], choice.get("finish_reason"))
             if answer is not None:
                 # The key is no verdict; it is removed from the conversation that is kept.
                 turns = ({**turn, "content": self._blotted(turn["content"])} for turn in answer.turns)
@@ -235,6 +246,8 @@ class OpenAIAnnotator(chat.ChatAnnotator):
     def _lasting(self, error: StatusError, request: dict[str, Any]) -> None:
         """Raises for a permanent fault; returns if the answer has to be limited in another way."""
         text = str(error)
+        if replies.CUT.search(text):
+            raise _Refused(chat.CUT)
         too_long = replies.LENGTH.search(text)
         if any(name in text for name in _LIMITS):
             # Where the context does not hold the prompt and the longest answer, some errors name both, so the length is
@@ -266,6 +279,9 @@ class OpenAIAnnotator(chat.ChatAnnotator):
             text = f"does not know config.openai.model={settings.model}"
             hint = ", or has no chat/completions there: config.openai.base_url commonly ends in /v1"
             return text if settings.model in str(error) else text + hint
+        for word, remedy in _REMEDIES.items():
+            if re.search(rf"\b{word}\b", str(error)):
+                return f"refuses {word}: set {remedy}"
         return f"refuses the request with HTTP {error.status}"
 
     def _refuse(self, error: StatusError | str) -> NoReturn:
@@ -290,17 +306,20 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         request: dict[str, Any] = {"model": self._settings.model, "messages": dialogue.turns}
         extra = dict(self._extra)
         if self.mode == "soft":
-            request |= {"temperature": 0, "max_tokens": 2, "logprobs": True, "top_logprobs": 20}
+            request |= {"max_tokens": 2, "logprobs": True, "top_logprobs": 20}
+            if sampling.temperature is not None:
+                request["temperature"] = 0
             request["messages"] = [*dialogue.turns, {"role": "assistant", "content": self._prefill}]
             extra |= {"add_generation_prompt": False, "continue_final_message": True}
             return request | extra
-        request |= {name: getattr(sampling, name) for name in ("temperature", "top_p", "max_tokens")}
+        drawn = {name: getattr(sampling, name) for name in ("temperature", "top_p")}
+        request |= {name: value for name, value in drawn.items() if value is not None}
+        request["max_tokens"] = sampling.verdict_tokens if self.mode == "verdict" else sampling.max_tokens
         if self._settings.send_top_k:
             extra["top_k"] = sampling.top_k
         if self._settings.send_seed and (seed := self.seed(dialogue)) is not None:
             request["seed"] = seed
         if self.mode == "verdict":
-            request["max_tokens"] = chat.VERDICT_TOKENS
             if self._settings.structured == "structured_outputs":
                 extra["structured_outputs"] = {"choice": list(self.prompt.answer.answers)}
             elif self._settings.structured == "response_format":

@@ -1,4 +1,4 @@
-"""Parses labels from answers. Never raises, takes time linear in the text's length.
+"""Parses labels from answers: without escapes, reasoning and refusals. Never raises, takes time linear in the text's length.
 
 Golden numbers: answer_parsing.json (published behaviour, `first_match`).
 """
@@ -11,8 +11,13 @@ from typing import Any, NamedTuple
 
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import NO, PAIR, SINGLE, TIE, UNKNOWN, YES, Form
+from motif_jax.motif.annotation import refusals
+from motif_jax.motif.annotation.escapes import plain
+from motif_jax.motif.annotation.reasoning import spoken
 
 _SLOT = "{verdict}"
+# Values of JSON that stand for a verdict: number of verdicts -> value -> label.
+_OF_JSON = {len(PAIR.verdicts): {"null": TIE}, len(SINGLE.verdicts): {"true": YES, "false": NO}}
 
 
 class AnswerForm(NamedTuple):
@@ -61,49 +66,84 @@ def make_form(template: str, words: Sequence[str], form: Form = PAIR) -> AnswerF
     return AnswerForm(template, tuple(words))
 
 
+class Reading(NamedTuple):
+    """The label of an answer; `unfinished`: it ends within its reasoning."""
+
+    label: int
+    unfinished: bool = False
+
+
 class AnswerParser:
     """Reads verdicts in one answer form, by our rules or published ones."""
 
     def __init__(self, form: AnswerForm, first_match: bool = False, anywhere: bool = False) -> None:
         """`first_match`: Motif's rule (compat.answer_first_match); `anywhere`: ONI's (compat.oni_label_anywhere).
 
-        ONI's knows no unknown: of two verdicts the second if its word occurs anywhere, else the first; of three the first
-        match, else the third, the tie.
+        The published rules read the whole text, with reasoning, as it is. ONI's knows no unknown: of two verdicts the second if
+        its word occurs anywhere, else the first; of three the first match, else the third, the tie.
         """
         self._labels = {word.lower(): label for label, word in enumerate(form.verdicts)}
         self._first_match, self._anywhere = first_match, anywhere
+        self.is_published = first_match or anywhere
         self._positive = re.compile(rf"(?<!\w){re.escape(form.verdicts[YES])}(?!\w)")
         self._published = _published_pattern(form)
-        self._verdict = _verdict_pattern(form)
-        self._words = re.compile("|".join(map(re.escape, form.verdicts)), re.IGNORECASE)
+        self._values = {**_OF_JSON[len(form.verdicts)], **self._labels}
+        self._verdict = _verdict_pattern(form, tuple(self._values))
+        self._words = re.compile("|".join(map(re.escape, self._values)), re.IGNORECASE)
 
     def __call__(self, text: str) -> int:
+        return self.read(text).label
+
+    def read(self, text: str) -> Reading:
+        """The label of an answer, UNKNOWN where it ends within its reasoning."""
+        if self.is_published:
+            return Reading(self._published_label(text))
+        answer = spoken(plain(text))
+        return Reading(UNKNOWN, unfinished=True) if answer.inside else Reading(self._last_line(answer.text))
+
+    def _published_label(self, text: str) -> int:
         if self._anywhere and len(self._labels) == len(SINGLE.verdicts):
             return YES if self._positive.search(text) else NO
-        if self._first_match or self._anywhere:
-            found = self._published.search(text)
-            return self._labels[found[1].lower()] if found else TIE if self._anywhere else UNKNOWN
-        return self._last_line(text)
+        found = self._published.search(text)
+        return self._labels[found[1].lower()] if found else TIE if self._anywhere else UNKNOWN
 
     def _last_line(self, text: str) -> int:
-        """The one verdict of the last line with any, after the last `</think>`; else unknown. A bare verdict counts."""
-        _, _, text = text.rpartition("</think>")
-        bare = re.fullmatch(r"\W*+(\w{1,64}+)\W*+", text)
-        if bare and bare[1].lower() in self._labels:
-            return self._labels[bare[1].lower()]
+        """The one verdict of the last line with any; else unknown. A bare verdict counts, one that a refusal quotes does not."""
+        bare = re.fullmatch(r"[^\w%]*+(\w{1,64}+)[^\w%]*+", text)
+        if bare and bare[1].lower() in self._values:
+            return self._values[bare[1].lower()] if _is_unsigned(text, bare.start(1)) else UNKNOWN
+        refused = refusals.refuses(text)
         labels: set[int] = set()
         position = 0
         for found in self._verdict.finditer(text):
+            of_match = self._labels_of(text, found)
+            if refused and refusals.is_quoted(text, found.start(), found.end(), of_match == {TIE}):
+                continue
             if "\n" in text[position : found.start(1)]:
                 labels.clear()
             position = found.start(1)
-            labels.update(self._labels[word.lower()] for word in self._words.findall(found[1]))
+            labels |= of_match
         return labels.pop() if len(labels) == 1 else UNKNOWN
 
+    def _labels_of(self, text: str, found: re.Match[str]) -> set[int]:
+        """The labels of a match of the verdict's pattern; a number that only begins with a verdict, 1.5 or -1, is unknown."""
+        if found["more"] or not _is_unsigned(text, found.start(1)) or _UNEQUAL.search(found[0]):
+            return {UNKNOWN}
+        return {self._values[word.lower()] for word in self._words.findall(found[1])}
 
-def _key_pattern(form: AnswerForm) -> str:
+
+# Not the verdict that follows.
+_UNEQUAL = re.compile("!=|\u2260|<>")
+
+
+def _is_unsigned(text: str, start: int) -> bool:
+    """Whether the word at `start` is not the end of a number such as -1 or .1."""
+    return not (start > 0 and text[start].isdigit() and text[start - 1] in "-+.,")
+
+
+def _key_pattern(form: AnswerForm, joint: str = r"[\s_]*+") -> str:
     """The key's words in any case, joined by blanks, line ends, underscores or nothing."""
-    return "(?i:" + r"[\s_]*+".join(map(re.escape, re.split(r"[_ ]", form.key))) + ")"
+    return "(?i:" + joint.join(map(re.escape, re.split(r"[_ ]", form.key))) + ")"
 
 
 def _published_pattern(form: AnswerForm) -> re.Pattern[str]:
@@ -116,10 +156,19 @@ def _published_pattern(form: AnswerForm) -> re.Pattern[str]:
     return re.compile(_key_pattern(form) + rf"\W*+\w{{0,64}}\s*+({'|'.join(map(re.escape, words))})")
 
 
-def _verdict_pattern(form: AnswerForm) -> re.Pattern[str]:
-    """A whole-word verdict after the key, signs and at most one linking word; includes alternatives ("1 or 2")."""
-    verdict = "(?:" + "|".join(map(re.escape, form.verdicts)) + r")(?!\w)"
+def _verdict_pattern(form: AnswerForm, words: tuple[str, ...]) -> re.Pattern[str]:
+    """A whole-word verdict after the key, signs and at most two linking words.
+
+    Group 1 is the verdict with alternatives ("1 or 2"), `more` what makes it the beginning of another number (1.5, but not 1.0).
+    """
+    verdict = "(?:" + "|".join(map(re.escape, words)) + r")(?!\w)"
+    key = _key_pattern(form, r"[\s_-]*+")
     noun = re.escape(re.split(r"[_ ]", form.key)[-1])
-    link = rf"(?:(?:is|are|was|description|message|option|number|{noun})(?![A-Za-z0-9])[\W_]{{0,16}}+)?+"
-    alternatives = rf"""(?:[ \t,/&"']{{1,4}}+(?:(?:or|and|nor)[ \t"']{{1,4}}+)?+{verdict}){{0,4}}"""
-    return re.compile(rf"(?i){_key_pattern(form)}[\W_]{{0,16}}+{link}{link}({verdict}{alternatives})")
+    nouns = rf"(?:description|message|option|number|answer|choice|value|verdict|label|text|{noun})"
+    link = rf"(?:(?:is|are|was|{nouns})(?![A-Za-z0-9])[\W_]{{0,16}}+)?+"
+    between = r"""[ \t,/&"'|+~\u2044-]{1,6}+"""
+    conjunction = rf"(?:(?:and/or|or|and|nor|vs\.?|versus)(?!\w){between})?+"
+    alternatives = rf"(?:{between}{conjunction}(?:{nouns}[ \t_#]{{1,4}}+)?+{verdict}){{0,4}}"
+    more = r"(?P<more>(?!\.0+(?![\d.]))[.,:/^*\u2044+-]\d|[ ]?[%\u00b0])?"
+    # The end of an element, </best_description>, is no key.
+    return re.compile(rf"(?i)(?<!/){key}[\W_]{{0,16}}+{link}{link}({verdict}{alternatives}){more}")

@@ -54,11 +54,16 @@ class PromptTexts:
         return [*turns, {"role": "user", "content": self._fill(self.question, items)}]
 
     def retried(self, turns: Turns, answer: str) -> Turns:
-        return [
-            *turns,
-            {"role": "assistant", "content": answer},
-            {"role": "user", "content": self._fill(self.retry, [""] * len(self.form.items))},
-        ]
+        """The turns with the answer and the request for a verdict.
+
+        Servers refuse an empty turn of the assistant, and templates two turns of the user: after an empty answer the request
+        continues the question.
+        """
+        request = self._fill(self.retry, [""] * len(self.form.items))
+        if answer.strip():
+            return [*turns, {"role": "assistant", "content": answer}, {"role": "user", "content": request}]
+        *earlier, question = turns
+        return [*earlier, {**question, "content": f"{question['content'].rstrip()}\n\n{request}"}]
 
     def items_of(self, text: str) -> tuple[str, ...] | None:
         found = self._question_pattern.fullmatch(text)

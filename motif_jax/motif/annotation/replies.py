@@ -20,6 +20,8 @@ CONTENT = re.compile(
 LENGTH = re.compile(
     "context[ _]length|maximum context|too long|too many tokens|exceeds the available", re.IGNORECASE
 )
+# A server that reports an answer which its limit cut as an error.
+CUT = re.compile("could not finish the message|output limit was reached", re.IGNORECASE)
 ANSWER_LIMIT = re.compile("too large|cannot be greater than|max_model_len", re.IGNORECASE)
 
 
@@ -63,19 +65,30 @@ def verdict_log_probabilities(choice: Mapping[str, Any], verdicts: Sequence[str]
 
 
 def checked(reply: Any) -> tuple[tuple[int, int, int], dict[str, Any]]:
-    """Tokens, as in `Answer`, and the first choice of a reply, which has a message. Raises Rubbish: there is no answer."""
+    """Tokens, as in `Answer`, and the first choice of a reply, whose message's content is a text. Raises Rubbish: there is no answer."""
     choices = _at(reply, "choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = _at(choice, "message")
     if not isinstance(choice, dict) or not isinstance(message, dict):
         raise Rubbish(f"no choices in the reply {reply}")
-    if not isinstance(message.get("content"), str | None):
-        raise Rubbish(f"the reply's content is no text: {message['content']}")
+    choice = {**choice, "message": {**message, "content": _text(message.get("content"))}}
     usage = _at(reply, "usage")
     counts = [_at(usage, "prompt_tokens"), _at(usage, "completion_tokens")]
     counts.append(_at(_at(usage, "prompt_tokens_details"), "cached_tokens"))
     prompt, completion, cached = (n if isinstance(n, int) and 0 <= n < _MAX_TOKENS else 0 for n in counts)
     return (prompt, completion, cached), choice
+
+
+def _text(content: Any) -> str:
+    """The text of a message's content: itself, '' for none, or the text of its parts, without those that reason."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    if isinstance(content, list):
+        texts = [_at(part, "text") for part in content if _at(part, "type") in ("text", "output_text")]
+        are_parts = all(isinstance(_at(part, "type"), str) for part in content)
+        if are_parts and all(isinstance(text, str) for text in texts):
+            return "".join(texts)
+    raise Rubbish(f"the reply's content is no text: {content}")
 
 
 def _at(value: Any, key: str) -> Any:

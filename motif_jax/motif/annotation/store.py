@@ -144,7 +144,8 @@ class AnswerStore:
 
 def _cost(answer: Answer) -> dict[str, Any]:
     fields: dict[str, Any] = {"tokens": list(answer.tokens)} if answer.tokens[0] else {}
-    return fields | ({"note": answer.note} if answer.note else {})
+    fields |= {"note": answer.note} if answer.note else {}
+    return fields | ({"cut": answer.cut} if answer.cut else {})
 
 
 def _free_writer(folder: Path) -> LineWriter:

@@ -15,7 +15,7 @@ from motif_jax.motif.annotation.annotator import Answer, Prices
 class Telemetry:
     """Counts of this run's questions; `store_hits` were answered before, the last verdict of pairs is the tie.
 
-    `notes`: reason -> unknown answers not due to the text; `mass`: sum of verdicts' probability; tokens: (prompt, completion, cached).
+    `notes`: reason -> unknown answers not due to the text; `cut`: turns that ended before the model had answered; `mass`: sum of verdicts' probability; tokens: (prompt, completion, cached).
     """
 
     form: Form = PAIR
@@ -26,6 +26,7 @@ class Telemetry:
     last_verdict: int = 0
     unknown: int = 0
     retried: int = 0
+    cut: int = 0
     notes: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     mass: float = 0.0
     tokens: tuple[int, int, int] = (0, 0, 0)
@@ -40,7 +41,8 @@ class Telemetry:
         self.asked += 1
         self.last_verdict += answer.label == len(self.form.verdicts) - 1
         self.unknown += answer.label == UNKNOWN
-        self.retried += sum(turn["role"] == "assistant" for turn in answer.turns) > 1
+        self.retried += answer.retried
+        self.cut += answer.cut
         self.mass += answer.mass or 0.0
         self.notes[answer.note] += bool(answer.note)
         prompt, completion, cached = map(sum, zip(self.tokens, answer.tokens, strict=True))
@@ -77,6 +79,7 @@ class Telemetry:
             "asked": self.asked,
             **self._figures(),
             "unknown_notes": dict(+self.notes),
+            "cut_answers": self.cut,
             "seconds": round(self.seconds, 3),
             **dict(zip(names, self.tokens, strict=True)),
             **self._cost(),

@@ -158,9 +158,13 @@ class VllmAnnotator(chat.ChatAnnotator):
 
         if self._prefill is not None:
             return SamplingParams(temperature=0, max_tokens=1, logprob_token_ids=self._prefill[1])
-        drawn = {name: getattr(self._config.sampling, name) for name in ("temperature", "top_k", "top_p")}
-        most = chat.VERDICT_TOKENS if self.mode == "verdict" else self._config.sampling.max_tokens
-        parameters = SamplingParams(**drawn, max_tokens=most, seed=seed)
+        sampling = self._config.sampling
+        drawn = {name: getattr(sampling, name) for name in ("temperature", "top_k", "top_p")}
+        drawn = {name: value for name, value in drawn.items() if value is not None}
+        most = sampling.verdict_tokens if self.mode == "verdict" else sampling.max_tokens
+        # Some models mark their reasoning with special tokens; without them it could not be told from the answer.
+        marks_dropped = self._parse.is_published
+        parameters = SamplingParams(**drawn, max_tokens=most, seed=seed, skip_special_tokens=marks_dropped)
         if self.mode == "verdict":
             parameters.structured_outputs = StructuredOutputsParams(choice=list(self.prompt.answer.answers))
         return parameters
@@ -169,7 +173,7 @@ class VllmAnnotator(chat.ChatAnnotator):
         completion = output.outputs[0]
         dialogue.cost(len(output.prompt_token_ids), len(completion.token_ids), output.num_cached_tokens or 0)
         if self._prefill is None:
-            return self.read_answer(dialogue, completion.text)
+            return self.read_answer(dialogue, completion.text, completion.finish_reason)
         prefill, tokens = self._prefill
         found = completion.logprobs[0]
         return self.soft(dialogue, [found[t].logprob if t in found else -math.inf for t in tokens], prefill)

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from motif_jax.core.verdicts import SINGLE, YES
-from motif_jax.motif.annotation import openai_client
+from motif_jax.core.verdicts import FIRST, SECOND, SINGLE, UNKNOWN, YES
+from motif_jax.motif.annotation import chat, openai_client
 from motif_jax.motif.annotation.annotator import Question, check_annotator, make_annotator
 from motif_jax.motif.annotation.chat_client import ChatClient, NoConnectionError
 from motif_jax.motif.annotation.replies import ServerError
@@ -230,3 +230,103 @@ def test_nothing_that_a_server_says_steers_the_terminal(ask):
         assert str(caught.value).isprintable()
         assert "everything answered so far is kept" in str(caught.value)
         assert caught.value.cause.isprintable()
+
+
+def pair_asked(server, *replies, **values):
+    """The answer to a question about two texts from a server that gives these replies."""
+    annotator = make_annotator(config(**values))
+    annotator.start()
+    server.replies[:] = [(200, body) if isinstance(body, str) else body for body in replies]
+    try:
+        return annotator.submit(Question("0" * 32, ("a", "b"))).result()
+    finally:
+        annotator.close()
+
+
+ONE, TWO = '("best_description": "1")', '("best_description": "2")'
+
+
+@pytest.mark.parametrize(
+    "reason", ["length", "max_tokens", "MAX_TOKENS", "model_length", "insufficient_system_resource"]
+)
+def test_a_cut_answer_has_no_verdict_and_is_asked_again(server, reason):
+    answer = pair_asked(
+        server, reply(f"If it were {ONE} then", finish_reason=reason), reply(TWO, finish_reason="stop")
+    )
+    assert (answer.label, answer.cut, answer.retried) == (SECOND, 1, True)
+
+
+def test_an_answer_cut_twice_is_unknown_and_says_so(server):
+    cut = reply(f"<think>It may be {ONE}", finish_reason="length")
+    answer = pair_asked(server, cut, cut)
+    assert (answer.label, answer.cut, answer.note) == (UNKNOWN, 2, chat.CUT)
+
+
+def test_reasoning_that_a_server_does_not_call_cut_is_told_from_an_answer(server):
+    answer = pair_asked(
+        server, reply(f"<think>It may be {ONE}", finish_reason="stop"), **{"answer.retry": False}
+    )
+    assert (answer.label, answer.cut, answer.note) == (UNKNOWN, 1, chat.UNFINISHED)
+
+
+def test_a_server_that_reports_a_cut_answer_as_an_error_leaves_it_unknown(server):
+    text = "Could not finish the message because max_tokens or model output limit was reached."
+    answer = pair_asked(server, (400, text))
+    assert (answer.label, answer.cut, answer.note) == (UNKNOWN, 1, chat.CUT)
+
+
+def test_published_rules_read_cut_answers(server):
+    cut = reply(ONE, finish_reason="length")
+    answer = pair_asked(server, cut, **{"compat.answer_first_match": True})
+    assert (answer.label, answer.cut) == (FIRST, 1)
+
+
+@pytest.mark.parametrize("content", [None, "", " \n"])
+def test_an_empty_answer_is_not_sent_back(server, content):
+    answer = pair_asked(server, reply(content), reply(ONE))
+    *_, again = server.requests
+    assert answer.label == FIRST
+    assert [turn["role"] for turn in again["messages"]] == ["system", "user"]
+    assert all(turn["content"].strip() for turn in again["messages"])
+    assert again["messages"][-1]["content"].startswith(server.requests[0]["messages"][-1]["content"].rstrip())
+
+
+def test_reasoning_is_not_sent_back(server):
+    pair_asked(server, reply("<think>hm</think>Neither."), reply(ONE))
+    assert server.requests[-1]["messages"][-2] == {"role": "assistant", "content": "Neither."}
+
+
+def test_parts_of_an_answer_are_joined_without_those_that_reason(server):
+    thoughts = {"type": "thinking", "thinking": [{"type": "text", "text": ONE}]}
+    answer = pair_asked(server, reply([thoughts, {"type": "text", "text": TWO}]))
+    assert answer.label == SECOND
+
+
+@pytest.mark.parametrize("mode", ["analysis", "verdict", "soft"])
+def test_fields_that_are_none_are_not_sent(server, mode):
+    choice = {"content": "1"} if mode != "soft" else {"content": "1", "logprobs": {"content": SURE_OF_ONE}}
+    pair_asked(
+        server, reply(**choice), **{"answer.mode": mode, "sampling.temperature": None, "sampling.top_p": None}
+    )
+    assert not {"temperature", "top_p"} & server.requests[0].keys()
+
+
+SURE_OF_ONE = [{"token": "1", "logprob": -0.1, "top_logprobs": [{"token": "1", "logprob": -0.1}]}]
+
+
+def test_a_verdict_has_its_own_limit(server):
+    pair_asked(server, reply(ONE), **{"answer.mode": "verdict", "sampling.verdict_tokens": 2000})
+    assert server.requests[0]["max_tokens"] == 2000
+
+
+@pytest.mark.parametrize(
+    ("field", "remedy"),
+    [
+        ("top_p", "config.sampling.top_p=None"),
+        ("temperature", "config.sampling.temperature=None"),
+        ("seed", "config.openai.send_seed=False"),
+    ],
+)
+def test_a_refused_field_names_the_key_that_leaves_it_out(ask, field, remedy):
+    with pytest.raises(ServerError, match=f"set {remedy}"):
+        ask(400, f"Unsupported parameter: '{field}' is not supported with this model.")

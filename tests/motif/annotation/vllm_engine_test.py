@@ -12,10 +12,10 @@ import huggingface_hub
 import pytest
 
 from motif_jax.core.errors import UserError
-from motif_jax.core.verdicts import FIRST
-from motif_jax.motif.annotation import model_files
+from motif_jax.core.verdicts import FIRST, SECOND, UNKNOWN
+from motif_jax.motif.annotation import chat, model_files
 from motif_jax.motif.annotation.annotator import Question, check_annotator, make_annotator
-from motif_jax.motif.annotation.config import AnswerMode
+from motif_jax.motif.annotation.config import AnswerMode, AnswerSampling
 from tests.recorded_outputs import compared
 from tests.reward_fixtures import annotation_config
 
@@ -78,6 +78,8 @@ def test_a_tokenizer_that_nobody_knows_is_named_and_one_of_the_cache_is_found(mo
 class Engine:
     """Answers `at_once` of what is queued a step, the oldest first, and notes how much there was."""
 
+    text, finish_reason = '("best_description": "1")', "stop"
+
     def __init__(self, at_once):
         self.at_once, self.queued, self.levels = at_once, [], []
         self.llm_engine, self._ids = self, itertools.count()
@@ -92,7 +94,8 @@ class Engine:
         self.levels.append(len(self.queued))
         done, self.queued = self.queued[: self.at_once], self.queued[self.at_once :]
         sure = [{ord("1"): SimpleNamespace(logprob=-0.5), ord("N"): SimpleNamespace(logprob=-2.0)}]
-        completion = SimpleNamespace(text='("best_description": "1")', token_ids=[1, 2], logprobs=sure)
+        about = {"text": self.text, "finish_reason": self.finish_reason}
+        completion = SimpleNamespace(**about, token_ids=[1, 2], logprobs=sure)
         common = {"outputs": [completion], "prompt_token_ids": [1, 2, 3], "num_cached_tokens": 1}
         unfinished = [SimpleNamespace(request_id="none", finished=False)]
         names = (one.partition("-")[0] for one in done)
@@ -124,6 +127,34 @@ def test_the_engine_never_drains_while_questions_wait(vllm, model, in_flight, st
         if answered + level < len(questions):  # some were not queued yet
             assert level > in_flight - step
         answered += min(level, at_once)
+
+
+def answer_of(annotator, question):
+    return next(heard[1] for heard in annotator.annotate([question]) if heard is not None)
+
+
+def test_an_answer_that_the_engine_cut_is_unknown(vllm, model):
+    annotator = make_annotator(make_config(model))
+    annotator.engine = Engine(1)
+    annotator.engine.finish_reason = "length"
+    answer = answer_of(annotator, Question("0" * 32, ("a", "x")))
+    assert (answer.label, answer.note, answer.cut) == (UNKNOWN, chat.CUT, 2)
+
+
+def test_special_tokens_stay_since_they_mark_reasoning(vllm, model):
+    annotator = make_annotator(make_config(model))
+    annotator.engine = Engine(1)
+    annotator.engine.text = '[THINK]("best_description": "1")[/THINK]("best_description": "2")'
+    assert answer_of(annotator, Question("0" * 32, ("a", "x"))).label == SECOND
+    assert annotator._sampling(None).skip_special_tokens is False
+
+
+def test_what_is_none_is_left_to_the_engine(vllm, model):
+    sampling = AnswerSampling(temperature=None, top_p=None, verdict_tokens=900)
+    asked = replace(make_config(model), sampling=sampling, answer=AnswerMode(mode="verdict"))
+    parameters = vars(make_annotator(asked)._sampling(None))
+    assert not {"temperature", "top_p"} & parameters.keys()
+    assert parameters["max_tokens"] == 900
 
 
 class Loaded(Engine):
