@@ -90,7 +90,7 @@ class Annotator(abc.ABC):
       forms: class attribute, the possible forms of its verdicts.
       reads_items: class attribute. True: a question is its texts. False: each pair of a dataset is its own question.
       reads_prompt: class attribute, whether it reads config.prompt and config.answer.
-      identity: JSON-able; all that an answer depends on besides the question (model and revision, prompt texts, sampling, the
+      identity: JSON-able; all that an answer depends on besides the question and `config.options` (model and revision, prompt texts, sampling, the
         dataset's content hash where its numbers are read). Part of the manifest and of every question's id.
       short_name: default name of the label file, without a dot (`llama70b_msg_defaultgoal_default`).
       prices: of its model's tokens, None where nothing is paid.
@@ -137,6 +137,14 @@ class Annotator(abc.ABC):
         """Frees the engine or the connections."""
 
 
+def own_options(config: AnnotatorConfig) -> dict[str, Any]:
+    """The values of `config.options`, for an annotator from outside the package. Raises UserError: they are no JSON object."""
+    # It imports this module.
+    from motif_jax.motif.annotation.chat import json_option
+
+    return json_option(config, "options")
+
+
 def annotator_class(name: str) -> type[Annotator]:
     """The class that `config.annotator` names. Raises UserError: there is none."""
     if name in BUILT_IN:
@@ -165,9 +173,18 @@ def check_annotator(config: AnnotatorConfig, form: Form = PAIR) -> None:
         for key, silent in _OF_PROMPTS.items():
             allowed = f"left at '{silent}': the annotator {config.annotator} reads no prompt"
             checks.require_key(config, key, checks.dotted(config, key) == silent, allowed)
+    if own_options(config) and config.annotator in BUILT_IN:
+        allowed = f"left at '{{}}': the annotator {config.annotator} has keys of its own"
+        checks.require(False, "options", config.options, allowed)
     annotator.check(config, form)
 
 
 def make_annotator(config: AnnotatorConfig, form: Form = PAIR, dataset: Any = None) -> Annotator:
-    """The annotator that `config.annotator` names, for questions of `form`."""
-    return annotator_class(config.annotator)(config, form, dataset)
+    """The annotator that `config.annotator` names, for questions of `form`.
+
+    `config.options` become part of its identity, so that answers under other options are never taken for its own.
+    """
+    annotator = annotator_class(config.annotator)(config, form, dataset)
+    if options := own_options(config):
+        annotator.identity = {**annotator.identity, "options": options}
+    return annotator

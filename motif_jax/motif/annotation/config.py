@@ -56,6 +56,7 @@ class LexiconFile:
     file: str = key("", "a YAML file, or a built-in one: nethack.yaml (empty), minigrid.yaml, comments.yaml")
 
 
+OPTIONS = key("{}", "of an annotator class of your own, as a JSON object: '{\"weight\": 2}'")
 GOAL = key("defaultgoal", "defaultgoal, zeroknowledge, combat, gold, stairs, or one of your prompt file")
 STORE_DIR = key("runs/answer_store", "answers of all runs; stored questions are never asked again")
 KEEP_CONVERSATIONS = key(False, "keeps each question with its answer, word for word")
@@ -135,6 +136,7 @@ class OnlineAnnotator:
         "openai: any server that speaks the protocol (launch/oni.sh starts one of vLLM), asked in the background. lexicon, or module:Class of "
         "your own: answers in the training's process, which waits for it",
     )
+    options: str = OPTIONS
     goal: str = GOAL
     seed: int = key(0, "of answers; runs that share a store find each other's where it is the same")
     store_dir: str = key(STORE_DIR.default, f"{STORE_DIR.help}; empty: answers/ in the run folder")
@@ -190,6 +192,7 @@ class AnnotatorConfig:
     annotator: str = key(
         "lexicon", "score, return, random, lexicon, a model by vllm or openai, or module:Class of your own"
     )
+    options: str = OPTIONS
     goal: str = GOAL
     captions: Captions = part(Captions)
     prompt: PromptChoice = part(PromptChoice)

@@ -1,0 +1,62 @@
+"""Annotators from outside the package, and their options."""
+
+from __future__ import annotations
+
+import pytest
+
+from motif_jax.core import entry_points
+from motif_jax.core.errors import UserError
+from motif_jax.core.verdicts import FIRST, SECOND
+from motif_jax.motif.annotation.annotator import (
+    Annotator,
+    Answer,
+    Question,
+    check_annotator,
+    make_annotator,
+    own_options,
+)
+from tests.reward_fixtures import annotation_config
+
+OWN = f"{__name__}:Favourite"
+
+
+class Favourite(Annotator):
+    """Prefers the text that its option names."""
+
+    def __init__(self, config, form, dataset):
+        self.identity = {"annotator": "favourite"}
+        self.short_name = "favourite"
+        self._text = own_options(config)["text"]
+
+    def annotate(self, questions):
+        for position, question in enumerate(questions):
+            yield position, Answer(FIRST if question.items[0] == self._text else SECOND)
+
+
+@pytest.fixture(autouse=True)
+def trusted(monkeypatch):
+    monkeypatch.setenv("MOTIF_JAX_TRUST", "")
+    entry_points.trust([OWN])
+
+
+def made(options):
+    return make_annotator(annotation_config({"annotator": OWN, "options": options}))
+
+
+def test_options_reach_an_annotator_of_ones_own():
+    answers = made('{"text": "b"}').annotate([Question("0" * 32, ("a", "b"))])
+    assert [answer.label for _, answer in answers] == [SECOND]
+
+
+def test_answers_under_other_options_are_others():
+    identities = [made(f'{{"text": "{text}"}}').identity for text in "aab"]
+    assert identities[0] == identities[1] != identities[2]
+
+
+@pytest.mark.parametrize(
+    ("annotator", "options", "allowed"),
+    [("lexicon", '{"a": 1}', "left at '{}'"), (OWN, "[1]", "a JSON object"), (OWN, "{", "a JSON object")],
+)
+def test_options_that_nothing_reads_are_refused(annotator, options, allowed):
+    with pytest.raises(UserError, match=rf"config.options=.*{allowed}"):
+        check_annotator(annotation_config({"annotator": annotator, "options": options}))
