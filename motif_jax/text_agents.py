@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -120,7 +121,12 @@ class TextAgent:
         ranked = []
         for text, found in zip(candidates, self._values([self._checked(each) for each in said]), strict=True):
             own = found.action == last
-            ranked.append(Ranked(text, float(found.advantage[own].sum()), float(found.log_prob[own].sum())))
+            advantage, log_prob = float(found.advantage[own].sum()), float(found.log_prob[own].sum())
+            if math.isnan(advantage):
+                raise UserError(
+                    f"{self.folder}: the value of {_shown(text)} is no number, so that no text is the best"
+                )
+            ranked.append(Ranked(text, advantage, log_prob))
         return sorted(ranked, key=lambda each: -each.advantage)
 
     def _checked(self, dialogue: Any) -> Dialogue:

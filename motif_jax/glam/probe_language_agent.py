@@ -85,6 +85,10 @@ def _say(made: Probing, workdir: Path) -> list[str]:
     *_, last = read_json_lines(workdir / probing.LINES)
     wrong = []
     for probe, row in zip(made.probes, last["probabilities"], strict=True):
+        if np.isnan(row).any():
+            raise UserError(
+                f"{probe.name}: the probabilities of actions are not numbers, so that none is the likeliest"
+            )
         best = int(np.argmax(row))
         print(f"{probe.name}: {made.actions[best]} ({row[best]:.2f})", flush=True)
         if probe.right and probe.right != made.actions[best]:

@@ -53,7 +53,8 @@ class TextModel:
         `by_length` divides by the candidate's number of tokens.
 
         Raises:
-          UserError: two candidates have the same tokens, one has none, or a text is too long for the model.
+          UserError: two candidates have the same tokens, one has none, or a text is too long for the model; or a score is no
+            number, since the weights hold values that are not finite.
         """
         config.require_decoder(self.model.config, "scores")
         each = prompt_length.each_prompts(prompts, candidates)
@@ -71,6 +72,11 @@ class TextModel:
             shape = (len(filled), count, longest)
             given = (*rows, flat.tokens.reshape(shape), flat.valid.reshape(shape))
             totals = np.asarray(self._score(self.params, *given, by_length=by_length).total)
+            if np.isnan(totals[: len(part)]).any():
+                raise UserError(
+                    "the model's scores are not numbers: its weights hold values that are not finite, so that no text is the best; "
+                    "load another checkpoint, or another type of numbers where they are too large for this one"
+                )
             found += [totals[i, : len(options)] for i, options in enumerate(chosen)]
         return found
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -146,3 +148,12 @@ def test_answers_go_on_behind_the_last_whole_batch(tmp_path: Path) -> None:
     for line, others in ((5, questions[:4]), (1, [{"prompt": "other"}, *questions[1:]])):
         with pytest.raises(UserError, match=rf"answers\.jsonl line {line} answers another question"):
             AnswerFile(path, others, batch=2)
+
+
+@pytest.mark.slow
+def test_weights_that_are_no_numbers_rank_nothing(model: language.TextModel) -> None:
+    """The first candidate is not the best where no score is a number."""
+    broken = copy.copy(model)
+    broken.params = jax.tree.map(lambda leaf: leaf * float("nan"), model.params)
+    with pytest.raises(UserError, match=r"weights hold values that are not finite"):
+        broken.score(["go"], ACTIONS)
