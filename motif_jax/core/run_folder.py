@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import platform
 import re
 import shlex
@@ -155,6 +156,21 @@ def opened(
         yield
 
 
+def stored_folder(folder: str | Path, path: str) -> Path | None:
+    """The folder that a run in `folder` names in its config as `path`, wherever the caller is; None if there is none.
+
+    A relative path is looked for beside the run, which may have been moved with its data, where the run was started, and here.
+    """
+    places = [Path(folder).resolve(), *Path(folder).resolve().parents]
+    description = Path(folder) / VERSIONS
+    if description.exists():
+        started = read_json(description, "restore it from a copy").get("directory")
+        places += [Path(started)] if isinstance(started, str) else []
+    if not path:
+        return None
+    return next((place / path for place in (*places, Path.cwd()) if (place / path).is_dir()), None)
+
+
 def describe(folder: Path, config: Mapping[str, Any]) -> None:
     """Writes config.json, and versions.json with the present versions, revision and command."""
     atomic_write_json(folder / CONFIG, config)
@@ -164,6 +180,8 @@ def describe(folder: Path, config: Mapping[str, Any]) -> None:
             "versions": versions(),
             "git_revision": git_revision(),
             "command": shlex.join(sys.argv),
+            # What the relative paths of the config begin at.
+            "directory": os.getcwd(),
             "platform": platform.platform(),
             "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         },

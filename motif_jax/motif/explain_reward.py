@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from motif_jax.reports import explain
 from motif_jax.reports.explain_data import ExplainedReward, rank_correlation, seen
 from motif_jax.reports.text_tables import csv_cell
 
+# Messages of each end that the terminal shows.
+_SHOWN = 10
 PAGE, TABLE, TEXTS = "explain.html", "messages.csv", "texts.csv"
 
 
@@ -42,7 +45,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     models = _open_models(config)
     folder = _dataset_folder(config, models[0])
     for model in models:
-        model.normalisation(True, schema.values(Scoring, config.reward).level)
+        _payment(config, model)
         architecture = model.network.architecture
         if folder is not None:
             PairsDataset.open(folder, need=("message", *architecture.fields))
@@ -61,12 +64,16 @@ def _dataset_folder(config: ConfigDict, reward: Any) -> str | None:
     """The dataset whose messages are rated; None: the messages of the reward's own online run."""
     if not config.dataset_dir and getattr(reward, "met", None):
         return None
-    folder = config.dataset_dir or reward.config.get("dataset_dir")
-    if not folder or not Path(folder).is_dir():
+    if config.dataset_dir:
+        return config.dataset_dir
+    named = reward.config.get("dataset_dir") or ""
+    folder = run_folder.stored_folder(reward.folder, named)
+    if folder is None:
         raise UserError(
-            f"config.dataset_dir={config.dataset_dir}: the reward's own dataset ({folder}) does not exist; name one"
+            f"config.dataset_dir=None: the reward's own dataset ({named or 'none named'}) is neither beside {reward.folder}, nor where its "
+            "training was started, nor here; name one"
         )
-    return folder
+    return str(folder)
 
 
 def _asked(config: ConfigDict) -> list[str]:
@@ -109,7 +116,10 @@ def run(config: ConfigDict, workdir: Path) -> None:
         if asked:
             atomic_write_text(workdir / TEXTS, _table(asked, explanation.text_counts, typed))
             _print_texts(explanation)
-        else:  # of an earlier call, maybe of another reward
+        else:
+            for reward in rewards:
+                print(_overview(explanation.messages, explanation.counts, reward))
+            # Of an earlier call, maybe of another reward.
             (workdir / TEXTS).unlink(missing_ok=True)
         page = explain.render(explanation, time.strftime("%Y-%m-%d %H:%M"), config.max_rows)
         atomic_write_text(workdir / PAGE, page)
@@ -120,7 +130,7 @@ def run(config: ConfigDict, workdir: Path) -> None:
                     f"{reward.name}: {(~reward.rated).sum():,} of {len(data.messages):,} messages have no reward, since none of the "
                     f"{config.max_steps:,} steps read shows them: a larger --config.max_steps includes them"
                 )
-        print(threshold.describe(models[0].statistics, config.reward.quantile), end="")
+        print(threshold.describe(models[0].statistics, _scoring(config).quantile), end="")
         print(f"{len(data.messages):,} distinct messages; page: {(workdir / PAGE).resolve()}")
 
 
@@ -131,8 +141,17 @@ def _names(models: list[Any]) -> list[str]:
     return names
 
 
+def _scoring(config: ConfigDict) -> Scoring:
+    return schema.values(Scoring, config.reward)
+
+
+def _payment(config: ConfigDict, model: Any) -> Any:
+    scoring = _scoring(config)
+    return model.normalisation(True, scoring.level, fallback=scoring.quantile)
+
+
 def _explained(config: ConfigDict, model: Any, name: str, rating: Any, history: Any, evaluations: Any) -> Any:
-    payment = model.normalisation(True, schema.values(Scoring, config.reward).level)
+    payment = _payment(config, model)
     return ExplainedReward(
         name=name,
         raw=rating.raw,
@@ -161,6 +180,25 @@ def _table(messages: Any, counts: Any, rewards: list[Any]) -> str:
     order = np.argsort(-rewards[0].normalised, kind="stable")
     table = pd.DataFrame(columns).iloc[order].to_csv(index=False, float_format="%.7g", lineterminator="\n")
     return str(table)
+
+
+def _overview(messages: Sequence[str], counts: np.ndarray, reward: Any) -> str:
+    """Lines for the terminal: the best and the worst messages, the threshold and the share of the steps that it pays."""
+    order = np.argsort(-reward.normalised, kind="stable")[: reward.rated.sum()]
+    parts = {f"best {_SHOWN} of {order.size:,}": order[:_SHOWN], f"worst {_SHOWN}": order[::-1][:_SHOWN]}
+    if order.size <= 2 * _SHOWN:
+        parts = {f"all {order.size}": order}
+    lines = []
+    for title, chosen in parts.items():
+        lines.append(f"{reward.name}, {title} messages (normalised, paid, steps):")
+        lines += [
+            f"  {reward.normalised[i]:+7.3f} {reward.paid[i]:7.3f} {counts[i]:9,}  {messages[i]!r}"
+            for i in chosen.tolist()
+        ]
+    share = counts[reward.pays].sum() / max(1, counts[reward.rated].sum())
+    limit = "no threshold" if reward.threshold is None else f"threshold {reward.threshold:.3f}"
+    paid = f"pays {reward.pays.sum():,} of {order.size:,} messages, on {100 * share:.3g} % of the steps"
+    return "\n".join([*lines, f"{reward.name}: {limit}, {paid}"])
 
 
 def _counts(rows: np.ndarray, messages: np.ndarray, counts: np.ndarray) -> np.ndarray:

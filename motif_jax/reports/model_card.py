@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from motif_jax.core.config import flat, listed
 from motif_jax.core.errors import printable
+from motif_jax.core.run_folder import stored_folder
 from motif_jax.core.verdicts import SINGLE
 from motif_jax.motif.annotation.labels import counts
 from motif_jax.motif.pairs.dataset import PairsDataset
@@ -152,8 +153,8 @@ def render(reward: RewardModel, licence: str = "", notes: str = "") -> str:
         evaluation: Mapping[str, Any] = {}
     else:
         names = listed(config.get("annotator") or "")
-        folder = Path(config.get("dataset_dir") or "")
-        dataset = PairsDataset.open(folder) if names and folder.is_dir() else None
+        folder = stored_folder(reward.folder, config.get("dataset_dir") or "")
+        dataset = PairsDataset.open(folder) if names and folder is not None else None
         data, annotators = _data(config, dataset), _annotators(names, dataset)
         evaluation = reward.curve[-1] if reward.curve else {}
     settings = "\n".join(f"{name}: {json.dumps(value)}" for name, value in flat(config).items())

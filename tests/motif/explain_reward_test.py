@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import json
+import shutil
+
 import numpy as np
 import pytest
 
@@ -40,3 +43,27 @@ def test_a_refused_export_leaves_its_folder_to_any_other_command(trained, tmp_pa
     with pytest.raises(UserError, match="has no evaluation 9"):
         exports.run(config, tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {".lock"}
+
+
+def test_the_terminal_shows_both_ends_the_threshold_and_what_it_pays(trained, tmp_path, capsys):
+    workdir = run_stage("explain_reward", tmp_path / "out", "", **{"reward.dir": str(trained)})
+    printed = capsys.readouterr().out
+    summary = json.loads((workdir / "summary.json").read_text())
+    (reward,) = summary["rewards"]
+    best, worst = printed.split("worst 10 messages")
+    assert all(repr(text) in best for text in reward["most_liked"])
+    assert all(repr(text) in worst for text in reward["least_liked"])
+    share = f"pays {reward['paying_messages']} of {summary['messages']} messages, on "
+    assert f"threshold {reward['threshold']:.3f}, {share}" in printed
+
+
+def test_the_dataset_of_a_reward_is_found_from_another_folder(trained, tmp_path, monkeypatch):
+    moved = tmp_path / "moved"
+    shutil.copytree(trained, moved / "runs/reward")
+    shutil.copytree(trained.parent / "dataset", moved / "runs/dataset")
+    config = json.loads((moved / "runs/reward/config.json").read_text())
+    (moved / "runs/reward/config.json").write_text(json.dumps(config | {"dataset_dir": "runs/dataset"}))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    workdir = run_stage("explain_reward", tmp_path / "out", "", **{"reward.dir": "../moved/runs/reward"})
+    assert str(moved / "runs/dataset") in (workdir / "explain.html").read_text()
