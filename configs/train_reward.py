@@ -29,6 +29,8 @@ KEYS = {
 _QUICK = {
     "batch_size": 256,
     "epochs": 4,
+    # A few hundred pairs are a few steps, which teach nothing of a rare text.
+    "least_steps.per_text": 20.0,
     "optimizer": {"learning_rate": 1e-3, "schedule": "cosine", "final_fraction": 0.05},
     "save_every_seconds": 30.0,
 }

@@ -23,7 +23,7 @@ from motif_jax.motif.reward.training_texts import FILE, write_training_texts
 from motif_jax.schema import values
 
 IDENTITY = (
-    "stage seed annotator batch_size epochs train_fraction network optimizer labels ensemble early_stopping chunk_steps "
+    "stage seed annotator batch_size epochs least_steps train_fraction network optimizer labels ensemble early_stopping chunk_steps "
     "num_devices compat"
 ).split()
 
@@ -79,6 +79,8 @@ def run(given: ConfigDict, workdir: Path) -> int:
             f"distinct messages of up to {data.max_length} bytes; at most {task.plan.bucket:,} distinct ones of "
             f"{2 * config.batch_size * data.dataset.length:,} in a batch"
         )
+        if task.plan.passes > 1:
+            about += f"; {task.plan.passes:,} passes over the pairs an epoch, {task.steps:,} steps in all"
         return OfflineRun(task, about, described)
 
     def described() -> str:

@@ -84,9 +84,13 @@ class OnlineRewardModel(RewardModel):
         return self._reward["kind"] == RETRIEVAL or self.taken > 0 or bool(switch)
 
     def normalisation(
-        self, normalise: bool = True, quantile: float | str | None = None, rounded: bool | None = None
+        self,
+        normalise: bool = True,
+        quantile: float | str | None = None,
+        rounded: bool | None = None,
+        fallback: float | None = None,
     ) -> Normalisation:
-        """The run's own moments and threshold (`quantile` None: no threshold)."""
+        """The run's own moments and threshold (`quantile` None: no threshold); nothing is advised, so there is no fallback."""
         if self._reward["kind"] != RANKING:
             plain = quantile is None or self._reward["kind"] == RETRIEVAL
             graded = plain or self._reward["value"] == "probability"

@@ -195,7 +195,7 @@ class LiveRater:
             paid = rating.section
             trained = open_reward(str(paid.dir), paid.step)
             self._normalise = trained.normalisation().normalise
-            self._pay = trained.normalisation(paid.normalise, paid.level, rating.two_decimals)
+            self._pay = trained.normalisation(paid.normalise, paid.level, rating.two_decimals, paid.quantile)
             raw = replace(paid, normalise=False, quantile=None, threshold="quantile")
             rating = replace(rating, section=raw)
         reward = rating.load(spec)

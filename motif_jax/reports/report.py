@@ -220,7 +220,8 @@ def liked_messages(config: ConfigDict, dataset: PairsDataset, data: RunData) -> 
     texts = texts[chosen]
     reward = rewards.load(config.reward.dir, config.reward.step)
     normalised = reward(texts)
-    paid = reward.intrinsic(texts, values(Scoring, config.reward).level)
+    scoring = values(Scoring, config.reward)
+    paid = reward.intrinsic(texts, scoring.level, scoring.quantile)
     data.message_curves = _message_curves(config, texts, normalised)
     return [
         LikedMessage(messages.as_text(text), int(count), float(value), float(value_paid))

@@ -86,6 +86,14 @@ class Ensemble:
 
 
 @settings
+class LeastSteps:
+    """Optimiser steps that a small dataset gets at least: an epoch then passes over the pairs several times."""
+
+    per_text: float = natural(0.0, "optimiser steps for each distinct message at least; 0: one pass an epoch")
+    most: int = natural(250, "of the steps that per_text asks for; epochs of one pass may have more")
+
+
+@settings
 class RewardConfig(DatasetConfig):
     """A training of a reward model."""
 
@@ -94,6 +102,7 @@ class RewardConfig(DatasetConfig):
     annotator: str | None = key(None, "names of label files, with commas between")
     batch_size: int = sections.batch(1024, "pairs")
     epochs: int = natural(10, "over the pairs")
+    least_steps: LeastSteps = part(LeastSteps)
     train_fraction: float = key(0.8, "of the pairs; losses are measured on the others", above=0, below=1)
     network: RewardNetworkSizes = part(RewardNetworkSizes)
     optimizer: sections.Optimizer = part(sections.Optimizer, learning_rate=1e-5)

@@ -36,8 +36,10 @@ class MotifReward(IntrinsicReward):
         which, level = "checkpoint" if learned else "evaluation", setup.config.level
         shown = "no threshold"
         if normalisation.threshold is not None:
-            named = "" if learned else " (auto)" if level == threshold.AUTO else f" (quantile {level:g})"
-            shown = f"threshold {normalisation.threshold:g}{named}"
+            shown = f"threshold {normalisation.threshold:g}"
+            if not learned:
+                level = trained.applied_level(level, setup.config.quantile)
+                shown += " (auto)" if level == threshold.AUTO else f" (quantile {level:g})"
         self.description = f"{trained.folder}, {which} {trained.step}, {shown}"
         self.table: MessageTable | None = None
         spec = setup.spec
@@ -63,7 +65,9 @@ class MotifReward(IntrinsicReward):
         """Reads the evaluation that `step` means, so that a missing one is reported before a run folder is made."""
         if config.dir:
             check_place(config.dir, "reward.dir")
-            open_reward(config.dir, config.step).normalisation(config.normalise, config.level)
+            open_reward(config.dir, config.step).normalisation(
+                config.normalise, config.level, fallback=config.quantile
+            )
         elif config.intrinsic_coefficient:
             raise UserError(
                 f"config.reward.intrinsic_coefficient={config.intrinsic_coefficient} needs a trained reward: give "
@@ -95,7 +99,9 @@ class MotifReward(IntrinsicReward):
         if not config.dir:
             return None
         trained = open_reward(config.dir, config.step)
-        normalisation = trained.normalisation(config.normalise, config.level, setup.two_decimals)
+        normalisation = trained.normalisation(
+            config.normalise, config.level, setup.two_decimals, config.quantile
+        )
         return cls(trained, normalisation, setup)
 
     def start(self) -> None:

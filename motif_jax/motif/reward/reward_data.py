@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,12 @@ def _score_labels(dataset: PairsDataset) -> np.ndarray | None:
     return np.where(score[:, 0] == score[:, 1], 2, score[:, 1] > score[:, 0]).astype(np.int8)
 
 
+def passes(config: RewardConfig, messages: int, steps_per_pass: int) -> int:
+    """Passes over the pairs in an epoch, so that a training has the steps that `least_steps` asks for."""
+    wanted = min(config.least_steps.per_text * messages, config.least_steps.most)
+    return max(1, math.ceil(wanted / max(1, config.epochs * steps_per_pass)))
+
+
 class BatchPlan:
     """The order of the training pairs in `config.epochs` epochs, and the batches, which are split over `devices`.
 
@@ -125,7 +132,9 @@ class BatchPlan:
     def __init__(self, data: RewardData, config: RewardConfig, devices: int) -> None:
         self._data, self._config, self._devices = data, config, devices
         self.batch_size = config.batch_size
-        self.steps_per_epoch = -(-data.train.size // config.batch_size)
+        self.steps_per_pass = -(-data.train.size // config.batch_size)
+        self.passes = passes(config, len(data.messages), self.steps_per_pass)
+        self.steps_per_epoch = self.passes * self.steps_per_pass
         row_bytes = sum(data.rows(data.train[:1])[name].nbytes for name in data.fields)
         fit = max(1, _CHUNK_BYTES // max(1, row_bytes * config.batch_size))
         self.chunk_steps = min(config.chunk_steps, self.steps_per_epoch, fit)
@@ -139,7 +148,11 @@ class BatchPlan:
 
     def order(self, epoch: int) -> np.ndarray:
         """Training pairs int64 [steps, batch] of `epoch`, -1 where the last batch is not full."""
-        return epoch_order(self._config.seed, epoch, self._data.train, self.batch_size)
+        orders = (
+            epoch_order(self._config.seed, epoch * self.passes + number, self._data.train, self.batch_size)
+            for number in range(self.passes)
+        )
+        return np.concatenate(list(orders))
 
     def _bucket(self) -> int:
         share = self.batch_size // self._devices

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.motif.pairs import threshold
-from motif_jax.motif.pairs.outcomes import count_outcomes
+from motif_jax.motif.pairs import outcomes, threshold
 from motif_jax.motif.pairs.targets import TIE
 from motif_jax.motif.reward.normalisation import QUANTILE_LEVELS, Normalisation
 from motif_jax.motif.reward.reward_data import RewardData
@@ -105,16 +104,45 @@ def reward_statistics(
         "member_mean": [m for m, _ in by_member],
         "member_variance": [v for _, v in by_member],
         "disagreement": float(own.std(axis=0).mean()),
-        "advice": _advice(normalised, data) if message_only else None,
+        "advice": _advice(member_rewards.mean(axis=0), mean, variance, normalised, data)
+        if message_only
+        else None,
     }
 
 
-def _advice(normalised: np.ndarray, data: RewardData) -> dict[str, Any]:
-    train, seen = data.train, data.counts > 0
-    outcomes = count_outcomes(data.ids[train], data.targets.labels[train], len(data.messages))
-    empty: np.ndarray = np.logical_not(data.messages.any(axis=1))
-    levels = quantiles(normalised)
-    return threshold.advise(normalised, outcomes.steps[seen], outcomes.tied[seen], empty[seen], levels)
+def _advice(
+    rewards: np.ndarray, mean: float, variance: float, of_training: np.ndarray, data: RewardData
+) -> dict[str, Any]:
+    """The advice on thresholds from all labels, and the texts that speak against it or against the training.
+
+    `rewards` are float32 [M], raw, of all messages; `of_training` the normalised ones of the training messages.
+    """
+    labels, empty = data.targets.labels, np.logical_not(data.messages.any(axis=1))
+    normalised = np.asarray(Normalisation(mean, variance).normalise(rewards))
+    counted = outcomes.count_outcomes(data.ids, labels, len(data.messages))
+    standing = outcomes.standing(data.ids, labels, empty)
+    levels = quantiles(of_training)
+    advice = threshold.advise(normalised, counted.steps, counted.tied, empty, levels, standing)
+    unbeaten = threshold.without_a_win(normalised, advice["threshold"], standing, ~empty)
+    wrong_texts, wrongly = outcomes.misjudged(data.ids, labels, normalised)
+
+    def shown(index: int) -> dict[str, Any]:
+        return {"text": outcomes.text_of(data.messages[index]), "reward": float(normalised[index])}
+
+    def why(index: int) -> str:
+        return "never compared with it" if standing[index] == outcomes.UNCOMPARED else "does not win"
+
+    def record(index: int) -> dict[str, int]:
+        wins, losses = int(counted.wins[index]), int(counted.losses[index])
+        return {"wins": wins, "losses": losses, "wrong": int(wrongly[index])}
+
+    return advice | {
+        "texts": len(data.messages),
+        "unbeaten_texts": len(unbeaten),
+        "unbeaten": [shown(index) | {"why": why(index)} for index in unbeaten[: threshold.NAMED].tolist()],
+        "misjudged_texts": len(wrong_texts),
+        "misjudged": [shown(index) | record(index) for index in wrong_texts[: threshold.NAMED].tolist()],
+    }
 
 
 def evaluate_pairs(rewards: np.ndarray, data: RewardData, batch_size: int) -> dict[str, Any]:

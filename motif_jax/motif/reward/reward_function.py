@@ -14,7 +14,7 @@ from motif_jax.core import config as checks
 from motif_jax.core import hub, text_bytes
 from motif_jax.core.errors import UserError
 from motif_jax.motif.reward.normalisation import Normalisation
-from motif_jax.motif.reward.reward_model import RewardModel, pad_messages, read_run
+from motif_jax.motif.reward.reward_model import PUBLISHED_QUANTILE, RewardModel, pad_messages, read_run
 from motif_jax.motif.reward.safetensors_file import read_safetensors
 from motif_jax.motif.reward.training_texts import is_known, read_training_texts
 from motif_jax.rl.message_table import MessageTable
@@ -54,15 +54,28 @@ class RewardFunction:
         rows, shape = as_rows(messages)
         return self._table.lookup(rows).values.reshape(shape)
 
-    def intrinsic(self, messages: Messages, quantile: float | str | None = 0.5) -> np.ndarray:
-        """The reward of an agent: normalised, and 0 unless strictly above the threshold of the quantile or of 'auto'."""
-        return np.asarray(self.normalisation(quantile=quantile)(self.raw(messages)), np.float32)
+    def intrinsic(
+        self,
+        messages: Messages,
+        quantile: float | str | None = PUBLISHED_QUANTILE,
+        fallback: float | None = PUBLISHED_QUANTILE,
+    ) -> np.ndarray:
+        """The reward of an agent: normalised, and 0 unless strictly above the threshold of the quantile or of 'auto'.
+
+        `fallback` is the quantile where 'auto' would pay more than half of the training's steps.
+        """
+        normalisation = self.normalisation(quantile=quantile, fallback=fallback)
+        return np.asarray(normalisation(self.raw(messages)), np.float32)
 
     def normalisation(
-        self, normalise: bool = True, quantile: float | str | None = None, two_decimals: bool | None = None
+        self,
+        normalise: bool = True,
+        quantile: float | str | None = None,
+        two_decimals: bool | None = None,
+        fallback: float | None = PUBLISHED_QUANTILE,
     ) -> Normalisation:
         """The statistics with a threshold, see `RewardModel.normalisation`; made once for the same arguments."""
-        return self._normalisation(normalise, quantile, two_decimals)
+        return self._normalisation(normalise, quantile, two_decimals, fallback)
 
     def known(self, messages: Messages) -> np.ndarray:
         """Whether training knew each message: bool [...], as in `__call__`.

@@ -18,7 +18,7 @@ from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.errors import UserError
 from motif_jax.core.metric_files import best_row
 from motif_jax.core.training.config import RewardConfig
-from motif_jax.motif.pairs.threshold import AUTO
+from motif_jax.motif.pairs.threshold import AUTO, falls_back
 from motif_jax.motif.reward.normalisation import QUANTILE_LEVELS, Normalisation, two_decimals
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 
@@ -26,6 +26,9 @@ from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 # is paid would depend on the texts beside it.
 CHUNK = 32
 SHORT_MESSAGE = 96
+PUBLISHED_QUANTILE = 0.5
+# Folders and evaluations whose advised threshold was replaced, so that each is told once in a process.
+_fallen_back: set[tuple[Path, int]] = set()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,13 +46,18 @@ class RewardModel:
     curve: list[dict[str, Any]]  # JSON rows of all evaluations up to this one
 
     def normalisation(
-        self, normalise: bool = True, quantile: float | str | None = None, rounded: bool | None = None
+        self,
+        normalise: bool = True,
+        quantile: float | str | None = None,
+        rounded: bool | None = None,
+        fallback: float | None = PUBLISHED_QUANTILE,
     ) -> Normalisation:
         """Statistics of this evaluation with the threshold at one of its quantiles; UserError where they have none such.
 
         Args:
           normalise: False leaves rewards raw (the threshold stays a normalised one, as published).
           quantile: one of .05, .10 ... .95; 'auto' for the threshold advised by the labels; None for no threshold.
+          fallback: the quantile where 'auto' would pay more than half of the steps, which is told once.
           rounded: use the two-decimal number of the published quantile file; None: as the run's own compat switch.
         """
         if not np.isfinite([self.statistics["mean"], self.statistics["variance"]]).all():
@@ -58,9 +66,11 @@ class RewardModel:
                 "choose an earlier evaluation with --config.reward.step=N or train again with a smaller learning rate"
             )
         threshold = None
-        if quantile == AUTO:
+        level = self.applied_level(quantile, fallback)
+        if level == AUTO:
             threshold = self._advised_threshold()
-        elif quantile is not None:
+        elif level is not None:
+            quantile = level
             places = np.flatnonzero(np.isclose(self.statistics["quantile_levels"], quantile, atol=1e-9))
             if not places.size:
                 if not self.statistics["quantiles"]:
@@ -72,6 +82,23 @@ class RewardModel:
                 rounded = bool(self.config.get("compat", {}).get("quantile_two_decimals", False))
             threshold = two_decimals([threshold])[0] if rounded else threshold
         return Normalisation(self.statistics["mean"], self.statistics["variance"], threshold, normalise)
+
+    def applied_level(
+        self, quantile: float | str | None, fallback: float | None = PUBLISHED_QUANTILE
+    ) -> float | str | None:
+        """`quantile`, or `fallback` (None: the published one) in place of an 'auto' that pays more than half of the steps."""
+        advice = self.statistics.get("advice") or {}
+        if quantile != AUTO or not falls_back(advice):
+            return quantile
+        level = PUBLISHED_QUANTILE if fallback is None else fallback
+        if (self.folder.resolve(), self.step) not in _fallen_back:
+            _fallen_back.add((self.folder.resolve(), self.step))
+            print(
+                f"{self.folder}: reward.threshold=auto would pay {100 * advice['paid_share']:.0f} % of the dataset's steps, more than "
+                f"half, since the labels put hardly any text below the empty one: reward.quantile={level:g} is used",
+                flush=True,
+            )
+        return level
 
     def _advised_threshold(self) -> float:
         threshold = (self.statistics.get("advice") or {}).get("threshold")

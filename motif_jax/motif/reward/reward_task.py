@@ -95,9 +95,9 @@ class RewardTask(Task):
         return {**super().inspected(batch), "messages": self.data.messages[batch.unique]}
 
     def units(self, step: int) -> int:
-        epoch, inside = divmod(step, self.steps_per_epoch)
+        number, inside = divmod(step, self.plan.steps_per_pass)
         train = self.data.train.size
-        return epoch * train + min(inside * self.plan.batch_size, train)
+        return number * train + min(inside * self.plan.batch_size, train)
 
     def tally(self, metrics: Mapping[str, np.ndarray]) -> dict[str, Any]:
         counted = metrics["counted"] > 0

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from motif_jax.motif.pairs import outcomes, threshold
@@ -50,3 +52,98 @@ def test_what_is_said_of_wins_and_of_thresholds(record: bool) -> None:
     found += [threshold.describe({**statistics, "advice": None}, 0.5), threshold.describe(statistics, None)]
     assert (found[-2:], threshold.facts({})) == (["", ""], [])
     compared("advised_thresholds", {"found": "\n".join(found[:-2])}, record)
+
+
+# Each letter is a text, '.' is silence: who wins against whom, or '=' for a tie.
+def labelled(text: str) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Ids [P, 2, 1], labels [P] and the texts of comparisons such as 'k>. w=.'."""
+    names = sorted(set(text) - set(" >="), key=lambda name: (name != ".", name))
+    ids = [[[names.index(one[0])], [names.index(one[2])]] for one in text.split()]
+    return np.array(ids), np.array([2 * (one[1] == "=") for one in text.split()], np.int8), names
+
+
+def stood(text: str, silence: bool = True) -> dict[str, int]:
+    ids, labels, names = labelled(text)
+    empty = np.array([silence and name == "." for name in names])
+    return dict(zip(names, outcomes.standing(ids, labels, empty).tolist(), strict=True))
+
+
+def test_a_text_is_above_silence_only_by_winning_against_it() -> None:
+    found = stood("k>. k>. .>l w=. w>l")
+    assert (found["k"], found["l"], found["w"]) == (outcomes.ABOVE, outcomes.BELOW, outcomes.BELOW)
+
+
+def test_a_text_that_silence_never_met_is_below_if_it_wins_nothing() -> None:
+    found = stood("k>. k>a a>b")
+    assert (found["a"], found["b"]) == (outcomes.UNCOMPARED, outcomes.BELOW)
+
+
+def test_without_silence_texts_stand_by_their_own_wins() -> None:
+    found = stood("k>a a=b", silence=False)
+    assert (found["k"], found["a"], found["b"]) == (outcomes.ABOVE, outcomes.BELOW, outcomes.BELOW)
+
+
+def test_an_order_against_most_labels_is_found_and_equal_rewards_are_none() -> None:
+    ids, labels, names = labelled("k>. k>a a>. b>.")
+    rewards = {".": 0.0, "k": 0.5, "a": 1.0, "b": 0.0}
+    chosen, wrongly = outcomes.misjudged(ids, labels, np.array([rewards[name] for name in names]))
+    assert [names[place] for place in chosen] == ["b"]
+    assert dict(zip(names, wrongly.tolist(), strict=True)) == {".": 1, "a": 1, "b": 1, "k": 1}
+
+
+def advice_of(normalised: list[float], standing: list[int], steps: list[int]) -> dict[str, Any]:
+    empty, tied = np.arange(len(steps)) == 0, np.zeros(len(steps), bool)
+    given = (np.array(normalised), np.array(steps), tied, empty, np.array([0.0]))
+    return threshold.advise(*given, np.array(standing, np.int8))
+
+
+def test_the_threshold_lies_above_texts_that_do_not_beat_silence() -> None:
+    """A text that waits lies above the empty one and below the text that wins."""
+    advice = advice_of([0.0, 1.4, 3.0], [0, outcomes.BELOW, outcomes.ABOVE], [90, 8, 2])
+    assert 1.4 < advice["threshold"] < 3.0
+    assert advice["paid_share"] == 0.02
+
+
+def test_the_threshold_takes_no_reward_from_texts_that_beat_silence() -> None:
+    """A worthless text above a worthy one stays paid, and is named."""
+    normalised, standing = np.array([0.0, 1.4, 1.0]), np.array([0, outcomes.BELOW, outcomes.ABOVE], np.int8)
+    advice = advice_of(normalised.tolist(), standing.tolist(), [90, 8, 2])
+    assert advice["threshold"] < 1.0
+    shown = np.array([False, True, True])
+    assert threshold.without_a_win(normalised, advice["threshold"], standing, shown).tolist() == [1]
+
+
+def test_where_nothing_wins_the_threshold_lies_above_everything() -> None:
+    advice = advice_of([0.0, 1.4, 3.0], [0, outcomes.BELOW, outcomes.BELOW], [90, 8, 2])
+    assert advice["paid_share"] == 0.0
+
+
+STATISTICS = {"quantile_levels": [0.5], "quantiles": [0.2]}
+ADVICE = {"paid_shares": [0.4], "lump_share": 0.0, "lump_edge": None, "threshold": 0.3, "paid_share": 0.72}
+
+
+def test_a_threshold_that_pays_most_steps_gives_way_to_the_quantile() -> None:
+    assert threshold.falls_back(ADVICE)
+    assert "pays 72 %, more than half: it falls back to the quantile" in threshold.describe(
+        {**STATISTICS, "advice": ADVICE}, 0.5
+    )
+    assert not threshold.falls_back({**ADVICE, "paid_share": 0.5})
+
+
+def test_texts_that_speak_against_the_reward_are_named() -> None:
+    texts = {
+        "texts": 9,
+        "unbeaten_texts": 1,
+        "unbeaten": [{"text": "You wait.", "why": "does not win", "reward": 1.43}],
+        "misjudged_texts": 1,
+        "misjudged": [{"text": "You starve.", "wins": 0, "losses": 7, "wrong": 5, "reward": 0.5}],
+    }
+    said = threshold.describe({**STATISTICS, "advice": {**ADVICE, "paid_share": 0.1, **texts}}, 0.5)
+    assert (
+        "pays 1 text that does not beat the empty text in the labels: 'You wait.' (does not win, +1.43)"
+        in said
+    )
+    assert (
+        "1 of 9 texts disagrees with most of their labels: 'You starve.' (wins 0, loses 7, reward +0.50"
+        in said
+    )

@@ -164,3 +164,31 @@ def train_state(folder, task):
     """The parameters of the newest evaluation in a run folder."""
     with Checkpoints(folder / "checkpoints", keep=None, read_only=True) as checkpoints:
         return checkpoints.restore(None, {"params": jax.device_get(task.init_state().params)})["params"]
+
+
+def test_a_small_dataset_gets_the_steps_that_its_texts_need(folder):
+    """400 pairs of 50 texts: 3 steps a pass, 120 in two epochs."""
+    task = make_task(
+        folder / "plain", batch_size=128, **{"least_steps.per_text": 2.4, "least_steps.most": 200}
+    )
+    plain = make_task(folder / "plain", batch_size=128)
+    messages = len(task.data.messages)
+    assert task.steps >= 2.4 * messages > task.steps - 2 * task.plan.steps_per_pass
+    assert task.steps_per_epoch == task.plan.passes * plain.steps_per_epoch
+    assert task.units(task.steps) == task.plan.passes * plain.units(plain.steps)
+
+
+def test_every_pass_of_an_epoch_shows_each_pair_once(folder):
+    task = make_task(folder / "plain", batch_size=128, **{"least_steps.per_text": 2.4})
+    passes = np.split(task.plan.order(1), task.plan.passes)
+    assert len(passes) > 1
+    for order in passes:
+        assert np.array_equal(np.sort(order[order >= 0]), np.sort(task.data.train))
+    assert not np.array_equal(passes[0], passes[1])
+
+
+def test_a_large_dataset_keeps_its_epochs(folder):
+    task = make_task(
+        folder / "plain", batch_size=8, **{"least_steps.per_text": 1000.0, "least_steps.most": 60}
+    )
+    assert task.plan.passes == 1
