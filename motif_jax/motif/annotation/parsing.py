@@ -66,7 +66,7 @@ def make_form(template: str, words: Sequence[str], form: Form = PAIR) -> AnswerF
     return AnswerForm(template, tuple(words))
 
 
-class Reading(NamedTuple):
+class LabelRead(NamedTuple):
     """The label of an answer; `unfinished`: it ends within its reasoning."""
 
     label: int
@@ -94,12 +94,14 @@ class AnswerParser:
     def __call__(self, text: str) -> int:
         return self.read(text).label
 
-    def read(self, text: str) -> Reading:
+    def read(self, text: str) -> LabelRead:
         """The label of an answer, UNKNOWN where it ends within its reasoning."""
         if self.is_published:
-            return Reading(self._published_label(text))
+            return LabelRead(self._published_label(text))
         answer = spoken(plain(text))
-        return Reading(UNKNOWN, unfinished=True) if answer.inside else Reading(self._last_line(answer.text))
+        return (
+            LabelRead(UNKNOWN, unfinished=True) if answer.inside else LabelRead(self._last_line(answer.text))
+        )
 
     def _published_label(self, text: str) -> int:
         if self._anywhere and len(self._labels) == len(SINGLE.verdicts):

@@ -52,7 +52,7 @@ _ENDS_OF_MESSAGES = ("<|end|>", "<|return|>", "<|call|>", "<|start|>")
 _OF_BRACKETS = ("bracket think", "bracket thinking")
 
 
-class Spoken(NamedTuple):
+class SpokenPart(NamedTuple):
     """An answer without its reasoning; `inside`: it ends in a block of reasoning, so that it is not finished."""
 
     text: str
@@ -66,7 +66,7 @@ class _Mark(NamedTuple):
     opens: bool
 
 
-def spoken(text: str) -> Spoken:
+def spoken(text: str) -> SpokenPart:
     """What an answer says outside its blocks of reasoning.
 
     A block ends at a mark of its own kind. An end without a beginning belongs to a block that the prompt's template began: all
@@ -93,7 +93,7 @@ def spoken(text: str) -> Spoken:
         position = mark.end
     if not inside:
         parts.append(text[position:])
-    return Spoken("".join(parts).strip(), bool(inside))
+    return SpokenPart("".join(parts).strip(), bool(inside))
 
 
 def as_earlier_turn(text: str) -> str:
