@@ -33,7 +33,9 @@ def with_delimiters(backend: Backend, words: Sequence[str] = ()) -> Backend:
 
 
 class FileTokenizer:
-    """A `TextTokenizer` from a tokenizer.json or its folder; delimiters in a user's text are encoded as plain characters.
+    """A `TextTokenizer` from a tokenizer.json or its folder.
+
+    A text is encoded by characters where it spells a delimiter or a special token, even if its model has that as a piece.
 
     `words`: see `with_delimiters`. Raises UserError, which names the config's `key`: no such file.
     """
@@ -43,7 +45,7 @@ class FileTokenizer:
         if not path or not place.is_file():
             raise UserError(f"config.{key}='{path}': must be a folder with {FILE}, such as GPT-2's")
         self._backend, self._source = with_delimiters(tokenizer_files.read(place), words), str(place)
-        self._backend.encode_special_tokens = True
+        self._of_texts = tokenizer_files.without_pieces(self._backend, DELIMITER_TEXTS)
         numbers: list[Any] = [self._backend.token_to_id(text) for text in DELIMITER_TEXTS]
         self.delimiters = Delimiters(*numbers)
 
@@ -53,7 +55,7 @@ class FileTokenizer:
 
     def encode(self, text: str) -> list[int]:
         with tokenizer_files.working(self._source):
-            return self._backend.encode(text, add_special_tokens=False).ids
+            return self._of_texts.encode(text, add_special_tokens=False).ids
 
     def decode(self, tokens: list[int]) -> str:
         return self._backend.decode([int(token) for token in tokens], skip_special_tokens=False)
