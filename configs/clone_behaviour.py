@@ -10,7 +10,7 @@ was killed resumes with the same command and ends bit for bit like one that was 
 
 Variants:
   (none)    the published settings, mended: pairs are shuffled, pads do not count.
-  faithful  with the quirks of the released code.
+  faithful  the first 400,000 pairs, with the quirks of the released code; with fewer pairs set train_pairs.
   smoke     seconds: whether everything works; needs a small model.
 """
 
@@ -27,7 +27,7 @@ KEYS = {
     "compat": sections.compat("bc_unshuffled bc_pad_in_loss glam_french_goal"),
 }
 VARIANTS = {
-    "faithful": {**sections.on(*KEYS["compat"]), "matmul_precision": "highest"},
+    "faithful": {**sections.on(*KEYS["compat"]), "matmul_precision": "highest", "train_pairs": 400_000},
     "smoke": {
         "batch_size": 8,
         "evaluate_every": 4,

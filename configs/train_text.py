@@ -113,8 +113,6 @@ def _faithful(config: ConfigDict) -> None:
     config.optimizer.learning_rate = 1e-4 if config.task == "reddit" or config.method.name in _FAST else 1e-5
     if config.method.name == "ilql_utterance":
         config.loss.policy = 0.0  # the policy is that of a run of bc, --config.initial.policy=RUN
-    if config.method.name in ("psi", "bcq", "g"):
-        config.loss.policy = 1.0  # it is learned beside Q, from GPT-2 on
     if config.task == "reddit":
         config.max_len = 512
     if not wordle:

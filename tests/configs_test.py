@@ -232,3 +232,13 @@ def test_the_defaults_are_the_published_ones(stage: str) -> None:
 def test_workers_are_published_for_faithful_and_the_machines_without() -> None:
     assert published("train_agent", "faithful").actors.workers == 24
     assert published("train_agent", "").actors.workers == max(1, available_cores() - 1)
+
+
+@pytest.mark.parametrize("method", ["psi", "bcq", "g", "ilql_utterance"])
+def test_methods_that_take_a_policy_do_not_train_it(method: str) -> None:
+    """As released: `detach_full_policy`, and for utterances a weight of 0."""
+    assert published("train_text", f"visdial_{method}_faithful").loss.policy == 0.0
+
+
+def test_cloning_learns_from_the_published_pairs() -> None:
+    assert published("clone_behaviour", "faithful").train_pairs == 400_000

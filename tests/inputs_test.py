@@ -30,6 +30,8 @@ WANTED = {
     ("train_text", "reddit"): "config.reddit.tokenizer",
     # The published trunks come from the hub.
     ("train_text", "faithful"): "config.network.checkpoint",
+    # It learns from more pairs than the tests have.
+    ("clone_behaviour", "faithful"): "config.train_pairs",
     # They take a policy as it is.
     ("train_text", "ilql_utterance_faithful"): "config.initial.policy",
     **{("train_text", part): "config.initial.policy" for part in ("ppo", "psi", "bcq", "_g", "g")},

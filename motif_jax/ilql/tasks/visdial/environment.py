@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -74,7 +75,8 @@ class VisDialEnvironment(TextEnvironment):
     """A dialogue with the other side about a picture from `scenes`."""
 
     def __init__(self, scenes: Sequence[Scene], features: Any, other: VisDialServer, rules: Rules) -> None:
-        self._scenes, self._features, self._other, self._rules = scenes, features, other, rules
+        self._scenes, self._features, self._other = scenes, features, other
+        self._rules = dataclasses.replace(rules, in_play=True)
         self._now: VisDialObservation | None = None
 
     def reset(self, rng: np.random.Generator, start: Any = None) -> VisDialObservation:

@@ -2,7 +2,8 @@
 
 Progress is the gain of the true picture's rank by an answer. The modes, of at most ten turns:
 
-* env_stops: -1 per turn; the turn that reaches half of the possible progress ends the dialogue with reward 0.
+* env_stops: -1 per turn; the turn that reaches half of the possible progress ends the dialogue with reward 0. In play these rewards
+  are scaled and shifted.
 * 10_stop: ten turns, each rewarded by its progress.
 * agent_stops: as 10_stop, but <stop> ends the dialogue.
 """
@@ -34,7 +35,8 @@ YES_NO: Mapping[str, Callable[[str], bool]] = {
 class Rules:
     """The rules of a task; `yes_no_reward` is the extra reward of an answer that is one of `YES_NO`.
 
-    With `last_turn_free` (compat), as published, the tenth turn costs nothing even if the goal is not reached.
+    With `last_turn_free` (compat), as published, the tenth turn costs nothing even if the goal is not reached. `in_play`: `scale` and
+    `shift` apply to the rewards of env_stops, too, as in the published environment; in its data they do not.
     """
 
     mode: str = "env_stops"
@@ -45,6 +47,7 @@ class Rules:
     scale: float = 1.0
     shift: float = 0.0
     last_turn_free: bool = False
+    in_play: bool = False
 
     def reached(self, initial: float, progress: Sequence[float]) -> bool:
         """Whether the progress reaches the required share of the possible progress from `initial`."""
@@ -63,5 +66,6 @@ class Rules:
         for turn, answer in enumerate(answers, start=1):
             free = self.reached(initial, progress[:turn]) or (self.last_turn_free and turn == TURNS)
             penalty = self.yes_no_reward if YES_NO[self.yes_no](answer.lower()) else 0.0
-            paid.append((0.0 if free else -1.0) + penalty)
+            reward = (0.0 if free else -1.0) + penalty
+            paid.append(self.scale * reward + self.shift if self.in_play else reward)
         return paid

@@ -40,8 +40,11 @@ KEYS: Mapping[str, Key] = {
         "of env_stops: answers that cost yes_no_reward besides: 'hard' (exactly yes or no), 'soft' (has one), 'conservative' (17 key words)",
     ),
     "yes_no_reward": Key(-2.0, "see yes_no"),
-    "reward_scale": Key(1.0, "of progress, where that is what is paid"),
-    "reward_shift": Key(0.0, "of progress, where that is what is paid"),
+    "reward_scale": Key(
+        1.0,
+        "factor of the progress that is paid; with mode=env_stops of the rewards in play, not of recorded talks",
+    ),
+    "reward_shift": Key(0.0, "is added to each reward that reward_scale multiplies"),
     "url": Key("", "of 'games' and 'reward_cache': the server's address"),
     "server_reward": one_of(tuple(REWARDS), "of the server"),
     "timeout_seconds": positive(60.0, "that a request may take"),

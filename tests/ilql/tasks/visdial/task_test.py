@@ -60,6 +60,18 @@ def test_playing_pays_as_the_record_does(files, rules):
             environment.step("more?")
 
 
+def test_rewards_of_env_stops_are_scaled_and_shifted_in_play_alone(files):
+    options = {**files, "yes_no": "hard", "yes_no_reward": -2.0, "reward_scale": 10.0, "reward_shift": 0.5}
+    task, other = VisDial(options), made_up.Scripted([0.1, 0.9])
+    environment = VisDialEnvironment(task.scenes[:1], task.features, other, task.rules)
+    environment.reset(np.random.default_rng(0))
+    paid = [environment.step("what?").reward for _ in range(2)]
+    # Both answers are a yes or a no; the second reaches the goal.
+    assert paid == [10.0 * (-1.0 - 2.0) + 0.5, 10.0 * -2.0 + 0.5]
+    unscaled = recorded({**options, "reward_scale": 1.0, "reward_shift": 0.0})
+    assert [each.rewards for each in recorded(options)] == [each.rewards for each in unscaled]
+
+
 def test_an_agent_says_stop_and_starts_in_the_middle(files):
     task, other = VisDial(files), made_up.Scripted([0.5] * 10)
     environment = VisDialEnvironment(task.scenes, task.features, other, Rules(mode="agent_stops"))
