@@ -13,8 +13,12 @@ from typing import Any
 
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import parse_json, regular_file
+from motif_jax.lm import generation_config
+from motif_jax.lm.config_entries import UNQUANTISED, checked
 
 FILE = "config.json"
+# Files that quantisers write beside config.json: AutoGPTQ, AWQ, and NVIDIA's ModelOpt.
+_QUANTISER_FILES = ("quantize_config.json", "quant_config.json", "hf_quant_config.json")
 ACTIVATIONS = ("relu", "gelu", "gelu_new", "silu")
 # Parameters of the scalings of rotary positions, in the order of `Rotary`.
 SCALINGS: dict[str, tuple[str, ...]] = {
@@ -174,7 +178,12 @@ def require_decoder(config: ModelConfig, does: str) -> None:
 
 
 def read(folder: str | Path) -> ModelConfig:
-    """Reads the config.json of a checkpoint folder; UserError without one, or for an unknown architecture or feature."""
+    """Reads the config.json of a checkpoint folder, and its end tokens from generation_config.json where it has one.
+
+    Raises:
+      UserError: there is no config.json, an entry has another type or value than it must have, the architecture or a feature is
+        unknown, or the weights are quantised.
+    """
     path = Path(folder) / FILE
     try:
         with open(path, "rb", opener=regular_file) as file:
@@ -183,6 +192,13 @@ def read(folder: str | Path) -> ModelConfig:
         raise UserError(f"{folder} is not a language model: it has no {FILE}") from None
     except ValueError as error:
         raise UserError(f"{path} cannot be read: {error}") from None
+    for name in _QUANTISER_FILES:
+        if (Path(folder) / name).is_file():
+            raise UserError(
+                f"{folder}: {name} says that the weights are quantised, which is not read: {UNQUANTISED}"
+            )
+    if isinstance(values, Mapping):
+        values = {**values, **generation_config.special_tokens(folder)}
     return parse(values, str(path))
 
 
@@ -194,6 +210,7 @@ def parse(values: Mapping[str, Any], source: str = "the config") -> ModelConfig:
     readers = {"t5": _t5, "gpt2": _gpt2, "llama": _llama, "qwen2": _llama, "roberta": _roberta}
     if not isinstance(kind, str) or kind not in readers:
         raise UserError(f"{source}: model_type {kind!r} is not one of {', '.join(LAYOUTS)}")
+    values = checked(values, source)
     try:
         fields: dict[str, Any] = {
             field: values.get(name, *default) if default else values[name]
@@ -222,23 +239,26 @@ def _sensible(config: ModelConfig, source: str) -> ModelConfig:
     numbers = (config.norm_epsilon, config.initializer, *dataclasses.astuple(config.dropout))
     if not all(isinstance(number, int | float) and abs(number) < 1e6 for number in numbers):
         raise UserError(f"{source}: an epsilon, a scale or a dropout is not a number")
+    if not all(0 <= rate < 1 for rate in dataclasses.astuple(config.dropout)):
+        raise UserError(f"{source}: a rate of dropout is not from 0 to below 1")
+    if config.heads % config.key_value_heads:
+        raise UserError(
+            f"{source}: num_key_value_heads is {config.key_value_heads}, which does not divide {config.heads} heads"
+        )
+    if config.rotary is not None and config.head_width % 2:
+        raise UserError(f"{source}: rotary positions need heads of an even width, it is {config.head_width}")
     return config
-
-
-def _special(values: Mapping[str, Any], name: str, default: int) -> int:
-    found = values.get(name)
-    return default if found is None else int(found)
 
 
 def _tokens(
     values: Mapping[str, Any], end: int, pad: int | None = None, start: int | None = None
 ) -> dict[str, Any]:
     """Special tokens, with their defaults; None: the end token. Configs have one token that ends a text, or a list."""
-    found = values.get("eos_token_id")
-    ends = tuple(map(int, found)) if isinstance(found, list) else (end if found is None else int(found),)
+    listed = values.get("eos_token_id", end)
+    ends = tuple(listed) if isinstance(listed, list) else (listed,)
     return {
-        "pad_id": _special(values, "pad_token_id", ends[0] if pad is None else pad),
-        "start_id": _special(values, "bos_token_id", ends[0] if start is None else start),
+        "pad_id": values.get("pad_token_id", ends[0] if pad is None else pad),
+        "start_id": values.get("bos_token_id", ends[0] if start is None else start),
         "end_ids": ends,
     }
 
@@ -257,7 +277,7 @@ def _t5(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     tokens = _tokens(values, 1, 0)
     return {
         **tokens,
-        "start_id": _special(values, "decoder_start_token_id", tokens["pad_id"]),
+        "start_id": values.get("decoder_start_token_id", tokens["pad_id"]),
         "layers": values.get("num_decoder_layers") or values["num_layers"],
         # transformers reads 'gated-gelu' as the approximation by tanh that T5 v1.1 was trained with.
         "activation": "gelu_new" if gated and name == "gelu" else _activation(name, source),
@@ -297,12 +317,26 @@ def _llama(values: Mapping[str, Any], source: str) -> dict[str, Any]:
 
 
 def _rotary(values: Mapping[str, Any], source: str) -> Rotary:
-    scaling = values.get("rope_parameters") or values.get("rope_scaling") or {}
+    entry = "rope_parameters" if values.get("rope_parameters") else "rope_scaling"
+    scaling = values.get(entry, {})
     theta = scaling.get("rope_theta", values.get("rope_theta", 10000.0))
     kind = scaling.get("rope_type", scaling.get("type", "default"))
     if kind not in SCALINGS:
         raise UserError(f"{source}: rotary positions of type {kind!r} are not supported")
-    return Rotary(theta, kind, *(scaling[name] for name in SCALINGS[kind]))
+    share = scaling.get("partial_rotary_factor", values.get("partial_rotary_factor", 1.0))
+    if share != 1.0:
+        raise UserError(
+            f"{source}: partial_rotary_factor is {share}: rotary positions of a part of a head are not supported"
+        )
+    for name in SCALINGS[kind]:
+        if name not in scaling:
+            raise UserError(f"{source}: {entry}.{name} is missing")
+    rotary = Rotary(theta, kind, *(scaling[name] for name in SCALINGS[kind]))
+    if theta <= 0:
+        raise UserError(f"{source}: rope_theta is {theta}, must be above 0")
+    if kind == "llama3" and rotary.low_frequency_factor >= rotary.high_frequency_factor:
+        raise UserError(f"{source}: {entry}.low_freq_factor must be below high_freq_factor")
+    return rotary
 
 
 def _roberta(values: Mapping[str, Any], source: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from motif_jax.core import interruption, resources, run_folder, seeds
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_text
 from motif_jax.core.progress import Progress
-from motif_jax.lm import TextModel, prompt_length, text_files, weights
+from motif_jax.lm import TextModel, generation_config, prompt_length, text_files, weights
 from motif_jax.lm import config as configs
 from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.sampling import Sampling
@@ -116,9 +117,9 @@ def check(config: ConfigDict, workdir: Path) -> None:
     if not config.model:
         raise UserError("config.model must name a folder with config.json, safetensors and tokenizer.json")
     folder = fetch(config.model, "model")
-    settings = configs.read(folder)
+    settings = weights.read_config(folder)
     configs.require_decoder(settings, stage.does)
-    weights.Tensors(folder)
+    weights.check(folder, settings)
     stage.check(config, Tokenizer.read(folder, settings.vocab_size), settings)
 
 
@@ -127,6 +128,9 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
     asked = stage.asked(config, text_files.read_questions(config.file, "file"))
     with interruption.Interruption() as stop, run_folder.opened(workdir, config, stage.identity):
         text_files.pin(workdir, fetch(config.model, "model"), config.model)
+        not_applied = generation_config.unused(fetch(config.model, "model"))
+        if not_applied is not None and config.stage == "generate_text":
+            print(f"note: {not_applied}", file=sys.stderr, flush=True)
         model = language.load(config.model, dtype=config.dtype, batch=config.batch)
         with (
             text_files.AnswerFile(workdir / stage.output, asked, config.batch) as answers,

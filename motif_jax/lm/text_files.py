@@ -11,7 +11,7 @@ from typing import Any
 from motif_jax.core import digests, files
 from motif_jax.core.errors import UserError
 from motif_jax.lm import config as configs
-from motif_jax.lm import tokens, weights
+from motif_jax.lm import generation_config, tokens, weights
 
 PLAN = "plan.json"
 
@@ -63,6 +63,8 @@ def pin(workdir: Path, folder: Path, name: str) -> None:
     path, remedy = workdir / PLAN, "restore a copy of it, or choose another --workdir"
     read = {"weights": weights.digest(folder)}
     read |= {name: digests.of_file(folder / name) for name in (configs.FILE, tokens.FILE)}
+    if (folder / generation_config.FILE).is_file():
+        read[generation_config.FILE] = digests.of_file(folder / generation_config.FILE)
     if path.exists():
         before = files.read_json(path, remedy, keys=("read",))["read"]
         changed = [key for key in read if not isinstance(before, dict) or before.get(key) != read[key]]

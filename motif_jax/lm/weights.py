@@ -13,16 +13,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
-from safetensors import SafetensorError, safe_open
 
 from motif_jax.core import digests, tensor_files
 from motif_jax.core.errors import UserError
-from motif_jax.core.files import atomic_write_json, parse_json
+from motif_jax.core.files import atomic_write_json
+from motif_jax.lm import checkpoint_fit
+from motif_jax.lm.checkpoint_files import INDEX, SINGLE, Tensors
 from motif_jax.lm.config import ModelConfig, read
 from motif_jax.lm.model import param_shapes
 
-SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 SHARD_BYTES = 4 << 30
+# Rows of a table that are looked at together.
+_ROWS = 4096
 
 
 class WeightEntry(NamedTuple):
@@ -129,62 +131,6 @@ def _roberta(config: ModelConfig) -> Iterator[WeightEntry]:
         yield from _layer_norm((*path, "feed_forward_norm"), f"{name}.output.LayerNorm")
 
 
-class Tensors:
-    """The tensors of a checkpoint folder by name, read when asked for, of a safetensors file or of an index and its shards.
-
-    Raises:
-      UserError: no such files, or one cannot be read; pickles are not opened.
-    """
-
-    def __init__(self, folder: str | Path) -> None:
-        self._folder = Path(folder)
-        self._files: dict[str, Any] = {}
-        if (self._folder / INDEX).is_file():
-            self._places = self._read_index()
-        elif (self._folder / SINGLE).is_file():
-            self._places = dict.fromkeys(self._open(SINGLE).keys(), SINGLE)
-        else:
-            pickles = sorted(p.name for p in self._folder.glob("*.bin"))
-            why = f"{pickles[0]} is a pickle, which is never opened here" if pickles else f"no {SINGLE}"
-            raise UserError(
-                f"{folder} has no weights: {why}; save it with save_pretrained(..., safe_serialization=True)"
-            )
-
-    def _read_index(self) -> dict[str, str]:
-        path = self._folder / INDEX
-        try:
-            places = parse_json(path.read_bytes())["weight_map"]
-            if not (isinstance(places, dict) and all(isinstance(shard, str) for shard in places.values())):
-                raise TypeError("weight_map does not say which file each tensor is in")
-        except (ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{path} cannot be read: {error!r}") from None
-        for shard in sorted(set(places.values())):
-            if Path(shard).name != shard or not (self._folder / shard).is_file():
-                raise UserError(f"{path} names {shard}, which is not in the folder")
-        return places
-
-    def _open(self, shard: str) -> Any:
-        if shard not in self._files:
-            try:
-                self._files[shard] = safe_open(self._folder / shard, framework="numpy")
-            except (SafetensorError, OSError) as error:
-                raise UserError(f"{self._folder / shard} is not a safetensors file: {error}") from None
-        return self._files[shard]
-
-    def _place(self, name: str) -> str | None:
-        return next((each for each in (name, name.partition(".")[2]) if each in self._places), None)
-
-    def find(self, name: str) -> np.ndarray | None:
-        """The tensor `name`, with or without the model's prefix; None if it is missing."""
-        place = self._place(name)
-        return None if place is None else self._open(self._places[place]).get_tensor(place)
-
-    def shape(self, name: str) -> tuple[int, ...] | None:
-        """The shape of the tensor that `find` reads; None if it is missing."""
-        place = self._place(name)
-        return None if place is None else tuple(self._open(self._places[place]).get_slice(place).get_shape())
-
-
 def digest(folder: str | Path, below: bool = False) -> str:
     """Digest of the weights in a folder; `below`: in its subfolders too."""
     paths = sorted(Path(folder).glob("**/*.safetensors" if below else "*.safetensors"))
@@ -214,49 +160,74 @@ def load_pooler(folder: str | Path) -> dict[str, np.ndarray] | None:
 
 
 def check(folder: str | Path, config: ModelConfig) -> None:
-    """Raises UserError where `load` would, but reads no tensor."""
-    tensors, wanted = Tensors(folder), flatten_dict(param_shapes(config))
-    for entry in entries(config):
-        shape = tensors.shape(entry.name)
-        if shape is not None and entry.part is not None:
-            shape = (*shape[:-1], shape[-1] // 3)
-        _require(folder, entry, shape, wanted[entry.path].shape)
+    """Raises UserError where `load` would, but for numbers that are not finite; reads no tensor."""
+    _require(Tensors(folder), folder, config)
 
 
-def _require(
-    source: str | Path, entry: WeightEntry, shape: tuple[int, ...] | None, wanted: tuple[int, ...]
-) -> None:
-    """Raises UserError where a tensor is missing (`shape` None), or is not `wanted` after its transposition."""
-    if shape is None:
-        raise UserError(f"{source}: tensor {entry.name} is missing")
-    if (shape[::-1] if entry.transposed else shape) != wanted:
-        raise UserError(
-            f"{source}: tensor {entry.name} is {list(shape)}, which does not fit config.json: {list(wanted)} expected"
-        )
+def _require(tensors: Tensors, folder: str | Path, config: ModelConfig) -> list[str]:
+    """Raises UserError where the tensors do not fit the model; returns the names of those that are not used."""
+    table, shapes = entries(config), flatten_dict(param_shapes(config))
+    wanted = {entry.name: _file_shape(entry, shapes[entry.path].shape) for entry in table}
+    embedding = next(entry.name for entry in table if entry.path == ("embedding",))
+    return checkpoint_fit.require(tensors, folder, config, embedding, wanted)
+
+
+def _file_shape(entry: WeightEntry, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the tensor that a parameter of this shape is read from."""
+    if entry.part is not None:
+        return (*shape[:-1], 3 * shape[-1])
+    return shape[::-1] if entry.transposed else shape
 
 
 def load(folder: str | Path, config: ModelConfig, dtype: Any = None) -> Any:
     """Reads the parameters of a checkpoint folder, numpy arrays of `dtype` (None: float32), one tensor at a time.
 
     Raises:
-      UserError: a tensor is missing or has another shape.
+      UserError: a tensor is missing, has another shape or dtype, is not used, or has numbers that are not finite.
     """
-    return collect(Tensors(folder).find, folder, config, dtype)
+    tensors = Tensors(folder)
+    checkpoint_fit.say_unused(folder, _require(tensors, folder, config))
+    return collect(tensors.find, folder, config, dtype)
 
 
 def collect(
     find: Callable[[str], np.ndarray | None], source: str | Path, config: ModelConfig, dtype: Any = None
 ) -> Any:
-    """The parameters of a model from tensors under transformers' names (`find` has None for a missing one); errors name `source`."""
+    """The parameters of a model from tensors under transformers' names; errors name `source`.
+
+    `find` has None for a missing tensor.
+
+    Raises:
+      UserError: tensors are missing, have another shape, or have numbers that are not finite; all of them are named.
+    """
     shapes, flat = flatten_dict(param_shapes(config)), {}
+    missing: list[str] = []
+    not_finite: list[str] = []
     for entry in entries(config):
         tensor = find(entry.name)
-        if tensor is not None and entry.part is not None:
+        if tensor is None:
+            missing.append(entry.name)
+            continue
+        wanted = _file_shape(entry, shapes[entry.path].shape)
+        if tensor.shape != wanted:
+            raise UserError(f"{source}: {checkpoint_fit.misfit(entry.name, tensor.shape, wanted)}")
+        if entry.part is not None:
             tensor = np.split(tensor, 3, axis=-1)[entry.part]
-        _require(source, entry, None if tensor is None else tensor.shape, shapes[entry.path].shape)
-        assert tensor is not None
-        flat[entry.path] = np.asarray(tensor.T if entry.transposed else tensor, dtype or np.float32)
+        array = np.asarray(tensor.T if entry.transposed else tensor, dtype or np.float32)
+        if not _is_finite(array):
+            not_finite.append(entry.name)
+        flat[entry.path] = array
+    for names, problem in ((missing, "missing"), (not_finite, "damaged (NaN or infinite numbers)")):
+        if names:
+            distinct = list(dict.fromkeys(names))
+            verb = "is" if len(distinct) == 1 else "are"
+            raise UserError(f"{source}: {checkpoint_fit.named(distinct)} {verb} {problem}")
     return unflatten_dict(flat)
+
+
+def _is_finite(array: np.ndarray) -> bool:
+    """Whether no number is NaN or infinite; looks at a part of the rows at a time, so that a table needs no second one."""
+    return all(np.isfinite(array[row : row + _ROWS]).all() for row in range(0, len(array), _ROWS))
 
 
 def save(folder: str | Path, params: Any, config: ModelConfig) -> None:

@@ -201,7 +201,7 @@ def test_words_of_refusals_stay_what_they_were(worded: Path, tmp_path: Path, rec
     finetune_params.check(LoraOnBase(patterns="*/query", base="nf4"), wide[0])
     finetune_params.check(LoraOnBase(patterns="*/query", base="int8"), wide[1])
     largest = dict.fromkeys(("vocab_size", "n_embd", "n_inner"), MOST) | {"n_layer": 4096}
-    parsed("gpt2", {**largest, "n_positions": 1 << 31, "attn_pdrop": 999999.5})
+    parsed("gpt2", {**largest, "n_positions": 1 << 31, "attn_pdrop": 0.5})
     FITS(["abc", "abcde"], [["a", "wxyz"], ["wxy"]])
     FITS(["abcdefghi"])
     assert prompt_length.each_prompts(["p", "q"], ["a", "b"]) == [("a", "b")] * 2

@@ -44,11 +44,11 @@ def test_tensors_and_shards_that_are_missing_or_do_not_fit_are_named(tmp_path: P
     tensors = load_file(folder / weights.SINGLE)
     wider = {**models.recipes.CONFIGS["llama"], "intermediate_size": 40}
     (folder / config.FILE).write_text(json.dumps(wider))
-    misfit = "tensor model.layers.0.mlp.gate_proj.weight is [24, 16], which does not fit config.json: [16, 40] expected"
+    misfit = "tensor model.layers.0.mlp.gate_proj.weight is [24, 16], which does not fit config.json: [40, 16] expected"
     for read in (weights.load, weights.check):
         with pytest.raises(UserError) as raised:
             read(folder, weights.read_config(folder))
-        assert str(raised.value) == f"{folder}: {misfit}"
+        assert str(raised.value) == f"{folder}: {misfit}, nor do 5 others"
     (folder / config.FILE).write_text(json.dumps(models.recipes.CONFIGS["llama"]))
     del tensors["model.layers.1.mlp.down_proj.weight"]
     save_file(tensors, folder / weights.SINGLE)

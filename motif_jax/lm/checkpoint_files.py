@@ -1,0 +1,126 @@
+"""Reads the tensors of a checkpoint folder by name, from one safetensors file or from shards and their index."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import parse_json
+
+SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+# Weights in other forms, by the pattern of their files, and why they are not read.
+_OTHER_FORMS = {
+    "*.bin": "is a pickle, which is never opened here",
+    "model-*-of-*.safetensors": f"is a shard, and its {INDEX} is not there",
+    "adapter_model.safetensors": "has low-rank additions alone: merge them into their model in peft with merge_and_unload()",
+}
+
+
+class Tensors:
+    """The tensors of a checkpoint folder, each read when it is asked for.
+
+    Raises:
+      UserError: there are no weights, a file cannot be read, the index names a shard that is missing or holds another tensor, or
+        there is one file and beside it an index of others. Pickles are not opened.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self._folder = Path(folder)
+        self._files: dict[str, Any] = {}
+        has_single = (self._folder / SINGLE).is_file()
+        if (self._folder / INDEX).is_file():
+            self._shard_of = self._read_index(has_single)
+        elif has_single:
+            self._shard_of = dict.fromkeys(self._open(SINGLE).keys(), SINGLE)
+        else:
+            raise UserError(
+                f"{folder} has no weights: {self._why_none()}; save it with save_pretrained(..., safe_serialization=True)"
+            )
+
+    @property
+    def names(self) -> list[str]:
+        """All names of the files, sorted."""
+        return sorted(self._shard_of)
+
+    def name_of(self, name: str) -> str | None:
+        """The name of a tensor in the files, with or without the model's prefix; None if it is missing."""
+        for candidate in (name, name.partition(".")[2]):
+            if candidate in self._shard_of:
+                return candidate
+        return None
+
+    def find(self, name: str) -> np.ndarray | None:
+        """The tensor `name`, with or without the model's prefix; None if it is missing."""
+        known = self.name_of(name)
+        return None if known is None else self._open(self._shard_of[known]).get_tensor(known)
+
+    def rows(self, name: str, start: int, stop: int) -> np.ndarray:
+        """Rows of the tensor that is `name` in the files."""
+        tensor = self._slice(name)
+        return tensor[start : min(stop, tensor.get_shape()[0])]
+
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        """The shape of the tensor that `find` reads; None if it is missing."""
+        known = self.name_of(name)
+        return None if known is None else tuple(self._slice(known).get_shape())
+
+    def dtype(self, name: str) -> str | None:
+        """The dtype of the tensor that `find` reads, in the words of safetensors (F32, BF16, I8); None if it is missing."""
+        known = self.name_of(name)
+        return None if known is None else str(self._slice(known).get_dtype())
+
+    def _slice(self, known: str) -> Any:
+        return self._open(self._shard_of[known]).get_slice(known)
+
+    def _why_none(self) -> str:
+        for pattern, reason in _OTHER_FORMS.items():
+            names = sorted(path.name for path in self._folder.glob(pattern))
+            if names:
+                return f"{names[0]} {reason}"
+        return f"no {SINGLE}"
+
+    def _read_index(self, has_single: bool) -> dict[str, str]:
+        path = self._folder / INDEX
+        try:
+            shard_of = parse_json(path.read_bytes())["weight_map"]
+            if not isinstance(shard_of, dict) or not all(
+                isinstance(shard, str) for shard in shard_of.values()
+            ):
+                raise TypeError("weight_map does not say which file each tensor is in")
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{path} cannot be read: {error!r}") from None
+        shards = sorted(set(shard_of.values()))
+        others = [shard for shard in shards if shard != SINGLE]
+        if has_single and others:
+            # Which of them is current cannot be told from their times: copies and downloads change those.
+            raise UserError(
+                f"{self._folder} has {SINGLE}, and {INDEX} names other files ({', '.join(others)}): one of them is stale; "
+                f"remove {INDEX} and its files, or {SINGLE}"
+            )
+        for shard in shards:
+            if Path(shard).name != shard or not (self._folder / shard).is_file():
+                raise UserError(f"{path} names {shard}, which is not in the folder")
+        held = {shard: set(self._open(shard).keys()) for shard in shards}
+        misplaced = [name for name, shard in shard_of.items() if name not in held[shard]]
+        if misplaced:
+            first = misplaced[0]
+            more = f", and {len(misplaced) - 1} more are not where it says" if len(misplaced) > 1 else ""
+            raise UserError(
+                f"{path} says that tensor {first} is in {shard_of[first]}, which does not hold it{more}: "
+                "save the model again, or restore its index"
+            )
+        # Tensors that a shard holds and the index does not name count, too, as they do for transformers.
+        unnamed = {name: shard for shard in shards for name in held[shard]}
+        return {**unnamed, **shard_of}
+
+    def _open(self, shard: str) -> Any:
+        if shard not in self._files:
+            try:
+                self._files[shard] = safe_open(self._folder / shard, framework="numpy")
+            except (SafetensorError, OSError) as error:
+                raise UserError(f"{self._folder / shard} is not a safetensors file: {error}") from None
+        return self._files[shard]

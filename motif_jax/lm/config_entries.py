@@ -1,0 +1,116 @@
+"""Checks the entries of a checkpoint's config.json before they are used: their JSON types, and whether the weights are quantised."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from motif_jax.core.errors import UserError
+
+_SIZES = """
+    vocab_size hidden_size num_hidden_layers num_attention_heads num_key_value_heads head_dim intermediate_size
+    max_position_embeddings d_model num_layers num_decoder_layers num_heads d_kv d_ff relative_attention_num_buckets
+    relative_attention_max_distance n_embd n_layer n_head n_positions n_inner
+""".split()
+_TOKENS = ("pad_token_id", "bos_token_id", "decoder_start_token_id")
+_NUMBERS = """
+    initializer_range initializer_factor rms_norm_eps layer_norm_eps layer_norm_epsilon attention_dropout dropout_rate
+    embd_pdrop attn_pdrop resid_pdrop hidden_dropout_prob attention_probs_dropout_prob rope_theta partial_rotary_factor
+""".split()
+_FLAGS = """
+    tie_word_embeddings attention_bias mlp_bias use_sliding_window scale_attn_weights scale_attn_by_inverse_layer_idx
+    scale_decoder_outputs
+""".split()
+_TEXTS = ("hidden_act", "activation_function", "feed_forward_proj")
+_OBJECTS = ("rope_parameters", "rope_scaling")
+# Of `rope_parameters` and `rope_scaling`.
+_ROTARY_NUMBERS = ("rope_theta", "factor", "low_freq_factor", "high_freq_factor", "partial_rotary_factor")
+# Entries that say how a checkpoint's weights were quantised: transformers', older compressed-tensors', and MLX's.
+_QUANTISED = ("quantization_config", "compression_config", "quantization")
+# What one can do instead of loading quantised weights.
+UNQUANTISED = (
+    "take the model's checkpoint in float32, float16 or bfloat16 (or save it from transformers with "
+    "model.dequantize().save_pretrained(FOLDER)); config.lora.base=int8 or nf4 quantises it here"
+)
+
+
+def is_whole(value: Any) -> bool:
+    """Whether a JSON value is a whole number; true and false are none."""
+    return type(value) is int
+
+
+def is_size(value: Any) -> bool:
+    """Whether a JSON value is a whole number above 0."""
+    return is_whole(value) and value > 0
+
+
+def is_number(value: Any) -> bool:
+    """Whether a JSON value is a finite number; true and false are none."""
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+def is_end(value: Any) -> bool:
+    """Whether a JSON value is the number of a token, or a list of at least one."""
+    if isinstance(value, list):
+        return bool(value) and all(map(is_whole, value))
+    return is_whole(value)
+
+
+_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(_SIZES, (is_size, "a whole number above 0")),
+    **dict.fromkeys(_TOKENS, (is_whole, "a token's number")),
+    **dict.fromkeys(_NUMBERS, (is_number, "a number")),
+    **dict.fromkeys(_FLAGS, (lambda value: isinstance(value, bool), "true or false")),
+    **dict.fromkeys(_TEXTS, (lambda value: isinstance(value, str), "a text")),
+    **dict.fromkeys(_OBJECTS, (lambda value: isinstance(value, Mapping), "an object")),
+    "eos_token_id": (is_end, "a token's number, or a list of them"),
+}
+_ROTARY_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(_ROTARY_NUMBERS, (lambda value: is_number(value) and value > 0, "a number above 0")),
+    "original_max_position_embeddings": (is_size, "a whole number above 0"),
+    "rope_type": (lambda value: isinstance(value, str), "a text"),
+    "type": (lambda value: isinstance(value, str), "a text"),
+}
+
+
+def checked(values: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """The entries without those that are null, which count as missing.
+
+    Raises:
+      UserError: an entry that is read has another JSON type than it must have, or the weights are quantised. The message
+        begins with `source` and names the entry.
+    """
+    present = _of_types(values, _KINDS, source, "")
+    for name in _QUANTISED:
+        if present.get(name):
+            raise UserError(
+                f"{source}: {name} says that the weights are quantised ({_method(present[name])}), which is not read: {UNQUANTISED}"
+            )
+    for name in _OBJECTS:
+        if name in present:
+            present[name] = _of_types(present[name], _ROTARY_KINDS, source, f"{name}.")
+    return present
+
+
+def _of_types(
+    values: Mapping[str, Any],
+    kinds: Mapping[str, tuple[Callable[[Any], bool], str]],
+    source: str,
+    prefix: str,
+) -> dict[str, Any]:
+    present = {name: value for name, value in values.items() if value is not None}
+    for name, (fits, wanted) in kinds.items():
+        if name in present and not fits(present[name]):
+            raise UserError(f"{source}: {prefix}{name} is {present[name]!r}, must be {wanted}")
+    return present
+
+
+def _method(quantised: Any) -> str:
+    """The quantisation in a few words, such as 'bitsandbytes, load_in_8bit' or 'gptq, bits=4'."""
+    if not isinstance(quantised, Mapping):
+        return repr(quantised)
+    words = [str(quantised.get("quant_method", quantised.get("format", "unknown method")))]
+    words += [name for name in ("load_in_8bit", "load_in_4bit") if quantised.get(name) is True]
+    words += [f"{name}={quantised[name]}" for name in ("bits", "fmt", "quant_type") if name in quantised]
+    return ", ".join(words)

@@ -1,0 +1,62 @@
+"""Reads a checkpoint's generation_config.json: the tokens that end a text, and the settings of drawing that are not used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import parse_json, regular_file
+from motif_jax.lm.config_entries import is_end, is_whole
+
+FILE = "generation_config.json"
+# Entries that replace those of config.json, as in transformers' `generate`.
+_USED = ("eos_token_id", "decoder_start_token_id")
+# Entries without an effect on the texts: origins, caches, the padding, and lengths, which a caller always gives.
+_WITHOUT_EFFECT = """
+    _from_model_config transformers_version pad_token_id bos_token_id use_cache cache_implementation max_length
+    max_new_tokens return_dict_in_generate output_scores output_attentions output_hidden_states trust_remote_code
+""".split()
+
+
+def read(folder: str | Path) -> dict[str, Any]:
+    """The entries of generation_config.json without those that are null; {} where the folder has no such file.
+
+    Raises:
+      UserError: the file cannot be read, or a special token in it is no token's number.
+    """
+    path = Path(folder) / FILE
+    try:
+        with open(path, "rb", opener=regular_file) as file:
+            values = parse_json(file.read(), dict)
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
+    present = {name: value for name, value in values.items() if value is not None}
+    if "eos_token_id" in present and not is_end(present["eos_token_id"]):
+        raise UserError(
+            f"{path}: eos_token_id is {present['eos_token_id']!r}, must be a token's number, or a list of them"
+        )
+    if "decoder_start_token_id" in present and not is_whole(present["decoder_start_token_id"]):
+        raise UserError(
+            f"{path}: decoder_start_token_id is {present['decoder_start_token_id']!r}, must be a token's number"
+        )
+    return present
+
+
+def special_tokens(folder: str | Path) -> dict[str, Any]:
+    """The special tokens of generation_config.json, which replace those of config.json."""
+    values = read(folder)
+    return {name: values[name] for name in _USED if name in values}
+
+
+def unused(folder: str | Path) -> str | None:
+    """One line about the settings of drawing that the file has and nothing here applies; None without any."""
+    values: Mapping[str, Any] = read(folder)
+    names = [name for name in values if name not in (*_USED, *_WITHOUT_EFFECT)]
+    if not names:
+        return None
+    listed = ", ".join(f"{name}={values[name]}" for name in names)
+    return f"{Path(folder) / FILE}: {listed} are not applied: config.sampling, config.most and config.stops decide"

@@ -1,0 +1,92 @@
+"""The files of a checkpoint: an index that is stale or wrong is one line that names it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from motif_jax.core.errors import UserError
+from motif_jax.lm import weights
+from motif_jax.lm.checkpoint_files import INDEX, SINGLE, Tensors
+from tests.lm import models
+
+FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+
+
+@pytest.fixture
+def sharded(tmp_path: Path) -> Path:
+    """A checkpoint of two shards."""
+    folder = models.write(tmp_path / "sharded", "llama")
+    tensors = load_file(folder / SINGLE)
+    names = sorted(tensors)
+    shard_of = {name: (FIRST if place % 2 else SECOND) for place, name in enumerate(names)}
+    for shard in (FIRST, SECOND):
+        save_file({name: tensors[name] for name in names if shard_of[name] == shard}, folder / shard)
+    (folder / SINGLE).unlink()
+    (folder / INDEX).write_text(json.dumps({"weight_map": shard_of}))
+    return folder
+
+
+def change_index(folder: Path, **changes: Any) -> None:
+    content = json.loads((folder / INDEX).read_text())
+    shard_of = {**content["weight_map"], **changes}
+    kept = {name: shard for name, shard in shard_of.items() if shard is not None}
+    (folder / INDEX).write_text(json.dumps({"weight_map": kept}))
+
+
+@pytest.mark.parametrize("newer", [SINGLE, INDEX])
+def test_index_beside_one_file_is_refused_with_both_names(sharded: Path, tmp_path: Path, newer: str) -> None:
+    models.write(tmp_path / "single", "llama")
+    (tmp_path / "single" / SINGLE).rename(sharded / SINGLE)
+    (sharded / newer).touch()
+    with pytest.raises(UserError) as raised:
+        Tensors(sharded)
+    assert all(name in str(raised.value) for name in (SINGLE, INDEX, FIRST, SECOND))
+
+
+def test_index_of_the_one_file_is_read(tmp_path: Path) -> None:
+    folder = models.write(tmp_path, "llama")
+    names = load_file(folder / SINGLE)
+    (folder / INDEX).write_text(json.dumps({"weight_map": dict.fromkeys(names, SINGLE)}))
+    assert Tensors(folder).names == sorted(names)
+
+
+def test_index_that_names_the_wrong_shard_is_refused(sharded: Path) -> None:
+    name = Tensors(sharded).names[0]
+    change_index(sharded, **{name: FIRST})
+    with pytest.raises(
+        UserError, match=f"{INDEX} says that tensor {name} is in {FIRST}, which does not hold it"
+    ):
+        Tensors(sharded)
+
+
+def test_index_that_names_a_missing_shard_is_refused(sharded: Path) -> None:
+    change_index(sharded, extra="model-00003-of-00003.safetensors")
+    with pytest.raises(
+        UserError, match=r"names model-00003-of-00003\.safetensors, which is not in the folder"
+    ):
+        Tensors(sharded)
+
+
+def test_tensor_that_the_index_leaves_out_is_read(sharded: Path) -> None:
+    name = Tensors(sharded).names[0]
+    change_index(sharded, **{name: None})
+    weights.load(sharded, weights.read_config(sharded))
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (FIRST, f"is a shard, and its {INDEX} is not there"),
+        ("adapter_model.safetensors", "has low-rank additions alone"),
+    ],
+)
+def test_folder_without_weights_says_what_it_has(tmp_path: Path, name: str, reason: str) -> None:
+    folder = models.write(tmp_path, "llama")
+    (folder / SINGLE).rename(folder / name)
+    with pytest.raises(UserError, match=f"{name} {reason}"):
+        Tensors(folder)

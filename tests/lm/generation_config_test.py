@@ -1,0 +1,75 @@
+"""generation_config.json: its end tokens end a text; settings that nothing applies are named."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from motif_jax import lm as language
+from motif_jax.core.errors import UserError
+from motif_jax.lm import config, generation_config
+from tests.lm import models
+
+
+@pytest.fixture
+def folder(worded: Path, tmp_path: Path) -> Path:
+    """A copy of a tiny GPT-2 with a tokenizer."""
+    return shutil.copytree(worded, tmp_path / "model")
+
+
+def write(folder: Path, **values: Any) -> None:
+    (folder / generation_config.FILE).write_text(json.dumps(values))
+
+
+@pytest.mark.parametrize(("written", "ends"), [(7, (7,)), ([7, 9], (7, 9))])
+def test_end_tokens_replace_those_of_the_config(folder: Path, written: Any, ends: tuple[int, ...]) -> None:
+    write(folder, eos_token_id=written)
+    assert config.read(folder).end_ids == ends
+
+
+@pytest.mark.parametrize("values", [{}, {"eos_token_id": None}, {"temperature": 0.5}])
+def test_without_end_tokens_those_of_the_config_stay(folder: Path, values: dict[str, Any]) -> None:
+    before = config.read(folder).end_ids
+    write(folder, **values)
+    assert config.read(folder).end_ids == before
+
+
+def test_text_ends_at_an_end_token_of_the_list(folder: Path) -> None:
+    text = language.load(folder).generate(["go to"], most=8)[0][0]
+    tokens = language.load(folder).tokenizer.encode([text], special=False)[0]
+    write(folder, eos_token_id=[59, tokens[2]])
+    shorter = language.load(folder).generate(["go to"], most=8)[0][0]
+    first = tokens.index(tokens[2])
+    assert shorter == language.load(folder).tokenizer.decode(tokens[:first])
+    assert len(shorter) < len(text)
+
+
+def test_start_token_of_an_encoder_decoder_is_read(tmp_path: Path) -> None:
+    folder = models.write(tmp_path, "t5")
+    write(folder, decoder_start_token_id=5)
+    assert config.read(folder).start_id == 5
+
+
+@pytest.mark.parametrize(
+    "content", ['{"eos_token_id": "7"}', '{"eos_token_id": []}', '{"decoder_start_token_id": [1]}', "[]", "{"]
+)
+def test_damaged_file_is_one_line(folder: Path, content: str) -> None:
+    (folder / generation_config.FILE).write_text(content)
+    with pytest.raises(UserError, match=r"generation_config\.json"):
+        config.read(folder)
+
+
+def test_settings_that_are_not_applied_are_named(folder: Path) -> None:
+    write(folder, eos_token_id=7, repetition_penalty=1.1, top_p=0.9, transformers_version="4.45.0")
+    line = generation_config.unused(folder)
+    assert line is not None
+    assert "repetition_penalty=1.1, top_p=0.9 are not applied" in line
+
+
+def test_file_without_settings_says_nothing(folder: Path) -> None:
+    write(folder, eos_token_id=7, pad_token_id=0, _from_model_config=True)
+    assert generation_config.unused(folder) is None
