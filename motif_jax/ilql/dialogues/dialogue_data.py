@@ -26,6 +26,7 @@ from motif_jax.ilql.dialogues.token_rewards import TokenReward
 from motif_jax.ilql.methods.text_methods import rule_of
 from motif_jax.ilql.tasks import registry
 from motif_jax.ilql.tasks.contract import TextTask
+from motif_jax.ilql.training import cut_dialogues
 from motif_jax.lm.held_out import HeldOut
 from motif_jax.lm.text import fetch
 from motif_jax.lm.token_data.dataset import TokensDataset
@@ -269,6 +270,9 @@ def open_data(
             found[part], chosen[part], plan, config.batch_size, seed, group, config.length_buckets
         )
 
+    for part, name in ((TRAIN, "training data"), (HELD_OUT, "held-out data")):
+        counts = cut_dialogues.count_chosen(found[part], chosen[part], plan)
+        cut_dialogues.say(config, plan, counts, name)
     said |= {part: dataset.manifest["content"] for part, dataset in found.items()}
     amount = f"{len(chosen[TRAIN]):,} dialogues to learn from, {len(chosen[HELD_OUT]):,} held out"
     longest = token_columns.longest_action(found[TRAIN])
@@ -290,6 +294,11 @@ def _stream_data(
         named["token_reward"] = Path(config.token_reward.file)
     some = stream(seeds.rng(config.seed, "look"), _LOOKED_AT, 0)
     require_actions(config, tokenizer, some, plan, "kind")
+    reward = token_reward_of(config.token_reward)
+    items = (_tokenised(dialogue, tokenizer, reward, number, "kind") for number, dialogue in enumerate(some))
+    cut_dialogues.say(
+        config, plan, cut_dialogues.count(items, plan), f"the first dialogues of kind {config.kind}"
+    )
 
     def wanted(dialogue: Dialogue) -> bool:
         return cutoff is None or dialogue.total >= cutoff

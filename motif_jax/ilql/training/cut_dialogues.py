@@ -1,0 +1,77 @@
+"""Counts the dialogues that the limit of tokens cuts so short that nothing is learned from them, and says so in one line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from motif_jax.ilql.config import TextConfig
+from motif_jax.ilql.dialogues import token_columns
+from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout
+from motif_jax.ilql.dialogues.items import TokenItem
+from motif_jax.lm.token_data.dataset import TokensDataset
+
+
+class CutDialogues(NamedTuple):
+    """Numbers of dialogues."""
+
+    total: int = 0
+    unused: int = 0  # cut before their first action: nothing is learned from them
+    shortened: int = 0  # cut behind it: their later actions are lost
+    silent: int = 0  # without an action
+
+
+def count(items: Iterable[TokenItem], plan: ItemLayout) -> CutDialogues:
+    """Counts items before they are cut."""
+    counts = [(_actions(item, plan), _actions(plan.cut(item), plan)) for item in items]
+    return CutDialogues(
+        total=len(counts),
+        unused=sum(behind == 0 < before for before, behind in counts),
+        shortened=sum(0 < behind < before for before, behind in counts),
+        silent=sum(before == 0 for before, _ in counts),
+    )
+
+
+def count_chosen(dataset: TokensDataset, chosen: np.ndarray, plan: ItemLayout) -> CutDialogues:
+    """Counts the items `chosen` int64 [N] of a dataset of tokens; reads those alone that are longer than the limit."""
+    kinds = np.asarray(dataset.token_columns["kinds"])
+    acting = np.r_[0, np.cumsum(kinds > 0)]
+    actions = acting[dataset.offsets[1:]] - acting[dataset.offsets[:-1]]
+    silent = int((actions[chosen] == 0).sum())
+    long = np.zeros(0, np.int64) if plan.max_len is None else chosen[dataset.lengths[chosen] > plan.max_len]
+    counts = count((token_columns.item_of(dataset, int(index)) for index in long), plan)
+    return counts._replace(total=len(chosen), silent=silent)
+
+
+def _actions(item: TokenItem, plan: ItemLayout) -> int:
+    return len(item.utterance_action_indices if plan.by_utterance else item.action_indices)
+
+
+def _begins(plan: ItemLayout) -> str:
+    """Where the part of a dialogue begins that something is learned from: an action that is cut off counts by tokens."""
+    return "the state behind their first action" if plan.by_utterance else "their first action"
+
+
+def say(config: TextConfig, plan: ItemLayout, counts: CutDialogues, source: str) -> None:
+    """Prints a line on stderr about dialogues that are not used, or not as a whole; `source` names the data."""
+    parts = []
+    if counts.unused:
+        parts.append(
+            f"{counts.unused:,} of {counts.total:,} dialogues are cut before {_begins(plan)} and teach nothing"
+        )
+    if counts.shortened:
+        parts.append(f"{counts.shortened:,} of {counts.total:,} dialogues are cut and lose later actions")
+    if parts:
+        limit = (
+            f"config.max_len={plan.max_len}"
+            if config.max_len == plan.max_len
+            else f"the model's {plan.max_len} positions (config.network.max_length)"
+        )
+        parts[-1] += f": {limit}"
+    if counts.silent:
+        parts.append(f"{counts.silent:,} of {counts.total:,} dialogues have no action and teach nothing")
+    if parts:
+        print(f"note: {source}: {'; '.join(parts)}", file=sys.stderr, flush=True)

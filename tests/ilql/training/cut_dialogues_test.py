@@ -1,0 +1,93 @@
+"""Dialogues that the limit of tokens cuts are counted in one line before a training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from motif_jax.ilql.config import HeldOutDialogues, TextConfig
+from motif_jax.ilql.dialogues import dialogue_data, parquet, token_rewards
+from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
+from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout
+from motif_jax.ilql.dialogues.items import TokenItem, tokenise
+from motif_jax.ilql.training import cut_dialogues
+from motif_jax.ilql.training.cut_dialogues import CutDialogues
+from motif_jax.lm.token_data.dataset import TokensDataset
+from tests.toy_text import Letters
+
+SHORT = Dialogue(("ab", "c"), (None, 1.0), True)
+LONG_STATE = Dialogue(("a" * 40, "c"), (None, 1.0), True)
+LONG_ACTION = Dialogue(("ab", "c" * 40), (None, 1.0), True)
+TWO_ACTIONS = Dialogue(("ab", "c", "a" * 40, "c"), (None, 1.0, None, 1.0), True)
+SILENT = Dialogue(("ab",), (None,), True)
+ALL = (SHORT, LONG_STATE, LONG_ACTION, TWO_ACTIONS, SILENT)
+
+
+def plan(by_utterance: bool = False, max_len: int | None = 16) -> ItemLayout:
+    return ItemLayout(Letters.delimiters.pad, by_utterance, max_len)
+
+
+def items(*dialogues: Dialogue) -> list[TokenItem]:
+    return [tokenise(dialogue, Letters(), token_rewards.constant(0.0)) for dialogue in dialogues]
+
+
+@pytest.mark.parametrize(
+    ("layout", "counts"),
+    [
+        (plan(), CutDialogues(5, unused=1, shortened=2, silent=1)),
+        (plan(by_utterance=True), CutDialogues(5, unused=3, shortened=0, silent=1)),
+        (plan(max_len=None), CutDialogues(5, unused=0, shortened=0, silent=1)),
+    ],
+)
+def test_cut_dialogues_are_counted(layout: ItemLayout, counts: CutDialogues) -> None:
+    assert cut_dialogues.count(items(*ALL), layout) == counts
+
+
+def test_line_names_the_count_and_the_limit(capfd: pytest.CaptureFixture[str]) -> None:
+    counts = CutDialogues(60, unused=58, shortened=0, silent=0)
+    cut_dialogues.say(TextConfig(max_len=16), plan(), counts, "training data")
+    words = "58 of 60 dialogues are cut before their first action and teach nothing: config.max_len=16"
+    assert capfd.readouterr().err == f"note: training data: {words}\n"
+
+
+def test_line_names_the_models_positions_without_a_limit_of_ones_own(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    cut_dialogues.say(TextConfig(), plan(), CutDialogues(3, unused=0, shortened=2, silent=1), "training data")
+    said = capfd.readouterr().err
+    assert "2 of 3 dialogues are cut and lose later actions: the model's 16 positions" in said
+    assert "1 of 3 dialogues have no action and teach nothing" in said
+
+
+def test_whole_dialogues_give_no_line(capfd: pytest.CaptureFixture[str]) -> None:
+    cut_dialogues.say(TextConfig(), plan(), cut_dialogues.count(items(SHORT), plan()), "training data")
+    assert capfd.readouterr().err == ""
+
+
+def test_dataset_of_tokens_is_counted_as_its_items_are(tmp_path: Path) -> None:
+    parquet.write(tmp_path / "dialogues.parquet", [Dialogues.of(ALL * 4)], {})
+    config = TextConfig(data=str(tmp_path), held_out=HeldOutDialogues(share=0.2))
+    source: Any = dialogue_data.DialogueSource("dialogues", {}, tmp_path / "dialogues.parquet", None)
+    split = dialogue_data.split_tokens(config, source, Letters(), tmp_path / "tokens", lambda: False)
+    assert split is not None
+    counts = [
+        np.array(cut_dialogues.count_chosen(part, np.arange(part.num_items), plan()))
+        for part in split.values()
+    ]
+    assert isinstance(split["train"], TokensDataset)
+    assert sum(counts).tolist() == [20, 4, 8, 4]
+
+
+def test_training_says_how_many_dialogues_are_cut(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    parquet.write(tmp_path / "dialogues.parquet", [Dialogues.of([SHORT, *[LONG_STATE] * 19])], {})
+    config = TextConfig(
+        data=str(tmp_path), task="dialogues", max_len=16, batch_size=1, held_out=HeldOutDialogues(share=0.2)
+    )
+    source: Any = dialogue_data.DialogueSource(
+        "tests.toy_text:Task", {"length": 3}, tmp_path / "dialogues.parquet", None
+    )
+    dialogue_data.open_data(config, source, tmp_path, plan(), lambda: False)
+    assert "dialogues are cut before their first action and teach nothing" in capfd.readouterr().err
