@@ -10,7 +10,7 @@ Three lines give the reward of any text:
 from motif_jax.motif.reward.normalisation import QUANTILE_LEVELS, Normalisation
 from motif_jax.motif.reward.reward_function import RewardFunction, load
 from motif_jax.oni.online_model import KINDS as LEARNED
-from motif_jax.rl.intrinsic import BatchMessages, IntrinsicReward, RewardSetup, RunSetup
+from motif_jax.rl.intrinsic import BatchMessages, RewardKind, RewardSetup, RunSetup
 from motif_jax.rl.message_table import MessageTable, Values
 from motif_jax.rl.reward_kinds import MOTIF, check, digest, kind_of, load_intrinsic
 
@@ -19,10 +19,10 @@ __all__ = [
     "MOTIF",
     "QUANTILE_LEVELS",
     "BatchMessages",
-    "IntrinsicReward",
     "MessageTable",
     "Normalisation",
     "RewardFunction",
+    "RewardKind",
     "RewardSetup",
     "RunSetup",
     "Values",

@@ -26,13 +26,13 @@ from motif_jax.oni.label_service import LabelService
 from motif_jax.oni.learning_metrics import LearningMetrics
 from motif_jax.oni.message_stats import NO_LABEL, MessageStats
 from motif_jax.rl.config import AgentConfig
-from motif_jax.rl.intrinsic import BatchMessages, IntrinsicReward, ObservationSpec, RewardSetup
+from motif_jax.rl.intrinsic import BatchMessages, ObservationSpec, RewardKind, RewardSetup
 from motif_jax.rl.message_table import Values
 
 _LOG_REMEDY = "restore a copy of it, or start the run again in another --workdir"
 
 
-class OnlineReward(IntrinsicReward):
+class OnlineReward(RewardKind):
     """A reward that learns from labels. A kind defines what a label changes (`take`) and what a text is worth (`values`)."""
 
     keeps_state = True

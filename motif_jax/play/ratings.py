@@ -49,7 +49,7 @@ class RatingReward:
         return 0.0 if spec.count_field is None else float(self.section.count_exponent)
 
     def load(self, spec: EnvironmentSpec) -> Any:
-        """Its `IntrinsicReward`. Raises UserError where it reads what `spec` does not show."""
+        """The reward of the setup. Raises UserError where it reads what `spec` does not show."""
         from motif_jax import rewards
 
         return rewards.load_intrinsic(self.section, spec, self.two_decimals)

@@ -34,7 +34,7 @@ class RunSetup(NamedTuple):
 
 
 class RewardSetup(NamedTuple):
-    """The inputs of `IntrinsicReward.make`."""
+    """The inputs of `RewardKind.make`."""
 
     # `config.reward`; a `LearnedReward` where labels come while the agent plays, and of module:Class with its own values, too.
     config: Any
@@ -57,7 +57,7 @@ class BatchMessages(NamedTuple):
     discounted: np.ndarray | None = None
 
 
-class IntrinsicReward:
+class RewardKind:
     """g of an observation: normalised and thresholded, before count discount (rl/algorithms/total_reward.py) and coefficient.
 
     A reward of the text alone overrides `lookup`. One that reads more has `in_step` and `params`: it is frozen, and runs on the

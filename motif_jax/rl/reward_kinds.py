@@ -13,12 +13,12 @@ from motif_jax.motif.reward.table import TableReward
 from motif_jax.oni.bag_of_words import BagOfWordsReward
 from motif_jax.oni.retrieval import RetrievalReward
 from motif_jax.rl.config import AgentReward
-from motif_jax.rl.intrinsic import IntrinsicReward, ObservationSpec, RewardSetup, RunSetup
+from motif_jax.rl.intrinsic import ObservationSpec, RewardKind, RewardSetup, RunSetup
 
 MOTIF = "motif"
 
 
-class NoReward(IntrinsicReward):
+class NoReward(RewardKind):
     """Kind 'none': the task's reward alone."""
 
     @classmethod
@@ -32,7 +32,7 @@ class NoReward(IntrinsicReward):
 
 
 # 'module:Class' for the kinds that train: this package may not import their modules.
-KINDS: dict[str, type[IntrinsicReward] | str] = {
+KINDS: dict[str, type[RewardKind] | str] = {
     MOTIF: MotifReward,
     "bag_of_words": BagOfWordsReward,
     "none": NoReward,
@@ -43,18 +43,18 @@ KINDS: dict[str, type[IntrinsicReward] | str] = {
 }
 
 
-def kind_of(config: AgentReward) -> type[IntrinsicReward]:
+def kind_of(config: AgentReward) -> type[RewardKind]:
     """The class that `config.reward.kind` names, else UserError."""
     key, name = "reward.kind", config.kind
     if entry_points.is_entry_point(name):
         kind: Any = entry_points.load(key, name)
     else:
-        allowed = f"{', '.join(KINDS)}, or module:Class of a subclass of IntrinsicReward"
+        allowed = f"{', '.join(KINDS)}, or module:Class of a subclass of RewardKind"
         checks.require(name in KINDS, key, name, allowed)
         known = KINDS[name]
         kind = entry_points.own(key, known) if isinstance(known, str) else known
-    good = isinstance(kind, type) and issubclass(kind, IntrinsicReward)
-    checks.require(good, key, name, "a subclass of motif_jax.rewards.IntrinsicReward")
+    good = isinstance(kind, type) and issubclass(kind, RewardKind)
+    checks.require(good, key, name, "a subclass of motif_jax.rewards.RewardKind")
     return kind
 
 
@@ -75,6 +75,6 @@ def load_intrinsic(
     two_decimals: bool | None = None,
     device: jax.Device | None = None,
     run: RunSetup | None = None,
-) -> IntrinsicReward | None:
+) -> RewardKind | None:
     """The reward that `config.reward` names, None for none; arguments as in `RewardSetup`; UserError: it cannot be made."""
     return kind_of(config).make(RewardSetup(config, spec, two_decimals, device, run))

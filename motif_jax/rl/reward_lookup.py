@@ -10,7 +10,7 @@ import numpy as np
 from motif_jax.core.devices.meters import Meters
 from motif_jax.core.distinct import distinct_rows
 from motif_jax.envs.spec import EnvironmentSpec
-from motif_jax.rewards import BatchMessages, IntrinsicReward
+from motif_jax.rewards import BatchMessages, RewardKind
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 
 
@@ -26,7 +26,7 @@ class RewardLookup:
     """Computes the rewards of a batch's texts, looking each distinct one up once; `first` is the number of updates before."""
 
     def __init__(
-        self, spec: EnvironmentSpec, reward: IntrinsicReward, exponent: float, meters: Meters, first: int
+        self, spec: EnvironmentSpec, reward: RewardKind, exponent: float, meters: Meters, first: int
     ) -> None:
         assert spec.text_field is not None
         self._text, self._count, self._reward = spec.text_field, spec.count_field, reward

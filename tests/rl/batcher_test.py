@@ -14,7 +14,7 @@ import pytest
 from motif_jax.core.devices.meters import Meters
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.envs import registry
-from motif_jax.rewards import BatchMessages, IntrinsicReward, Values
+from motif_jax.rewards import BatchMessages, RewardKind, Values
 from motif_jax.rl import play_state
 from motif_jax.rl.actors.inline import InlineActors
 from motif_jax.rl.actors.rollouts import ActorsConfig
@@ -49,7 +49,7 @@ class Adding:
         return observation
 
 
-class Sums(IntrinsicReward):
+class Sums(RewardKind):
     """Pays a text by its bytes; keeps what it hears of."""
 
     def __init__(self) -> None:

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from motif_jax.core.errors import UserError
-from motif_jax.rewards import BatchMessages, IntrinsicReward, RewardSetup, Values
+from motif_jax.rewards import BatchMessages, RewardKind, RewardSetup, Values
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 from motif_jax.rl.config import AgentConfig, AgentReward
 
 
-class Familiar(IntrinsicReward):
+class Familiar(RewardKind):
     """Pays a text by how often it was met before: nothing at first, towards 1 later."""
 
     keeps_state = True

@@ -16,7 +16,7 @@ import pytest
 from motif_jax import rewards
 from motif_jax.core.devices.services import ServiceFailedError
 from motif_jax.envs.replay import Recording
-from motif_jax.rewards import IntrinsicReward, Values
+from motif_jax.rewards import RewardKind, Values
 from motif_jax.rl import recordings
 from motif_jax.rl.actors.group import episode_seed
 from motif_jax.rl.actors.rerecording import record_actions
@@ -180,7 +180,7 @@ def test_a_process_that_always_dies_ends_the_run(tmp_path: Path, monkeypatch: py
 @pytest.mark.slow
 def test_a_training_leaves_recordings_of_its_games(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of games whose batches still waited when the training ended, too."""
-    reward = IntrinsicReward()
+    reward = RewardKind()
     monkeypatch.setattr(reward, "lookup", lambda texts: Values(np.ones(len(texts), np.float32), 0))
     monkeypatch.setattr(rewards, "load_intrinsic", lambda *_: reward)
     changes = {"serial": False, "record_every": 2, "save_every_steps": 1, "keep_checkpoints": 2}

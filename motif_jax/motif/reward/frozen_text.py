@@ -7,11 +7,11 @@ import numpy as np
 from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.rl.config import AgentConfig, AgentReward
-from motif_jax.rl.intrinsic import IntrinsicReward, ObservationSpec, RewardSetup
+from motif_jax.rl.intrinsic import ObservationSpec, RewardKind, RewardSetup
 from motif_jax.rl.message_table import MessageTable, Values
 
 
-class FrozenTextReward(IntrinsicReward):
+class FrozenTextReward(RewardKind):
     """A reward that is a function `value` of a text's bytes, computed once for each distinct text."""
 
     def __init__(self, setup: RewardSetup) -> None:

@@ -19,11 +19,11 @@ from motif_jax.motif.reward.reward_function import FILE_SUFFIX, check_place, ope
 from motif_jax.motif.reward.reward_model import RewardModel, cpu_device, read_architecture
 from motif_jax.oni.online_model import is_online_run
 from motif_jax.rl.config import AgentReward
-from motif_jax.rl.intrinsic import IntrinsicReward, RewardSetup
+from motif_jax.rl.intrinsic import RewardKind, RewardSetup
 from motif_jax.rl.message_table import MessageTable, Values
 
 
-class MotifReward(IntrinsicReward):
+class MotifReward(RewardKind):
     """Kind 'motif': evaluation `step` of the run in `dir`, normalised and thresholded as `normalise` and `quantile` say.
 
     Without `dir` there is no intrinsic reward. `table` is that of `lookup`; None where `in_step` is used.
