@@ -14,7 +14,7 @@ from typing import Any
 from motif_jax.core.errors import UserError, first_line
 
 _FORM = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([^/@]+))?(?:/(.+))?")
-MODEL_FILES = ("*.json", "*.safetensors")
+MODEL_FILES = ("*.json", "*.safetensors", "chat_template.jinja")
 # Files of rewards and agents: `*` matches folders, too.
 _FILES = (*MODEL_FILES, "*.jsonl", "*.npy", "checkpoints/*", "*/checkpoints/*")
 _CODE = ("*.py", "*.pkl", "*.pickle", "*.bin", "*.pt", "*.pth")

@@ -12,7 +12,13 @@ from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.heads import Heads
 
 # Copied as they are.
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+    "chat_template.json",
+)
 
 
 class Folder(NamedTuple):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from tokenizers import Encoding
 from tokenizers import Tokenizer as Backend
 
 from motif_jax.core import tokenizer_files
@@ -53,10 +54,13 @@ class Tokenizer:
         return self._backend.get_vocab_size(with_added_tokens=True)
 
     def encode(self, texts: Sequence[str], special: bool = True) -> list[list[int]]:
-        """Tokens of each text; `special`: with the special tokens that the tokenizer adds."""
+        """Tokens of each text; `special`: with the special tokens that the tokenizer adds.
+
+        A text that spells the first of them itself, as chat templates do, has it once.
+        """
         with tokenizer_files.working(self._source):
-            found = self._backend.encode_batch(list(texts), add_special_tokens=special)
-        return [each.ids for each in found]
+            encodings = self._backend.encode_batch(list(texts), add_special_tokens=special)
+        return [_once_begun(encoding) for encoding in encodings]
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens, without special ones."""
@@ -75,6 +79,13 @@ class Tokenizer:
         if found is None:
             raise UserError(f"{self._source} has no token {text!r}")
         return found
+
+
+def _once_begun(encoding: Encoding) -> list[int]:
+    """The tokens without the first one, where the tokenizer added it before the same token in the text."""
+    tokens: list[int] = encoding.ids
+    is_double = len(tokens) > 1 and tokens[0] == tokens[1] and encoding.special_tokens_mask[0] == 1
+    return tokens[1:] if is_double else tokens
 
 
 def candidate_rows(tokenizer: Tokenizer, texts: Sequence[str], special: bool = False) -> list[list[int]]:

@@ -21,7 +21,7 @@ from motif_jax.glam.agent import LanguageAgent
 from motif_jax.ilql.agent import agent_folder, exported
 from motif_jax.ilql.agent.agent_folder import SavedAgent
 from motif_jax.ilql.agent.text_agent import POLICY
-from motif_jax.ilql.dialogues.items import DELIMITER_TEXTS
+from motif_jax.ilql.dialogues.items import DELIMITER_TEXTS, Delimiters
 from motif_jax.ilql.tasks import registry
 from motif_jax.lm import folder as folders
 from motif_jax.lm.text import fetch
@@ -151,6 +151,9 @@ def write_text_agent(folder: Path, agent: SavedAgent) -> None:
     saved.save(folder)
     exported.split_at_special_tokens(folder / exported.TOKENIZER)
     exported.write_tokenizer_config(folder, settings, DELIMITER_TEXTS)
+    marks_in_text = dict(zip(Delimiters._fields, DELIMITER_TEXTS, strict=True))
+    turns = ("state_start", "action_start", "state_end", "action_end")
+    exported.write_dialogue_template(folder, {name: marks_in_text[name] for name in turns})
     policy = design.roles.trunk_of[POLICY]
     if design.qs:
         others = {name: trunk for name, trunk in agent.params["trunks"].items() if name != policy}

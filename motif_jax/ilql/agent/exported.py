@@ -22,6 +22,7 @@ from motif_jax.lm.tokens import FILE as TOKENIZER
 
 MODEL, CARD, VALUES, ACTION_HEAD = "model", "README.md", "values.safetensors", "action_head.safetensors"
 TOKENIZER_CONFIG, GENERATION = "tokenizer_config.json", "generation_config.json"
+CHAT_TEMPLATE = "chat_template.jinja"
 
 
 def write(folder: Path, settings: ModelConfig, params: Any, generation: Mapping[str, Any], card: str) -> None:
@@ -65,6 +66,23 @@ def write_tokenizer_config(folder: Path, settings: ModelConfig, special: tuple[s
     }
     known = {key: value for key, value in values.items() if value is not None}
     atomic_write_json(folder / TOKENIZER_CONFIG, known)
+
+
+def write_dialogue_template(folder: Path, marks: Mapping[str, str]) -> None:
+    """Writes chat_template.jinja: the turns of a dialogue between its delimiters, as an agent of dialogues reads them.
+
+    `marks` has the texts of the delimiters state_start, action_start, state_end and action_end. The assistant's turns are the
+    agent's actions; a dialogue whose next turn is the agent's needs no further token.
+    """
+    template = (
+        "{%- if not messages or messages[0]['role'] == 'assistant' -%}ACTION_START{%- else -%}STATE_START{%- endif -%}"
+        "{%- for message in messages -%}"
+        "{{ message['content'] }}{%- if message['role'] == 'assistant' -%}ACTION_END{%- else -%}STATE_END{%- endif -%}"
+        "{%- endfor -%}"
+    )
+    for name, text in marks.items():
+        template = template.replace(name.upper(), "{{ " + repr(text) + " }}")
+    atomic_write_text(folder / CHAT_TEMPLATE, template)
 
 
 def split_at_special_tokens(path: Path) -> None:

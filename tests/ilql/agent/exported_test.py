@@ -1,0 +1,44 @@
+"""Exports have the chat template of their model, or that of dialogues."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from motif_jax.ilql.agent import exported
+from motif_jax.lm import folder
+
+MARKS = {"state_start": "<s>", "action_start": "<a>", "state_end": "</s>", "action_end": "</a>"}
+USER, ASSISTANT = (
+    {"role": "user", "content": "hello {{ you }}"},
+    {"role": "assistant", "content": " what's 'up'? "},
+)
+
+
+@pytest.mark.parametrize(
+    ("messages", "text"),
+    [
+        ([], "<a>"),
+        ([USER], "<s>hello {{ you }}</s>"),
+        ([USER, ASSISTANT, USER], "<s>hello {{ you }}</s> what's 'up'? </a>hello {{ you }}</s>"),
+        ([ASSISTANT, USER], "<a> what's 'up'? </a>hello {{ you }}</s>"),
+        ([{"role": "system", "content": "be kind"}, ASSISTANT], "<s>be kind</s> what's 'up'? </a>"),
+    ],
+)
+def test_template_of_dialogues_writes_turns_between_delimiters(
+    tmp_path: Path, messages: list[dict[str, str]], text: str
+) -> None:
+    jinja2 = pytest.importorskip("jinja2")
+    exported.write_dialogue_template(tmp_path, MARKS)
+    template = jinja2.Template((tmp_path / exported.CHAT_TEMPLATE).read_text())
+    assert template.render(messages=messages, add_generation_prompt=True) == text
+
+
+def test_written_folder_keeps_the_chat_template(worded: Path, tmp_path: Path) -> None:
+    source = shutil.copytree(worded, tmp_path / "source")
+    (source / exported.CHAT_TEMPLATE).write_text("{{ messages }}")
+    contents = folder.read(source)
+    folder.write(tmp_path / "written", contents.config, contents.params, tokenizer=source)
+    assert (tmp_path / "written" / exported.CHAT_TEMPLATE).read_text() == "{{ messages }}"
