@@ -150,8 +150,9 @@ def write_text_agent(folder: Path, agent: SavedAgent) -> None:
     saved: Any = agent.tokenizer
     saved.save(folder)
     exported.split_at_special_tokens(folder / exported.TOKENIZER)
-    exported.write_tokenizer_config(folder, settings, DELIMITER_TEXTS)
-    marks_in_text = dict(zip(Delimiters._fields, DELIMITER_TEXTS, strict=True))
+    texts = _delimiter_texts(agent)
+    exported.write_tokenizer_config(folder, settings, texts)
+    marks_in_text = dict(zip(Delimiters._fields, texts, strict=True))
     turns = ("state_start", "action_start", "state_end", "action_end")
     exported.write_dialogue_template(folder, {name: marks_in_text[name] for name in turns})
     policy = design.roles.trunk_of[POLICY]
@@ -168,8 +169,15 @@ def write_text_agent(folder: Path, agent: SavedAgent) -> None:
     exported.write(folder, settings, agent.params["trunks"][policy], generation, _text_card(agent, settings))
 
 
+def _delimiter_texts(agent: SavedAgent) -> tuple[str, ...]:
+    """The texts of the delimiters: of a chat model one is its own."""
+    texts: tuple[str, ...] = getattr(agent.tokenizer, "delimiter_texts", DELIMITER_TEXTS)
+    return texts
+
+
 def _text_card(agent: SavedAgent, settings: Any) -> str:
     front, use = exported.opening(settings, "<s>TEXT</s>", agent.method)
+    end = _delimiter_texts(agent)[Delimiters._fields.index("action_end")]
     text = f"""{front}
 # An agent that speaks: {agent.method} on {agent.task_name}
 
@@ -178,8 +186,8 @@ motif_jax trained this agent from recorded dialogues with the method `{agent.met
 ## Dialogues
 
 `<s>` begins a dialogue whose first utterance is the other side's, `<a>` one whose first is the agent's. `</s>` ends an utterance of the other
-side, `</a>` one of the agent, `</eod>` the dialogue. Nothing stands between an utterance and its delimiters. After `<s>TEXT</s>` the model writes its
-answer, up to `</a>`. Remove delimiters from the texts of users: in this tokenizer they are tokens.
+side, `{end}` one of the agent, `</eod>` the dialogue. Nothing stands between an utterance and its delimiters. After `<s>TEXT</s>` the model writes its
+answer, up to `{end}`. Remove delimiters from the texts of users: in this tokenizer they are tokens.
 
 {use}"""
     if not agent.network.design.qs:

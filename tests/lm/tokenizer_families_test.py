@@ -39,6 +39,7 @@ def model() -> Callable[[str, str], language.TextModel]:
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "architecture"), [*((family, "gpt2") for family in FAMILIES), ("unigram", "t5")]
 )

@@ -13,9 +13,8 @@ from motif_jax.core.errors import UserError
 from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.agent.agent_folder import SavedAgent
 from motif_jax.ilql.agent.text_agent import POLICY, Design, TextAgentNetwork
-from motif_jax.ilql.dialogues.items import DELIMITER_TEXTS
 from motif_jax.ilql.tasks.contract import TextTask
-from motif_jax.ilql.tasks.file_tokens import FILE, FileTokenizer
+from motif_jax.ilql.tasks.file_tokens import FILE, FileTokenizer, delimiter_texts
 from motif_jax.lm import config as configs
 from motif_jax.lm import folder as folders
 from motif_jax.lm import weights
@@ -34,7 +33,7 @@ def is_model(folder: str | Path) -> bool:
 def describe(folder: str | Path, key: str) -> dict[str, Any]:
     """Describes an agent as `agent_folder.describe`; the task is None, since a decoder with the delimiters fits any task."""
     backend = tokenizer_files.read(Path(folder) / FILE)
-    if missing := [text for text in DELIMITER_TEXTS if backend.token_to_id(text) is None]:
+    if missing := [text for text in delimiter_texts(backend) if backend.token_to_id(text) is None]:
         raise UserError(
             f"config.{key}={folder}: {FILE} must have the delimiters of dialogues as tokens, and lacks {', '.join(missing)}: "
             "add them before the model is trained on dialogues"

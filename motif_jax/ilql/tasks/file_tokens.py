@@ -20,12 +20,32 @@ FILE = "tokenizer.json"
 TOKENIZER_HELP = "a folder with tokenizer.json, such as GPT-2's; empty: byte pairs of the dialogues"
 
 
+# Tokens that end a turn of a chat model: ChatML's (Qwen, SmolLM2), Llama 3's, Gemma's.
+_ENDS_OF_TURNS = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>")
+_ACTION_END = "</a>"
+
+
+def delimiter_texts(backend: Backend) -> tuple[str, ...]:
+    """The texts of the fields of `Delimiters` in a tokenizer.
+
+    An action of a chat model ends at the token that ends its turns, which the model has learned; a new token would have to be.
+    A tokenizer with </a> has that.
+    """
+    if backend.token_to_id(_ACTION_END) is not None:
+        return DELIMITER_TEXTS
+    own = next((text for text in _ENDS_OF_TURNS if backend.token_to_id(text) is not None), _ACTION_END)
+    return tuple(own if text == _ACTION_END else text for text in DELIMITER_TEXTS)
+
+
 def with_delimiters(backend: Backend, words: Sequence[str] = ()) -> Backend:
-    """Adds the delimiters that `backend` lacks, as published: </a> <a> WORDS </eod> <s> </s> <|pad|>.
+    """Adds those of `delimiter_texts` that `backend` lacks, in the published order: </a> <a> WORDS </eod> <s> </s> <|pad|>.
 
     `words` are further tokens that texts may contain, such as <stop>.
     """
-    for text in ("</a>", "<a>", *words, "</eod>", "<s>", "</s>", "<|pad|>"):
+    texts = delimiter_texts(backend)
+    for text in (_ACTION_END, "<a>", *words, "</eod>", "<s>", "</s>", "<|pad|>"):
+        if text not in (*texts, *words):
+            continue
         if backend.token_to_id(text) is None:
             add = backend.add_tokens if text in words else backend.add_special_tokens
             add([AddedToken(text, special=text not in words, normalized=False)])
@@ -45,8 +65,9 @@ class FileTokenizer:
         if not path or not place.is_file():
             raise UserError(f"config.{key}='{path}': must be a folder with {FILE}, such as GPT-2's")
         self._backend, self._source = with_delimiters(tokenizer_files.read(place), words), str(place)
-        self._of_texts = tokenizer_files.without_pieces(self._backend, DELIMITER_TEXTS)
-        numbers: list[Any] = [self._backend.token_to_id(text) for text in DELIMITER_TEXTS]
+        self.delimiter_texts = delimiter_texts(self._backend)
+        self._of_texts = tokenizer_files.without_pieces(self._backend, self.delimiter_texts)
+        numbers: list[Any] = [self._backend.token_to_id(text) for text in self.delimiter_texts]
         self.delimiters = Delimiters(*numbers)
 
     @property
