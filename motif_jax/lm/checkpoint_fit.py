@@ -36,7 +36,7 @@ _MODULES = {
 }
 # RoBERTa's own heads, which `masked_head` and `load_pooler` read.
 _READ_ELSEWHERE = re.compile(r"(roberta\.)?(pooler|lm_head)\..*")
-# Copies of the embedding that files of tied models may have.
+# Copies of the embedding that files may have.
 _COPIES = ("lm_head.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 _ROWS = 4096
 # Up to so many names are written out.
@@ -104,14 +104,15 @@ def _unused(
 ) -> tuple[list[str], list[str]]:
     """The tensors that are not used: those of the network, and those elsewhere."""
     used = {tensors.name_of(name) for name in present}
-    inside, outside = [], []
+    inside: list[str] = []
+    outside: list[str] = []
     prefix, modules = _PREFIXES[config.architecture], _MODULES[config.architecture]
     for name in tensors.names:
         if name in used or _BUFFERS.fullmatch(name):
             continue
         if config.architecture == "roberta" and _READ_ELSEWHERE.fullmatch(name):
             continue
-        if config.tied and name in _COPIES and _is_copy(tensors, name, tensors.name_of(embedding)):
+        if name in _COPIES and _is_copy(tensors, name, tensors.name_of(embedding)):
             continue
         in_network = (prefix and name.startswith(prefix)) or name.partition(".")[0] in modules
         (inside if in_network else outside).append(name)

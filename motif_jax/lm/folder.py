@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from motif_jax.core.files import atomic_write_json
-from motif_jax.lm import config, config_file, heads, weights
+from motif_jax.lm import config, config_file, generation_config, heads, weights
 from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.heads import Heads
 
@@ -57,6 +57,8 @@ def write(
     """
     values, folder = config_file.to_values(settings), Path(folder)
     (folder / config.FILE).unlink(missing_ok=True)
+    # That of another model would replace the end tokens that config.json has.
+    (folder / generation_config.FILE).unlink(missing_ok=True)
     weights.save(folder, params, settings)
     if added is not None and added.configs:
         heads.save(folder, added, head_params)

@@ -219,4 +219,6 @@ def load(folder: str | Path, width: int) -> tuple[Heads, Any]:
         if found is None or found.shape != wanted.shape:
             what = "missing" if found is None else f"{list(found.shape)}, {list(wanted.shape)} expected"
             raise UserError(f"{folder / WEIGHTS}: {name} is {what}")
+        if not np.isfinite(found).all():
+            raise UserError(f"{folder / WEIGHTS}: {name} is damaged (NaN or infinite numbers)")
     return heads, unflatten_dict({name: flat[name] for name in shapes}, sep=".")

@@ -137,6 +137,15 @@ def test_copy_of_the_embedding_is_no_concern(
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_copies_of_t5s_embedding_are_no_concern(
+    changed: Callable[..., Path], tmp_path: Path, side: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    embedding = load_file(models.write(tmp_path / "plain", "t5") / weights.SINGLE)["shared.weight"]
+    models.load(changed("t5", {f"{side}.embed_tokens.weight": embedding}))
+    assert capfd.readouterr().err == ""
+
+
 def test_head_that_differs_from_a_tied_embedding_is_refused(
     changed: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -130,3 +130,12 @@ def test_heads_are_saved_and_read_by_their_names(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be read"):
         heads.load(tmp_path, WIDTH)
     assert not heads.load(tmp_path / "none", WIDTH)[0].configs
+
+
+def test_heads_with_numbers_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+    name = next(iter(PARAMS))
+    bias = np.full_like(np.asarray(PARAMS[name]["output"]["bias"]), np.nan)
+    damaged = {**PARAMS, name: {**PARAMS[name], "output": {**PARAMS[name]["output"], "bias": bias}}}
+    heads.save(tmp_path, HEADS, damaged)
+    with pytest.raises(UserError, match=rf"{name}\.output\.bias is damaged"):
+        heads.load(tmp_path, WIDTH)

@@ -42,3 +42,10 @@ def test_written_folder_keeps_the_chat_template(worded: Path, tmp_path: Path) ->
     contents = folder.read(source)
     folder.write(tmp_path / "written", contents.config, contents.params, tokenizer=source)
     assert (tmp_path / "written" / exported.CHAT_TEMPLATE).read_text() == "{{ messages }}"
+
+
+def test_written_folder_has_no_end_tokens_of_another_model(worded: Path, tmp_path: Path) -> None:
+    contents = folder.read(worded)
+    (tmp_path / exported.GENERATION).write_text('{"eos_token_id": 9}')
+    folder.write(tmp_path, contents.config, contents.params)
+    assert folder.read(tmp_path).config.end_ids == contents.config.end_ids
