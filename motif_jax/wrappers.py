@@ -25,7 +25,7 @@ from motif_jax import rewards
 from motif_jax.core import entry_points, hub, text_bytes
 from motif_jax.core.errors import UserError
 from motif_jax.envs.gym_task import captions
-from motif_jax.envs.gym_task.captions import Step
+from motif_jax.envs.gym_task.captions import CaptionedStep
 from motif_jax.envs.gym_task.text_readers import (
     BatchReader,
     TextReader,
@@ -226,10 +226,10 @@ class IntrinsicReward(gymnasium.Wrapper):
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         observation, info = self.env.reset(**kwargs)
         self._accounts.begin(0)
-        self._see(Step(observation, info, self.env))
+        self._see(CaptionedStep(observation, info, self.env))
         return observation, info
 
-    def _see(self, step: Step) -> None:
+    def _see(self, step: CaptionedStep) -> None:
         self._accounts.see(0, self._reader.text(step), self._reader.count(step.observation))
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:  # type: ignore[override]
@@ -238,7 +238,11 @@ class IntrinsicReward(gymnasium.Wrapper):
         running = np.ones(1, bool)
         parts = self._accounts.settle(np.array([reward], np.float32), running)
         ended = bool(terminated or truncated)
-        self._see(Step(observation, info, self.env, action, float(reward), bool(terminated), bool(truncated)))
+        self._see(
+            CaptionedStep(
+                observation, info, self.env, action, float(reward), bool(terminated), bool(truncated)
+            )
+        )
         parts = self._accounts.conclude(parts, running, np.array([ended]))
         info = {**info, PARTS: {name: values[0].item() for name, values in parts._asdict().items()}}
         if ended:
@@ -279,7 +283,7 @@ class VectorIntrinsicReward(VectorWrapper):
     def of_agent(cls, env: VectorEnv, folder: str | Path, trust: Iterable[str] = ()) -> Self:
         return cls(env, **_as_trained(folder, env.observation_space, trust))
 
-    def _see(self, steps: Mapping[int, Step]) -> None:
+    def _see(self, steps: Mapping[int, CaptionedStep]) -> None:
         for column, text in self._reader.texts(steps).items():
             self._accounts.see(column, text, self._reader.count(steps[column].observation))
 
@@ -295,7 +299,8 @@ class VectorIntrinsicReward(VectorWrapper):
         for column in columns:
             self._accounts.begin(column)
         firsts = {
-            column: Step(column_of(observations, column), info_of(infos, column), None) for column in columns
+            column: CaptionedStep(column_of(observations, column), info_of(infos, column), None)
+            for column in columns
         }
         self._see(firsts)
         self._ended = self._ended & ~mask
@@ -308,13 +313,13 @@ class VectorIntrinsicReward(VectorWrapper):
         ended = (np.asarray(terminated, bool) | np.asarray(truncated, bool)) & running
         same_step = self._mode == "SameStep"
 
-        def step_of(column: int) -> Step:
+        def step_of(column: int) -> CaptionedStep:
             observation, info = column_of(observations, column), info_of(infos, column)
             if same_step and ended[column]:
                 observation = infos["final_obs"][column]
                 info = info_of(infos.get("final_info", {}), column)
             action, reward = column_of(actions, column), float(extrinsic[column])
-            return Step(
+            return CaptionedStep(
                 observation, info, None, action, reward, bool(terminated[column]), bool(truncated[column])
             )
 

@@ -81,9 +81,11 @@ class DeviceUse:
         if isinstance(config.network, GameNetwork):
             self._network, self._params = counted(config.network, network)
         else:
-            every = {**state.params, **getattr(state, "frozen", {})}
+            # () where nothing is frozen: see `PpoTrainState.frozen`.
+            frozen = getattr(state, "frozen", ()) or {}
+            params = {**state.params, **frozen}
             self._network = network
-            self._params = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), every)
+            self._params = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), params)
 
     def add(self, batch: Batch) -> None:
         """Counts a batch that is learned from."""

@@ -27,6 +27,7 @@ from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.clock import Clock
 from motif_jax.rl.config import AgentConfig
 from motif_jax.rl.guard import Guard
+from motif_jax.rl.policy_config import LanguagePolicy
 from motif_jax.rl.recordings import EpisodeRecorder, drop_recordings
 from motif_jax.rl.records import Records
 from motif_jax.rl.system import System
@@ -195,8 +196,9 @@ class Beginning:
             self._say(line)
 
     def read_model(self) -> None:
-        if self._speaks:
-            self._tell(f"reading the language model {self._config.network.model}")
+        network = self._config.network
+        if isinstance(network, LanguagePolicy):
+            self._tell(f"reading the language model {network.model}")
 
     def compile(self) -> None:
         self._tell("compiling the policy's programs, while the actors start")

@@ -22,7 +22,7 @@ KEY = "environment.text"
 INFO, OBSERVATION = "info:", "obs:"
 
 
-class Step(NamedTuple):
+class CaptionedStep(NamedTuple):
     """What a caption can be made of: an observation, and the step that led to it.
 
     Attributes:
@@ -40,10 +40,10 @@ class Step(NamedTuple):
     truncated: bool = False
 
 
-ARGUMENTS = Step._fields
+ARGUMENTS = CaptionedStep._fields
 # Functions with other names for their arguments take these, in this order.
 _BY_ORDER = ARGUMENTS[:4]
-Caption = Callable[[Step], Any]
+Caption = Callable[[CaptionedStep], Any]
 
 
 def make(text: str) -> Caption:
@@ -146,7 +146,7 @@ def _goes_by_name(parameters: Sequence[inspect.Parameter]) -> bool:
     return all(each.name in ARGUMENTS for each in positional)
 
 
-def _named(parameters: Sequence[inspect.Parameter], step: Step) -> dict[str, Any]:
+def _named(parameters: Sequence[inspect.Parameter], step: CaptionedStep) -> dict[str, Any]:
     """The arguments of `step` that `parameters` name, or all where they take any."""
     if any(each.kind is each.VAR_KEYWORD for each in parameters):
         return step._asdict()

@@ -92,7 +92,7 @@ class GymTask:
             observation, info = self._env.reset(seed=seed)
         except Exception as error:
             raise EngineError(f"{self._env} fails at its reset with seed {seed}") from error
-        self._write(captions.Step(observation, info, self._env), out)
+        self._write(captions.CaptionedStep(observation, info, self._env), out)
 
     def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
         self.spec.check_action(action)
@@ -104,7 +104,9 @@ class GymTask:
         self._steps += 1
         self._return += float(reward)
         truncated = bool(truncated) or self._steps >= self._limit
-        step = captions.Step(observation, info, self._env, taken, float(reward), bool(terminated), truncated)
+        step = captions.CaptionedStep(
+            observation, info, self._env, taken, float(reward), bool(terminated), truncated
+        )
         self._write(step, out)
         if terminated:
             return float(reward), TERMINATED
@@ -117,7 +119,7 @@ class GymTask:
     def close(self) -> None:
         self._env.close()
 
-    def _write(self, step: captions.Step, out: Mapping[str, np.ndarray]) -> None:
+    def _write(self, step: captions.CaptionedStep, out: Mapping[str, np.ndarray]) -> None:
         info = step.info
         for leaf in self._leaves:
             leaf.write(step.observation, out[leaf.name])

@@ -37,7 +37,7 @@ class TextReader:
         else:
             self._caption = captions.of_function(text, "text=")
 
-    def text(self, step: captions.Step) -> Any:
+    def text(self, step: captions.CaptionedStep) -> Any:
         return self._caption(step)
 
     def count(self, observation: Any) -> int | None:
@@ -60,7 +60,7 @@ class BatchReader:
             )
         self._reader = TextReader(source, count, env.observation_space)
 
-    def texts(self, steps: Mapping[int, captions.Step]) -> dict[int, Any]:
+    def texts(self, steps: Mapping[int, captions.CaptionedStep]) -> dict[int, Any]:
         """The texts of columns; the `environment` of their steps is filled in."""
         if self._of_batch is not None:
             observations = [step.observation for step in steps.values()]

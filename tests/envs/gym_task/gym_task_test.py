@@ -86,9 +86,9 @@ def test_texts_are_utf8_up_to_their_first_zero(monkeypatch, record):
     with pytest.raises(TypeError, match="a list, not a text"):
         captions.text_bytes_of(["a"])
     of_info, of_nested = captions.make("info:said"), captions.make("obs:me.said")
-    assert of_info(captions.Step({"said": "no"}, {"said": "yes"}, None)) == "yes"
-    assert of_nested(captions.Step({"me": {"said": "here"}}, {"me": {"said": "no"}}, None)) == "here"
-    assert of_nested(captions.Step({"me": "no"}, {}, None)) is None
+    assert of_info(captions.CaptionedStep({"said": "no"}, {"said": "yes"}, None)) == "yes"
+    assert of_nested(captions.CaptionedStep({"me": {"said": "here"}}, {"me": {"said": "no"}}, None)) == "here"
+    assert of_nested(captions.CaptionedStep({"me": "no"}, {}, None)) is None
     monkeypatch.setenv("MOTIF_JAX_TRUST", "math:pi")
     said = {text: told(captions.make, text) for text in ("caption", "math:pi")}
     compared("gym_texts_refused", said, record)
