@@ -1,5 +1,9 @@
 #!/usr/bin/env bash
-# Builds the documentation as a site in site/, strict about links. --serve shows it at http://127.0.0.1:8000, with search.
+# Builds the documentation as a site in site/, with mkdocs in .venv-docs; any warning, such as a dead link, ends it with 1.
+#
+#   bash launch/docs.sh            builds the site
+#   bash launch/docs.sh --serve    shows it at http://127.0.0.1:8000, with search
+#   bash launch/docs.sh --install  makes .venv-docs alone
 set -euo pipefail
 export NO_MKDOCS_2_WARNING=1  # a notice about another program
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
@@ -17,6 +21,7 @@ if [ ! -f "$environment/docs.stamp" ] || [ "$(cat "$environment/docs.stamp")" !=
 fi
 case "${1:-}" in
   "") "$environment/bin/mkdocs" build --strict --config-file launch/site/mkdocs.yml && echo "the site is at site/index.html; search needs a server: bash launch/docs.sh --serve shows it at http://127.0.0.1:8000" ;;
+  --install) ;;
   --serve) exec "$environment/bin/mkdocs" serve --config-file launch/site/mkdocs.yml --dev-addr 127.0.0.1:8000 ;;
-  *) die "docs.sh takes nothing, or --serve" ;;
+  *) die "docs.sh takes nothing, --serve or --install" ;;
 esac

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Sees to a Chromium and its driver for the tests that open the project's pages: those that are there, else apt's.
+# Installs Chromium and its driver by apt for the tests that open the project's pages, where they are missing.
 set -euo pipefail
 if command -v chromium >/dev/null 2>&1 && command -v chromedriver >/dev/null 2>&1; then exit 0; fi
 if ! command -v apt-get >/dev/null 2>&1 || [ "$(id -u)" -ne 0 ]; then
   echo "no Chromium with its driver here: install them (Debian: apt-get install chromium chromium-driver)" >&2
   exit 1
 fi
-echo "installing Chromium for the browser tests"
+echo "installing Chromium and its driver by apt, for the whole system, for the tests that open pages (--no-apt: not)"
 export DEBIAN_FRONTEND=noninteractive
 { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver fonts-dejavu-core; } >/dev/null 2>&1 \
   || { echo "apt-get could not install chromium" >&2; exit 1; }

@@ -1,17 +1,25 @@
 #!/usr/bin/env bash
-# Sets up what the tests need and runs them: lint, types, tests. No GPU, no network but package registries.
+# Sets up what the tests need and runs them: lint, types, tests. No GPU, no network but package registries. Where Chromium is missing,
+# a root's run installs it by apt for the whole system, and says so before.
 #
 #   bash launch/test.sh            what a change must pass, at most 15 minutes on 2 quiet cores
 #   bash launch/test.sh --quick    without processes and stages, at most 3 minutes
 #   bash launch/test.sh --all      everything, vLLM and the examples included: before a release (tests/README.md)
+#   bash launch/test.sh --no-apt   installs nothing by apt: without a Chromium the tests that open pages are skipped
 #   bash launch/test.sh tests/envs -k replay    further arguments go to pytest
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 cd "$repository"
 
 chosen=default
+apt=yes
+arguments=()  # for pytest
 for argument in "$@"; do
-  case $argument in --quick | --all) chosen=${argument#--} ;; esac
+  case $argument in
+    --no-apt) apt=no ;;
+    --quick | --all) chosen=${argument#--}; arguments+=("$argument") ;;
+    *) arguments+=("$argument") ;;
+  esac
 done
 
 make_environment "$repository/.venv"
@@ -20,10 +28,11 @@ install_package "$repository/.venv" "[test]"
 set -m
 trap 'kill -- ${setups[@]/#/-} 2>/dev/null || true' EXIT
 setups=()
-if [ "$chosen" != quick ]; then bash launch/setup_browser.sh & setups+=($!); fi
+if [ "$chosen" != quick ] && [ "$apt" = yes ]; then bash launch/setup_browser.sh & setups+=($!); fi
 if [ "$chosen" = all ]; then
   bash launch/setup_examples.sh & setups+=($!)
   bash launch/setup_vllm_cpu.sh & setups+=($!)
+  bash launch/docs.sh --install & setups+=($!)
 fi
 set +m
 
@@ -39,12 +48,12 @@ trap 'rm "$lint"' EXIT
 
 # Two files of tests at a time, on larger machines four; a person who chooses tests sees them run in this process.
 workers=()
-if [ $# -eq 0 ] || [ "$*" = --quick ] || [ "$*" = --all ]; then
+if [ ${#arguments[@]} -eq 0 ] || [ "${arguments[*]}" = --quick ] || [ "${arguments[*]}" = --all ]; then
   cores=$(python -c 'import os; print(len(os.sched_getaffinity(0)))')
   workers=(--numprocesses $((cores < 2 ? 0 : cores < 8 ? 2 : 4)) --dist worksteal)
 fi
 ended=0
-python -m pytest ${workers[@]+"${workers[@]}"} "$@" || ended=$?
+python -m pytest ${workers[@]+"${workers[@]}"} ${arguments[@]+"${arguments[@]}"} || ended=$?
 wait "$linting" || ended=1
 cat "$lint"
 exit "$ended"

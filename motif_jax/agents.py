@@ -188,7 +188,10 @@ def play(
     its top level needs `if __name__ == "__main__":` round it. They end with the iterator: exhaust it or close it.
 
     Args:
-      folder, checkpoint, environment, trust: as in `load`.
+      folder: as in `load`.
+      checkpoint: as in `load`.
+      environment: as in `load`.
+      trust: as in `load`.
       episodes: how many.
       seed: of the episodes' seeds.
       greedy: the most likely actions; else they are drawn, by the episode's seed.

@@ -257,7 +257,10 @@ class VectorIntrinsicReward(VectorWrapper):
     mask beside it, as always in gymnasium's infos (`_reward_parts`, `_reward_episode`).
 
     Args:
-      reward, terms, count, last_text: as in `IntrinsicReward`.
+      reward: as in `IntrinsicReward`.
+      terms: as in `IntrinsicReward`.
+      count: as in `IntrinsicReward`.
+      last_text: as in `IntrinsicReward`.
       text: as there, for each environment by itself; a function whose one argument has another name than there, such
         as `observations`, receives the batch of observations and returns a sequence.
     """

@@ -8,8 +8,10 @@ import re
 import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from absl import flags
 
 from motif_jax import benchmarks, schema, stages
@@ -194,11 +196,38 @@ def test_the_stage_table_has_every_stage() -> None:
     assert not [name for name in named if cells.count(name) > 1], "a row for each"
 
 
-def test_the_site_has_every_page() -> None:
-    text = (REPOSITORY / "launch" / "site" / "mkdocs.yml").read_text(encoding="utf-8")
-    listed = re.findall(r": (\S+\.md)$", text, flags=re.MULTILINE)
+def pages_of(nav: list[Any]) -> list[str]:
+    """The pages that a navigation of mkdocs lists, in its order."""
+    pages = []
+    for entry in nav:
+        for below in entry.values():
+            pages += [below] if isinstance(below, str) else pages_of(below)
+    return pages
+
+
+def test_the_site_lists_every_page_once() -> None:
+    site = yaml.safe_load((REPOSITORY / "launch" / "site" / "mkdocs.yml").read_text(encoding="utf-8"))
     docs = REPOSITORY / "docs"
-    assert sorted(listed) == sorted(str(page.relative_to(docs)) for page in docs.rglob("*.md"))
+    assert sorted(pages_of(site["nav"])) == sorted(str(page.relative_to(docs)) for page in docs.rglob("*.md"))
+
+
+def test_the_site_fails_on_what_leads_nowhere() -> None:
+    site = yaml.safe_load((REPOSITORY / "launch" / "site" / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert site["strict"] is True
+    assert site["validation"]["nav"] == {"omitted_files": "warn"}
+    assert set(site["validation"]["links"].values()) == {"warn"}
+
+
+@pytest.mark.extra
+def test_the_site_builds_without_a_warning() -> None:
+    if not (REPOSITORY / ".venv-docs" / "docs.stamp").exists():
+        pytest.skip("no .venv-docs: bash launch/docs.sh makes it")
+    done = subprocess.run(
+        ["bash", "launch/docs.sh"], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr
+    assert (REPOSITORY / "site" / "index.html").is_file()
 
 
 def test_architecture_names_files_that_exist_and_every_room() -> None:

@@ -1,0 +1,68 @@
+"""launch/test.sh and launch/setup_browser.sh: what they install, and what they say before."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parent.parent
+
+
+def program(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/usr/bin/env bash\n{text}\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A clone whose set-ups and pytest write down that they were started, and with what."""
+    launch = tmp_path / "launch"
+    launch.mkdir()
+    shutil.copy(REPOSITORY / "launch" / "test.sh", launch)
+    pretended = (
+        'repository=$PWD; make_environment() { :; }; install_package() { :; }; die() { echo "$*"; exit 2; }'
+    )
+    (launch / "environment.sh").write_text(pretended)
+    for name in ("setup_browser", "setup_examples", "setup_vllm_cpu", "docs"):
+        program(launch / f"{name}.sh", f'echo "{name} $*" >> started')
+    program(tmp_path / ".venv" / "bin" / "python", '[ "$1" = -c ] && echo 1 || echo "pytest $*" >> started')
+    for name in ("ruff", "mypy"):
+        program(tmp_path / ".venv" / "bin" / name, "exit 0")
+    return tmp_path
+
+
+def started(clone: Path, *arguments: str) -> set[str]:
+    command = ["bash", "launch/test.sh", *arguments]
+    subprocess.run(command, cwd=clone, check=True, capture_output=True)
+    return set((clone / "started").read_text().splitlines())
+
+
+def test_the_default_set_installs_a_browser(clone: Path) -> None:
+    assert "setup_browser " in started(clone)
+
+
+def test_nothing_is_installed_by_apt_where_that_is_forbidden(clone: Path) -> None:
+    found = started(clone, "--no-apt", "tests/envs", "-k", "replay")
+    assert found == {"pytest -m pytest tests/envs -k replay"}
+
+
+def test_all_tests_make_the_environment_of_the_site(clone: Path) -> None:
+    assert "docs --install" in started(clone, "--all")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="apt is for root")
+def test_a_browser_is_announced_before_apt_installs_it(tmp_path: Path) -> None:
+    for name in ("bash", "id"):
+        (tmp_path / name).symlink_to(str(shutil.which(name)))
+    program(tmp_path / "apt-get", f"/bin/cp {tmp_path}/output {tmp_path}/output_before_apt; exit 0")
+    script = REPOSITORY / "launch" / "setup_browser.sh"
+    with open(tmp_path / "output", "w") as output:
+        subprocess.run(
+            [str(shutil.which("bash")), str(script)], env={"PATH": str(tmp_path)}, stdout=output, check=True
+        )
+    assert "by apt" in (tmp_path / "output_before_apt").read_text()
