@@ -55,6 +55,9 @@ class Collection:
         self._counts = chunks.scan(self._chunks)
         self._drawn = sum(self._counts.values())
         self._steps = 0
+        self._usable = assemble.UsableShare()
+        for episode in self._counts:
+            self._count_captions(episode)
 
     def run(self, meta: Mapping[str, Any]) -> bool:
         """Plays until there are enough pairs and writes them with `meta`; False when stopped before that.
@@ -64,7 +67,7 @@ class Collection:
         """
         num_pairs = self._num_pairs
         rows = 2 * num_pairs
-        with Progress(num_pairs, "pairs", "collect", min(self._drawn // 2, num_pairs)) as progress:
+        with Progress(num_pairs, "pairs", "collect", self._pairs_done(rows)) as progress:
             while True:
                 if (episodes := self._play(rows, progress)) is None:
                     return False
@@ -102,6 +105,7 @@ class Collection:
         self._counts[done.job.index] = done.count
         self._drawn += done.count
         self._steps += done.steps
+        self._count_captions(done.job.index)
         if done.left_out:
             progress.log(f"episode {done.job.index} ends every process that plays it: left out")
         if not self._drawn and len(self._counts) >= _MOST_EMPTY:
@@ -109,8 +113,18 @@ class Collection:
                 f"config.length={self._plan.length}: none of {len(self._counts):,} games was that long; give a smaller "
                 "one, or other players, with another --workdir"
             )
-        pairs = int(min(1.0, self._drawn / rows) * self._num_pairs)
-        progress.update(pairs, episodes=len(self._counts), game_steps=self._steps)
+        progress.update(self._pairs_done(rows), episodes=len(self._counts), game_steps=self._steps)
+
+    def _count_captions(self, episode: int) -> None:
+        if self._config.drop_equal_captions and self._counts[episode]:
+            self._usable.add(self._caption_keys(episode))
+
+    def _caption_keys(self, episode: int) -> np.ndarray:
+        count = self._counts[episode]
+        return chunks.load_array_of(self._chunks, episode, count, assemble.CAPTION_KEY)
+
+    def _pairs_done(self, rows: int) -> int:
+        return assemble.pairs_done(self._drawn, rows, self._num_pairs, self._usable.value)
 
     def _jobs(self, rows: int, end: int | None) -> Iterator[EpisodeJob]:
         """The episodes below `end` that have no chunk, in order, until the chunks hold enough."""
@@ -154,8 +168,9 @@ class Collection:
                 self._stop,
             )
             for number, _ in enumerate(played, 1):
-                done = min(self._drawn // 2, self._num_pairs)
-                progress.update(done, agent=name, agent_episodes=f"{number} of {len(theirs)}")
+                progress.update(
+                    self._pairs_done(rows), agent=name, agent_episodes=f"{number} of {len(theirs)}"
+                )
             if self._stop.requested:
                 break
         return end
@@ -172,7 +187,7 @@ class Collection:
         keys = None
         if self._config.drop_equal_captions:
             there = [episode for episode in range(episodes) if self._counts[episode]]
-            keys = np.concatenate([self._load(episode)[assemble.CAPTION_KEY] for episode in there])
+            keys = np.concatenate([self._caption_keys(episode) for episode in there])
         shuffle = seeds.rng(self._plan.seed, "shuffle")
         return assemble.draw_pairs(rows, self._num_pairs, shuffle, keys)
 

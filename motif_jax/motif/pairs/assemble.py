@@ -49,6 +49,44 @@ def more_rows(rows: int, num_pairs: int, kept: int) -> int:
     return max(rows + 2, math.ceil(1.05 * rows * num_pairs / kept))
 
 
+class UsableShare:
+    """Estimates the share of random pairs of sub-sequences that have two different captions.
+
+    Without it a progress line would count pairs that are dropped later, half of them in NetHack.
+    """
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._equal_pairs = 0  # ordered pairs of different rows with one caption
+        self._times: dict[int, int] = {}  # caption's key -> rows with it
+
+    def add(self, caption_keys: np.ndarray) -> None:
+        """Counts the sub-sequences of an episode by their `caption_keys`, integers [rows]."""
+        for key, count in zip(*np.unique(caption_keys, return_counts=True), strict=True):
+            before = self._times.get(int(key), 0)
+            after = before + int(count)
+            self._equal_pairs += after * (after - 1) - before * (before - 1)
+            self._times[int(key)] = after
+        self._rows += len(caption_keys)
+
+    @property
+    def value(self) -> float:
+        """The share, 1 before there are two sub-sequences."""
+        pairs = self._rows * (self._rows - 1)
+        return 1 - self._equal_pairs / pairs if pairs else 1.0
+
+
+def pairs_done(drawn: int, rows: int, num_pairs: int, share: float) -> int:
+    """How many of `num_pairs` pairs `drawn` sub-sequences are worth, so that they grow evenly to the end.
+
+    `rows` sub-sequences are drawn before the pairs are looked at; where the `share` of usable pairs among them is too small, as
+    many as `more_rows` then asks for.
+    """
+    usable = int(rows / 2 * share)
+    needed = rows if usable >= num_pairs else more_rows(rows, num_pairs, usable)
+    return int(min(1.0, drawn / needed) * num_pairs)
+
+
 def fill(
     writer: PairsWriter,
     pairs: np.ndarray,

@@ -79,6 +79,13 @@ def load(folder: str | Path, episode: int, count: int) -> dict[str, np.ndarray]:
         return dict(file)
 
 
+def load_array_of(folder: str | Path, episode: int, count: int, name: str) -> np.ndarray:
+    """Reads one array of a chunk, and not the others; UserError if the file is damaged."""
+    path = Path(folder) / f"{episode:08d}-{count:06d}.npz"
+    with _naming_damage(path), np.load(path, allow_pickle=False) as file:
+        return file[name]
+
+
 def load_actions(path: Path) -> np.ndarray:
     """Reads the actions [T] of an episode; UserError if the file is damaged."""
     with _naming_damage(path):

@@ -81,3 +81,29 @@ def test_distinct_messages_are_drawn_alike_however_often_they_came():
     # Sub-sequences are known by their first message; a game shorter than one has none.
     assert len(chunks.evenly(texts, 3)) == 998
     assert chunks.draw_starts(2, 3, 1.0, np.random.default_rng(0), chunks.evenly(texts[:2], 3)).size == 0
+
+
+def test_the_share_of_usable_pairs_is_that_of_pairs_with_two_captions():
+    keys = np.array([7, 7, 2**63, 7, 5, 2**63], np.uint64)
+    usable = assemble.UsableShare()
+    for part in (keys[:1], keys[1:4], keys[4:]):
+        usable.add(part)
+    pairs = [keys[i] != keys[j] for i in range(6) for j in range(6) if i != j]
+    assert usable.value == pytest.approx(np.mean(pairs))
+
+
+def test_pairs_done_grow_evenly_where_half_of_the_pairs_are_dropped():
+    # 100 pairs need 200 sub-sequences if all are usable; if half are, 1.05 times 400.
+    assert assemble.pairs_done(100, 200, 100, 1.0) == 50
+    assert assemble.pairs_done(210, 200, 100, 0.5) == 50
+    # What is asked for after the first 200 is what was expected.
+    assert assemble.more_rows(200, 100, 50) == 420
+    assert assemble.pairs_done(210, 420, 100, 0.5) == 50
+    assert assemble.pairs_done(500, 420, 100, 0.5) == 100
+
+
+def test_one_array_of_a_chunk_is_read_alone(tmp_path):
+    chunks.save(tmp_path, 3, 2, {"data/x": np.arange(2), "keys": np.array([5, 6])})
+    assert chunks.load_array_of(tmp_path, 3, 2, "keys").tolist() == [5, 6]
+    with pytest.raises(UserError, match="is damaged"):
+        chunks.load_array_of(tmp_path, 3, 2, "none")
