@@ -32,12 +32,13 @@ class Run(NamedTuple):
 def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config, ("stage",))
     checks.choice(config, "goal", load_lexicon(config.lexicon.file).goals)
-    claims = parsed_claims(config.claims, list(config.methods))
-    measures = {"measures": checks.listed(config.measures), "claims": [claim.measure for claim in claims]}
-    tables = {f"tables.{title}": checks.listed(names) for title, names in config.tables.items()}
-    for given, allowed in ((measures, study.MEASURES), (tables | {"games": [*config.games]}, config.methods)):
-        for key, name in ((key, name) for key, names in given.items() for name in names):
-            checks.require(name in allowed, key, name, f"of {', '.join(sorted(allowed))}")
+    parsed_claims(config.claims, list(config.methods))
+    checks.require_key(config, "training", bool(config.training.split()), "a config file and its flags")
+    listed = {f"tables.{title}": checks.listed(names) for title, names in config.tables.items()}
+    listed["games"] = list(config.games)
+    for key, names in listed.items():
+        for name in names:
+            checks.require(name in config.methods, key, name, f"of {', '.join(sorted(config.methods))}")
     whole = all(": " in part for part in config.prepare.split("; ") if part)
     checks.require_key(config, "prepare", whole, "'folder: command; folder: command; ...'")
     _results(config, workdir)
@@ -78,7 +79,8 @@ def runs(config: ConfigDict, workdir: Path) -> list[Run]:
         flags = dict(prepared[: max(used, default=0)])
         identity = {"method": method, "seed": seed, "flags": " | ".join([training, games, *flags.values()])}
         flags[own] = f"{training} --config.seed={seed}"
-        flags[f"{own}/games"] = f"{games} --config.agent.dir={{run}}"
+        # What evaluates agents that speak names the run by another key.
+        flags[f"{own}/games"] = games if "{run}" in games else f"{games} --config.agent.dir={{run}}"
         commands = {}
         for name, text in flags.items():
             # Split before the folders are put in, which may hold blanks.
@@ -99,6 +101,12 @@ def _results(config: ConfigDict, workdir: Path) -> tuple[dict[str, dict[int, Any
         found[row["method"]].setdefault(row["seed"], row["games"])
     if len({len(games) for of in found.values() for run in of.values() for games in run.values()}) > 1:
         raise UserError("config.rows: its runs have different numbers of games: take out the wrong lines")
+    if missing := study.missing_measure(found, checks.listed(config.measures)):
+        key, known = missing
+        raise UserError(
+            f"config.measures={key}: no game of the study has this number: they have {', '.join(known)} (give one of those; what is "
+            "finished is not run again)"
+        )
     return found, [one for one in planned if one.identity["seed"] not in found[one.identity["method"]]]
 
 

@@ -1,7 +1,7 @@
 """The results of a study's runs: a line of a file per run, and tables with intervals made from them.
 
-Every run plays the same games, so a method's numbers are [runs, games]. Their interquartile mean (the mean for rare events)
-has rliable's stratified bootstrap interval (Agarwal et al. 2021) with a run as a stratum: it describes these trainings only.
+Every run plays the same games, so a method's numbers are [runs, games]. Their interquartile mean (the mean for rare events and
+for what is 0 or 1) has rliable's stratified bootstrap interval (Agarwal et al. 2021) with a run as a stratum: it describes these trainings only.
 The interval of a difference draws whole runs, then games: both sides the same games, and the same seeds if they share some.
 """
 
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from motif_jax.core.errors import UserError
 from motif_jax.core.files import finite, naming, regular_file
 from motif_jax.core.locks import lock
 from motif_jax.core.verdicts import YES
@@ -23,9 +24,10 @@ from motif_jax.reports import measures
 from motif_jax.reports.claims import GATHERED, Claim, gathered
 from motif_jax.reports.statistics import Estimate, interquartile_mean, percentile_interval, repeatable_rliable
 
-# Reported by the mean: rare events, which the middle half of games lacks.
+# By the annotator's goal: how much of what a game said it calls helpful.
+JUDGED = "judged"
+# Reported by the mean: rare events, which the middle half of games lacks. So is whatever is 0 or 1.
 MEANS = ("dlvl", "success", "through_door", GATHERED)
-MEASURES = ("judged", "score", "scout", "kills", "gold", *MEANS)
 # Seed -> measure -> the numbers of a run's games.
 Runs = Mapping[int, Mapping[str, Sequence[float]]]
 
@@ -41,17 +43,32 @@ def append_row(path: Path, row: Mapping[str, Any]) -> None:
 
 
 def measure(games: Path, lexicon: Lexicon, goal: str) -> dict[str, list[float]]:
-    """Measure -> the numbers of an evaluation's games in order; "judged" is by the goal."""
-    judge, rows = LexiconJudge(lexicon, goal), evaluation_files.read_evaluation(games)["rows"]
+    """Measure -> the numbers of an evaluation's games in order: every number that all of its episodes have.
+
+    Of games with messages also `judged`, by the goal of the lexicon, and the gold that was gathered.
+    """
+    judge = LexiconJudge(lexicon, goal)
+    rows = sorted(evaluation_files.read_evaluation(games)["rows"], key=lambda row: row["index"])
     for row in rows:
         if "messages" in row:  # only tasks with messages
-            met = messages.unpack(row["messages"])
+            tallies = messages.unpack(row["messages"])
             # A yes counts 1 / N^3 if the game shows it for the Nth time.
-            helpful = [tally.count for tally in met if judge.answer(tally.text).label == YES]
-            row["judged"] = sum((np.arange(1, count + 1.0) ** -3).sum() for count in helpful)
+            helpful = [tally.count for tally in tallies if judge.answer(tally.text).label == YES]
+            row[JUDGED] = float(sum((np.arange(1, count + 1.0) ** -3).sum() for count in helpful))
             row[GATHERED] = gathered(row["messages"])
-    there = [name for name in MEASURES if all(row.get(name) is not None for row in rows)]
-    return {name: [round(float(row[name]), 4) for row in rows] for name in there}
+    numbers = [{key for key, value in row.items() if isinstance(value, int | float)} for row in rows]
+    shared = set.intersection(*numbers) if numbers else set()
+    names = measures.in_order(sorted(shared))
+    return {name: [round(float(row[name]), 4) for row in rows] for name in names}
+
+
+def missing_measure(runs: Mapping[str, Runs], keys: Sequence[str]) -> tuple[str, list[str]] | None:
+    """The first of `keys` that no run has, and the measures that the runs do have; None if nothing is missing."""
+    known = dict.fromkeys(key for method in runs.values() for games in method.values() for key in games)
+    for key in keys:
+        if known and key not in known:
+            return key, list(known)
+    return None
 
 
 def table(runs: Mapping[str, Runs], title: str, keys: Sequence[str], resamples: int) -> str:
@@ -67,26 +84,40 @@ def table(runs: Mapping[str, Runs], title: str, keys: Sequence[str], resamples: 
     return "\n".join([*(f"| {' | '.join(cells)} |" for cells in lines), "", note])
 
 
+def is_averaged(runs: Mapping[str, Runs], key: str) -> bool:
+    """Whether the mean describes the measure, and not the interquartile mean, which of rare events is 0."""
+    values = {value for method in runs.values() for games in method.values() for value in games.get(key, ())}
+    return key in MEANS or values <= {0.0, 1.0}
+
+
 def _column(runs: Mapping[str, Runs], first: str, key: str, resamples: int) -> dict[str, str]:
     from rliable import library, metrics
 
-    mean = metrics.aggregate_mean if key in MEANS else metrics.aggregate_iqm
+    averaged = is_averaged(runs, key)
+    mean = metrics.aggregate_mean if averaged else metrics.aggregate_iqm
     scores = {name: np.array([of[seed][key] for seed in sorted(of)]).T for name, of in runs.items()}
     with repeatable_rliable():
         points, bounds = library.get_interval_estimates(scores, lambda x: np.array([mean(x)]), reps=resamples)
     cells = {}
     for name, of in runs.items():
-        sign = excess(of, runs[first], key, resamples).sign if first in runs and name != first else 0
+        sign = 0
+        if first in runs and name != first:
+            sign = excess(of, runs[first], key, resamples, averaged).sign
         value = Estimate(float(points[name][0]), *map(float, bounds[name][:, 0]))
         cells[name] = measures.format_estimate(value) + ("", " ▲", " ▼")[sign]
     return cells
 
 
-def excess(own: Runs, others: Runs, key: str, resamples: int) -> Estimate:
-    """The difference of two methods over runs and games; runs of the same seed are pairs."""
+def excess(own: Runs, others: Runs, key: str, resamples: int, averaged: bool | None = None) -> Estimate:
+    """The difference of two methods over runs and games; runs of the same seed are pairs.
+
+    It is one of means where `averaged`, else of interquartile means; None: by `is_averaged` of these two methods.
+    """
     both, generator = sorted(own.keys() & others.keys()), np.random.default_rng(0)
     first, other = (np.array([of[seed][key] for seed in both or sorted(of)]) for of in (own, others))
-    mean, drawn = np.mean if key in MEANS else interquartile_mean, np.empty(resamples)
+    if averaged is None:
+        averaged = is_averaged({"own": own, "others": others}, key)
+    mean, drawn = np.mean if averaged else interquartile_mean, np.empty(resamples)
     for place in range(resamples):
         games = generator.integers(first.shape[1], size=first.shape[1])
         runs = generator.integers(len(first), size=len(first))
@@ -96,11 +127,19 @@ def excess(own: Runs, others: Runs, key: str, resamples: int) -> Estimate:
 
 
 def claims(runs: Mapping[str, Runs], stated: Sequence[Claim], resamples: int) -> tuple[str, bool]:
-    """Markdown with a line per claim, and whether none fails; a claim without runs does not fail."""
+    """Markdown with a line per claim, and whether none fails; a claim without runs does not fail.
+
+    Raises UserError: both methods have runs, and these lack the measure.
+    """
     lines, carried = ["Claims (95 % intervals of the paired differences):", ""], True
     for claim in stated:
         more, less, told = runs[claim.more], runs[claim.less], "not run yet"
-        if more and less and all(claim.measure in of for of in (*more.values(), *less.values())):
+        if more and less:
+            for games in (*more.values(), *less.values()):
+                if claim.measure not in games:
+                    raise UserError(
+                        f"config.claims={claim}: its games have {', '.join(games)}, and no {claim.measure}"
+                    )
             gap = excess(more, less, claim.measure, resamples)
             holds = gap.low > claim.margin
             carried &= holds

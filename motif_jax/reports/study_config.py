@@ -1,4 +1,15 @@
-"""The keys of studies: trainings of several methods from several seeds, compared."""
+"""The keys of studies: trainings of several methods from several seeds, compared.
+
+A study of your own is a config file (docs/tutorials/my_study.md):
+
+    get_config = studies.study(
+        {
+            "training": "configs/train_agent.py:recall --config.environment.name=gym:Taxi-v3",
+            "methods": {"slow": "--config.optimizer.learning_rate=1e-4", "fast": "--config.optimizer.learning_rate=1e-3"},
+            "measures": "return,length",
+        }
+    )
+"""
 
 from __future__ import annotations
 
@@ -9,10 +20,11 @@ from ml_collections import ConfigDict
 
 from motif_jax.core import sections
 from motif_jax.core.config import unknown_variant
+from motif_jax.core.errors import UserError
 from motif_jax.schema import Key, positive, section, update
 
 _COMMAND = "a config file and flags; {workdir} is the folder of the study, {run} that of a run"
-# Keys that the three configs of studies share: prepared commands, methods and tables.
+# Keys of all studies.
 STUDY = {
     "stage": "study",
     "seed": Key(1, "of the first run of a method; the others follow"),
@@ -22,7 +34,10 @@ STUDY = {
         "", "'folder: command; ...', done first, once, in this order, for the methods that name the folder"
     ),
     "training": Key("", f"what all methods have in common: {_COMMAND}"),
-    "evaluation": Key("", f"the games that measure what was learned: {_COMMAND}"),
+    "evaluation": Key(
+        "configs/evaluate.py --config.policy=agent --config.reward.dir= --config.seed=77003 --config.episodes=200",
+        f"the games that measure what was learned: {_COMMAND}; where {{run}} is not in it, --config.agent.dir={{run}} is added",
+    ),
     "claims": Key(
         "",
         "'A > B: measure', by more than a number where one is added: the 95 % interval of the paired difference",
@@ -31,21 +46,37 @@ STUDY = {
         "defaultgoal", "of the annotator whose labels judge the games; another goal or lexicon is another run"
     ),
     "lexicon": {"file": Key("", "a YAML file, or a built-in one; empty: nethack.yaml")},
-    "games": {},  # method -> flags of its games
-    "tables": {},  # title -> methods, compared with the first
-    "measures": Key("", "columns of the tables"),
+    "methods": {},  # method -> its flags of the training
+    "games": {},  # method -> further flags of its games
+    "tables": {},  # title -> methods, compared with the first; without any, one table of all methods
+    "measures": Key(
+        "return",
+        "columns of the tables: numbers that the episodes of the evaluation have; of games with messages also judged, gathered",
+    ),
     "resamples": sections.RESAMPLES,
 }
 
 
-def study(base: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]) -> Callable[..., ConfigDict]:
-    """The function `get_config` of a study: `base`, with the changes of a variant."""
+def study(
+    base: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]] | None = None
+) -> Callable[..., ConfigDict]:
+    """The function `get_config` of a study: `base`, with the changes of a variant.
+
+    `base` has keys of `STUDY`; mappings (`prepare`, `methods`, `games`, `tables`) replace those of `STUDY` wholly.
+    Raises UserError: it has no methods.
+    """
+    variants = variants or {"": {}}
 
     def get_config(variant: str | None = None) -> ConfigDict:
         if (variant or "") not in variants:
             raise unknown_variant(variant, variants)
         values = {**base, **variants[variant or ""]}
-        values["prepare"] = "; ".join(": ".join(step) for step in values["prepare"].items())
+        if not values.get("methods"):
+            raise UserError(
+                "the study's methods: must be given: a name, and what flags it adds to the training"
+            )
+        values["prepare"] = "; ".join(": ".join(step) for step in values.get("prepare", {}).items())
+        values.setdefault("tables", {"methods": ",".join(values["methods"])})
         own = {name: value for name, value in values.items() if isinstance(value, Mapping)}
         return update(
             section(STUDY | own), {name: value for name, value in values.items() if name not in own}

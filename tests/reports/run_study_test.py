@@ -14,6 +14,7 @@ from motif_jax.core.config import flat
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import read_json_lines
 from motif_jax.reports import run_study as study
+from motif_jax.reports import study_config as studies
 from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
 from tests.reward_fixtures import load_config
 
@@ -141,6 +142,43 @@ def test_games_of_a_method_have_their_own_flags_and_a_claim_that_fails_ends_a_st
     assert study.run(small(games=games, claims="none > motif: score", seeds=1), tmp_path) == 1
     assert study.run(small(games=games, seeds=1), tmp_path) is None
     assert started(toys) == []
+
+
+def test_a_number_that_no_game_has_ends_a_study_after_its_first_run(toys: Path, tmp_path: Path) -> None:
+    config = small(measures="score,aples", tables={"t": "none"})
+    with pytest.raises(
+        UserError, match=r"^config\.measures=aples: no game .* they have .*length, return, score"
+    ):
+        study.run(config, tmp_path)
+    assert started(toys) == ["none-1", "games"]
+    config.measures = "score"
+    assert study.run(config, tmp_path) is None
+    assert started(toys) == ["none-2", "games"], "the finished run is not run again"
+
+
+def test_games_that_name_the_run_themselves_are_not_given_an_agent(tmp_path: Path) -> None:
+    config = small(evaluation="configs/evaluate_text.py:wordle --config.agent={run}", seeds=1)
+    for run in study.runs(config, tmp_path):
+        *_, games = run.commands.values()
+        assert games[-1] == f"--config.agent={tmp_path}/{run.identity['method']}-1"
+
+
+def test_a_study_of_one_config_needs_a_training(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"^config\.training="):
+        study.check(load_config("study", ""), tmp_path)
+
+
+def test_a_study_without_tables_compares_all_its_methods() -> None:
+    config = studies.study(
+        {"training": "configs/train_agent.py", "methods": {"a": "", "b": "--config.seed=1"}}
+    )()
+    assert config.tables.to_dict() == {"methods": "a,b"}
+    assert config.measures == "return"
+
+
+def test_a_study_without_methods_is_refused() -> None:
+    with pytest.raises(UserError, match="the study's methods"):
+        studies.study({"training": "configs/train_agent.py"})()
 
 
 def test_lines_of_different_numbers_of_games_are_refused(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from motif_jax.core.errors import UserError
 from motif_jax.motif.annotation.lexicon import load_lexicon
 from motif_jax.play import messages
 from motif_jax.play.messages import MessageTally
@@ -13,9 +14,11 @@ from motif_jax.reports.claims import Claim
 from tests.made_up_runs import evaluation_rows, write_evaluation
 from tests.recorded_outputs import compared
 
+MEASURES = ("judged", "score", "scout", "kills", "gold", "dlvl", "success", "through_door", "gathered")
+
 
 def played(judged: np.ndarray) -> dict[str, list[float]]:
-    return {key: [1.0] * len(judged) for key in study.MEASURES} | {"judged": judged.tolist()}
+    return {key: [1.0] * len(judged) for key in MEASURES} | {"judged": judged.tolist()}
 
 
 def runs(above: float, seeds: int = 3) -> dict[str, study.Runs]:
@@ -35,13 +38,41 @@ def test_a_step_is_judged_by_its_message_and_how_often_the_game_has_shown_it(tmp
         one["messages"] = messages.pack([MessageTally(text, count) for text, count in seen.items()])
     write_evaluation(tmp_path, "agent", rows[::-1])
     found = study.measure(tmp_path, load_lexicon(), "defaultgoal")
-    assert found == {
-        # 1 + 1 / 8 + 1 / 27 of a kill that is shown thrice; each heap of gold is a yes, too.
-        "judged": [3.3241, 3.0],
-        "score": [round(one["score"], 4) for one in rows],
-        "gathered": [60.0, 20.0],  # without what lies in vaults
-    } | {key: [round(one[key], 4) for one in rows] for key in found.keys() & rows[0].keys()}
-    assert list(found) == [key for key in study.MEASURES if key in found]
+    # 1 + 1 / 8 + 1 / 27 of a kill that is shown thrice; each heap of gold is a yes, too.
+    assert found["judged"] == [3.3241, 3.0]
+    assert found["gathered"] == [60.0, 20.0]  # without what lies in vaults
+
+
+def test_every_number_that_all_games_have_is_a_measure(tmp_path: Path) -> None:
+    rows = evaluation_rows(3, 0.0, 1)
+    for number, row in enumerate(rows):
+        row["apples"] = number / 3
+    rows[1]["only_here"] = 2.0
+    rows[2]["score"] = None
+    write_evaluation(tmp_path, "agent", rows)
+    found = study.measure(tmp_path, load_lexicon(), "defaultgoal")
+    assert found["apples"] == [0.0, 0.3333, 0.6667]
+    assert found["return"] == [round(row["return"], 4) for row in rows]
+    assert {"only_here", "score", "seed", "index", "session"}.isdisjoint(found)
+
+
+def test_what_is_0_or_1_is_reported_by_its_mean() -> None:
+    opened = {"none": {1: {"gate": [0.0, 0.0, 0.0, 1.0]}}, "all": {1: {"gate": [1.0, 1.0, 1.0, 1.0]}}}
+    rows = study.table(opened, "t", ["gate"], 50).split("\n")[2:4]
+    assert [row.split("|")[3].split()[0] for row in rows] == ["0.25", "1"]
+    assert study.excess(opened["all"], opened["none"], "gate", 50).value == 0.75
+
+
+def test_a_measure_that_no_game_has_is_named() -> None:
+    found = {"none": {1: {"return": [1.0], "apples": [2.0]}}, "later": {}}
+    assert study.missing_measure(found, ["return", "aples"]) == ("aples", ["return", "apples"])
+    assert study.missing_measure(found, ["return"]) is None
+    assert study.missing_measure({"later": {}}, ["aples"]) is None, "nothing is known yet"
+
+
+def test_a_claim_about_a_number_that_its_games_lack_is_refused() -> None:
+    with pytest.raises(UserError, match=r"config\.claims=better > none: fame: its games have judged, "):
+        study.claims(runs(2.0), [Claim("better", "none", "fame")], 20)
 
 
 def test_a_table_says_what_lies_above_and_below_its_first_method(record: bool) -> None:
@@ -68,14 +99,19 @@ def test_a_cell_is_the_interquartile_mean_of_runs_and_games_and_a_rare_events_th
     assert (below.value, below.low, below.high) == (-1, -3, 0)
 
 
-def test_a_claim_holds_where_the_whole_interval_lies_above_its_margin(record: bool) -> None:
-    claims = [Claim("better", "none", "judged", margin) for margin in (1.0, 2.0, 3.0)]
-    of = runs(2.0) | {"nobody": {}}
-    unknown, itself = Claim("better", "nobody", "judged"), Claim("none", "none", "judged")
-    cases = [[*claims, unknown], [claims[0], unknown], [Claim("better", "none", "fame")], [itself]]
-    found = [study.claims(of, case, 200) for case in cases]
-    compared("claims_of_a_study", {"told": "\n".join(text for text, _ in found)}, record)
-    assert [carried for _, carried in found] == [False, True, True, False]
+def test_a_claim_holds_where_the_whole_interval_lies_above_its_margin() -> None:
+    near, far = Claim("better", "none", "judged", 1.0), Claim("better", "none", "judged", 3.0)
+    text, carried = study.claims(runs(2.0), [near, far], 200)
+    *_, first, second = text.splitlines()
+    assert first.startswith("* better > none + 1: judged: **holds**, 1.")
+    assert second.startswith("* better > none + 3: judged: **does not hold**, 1.")
+    assert not carried
+
+
+def test_a_claim_about_a_method_without_runs_does_not_fail() -> None:
+    text, carried = study.claims(runs(2.0) | {"nobody": {}}, [Claim("better", "nobody", "judged")], 20)
+    assert text.endswith("* better > nobody: judged: not run yet.")
+    assert carried
 
 
 def test_runs_are_compared_by_the_seeds_that_both_sides_have() -> None:
