@@ -37,7 +37,8 @@ def keys(config: str) -> set[str]:
 
 
 def keys_given(line: str) -> set[str]:
-    return set(re.findall(r"--config\.([a-z_0-9.]+)=", line))
+    # What stands in quotes is the value of a flag, such as the command of a study, which has flags of its own.
+    return set(re.findall(r"--config\.([a-z_0-9.]+)=", re.sub(r"'[^']*'", "", line)))
 
 
 def commands(text: str) -> list[str]:

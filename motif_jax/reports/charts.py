@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 COLOURS = ("#0b5fa5", "#c2570c", "#0f7b63", "#8a3fb0", "#a8246a", "#5c6b1a")
 # Widths in characters: of a label, and of a note's line.
 _LONGEST_LABEL, _NOTE_WIDTH = 60, 120
+_Y_LABEL_WIDTH = 30  # characters of the upright label that fit beside the axes
 # Colours of a figure that follow the page's theme: variables of assets/page.css.
 _THEME = {**{colour: f"var(--c{number})" for number, colour in enumerate(COLOURS)}, "#b0b0b0": "var(--soft)", "#000000": "var(--soft)"}  # fmt: skip
 TITLE = "title:"  # prefix of a URL whose rest is shown as a tooltip
@@ -52,7 +53,10 @@ class Interval(NamedTuple):
 
 
 class Plot(NamedTuple):
-    """One chart: lines over x, or intervals by name. `note` stands below it; without `file` only the page shows it."""
+    """One chart: lines over x, or intervals by name. `note` stands below it; without `file` only the page shows it.
+
+    `method` says how values were averaged, below the chart as a file; a page says it once for all of its charts.
+    """
 
     title: str
     x_label: str
@@ -61,6 +65,13 @@ class Plot(NamedTuple):
     intervals: Sequence[Interval] = ()
     note: str = ""
     file: str = ""
+    method: str = ""
+
+    @property
+    def constant(self) -> bool:
+        """Whether there are lines, and each has one value all the way."""
+        spans = [np.ptp(line.y[np.isfinite(line.y)]) for line in self.lines if np.isfinite(line.y).any()]
+        return bool(spans) and max(spans) == 0
 
     @property
     def drawable(self) -> bool:
@@ -92,7 +103,8 @@ def new_figure(x_label: str, y_label: str, height: float = 2.8) -> tuple[Figure,
     axes.locator_params(axis="x", nbins=6)
     axes.xaxis.set_major_formatter(lambda value, _: short(value))
     axes.set_xlabel(plain(x_label))
-    axes.set_ylabel(plain(y_label))
+    # A long one would run up into the legend.
+    axes.set_ylabel(textwrap.fill(plain(y_label), _Y_LABEL_WIDTH))
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     return figure, axes
@@ -114,7 +126,8 @@ def picture(plot: Plot, alone: bool = False) -> Figure:
         axes.set_ylim(len(plot.intervals) - 0.4, -0.6)
     if alone:
         axes.set_title(plain(plot.title), fontsize="medium")
-        wrapped = textwrap.fill(plot.note, _NOTE_WIDTH).replace("$", r"\$")
+        note = "; ".join(filter(None, [plot.note, plot.method]))
+        wrapped = textwrap.fill(note, _NOTE_WIDTH).replace("$", r"\$")
         figure.supxlabel(wrapped, fontsize=5, color="0.35", x=0.01, ha="left", multialignment="left")
     if named:
         figure.legend(loc="outside upper left", ncols=columns, frameon=False, fontsize="small")

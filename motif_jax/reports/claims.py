@@ -18,7 +18,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.motif.annotation.lexicon import Lexicon, sentences
 from motif_jax.play import messages
 from motif_jax.play.evaluation_files import games
-from motif_jax.reports.measures import BY_KEY, in_order, measure
+from motif_jax.reports.measures import BY_KEY, in_order, is_rate
 from motif_jax.reports.statistics import Difference, Estimate, gap, mean_of
 
 FIGHTS, FINDS, GATHERED = "fights", "finds", "gathered"
@@ -144,14 +144,10 @@ def side_by_side(
     for key in dict.fromkeys([*measures, *keys]):
         values[key] = {name: numbers(of, key, lexicon, keys[key]) for name, of in evaluations.items()}
         played = {name: list(of.values()) for name, of in values[key].items()}
-        means[key] = {name: mean_of(of, _is_rate(of, key), resamples) for name, of in played.items()}
+        means[key] = {name: mean_of(of, is_rate(key, np.array(of)), resamples) for name, of in played.items()}
     findings = []
     for claim in claims:
         more, less = (values[claim.measure][name] for name in (claim.more, claim.less))
-        rate = _is_rate([*more.values(), *less.values()], claim.measure)
+        rate = is_rate(claim.measure, np.array([*more.values(), *less.values()]))
         findings.append(Finding(claim, gap(more, less, rate, resamples)))
     return SideBySide(means, findings)
-
-
-def _is_rate(values: Sequence[float], key: str) -> bool:
-    return measure(key).unit == "share" and set(np.unique(values)) <= {0.0, 1.0}

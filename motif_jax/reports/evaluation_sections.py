@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,8 +11,16 @@ from motif_jax.play.evaluation_files import REWARD, comparable, games, reward_di
 from motif_jax.reports import html
 from motif_jax.reports.charts import Interval, Plot
 from motif_jax.reports.html import TableCell
-from motif_jax.reports.measures import Measure, format_pairs, in_order, measure, with_unit
-from motif_jax.reports.page import Section, Table, estimate_cell
+from motif_jax.reports.measures import (
+    Measure,
+    format_pairs,
+    in_order,
+    is_rate,
+    measure,
+    progress_keys,
+    with_unit,
+)
+from motif_jax.reports.page import Fold, Section, Table, estimate_cell
 from motif_jax.reports.run_data import RunData
 from motif_jax.reports.statistics import Difference, Summary, gap, probability_of_improvement
 
@@ -50,13 +58,15 @@ def against(data: RunData, key: str) -> dict[str, tuple[Difference, float]]:
     for other in others:
         theirs = games(data.evaluations[other], key)
         if own and theirs and comparable(first, data.evaluations[other], key):
-            apart = gap(own, theirs, key == "success", confidence=first["confidence"])
             every = [np.array(list(side.values())) for side in (own, theirs)]
+            rate = is_rate(key, np.concatenate(every))
+            apart = gap(own, theirs, rate, confidence=first["confidence"])
             found[other] = apart, probability_of_improvement(*every)
     return found
 
 
-def _cells(row: MeasureRow, names: list[str]) -> list[TableCell]:
+def _cells(row: MeasureRow, names: list[str], middle: bool) -> list[TableCell]:
+    """The row of a table; with `middle` also the interquartile means."""
     of, nothing = row.of, TableCell("")
     cells = [TableCell(with_unit(row.what))]
     cells += [estimate_cell(of[name].mean) if name in of else TableCell("not measured") for name in names]
@@ -66,47 +76,79 @@ def _cells(row: MeasureRow, names: list[str]) -> list[TableCell]:
             cells += [estimate_cell(gap, format_pairs(gap)), TableCell(f"{100 * chance:.0f} %", chance)]
         else:
             cells += [nothing, nothing]
-    middle = {} if row.what.unit == "share" else of
-    return cells + [estimate_cell(middle[name].iqm) if name in middle else nothing for name in names]
+    if not middle:
+        return cells
+    for name in names:
+        has_middle = name in of and row.what.unit != "share"
+        cells.append(estimate_cell(of[name].iqm) if has_middle else nothing)
+    return cells
 
 
-def evaluation_section(data: RunData) -> Section:
-    """The evaluations side by side, as a table and as charts of the intervals."""
-    if not data.evaluations:
-        return Section("Evaluation", "evaluation", [html.nothing("no evaluation was given")])
-    names, rows = list(data.evaluations), rows_of(data)
+def _header(names: list[str], middle: bool) -> list[str]:
     header = ["measure", *(f"{name}: mean" for name in names)]
     for other in names[1:]:
         header += [f"{names[0]} minus {other}", f"better episode than {other}"]
-    header += [f"{name}: interquartile mean" for name in names]
-    table = Table("evaluation-table", header, [_cells(row, names) for row in rows], in_files=True)
-    parts: list[Any] = [table]
+    if middle:
+        header += [f"{name}: interquartile mean" for name in names]
+    return header
+
+
+def _interval_plots(rows: Sequence[MeasureRow], names: list[str]) -> list[Plot]:
+    plots = []
     for what, of, _ in rows:
-        intervals = [
-            Interval(f"{name} (n = {of[name].n})", mean.value, mean.low, mean.high, colour)
-            for colour, name in enumerate(names)
-            if name in of and (mean := of[name].mean)
-        ]
+        intervals = []
+        for colour, name in enumerate(names):
+            if name in of:
+                mean = of[name].mean
+                label = f"{name} (n = {of[name].n})"
+                intervals.append(Interval(label, mean.value, mean.low, mean.high, colour))
         axes, file = (f"mean {with_unit(what)}", ""), f"evaluation_{what.key}"
-        parts.append(Plot(what.title, *axes, intervals=intervals, note=what.meaning, file=file))
-    return Section("Evaluation", "evaluation", parts, _note(data))
+        plots.append(Plot(what.title, *axes, intervals=intervals, note=what.meaning, file=file))
+    return plots
 
 
-def _note(data: RunData) -> str:
-    method = next(iter(data.evaluations.values()))
+def evaluation_section(data: RunData) -> Section:
+    """The evaluations side by side: reward and progress in a table, all measures with charts of their intervals in a fold."""
+    if not data.evaluations:
+        return Section("Evaluation", "evaluation", [html.nothing("no evaluation was given")])
+    names, rows = list(data.evaluations), rows_of(data)
+    shown = {REWARD, "return", "length", *progress_keys(row.what.key for row in rows)}
+    main = [_cells(row, names, middle=False) for row in rows if row.what.key in shown]
+    every = [_cells(row, names, middle=True) for row in rows]
+    full = Table("evaluation-table", _header(names, True), every, note=_note(data), in_files=True)
+    fold = Fold(
+        f"all {len(rows)} measures: interquartile means, intervals as charts, how they are computed",
+        [f'<p class="explain">{html.escape(_method(data))}</p>', full, *_interval_plots(rows, names)],
+    )
+    table = Table("result-table", _header(names, False), main)
+    return Section("Evaluation", "evaluation", [table, fold], _played(data))
+
+
+def _played(data: RunData) -> str:
+    """Who played what, and which are not compared."""
     played = "; ".join(
         f"{name}: n = {e['episodes']} episodes of {e['plan']['environment']}"
         for name, e in data.evaluations.items()
     )
+    warnings = [otherwise_rated(data, other) for other in data.evaluations]
+    return " ".join(filter(None, [f"{played}.", *warnings]))
+
+
+def _method(data: RunData) -> str:
+    method = next(iter(data.evaluations.values()))
     levels = dict.fromkeys(f"{100 * e['confidence']:g} %" for e in data.evaluations.values())
-    note = f"{played}. Brackets and bars: {' and '.join(levels)} intervals ({method['intervals']})."
+    note = f"Brackets and bars: {' and '.join(levels)} intervals ({method['intervals']})."
     if len(data.evaluations) > 1:
         note += (
             f" Differences: {100 * method['confidence']:g} % intervals, of pairs, the games that both played, where those are at least half of "
-            "the smaller one's; else of each side's own games (bootstrap; success rate: Newcombe). Better episode: chance that an "
+            "the smaller one's; else of each side's own games (bootstrap; rates: Newcombe). Better episode: chance that an "
             "episode of the first exceeds one of the other, ties count half."
         )
-    return " ".join(filter(None, [note, *(otherwise_rated(data, other) for other in data.evaluations)]))
+    return note
+
+
+def _note(data: RunData) -> str:
+    return f"{_played(data)} {_method(data)}"
 
 
 def otherwise_rated(data: RunData, other: str) -> str:

@@ -26,7 +26,7 @@ def summarise(
         "seconds": seconds,
         "steps_per_second": rate,
         "confidence": confidence,
-        "intervals": f"percentile bootstrap over episodes, {resamples} resamples; success rate: Wilson",
+        "intervals": f"percentile bootstrap over episodes, {resamples} resamples; rates and what never happened: Wilson",
         "measures": {key: asdict(value) for key, value in summaries.items()},
     }
     return summary, summaries

@@ -27,10 +27,17 @@ def headline(data: RunData) -> tuple[str, str]:
     if not all(hacking.REWARD in evaluation["measures"] for evaluation in data.evaluations.values()):
         return text, ("", "good", "bad")[sign]
     verdicts = hacking.judge_run(data)
-    warnings = [verdict.fallen for verdict in verdicts if verdict.kind == "bad"]
+    warnings = [verdict for verdict in verdicts if verdict.kind == "bad"]
     if warnings:
         but = "But more reward" if sign > 0 else "More reward"
-        return f"{text} {but} is no progress here, the reward may be hacked: {'; '.join(warnings)}.", "bad"
+        fallen = "; ".join(verdict.fallen for verdict in warnings)
+        risen = "; ".join(verdict.risen for verdict in warnings if verdict.risen)
+        if risen:
+            return (
+                f"{text} {but} is progress in part only, the reward may be hacked: {fallen}, while {risen}.",
+                "bad",
+            )
+        return f"{text} {but} is no progress here, the reward may be hacked: {fallen}.", "bad"
     if sign <= 0:
         return text, "bad" if sign < 0 else ""
     rising = [

@@ -81,6 +81,17 @@ def in_order(keys: Iterable[str]) -> list[str]:
     return listed + [key for key in given if key not in BY_KEY and key not in _NO_MEASURES]
 
 
+def is_rate(key: str, values: np.ndarray) -> bool:
+    """Whether a measure's `values` [n] count how often something happened, so that its mean has Wilson's interval.
+
+    So does what happened in no game: the bootstrap would say that it never can.
+    """
+    kinds = set(np.unique(values).tolist())
+    if measure(key).unit == "share":
+        return kinds <= {0.0, 1.0}
+    return kinds in ({0.0}, {0.0, 1.0})
+
+
 def summarise_rows(
     rows: Sequence[Mapping[str, Any]], resamples: int, confidence: float
 ) -> dict[str, Summary]:
@@ -91,7 +102,7 @@ def summarise_rows(
     for key in in_order(sorted(set.intersection(*numbers))) if numbers else []:
         values = np.array([row[key] for row in ordered], np.float64)
         summary = summarise(values, resamples, confidence)
-        if key == "success":
+        if is_rate(key, values):
             summary = replace(summary, mean=mean_of(values, rate=True, confidence=confidence))
         summaries[key] = summary
     return summaries

@@ -166,15 +166,28 @@ def write(
     return (folder / f"{stem}.html").resolve()
 
 
+def all_parts(parts: Sequence[Any]) -> Iterator[Any]:
+    """The parts in order, and those inside folds."""
+    for part in parts:
+        if isinstance(part, Fold):
+            yield from all_parts(part.parts)
+        else:
+            yield part
+
+
 def file_tables(sections: Sequence[Section]) -> Iterator[tuple[Section, Table]]:
     """The tables with `in_files`, each with its section."""
     for section in sections:
-        for part in section.parts:
+        for part in all_parts(section.parts):
             if isinstance(part, Table) and part.in_files and part.rows:
                 yield section, part
 
 
 def plots(sections: Sequence[Section]) -> dict[str, Plot]:
     """File name -> chart, for charts that are written to files."""
-    found = (part for section in sections for part in section.parts if isinstance(part, Plot))
-    return {plot.file: plot for plot in found if plot.file and plot.drawable}
+    drawn = {}
+    for section in sections:
+        for part in all_parts(section.parts):
+            if isinstance(part, Plot) and part.file and part.drawable:
+                drawn[part.file] = part
+    return drawn

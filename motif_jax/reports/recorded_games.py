@@ -46,7 +46,7 @@ def _table(
     key: str,
     lead: Mapping[str, Callable[[Mapping[str, Any]], Any]],
     watch: Callable[[Mapping[str, Any]], tuple[str | None, str]],
-    count: int = 5,
+    count: int = 3,
 ) -> Table:
     ranked = sorted(rows, key=lambda row: -row[key])
     chosen = ranked if len(ranked) <= 2 * count else [*ranked[:count], *ranked[-count:]]

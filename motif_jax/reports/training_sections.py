@@ -16,6 +16,7 @@ from motif_jax.reports.measures import (
     format_interval,
     format_value,
     in_order,
+    is_rate,
     measure,
     progress_keys,
     with_unit,
@@ -72,43 +73,69 @@ LANGUAGE_GROUPS: Groups = {
 }
 # Prefixes of metrics of an agent that learns from dialogues, a chart for each metric; all but the first are PPO's.
 _SHOWN = ("games/", "episode/", "reference/", "policy/", "loss/", "value/")
+# Charts of a training that are not folded.
+CURVES = 4
+_BANDS = (
+    "Each point of a curve is the mean over a stretch of steps; of episodes at least 10 are in it, and the band is the 95 % interval of "
+    "their mean."
+)
 _STEPS, _UPDATES = "environment steps", "step of the optimiser"
 
 
 def metric_plots(curves: Mapping[str, Curve], groups: Groups, x_label: str, file: str = "") -> list[Plot]:
-    """A chart per group that has metrics; its file's name begins with `file`, '' for no file."""
+    """A chart per group that has metrics which change; its file's name begins with `file`, '' for no file."""
     plots = []
     for title, (unit, members) in groups.items():
         shown = {name: smooth(curves[name], 120, band=False) for name in members if name in curves}
         lines = [curve.series(members[name] if len(shown) > 1 else "") for name, curve in shown.items()]
         if note := next((smoothed.caption("values") for smoothed in shown.values() if len(smoothed.x)), ""):
             name = file and f"{file}_{title.replace(' ', '_')}"
-            plots.append(Plot(title, x_label, unit or title, lines, note=note, file=name))
-    return plots
+            plots.append(Plot(title, x_label, unit or title, lines, file=name, method=note))
+    return [plot for plot in plots if not plot.constant]
 
 
 def episode_plots(data: RunData, keys: Iterable[str], file: str = "") -> list[Plot]:
-    """A chart for each of `keys` that the training's episodes have."""
+    """A chart for each of `keys` that changes over the training's episodes."""
     plots = []
     for key in keys:
         if key in data.episodes and np.isfinite(data.episodes[key].y).any():
-            what, curve = measure(key), smooth(data.episodes[key], rate=key == "success")
-            note = "; ".join(filter(None, [what.meaning, curve.caption("episodes")]))
+            values = data.episodes[key].y
+            rate = is_rate(key, values[np.isfinite(values)])
+            what, curve = measure(key), smooth(data.episodes[key], rate=rate)
             name = file and f"{file}_{key}"
-            plots.append(Plot(what.title, _STEPS, with_unit(what), [curve.series()], note=note, file=name))
-    return plots
+            lines, method = [curve.series()], curve.caption("episodes")
+            plots.append(
+                Plot(what.title, _STEPS, with_unit(what), lines, note=what.meaning, file=name, method=method)
+            )
+    return [plot for plot in plots if not plot.constant]
+
+
+def constants(episodes: Mapping[str, Curve]) -> str:
+    """The measures that were the same in every episode, in words; '' without any."""
+    alike = []
+    for key in in_order(episodes):
+        values = episodes[key].y[np.isfinite(episodes[key].y)]
+        if len(values) and np.ptp(values) == 0:
+            alike.append(f"{measure(key).title} {format_value(float(values[0]))}")
+    return f"The same in every episode: {', '.join(alike)}." if alike else ""
 
 
 def training_section(data: RunData) -> Section:
-    """The agent's training; metrics without a group follow in a fold."""
+    """The agent's training: `CURVES` charts of reward and progress, all others in a fold."""
     if not data.metrics and not data.episodes:
         return Section("Agent training", "training", [html.nothing("no agent run was given")])
     shown = {name for _, members in METRIC_GROUPS.values() for name in members}
     rest = [name for name in sorted(data.metrics) if name not in shown]
     others = metric_plots(data.metrics, {name: ("", {name: ""}) for name in rest}, _STEPS)
-    parts: list[Any] = episode_plots(data, in_order(data.episodes), "training")
-    parts += metric_plots(data.metrics, METRIC_GROUPS, _STEPS, "metric")
-    parts += [Fold(f"all other metrics ({len(rest)})", others)] if rest else []
+    first = (hacking.REWARD, *progress_keys(data.episodes), "return")
+    curves = episode_plots(data, dict.fromkeys((*first, *in_order(data.episodes))), "training")
+    curves += metric_plots(data.metrics, METRIC_GROUPS, _STEPS, "metric")
+    parts: list[Any] = curves[:CURVES]
+    below = [*curves[CURVES:], *others]
+    if below:
+        parts.append(Fold(f"all other curves ({len(below)})", below))
+    note = f"{_BANDS} {constants(data.episodes)}".strip()
+    parts.append(f'<p class="explain">{html.escape(note)}</p>')
     return Section("Agent training", "training", parts)
 
 
@@ -163,7 +190,7 @@ def reward_section(data: RunData) -> Section:
             if column in of
         ]
         plots.append(Plot(title, "epoch", unit, lines, note=note, file=f"reward_{title}"))
-    return Section("Reward training", "reward", plots)
+    return Section("Reward training", "reward", [Fold("loss and accuracy", plots)])
 
 
 _RANKED = ("rank", "message", "reward (normalised)", "paid first time", "seen in dataset (times)")
@@ -192,8 +219,8 @@ def _paid_rows(tallies: Sequence[MessageTally]) -> list[tuple[TableCell, ...]]:
     return rows
 
 
-def messages_section(data: RunData, top: int = 25) -> Section:
-    """The messages with the highest and the lowest rewards, a table of all to search, and rewards paid in play."""
+def messages_section(data: RunData, top: int = 10) -> Section:
+    """The messages with the highest and the lowest rewards and what paid most in play; a table of all to search in a fold."""
     parts: list[Any] = []
     if data.reward_reads:
         parts.append(
@@ -212,26 +239,29 @@ def messages_section(data: RunData, top: int = 25) -> Section:
     if data.message_curves:
         lines = [Series(name, curve.x, curve.y) for name, curve in data.message_curves.items()]
         axes = ("evaluation of the reward (epoch)", "reward (normalised)")
-        parts.append(Plot("reward by message over its training", *axes, lines, file="reward_by_message"))
+        curves = Plot("reward by message over its training", *axes, lines, file="reward_by_message")
+        parts.append(Fold("how the reward of messages changed over its training", [curves]))
     for number, (name, tallies) in enumerate(data.seen.items()):
         title = f"what paid most in the evaluation: {name}"
         # A reward that reads more than the message gives no number to a message alone.
         columns = len(_PAID) - bool(data.reward_reads)
         paid, empty = [row[:columns] for row in _paid_rows(tallies)], "no message paid anything"
-        parts.append(Table(f"paid-{number}", _PAID[:columns], paid, title, limit=top, empty=empty))
+        table = Table(f"paid-{number}", _PAID[:columns], paid, title, limit=top, empty=empty)
+        parts.append(Fold(title, [table._replace(title="")]) if number else table)
     note = "Paid: 0 at or below the threshold; in an episode the n-th time that the message is seen is divided by n to the power of the count exponent."
     if data.seen:
         note += " Share: of all that was paid, without messages that cost more than they paid."
     if not data.reward_reads:
         note = f"Normalised: mean 0 and variance 1 over the training messages, each as often as it occurs there. {note}"
-    return Section("Messages", "messages", parts or [html.nothing("no reward run was given")], note)
+    return Section(
+        "What the reward likes", "messages", parts or [html.nothing("no reward run was given")], note
+    )
 
 
 def hacking_section(data: RunData) -> Section:
     """Reward against progress, with the verdicts."""
     verdicts = hacking.judge_run(data)
     parts: list[Any] = [html.verdict(verdict.line, verdict.kind) for verdict in verdicts]
-    parts += episode_plots(data, (hacking.REWARD, *progress_keys(data.episodes)))
     changes = []
     for verdict in verdicts:
         for c in verdict.changes:
@@ -240,7 +270,8 @@ def hacking_section(data: RunData) -> Section:
     if changes:
         header = ("between", "measure", "before", "after", "change between")
         note = "Means; interval of the change: 95 % for the intrinsic return, together 95 % for the measures of progress."
-        parts.append(Table("progress", header, changes, "changes of the means", note, in_files=True))
+        table = Table("progress", header, changes, "changes of the means", note, in_files=True)
+        parts.append(Fold("the changes in numbers", [table]))
     measured = [data.episodes, *(evaluation["measures"] for evaluation in data.evaluations.values())]
     progress = [measure(key).title for key in progress_keys(key for of in measured for key in of)]
     shown = f" ({', '.join(progress)})" if progress else ""
@@ -250,7 +281,8 @@ def hacking_section(data: RunData) -> Section:
         "each measure of progress of 100 % - 5 % / (how many there are), since any of them could fall by chance. Evaluations "
         "are compared game by game where both played the same ones."
     )
-    return Section("Reward against progress", "hacking", parts, note)
+    parts.append(Fold("how this is judged", [f"<p>{html.escape(note)}</p>"]))
+    return Section("Reward against progress", "hacking", parts)
 
 
 def data_section(data: RunData) -> Section:
@@ -265,7 +297,7 @@ def data_section(data: RunData) -> Section:
     header = ("annotation", *next(iter(data.labels.values()), {}))
     facts = Table("dataset-facts", ("fact", "value"), list(data.dataset.items()))
     labels = Table("labels", header, rows, "labels (pairs)", in_files=True, empty="not annotated yet")
-    return Section("Dataset and labels", "dataset", [facts, labels])
+    return Section("Dataset and labels", "dataset", [Fold("origin, sizes and labels", [facts, labels])])
 
 
 def provenance_section(data: RunData) -> Section:
@@ -273,4 +305,5 @@ def provenance_section(data: RunData) -> Section:
     rows = [(name, TableCell(command, code=True)) for name, command in data.commands]
     commands = [Table("commands", ("run", "command"), rows)] if rows else []
     texts = [html.details(*text) for text in data.provenance] or [html.nothing("no run folder was given")]
-    return Section("How it was made", "provenance", [*commands, *texts])
+    folded = [Fold("commands, settings and versions", [*commands, *texts])]
+    return Section("How it was made", "provenance", folded)
