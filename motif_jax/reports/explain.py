@@ -21,7 +21,10 @@ SHOWN = 100
 
 
 def histogram(reward: ExplainedReward, weights: np.ndarray, description: str) -> str:
-    """Bars of the normalised reward, each message with its weight [N], and a line at the threshold, as inline SVG."""
+    """Bars of the normalised reward, each message with its weight [N], and a line at the threshold, as inline SVG.
+
+    What is paid is dark; a bar round the threshold is dark above and pale below, by what of it is paid.
+    """
     values, weights = reward.normalised[reward.rated], weights[reward.rated]
     if not len(values):
         return html.nothing("there are no messages")
@@ -29,15 +32,23 @@ def histogram(reward: ExplainedReward, weights: np.ndarray, description: str) ->
     if reward.threshold is not None:
         low, high = min(low, reward.threshold), max(high, reward.threshold)
     margin = (high - low) * 0.02 or 0.5
-    shares, edges = np.histogram(values, BINS, (low - margin, high + margin), weights=weights)
-    shares = 100 * shares / max(1e-12, shares.sum())
+    span = (low - margin, high + margin)
+    scale = 100 / max(1e-12, float(weights.sum()))
+    paid = np.full(len(values), True) if reward.threshold is None else values > reward.threshold
+    unpaid_shares, edges = np.histogram(values[~paid], BINS, span, weights=scale * weights[~paid])
+    paid_shares, _ = np.histogram(values[paid], BINS, span, weights=scale * weights[paid])
     figure, axes = charts.new_figure("normalised reward", "share (%)")
-    pays = -np.inf if reward.threshold is None else reward.threshold
-    for share, left, right in zip(shares, edges[:-1], edges[1:], strict=True):
-        if share:
-            width, alpha = 0.9 * (right - left), 1.0 if right > pays else 0.35
-            (bar,) = axes.bar(left, share, width, align="edge", color=charts.COLOURS[0], alpha=alpha)
-            charts.set_title(bar, f"{left:.2f} to {right:.2f}: {share:.2f} %")
+    no_share = np.zeros(BINS)
+    for shares, bottoms, alpha, word in (
+        (unpaid_shares, no_share, 0.35, "unpaid"),
+        (paid_shares, unpaid_shares, 1.0, "paid"),
+    ):
+        for share, bottom, left, right in zip(shares, bottoms, edges[:-1], edges[1:], strict=True):
+            if share == 0:
+                continue
+            width = 0.9 * (right - left)
+            (bar,) = axes.bar(left, share, width, bottom, align="edge", color=charts.COLOURS[0], alpha=alpha)
+            charts.set_title(bar, f"{left:.2f} to {right:.2f}: {share:.2f} % {word}")
     if reward.threshold is not None:
         label = f"threshold {reward.threshold:.2f}"
         axes.axvline(reward.threshold, color=charts.COLOURS[1], linestyle="--", label=label)

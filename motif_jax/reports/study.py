@@ -22,7 +22,13 @@ from motif_jax.motif.annotation.lexicon import Lexicon, LexiconJudge
 from motif_jax.play import evaluation_files, messages
 from motif_jax.reports import measures
 from motif_jax.reports.claims import GATHERED, Claim, gathered
-from motif_jax.reports.statistics import Estimate, interquartile_mean, percentile_interval, repeatable_rliable
+from motif_jax.reports.statistics import (
+    Estimate,
+    interquartile_mean,
+    percentile_interval,
+    repeatable_rliable,
+    wilson,
+)
 
 # By the annotator's goal: how much of what a game said it calls helpful.
 JUDGED = "judged"
@@ -104,6 +110,8 @@ def _column(runs: Mapping[str, Runs], first: str, key: str, resamples: int) -> d
         if first in runs and name != first:
             sign = excess(of, runs[first], key, resamples, averaged).sign
         value = Estimate(float(points[name][0]), *map(float, bounds[name][:, 0]))
+        if not scores[name].any():  # the bootstrap would say that it never can happen
+            value = wilson(0.0, scores[name].size)
         cells[name] = measures.format_estimate(value) + ("", " ▲", " ▼")[sign]
     return cells
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -58,6 +60,21 @@ def test_hostile_text_stays_text(two, record):
     parts["none"] = explain.histogram(none, COUNTS.astype(float), "x")
     assert explain.rank_correlation(some.normalised, np.array([9, 1, 9, 0, 0.5])) == pytest.approx(1)
     compared("explain_page", {"page": page, **parts}, record)
+
+
+def test_a_bar_round_the_threshold_is_paid_in_part():
+    # In 60 bars from 0 to 6, 3.001 and 3.003 share one; the threshold lies between them, and is itself unpaid.
+    values = [0.0, 3.001, 3.002, 3.003, 6.0]
+    counts = np.array([10.0, 30.0, 40.0, 15.0, 5.0])
+    drawn = explain.histogram(reward("r", values, threshold=3.002), counts, "steps")
+    titles = re.findall(r"<title>\S+ to \S+: (\S+) % (\w+)</title>", drawn)
+    shares = {word: sum(float(share) for share, of in titles if of == word) for word in ("paid", "unpaid")}
+    assert shares == {"paid": 20.0, "unpaid": 80.0}
+
+
+def test_without_a_threshold_every_bar_is_paid():
+    drawn = explain.histogram(reward("r", [0.0, -1.0], threshold=None), np.ones(2), "once")
+    assert "unpaid" not in drawn
 
 
 @pytest.mark.browser
