@@ -5,6 +5,8 @@
 #
 #   bash launch/quickstart.sh [FOLDER]      FOLDER: where everything goes, runs/quickstart by default
 #
+# Each report ends with its agent beside random play on the same games: NetHack's is the last thing that is printed.
+#
 # Stop it anywhere and run it again: every stage resumes, and a finished one says so at once.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"

@@ -13,6 +13,7 @@ from motif_jax.reports.charts import Interval, Plot
 from motif_jax.reports.html import TableCell
 from motif_jax.reports.measures import (
     Measure,
+    format_estimate,
     format_pairs,
     in_order,
     is_rate,
@@ -107,12 +108,16 @@ def _interval_plots(rows: Sequence[MeasureRow], names: list[str]) -> list[Plot]:
     return plots
 
 
+def _main_keys(rows: Sequence[MeasureRow]) -> set[str]:
+    return {REWARD, "return", "length", *progress_keys(row.what.key for row in rows)}
+
+
 def evaluation_section(data: RunData) -> Section:
     """The evaluations side by side: reward and progress in a table, all measures with charts of their intervals in a fold."""
     if not data.evaluations:
         return Section("Evaluation", "evaluation", [html.nothing("no evaluation was given")])
     names, rows = list(data.evaluations), rows_of(data)
-    shown = {REWARD, "return", "length", *progress_keys(row.what.key for row in rows)}
+    shown = _main_keys(rows)
     main = [_cells(row, names, middle=False) for row in rows if row.what.key in shown]
     every = [_cells(row, names, middle=True) for row in rows]
     full = Table("evaluation-table", _header(names, True), every, note=_note(data), in_files=True)
@@ -122,6 +127,25 @@ def evaluation_section(data: RunData) -> Section:
     )
     table = Table("result-table", _header(names, False), main)
     return Section("Evaluation", "evaluation", [table, fold], _played(data))
+
+
+def comparison(data: RunData) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of the evaluations' reward and progress side by side, narrow enough for a terminal."""
+    names = list(data.evaluations)
+    rows = rows_of(data) if names else []
+    shown = _main_keys(rows)
+    header = ["measure (unit)", *names, *(f"{names[0]} minus {other}" for other in names[1:])]
+    cells = []
+    for row in rows:
+        if row.what.key not in shown:
+            continue
+        line = [with_unit(row.what)]
+        line += [format_estimate(row.of[name].mean) if name in row.of else "" for name in names]
+        line += [
+            format_estimate(row.against[other][0]) if other in row.against else "" for other in names[1:]
+        ]
+        cells.append(line)
+    return header, cells
 
 
 def _played(data: RunData) -> str:

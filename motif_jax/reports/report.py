@@ -23,6 +23,7 @@ from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.play import evaluation_files, messages
 from motif_jax.play.policies import BOT, FIXED, RANDOM
 from motif_jax.reports import (
+    evaluation_sections,
     generalisation_files,
     learned_reward,
     page,
@@ -31,6 +32,7 @@ from motif_jax.reports import (
     run_report,
     success,
     text_section,
+    text_tables,
 )
 from motif_jax.reports.glance import headline
 from motif_jax.reports.learned_reward import LabelLogReport, LearnedText
@@ -159,6 +161,11 @@ def _write(config: ConfigDict, workdir: Path, data: RunData) -> None:
     atomic_write_json(workdir / "report.json", run_report.as_json(data))
     print(printable(headline(data)[0]))
     print(f"report: {path}")
+    if len(data.evaluations) > 1:  # last, below what long stages have printed
+        header, cells = evaluation_sections.comparison(data)
+        levels = {f"{100 * evaluation['confidence']:g} %" for evaluation in data.evaluations.values()}
+        note = f"means; brackets: {' and '.join(sorted(levels))} intervals"
+        text_tables.show(header, cells, " beside ".join(data.evaluations), note)
 
 
 def _evaluation_name(plan: Mapping[str, Any], taken: Container[str]) -> str:

@@ -50,6 +50,21 @@ def test_more_reward_is_weighed_against_progress(record):
     compared("verdicts_of_reward", told, record)
 
 
+def test_a_warning_names_the_progress_that_rises_too():
+    generator = np.random.default_rng(0)
+    played = {
+        name: rows(generator.normal(more, 1, 40), np.full(40, 3 - more / 9))
+        for name, more in (("agent", 9), ("random", 0))
+    }
+    for name, kills in (("agent", 5.0), ("random", 1.0)):
+        for row in played[name]:
+            row["kills"] = kills + row["index"] % 2
+    text, kind = headline(RunData("t", evaluations={name: evaluation(of) for name, of in played.items()}))
+    assert kind == "bad"
+    assert "progress in part only" in text
+    assert text.endswith("dungeon level falls from random to agent, while kills 1.50 to 5.50 rises.")
+
+
 def test_rewards_that_differ_are_named_and_not_compared():
     generator = np.random.default_rng(0)
     data = RunData("t")

@@ -17,7 +17,12 @@ from motif_jax.oni.label_queue import Label
 from motif_jax.reports import charts, hacking, learned_reward, measures, page, plots, run_report, text_tables
 from motif_jax.reports.charts import Interval, Plot, Series
 from motif_jax.reports.learned_reward import LabelLogReport, LearnedText
-from motif_jax.reports.training_sections import METRIC_GROUPS, dialogues_section, language_section
+from motif_jax.reports.training_sections import (
+    METRIC_GROUPS,
+    dialogues_section,
+    language_section,
+    training_section,
+)
 from tests.made_up_runs import HOSTILE, run_data, run_page
 from tests.recorded_outputs import compared
 
@@ -187,3 +192,37 @@ def test_the_page_says_what_is_missing():
     menu = shown.partition("<nav>")[2].partition("</nav>")[0]
     assert re.findall(r'<a href="#([^"]+)">', menu) == re.findall(r'<section id="([^"]+)">', shown)
     assert "Episodes" not in shown
+
+
+def test_a_page_shows_four_charts_of_the_training_and_folds_the_rest(tmp_path):
+    section = training_section(run_data(tmp_path))
+    shown = [part for part in section.parts if isinstance(part, page.Plot)]
+    assert [plot.title for plot in shown] == ["intrinsic return", "game score", "dungeon level", "scout"]
+    [fold] = [part for part in section.parts if isinstance(part, page.Fold)]
+    assert {"return", "speed", "losses", "time/updates"} <= {plot.title for plot in fold.parts}
+
+
+def test_what_never_changes_is_a_sentence_and_no_chart(tmp_path):
+    data = run_data(tmp_path)
+    assert "experience level" not in [plot.title for plot in page.plots([training_section(data)]).values()]
+    told = "The same in every episode: gold 3, experience level 1, length 800, success rate 0."
+    assert told in run_page(data)
+
+
+def test_how_curves_are_averaged_is_said_once_on_a_page_and_below_each_file(tmp_path):
+    data = run_data(tmp_path)
+    assert run_page(data).count("95 % interval of their mean") == 1
+    drawn = page.plots(run_report.sections(data))["training_return"]
+    assert "stretches of steps" in drawn.method
+    assert "stretches of steps" not in charts.figure(drawn)
+    assert "stretches of steps" in charts.picture(drawn, alone=True)._supxlabel.get_text().replace("\n", " ")
+
+
+def test_a_long_label_stays_beside_its_axes():
+    line = Series("a line", np.arange(3.0), np.arange(3.0))
+    plot = Plot("t", "x", "reward a step, before its coefficient", [line])
+    figure = charts.picture(plot)
+    figure.draw_without_rendering()
+    label = figure.axes[0].yaxis.label.get_window_extent()
+    legend = figure.legends[0].get_window_extent()
+    assert label.y1 <= legend.y0
