@@ -240,6 +240,22 @@ def test_architecture_names_files_that_exist_and_every_room() -> None:
     assert not [room for room in rooms if f"{room}/" not in text]
 
 
+def test_what_the_readme_loads_is_made_by_the_quickstart() -> None:
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    quickstart = (REPOSITORY / "launch" / "quickstart.sh").read_text(encoding="utf-8")
+    loaded = re.findall(r'\.load\("([^"]+)"\)', readme)
+    assert len(loaded) == 2
+    for folder in loaded:
+        assert f' "{folder.replace("runs/quickstart", "$runs")}"' in quickstart
+
+
+def test_the_quickstart_ends_with_the_evaluations_side_by_side() -> None:
+    text = (REPOSITORY / "launch" / "quickstart.sh").read_text(encoding="utf-8")
+    *_, last = re.findall(r"^stage (\S+)", text, flags=re.MULTILINE)
+    assert last == "report.py:quickstart"
+    assert text.rstrip().endswith('--config.evaluations="$runs/evaluate_agent,$runs/evaluate_random"')
+
+
 def test_the_readme_fits_on_a_page() -> None:
     assert len((REPOSITORY / "README.md").read_text(encoding="utf-8").split()) <= 900
 
