@@ -45,7 +45,7 @@ def peak_flops(device: Any, dtype: str, precision: str) -> float | None:
 
     Args:
       dtype: of the computation, 'float32' or 'bfloat16'.
-      precision: of float32 products, 'default' or 'highest' (`devices.precision`).
+      precision: of float32 products, 'default' or 'highest' (`core.devices.precision`).
     """
     names = f" {device.device_kind} "
     peak = next((peak for kind, peak in PEAKS.items() if _names(kind, names)), None)
