@@ -82,6 +82,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Budget(config))
 
 
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    if "tests.recorded_outputs" in sys.modules and sys.modules["tests.recorded_outputs"].CHANGES:
+        terminalreporter.section("recordings that changed")
+        for line in sys.modules["tests.recorded_outputs"].CHANGES:
+            terminalreporter.line(line)
+
+
 def close_browsers() -> None:
     if "tests.browser" in sys.modules:
         sys.modules["tests.browser"].close()
@@ -96,7 +103,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--budget", action="store_true", help="fail where a test exceeds its set's processor time"
     )
-    parser.addoption("--record", action="store_true", help="record outputs (tests/recorded_outputs.py)")
+    parser.addoption(
+        "--record",
+        action="store_true",
+        help="replace recordings and say what changed (tests/recorded_outputs.py)",
+    )
     parser.addoption("--times", metavar="FILE", help="write each test's processor seconds to this file")
 
 

@@ -1,16 +1,20 @@
-"""What functions and commands give, compared with what they gave before: words to the letter, numbers nearly.
+"""Outputs that a user parses, compared with the texts in tests/recorded.
 
-    TESTS=$(grep -rlw --include='*_test.py' record tests)
-    rm -r tests/recorded
-    python -m pytest -n2 --all $TESTS --record
-    XLA_FLAGS=--xla_cpu_max_isa=AVX2 taskset -c 0 python -m pytest $TESTS --record
+A recording is for what is read by people or by other programs: the help of a command, a report, a summary, the values of
+the variants. What a function computes is asserted in its test. After a change that means to change an output:
 
-The second run is as on a smaller machine. What differs between the two (times, sums in another order) is compared no more.
+    python -m pytest tests/schema_test.py --record
+
+replaces the recordings of these tests and prints what changed. The change is read before it is committed.
+
+A packed recording (.json.gz) holds several texts whose numbers are compared by tolerance. No new ones are written:
+what those that are left stand for becomes an assertion, or a text.
 """
 
 from __future__ import annotations
 
 import bz2
+import difflib
 import gzip
 import io
 import json
@@ -25,6 +29,8 @@ from typing import Any
 import numpy as np
 
 FOLDER = Path(__file__).parent / "recorded"
+# What `--record` changed in this run; conftest.py prints it at the end.
+CHANGES: list[str] = []
 _NUMBER = re.compile(r"(?<![\w.])(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\w])")
 _DATA = re.compile(r"[A-Za-z0-9+/=]{300,}")
 # Digests, revisions, parts of names, ids in SVG; a number alone is none, but for a checksum before a digest.
@@ -45,66 +51,97 @@ _PER_SECOND = re.compile(r"[\d.,]+ (\w+ a second|\w+/s|s|ms|seconds)\b")
 # Stands for what differs from run to run.
 _ANY = "\N{ASTERISM}"
 _RELATIVE, _ABSOLUTE = 0.01, 1e-4
-_MOST_CHARACTERS = 1_000_000
+# Rows of metrics are written by the clock: a busy machine writes others.
 _LEFT_OUT = re.compile(
-    r"(^|/)(checkpoints|resume|versions\.json|command\S*|tensorboard|profile|\.lock|_?[A-Z_]+|manifest\.ocdbt|d|ocdbt\S*)(/|$)"
+    r"(^|/)(checkpoints|resume|versions\.json|metrics\.jsonl|command\S*|tensorboard|profile|\.lock|_?[A-Z_]+|manifest\.ocdbt|d|ocdbt\S*)(/|$)"
 )
 
 
-def said(call: Callable[..., Any], *given: Any, folder: Any = None, **named: Any) -> str:
-    """What a call gives, or its error, as a text in which `folder` is called FOLDER."""
+def outcome_text(call: Callable[..., Any], *arguments: Any, folder: Any = None, **named: Any) -> str:
+    """The value of a call, or its error, as a text in which `folder` is called FOLDER."""
     try:
-        found = str(call(*given, **named))
+        text = str(call(*arguments, **named))
     except Exception as error:
-        found = f"{type(error).__name__}: {error}"
-    found = re.sub(r"maximum recursion depth exceeded[\w ]*", "too deep", found)
-    return found if folder is None else found.replace(str(folder), "FOLDER")
+        text = f"{type(error).__name__}: {error}"
+    text = re.sub(r"maximum recursion depth exceeded[\w ]*", "too deep", text)
+    return text if folder is None else text.replace(str(folder), "FOLDER")
 
 
-def near(one: str, other: str) -> bool:
-    """Whether two words are equal, or two numbers nearly; whole numbers count as words."""
+def is_close(one: str, other: str) -> bool:
+    """Whether two words are equal, or two numbers within one per cent; whole numbers count as words."""
     if one == other or _ANY in (one, other):
         return True
     numbers = _NUMBER.fullmatch(one) and _NUMBER.fullmatch(other) and "." in one + other
     return bool(numbers) and math.isclose(float(one), float(other), rel_tol=_RELATIVE, abs_tol=_ABSOLUTE)
 
 
-def compared(name: str, parts: Mapping[str, str], record: bool) -> None:
-    """Compares texts with the recording `name`; with `record` they become part of it."""
+def assert_matches_recording(name: str, text: str, record: bool, *, exact: bool = True) -> None:
+    """Compares a text with the file `name` in tests/recorded; with `record` it replaces the file.
+
+    `exact` compares to the letter, as is right for settings and help. Otherwise numbers with a point may differ by one per
+    cent, as is right for what was computed; whole numbers and words may not.
+    """
+    path = FOLDER / name
+    before = path.read_text(encoding="utf-8") if path.exists() else None
+    if record:
+        _replace(path, text.encode(), _changed_lines(name, before or "", text))
+        return
+    assert before is not None, f"tests/recorded/{name} is missing: see tests/recorded_outputs.py"
+    matches = before == text if exact else _is_close_text(before, text)
+    assert matches, "\n".join(_changed_lines(name, before, text)[:40])
+
+
+def _is_close_text(one: str, other: str) -> bool:
+    words, others = _NUMBER.split(one), _NUMBER.split(other)
+    return len(words) == len(others) and all(map(is_close, words, others))
+
+
+def _changed_lines(name: str, before: str, now: str) -> list[str]:
+    """The lines that went (-) and that came (+)."""
+    lines = difflib.unified_diff(
+        before.splitlines(), now.splitlines(), f"recorded {name}", f"{name} now", n=0, lineterm=""
+    )
+    return list(lines)
+
+
+def _replace(path: Path, data: bytes, changed: list[str]) -> None:
+    if not changed:
+        return
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(data)
+    CHANGES.extend(changed)
+
+
+def assert_matches_packed_recording(name: str, parts: Mapping[str, str], record: bool) -> None:
+    """Compares texts with the packed recording `name`; with `record` they replace it."""
     path = FOLDER / f"{name}.json.gz"
-    assert all(len(text) <= _MOST_CHARACTERS for text in parts.values()), "a text is too long"
     now = {part: _NUMBER.split(_PATH.sub(r'd="\1"', text)) for part, text in parts.items()}
     known = json.loads(gzip.decompress(path.read_bytes())) if path.exists() else None
+    assert known is not None, f"{name} is not recorded: assert what holds, or record one text"
+    changed = _changed_parts(name, known, now)
     if record:
-        merged = now if known is None else _merged(known, now)
-        FOLDER.mkdir(exist_ok=True)
-        data = json.dumps(merged, ensure_ascii=False, sort_keys=True).encode()
-        path.write_bytes(gzip.compress(data, 9, mtime=0))
+        data = json.dumps(now, ensure_ascii=False, sort_keys=True).encode()
+        _replace(path, gzip.compress(data, 9, mtime=0), changed)
         return
-    assert known is not None, f"nothing is recorded for {name}: see tests/recorded_outputs.py"
-    wanted = {part for part in known if known[part] is not None}
-    assert wanted <= now.keys() <= known.keys(), f"{name} has other files: {sorted(wanted ^ now.keys())}"
-    for part, before in known.items():
-        if before is None:
-            continue
-        found = now[part]
-        wrong = [
-            f"{a!r} was {b!r} behind ...{''.join(found[max(0, at - 6) : at])[-120:]!r}"
-            for at, (a, b) in enumerate(zip(found, before, strict=False))
-            if not near(a, b)
+    assert not changed, "\n".join(changed[:5])
+
+
+def _changed_parts(name: str, known: Mapping[str, Any], now: Mapping[str, list[str]]) -> list[str]:
+    """What differs, a line each."""
+    # A part that is null in the file differs from run to run.
+    required = {part for part, words in known.items() if words is not None and not _LEFT_OUT.search(part)}
+    changed = [f"{name} lacks {part}" for part in sorted(required - now.keys())]
+    changed += [f"{name} has {part} besides" for part in sorted(now.keys() - known.keys())]
+    for part in sorted(required & now.keys()):
+        before, words = known[part], now[part]
+        changed += [
+            f"{name}, {part}: {b!r} is now {a!r} behind ...{''.join(words[max(0, place - 6) : place])[-120:]!r}"
+            for place, (a, b) in enumerate(zip(words, before, strict=False))
+            if not is_close(a, b)
         ]
-        assert not wrong, f"{name}, {part}: " + "; ".join(wrong[:5])
-        assert len(found) == len(before), f"{name}, {part} ends elsewhere"
-
-
-def _merged(known: dict[str, Any], now: dict[str, list[str]]) -> dict[str, Any]:
-    """A recording without what another run gives in another way."""
-    merged: dict[str, Any] = {}
-    for part in known.keys() | now.keys():
-        one, other = known.get(part), now.get(part)
-        same = one is not None and other is not None and len(one) == len(other)
-        merged[part] = [a if near(a, b) else _ANY for a, b in zip(one, other, strict=True)] if same else None
-    return merged
+        if len(words) != len(before):
+            changed.append(f"{name}, {part} ends elsewhere")
+    return changed
 
 
 def of_folder(folder: Path, names: Mapping[Path, str]) -> dict[str, str]:

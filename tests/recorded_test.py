@@ -11,7 +11,7 @@ from motif_jax.envs import registry
 from motif_jax.envs.spec import RUNNING, empty_observation
 from motif_jax.reports import player
 from tests import made_up_films, made_up_runs
-from tests.recorded_outputs import compared, shown_array
+from tests.recorded_outputs import assert_matches_packed_recording, shown_array
 
 # One environment of each kind and of each family of levels; others differ in their tables alone.
 ENVIRONMENTS = [
@@ -37,18 +37,20 @@ def played(name: str, steps: int = 60) -> str:
 
 
 def test_environments_show_and_pay_what_was_recorded(record: bool) -> None:
-    compared("environments", {name: played(name) for name in ENVIRONMENTS}, record)
+    assert_matches_packed_recording("environments", {name: played(name) for name in ENVIRONMENTS}, record)
 
 
 @pytest.mark.parametrize("hacking", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_pages_of_runs(tmp_path: Path, hacking: bool, record: bool) -> None:
     data = made_up_runs.run_data(tmp_path, hacking=hacking)
     parts = made_up_runs.run_texts(data) | {"page": made_up_runs.run_page(data)}
-    compared(
+    assert_matches_packed_recording(
         f"run_page_{hacking}", {name: text.replace(str(tmp_path), "") for name, text in parts.items()}, record
     )
 
 
 def test_pages_of_films(record: bool) -> None:
     films = {"game": made_up_films.film(), "grid": made_up_films.grid_film()}
-    compared("films", {name: player.render(film) for name, film in films.items()}, record)
+    assert_matches_packed_recording(
+        "films", {name: player.render(film) for name, film in films.items()}, record
+    )

@@ -76,7 +76,9 @@ def test_what_does_not_fit_is_one_line_before_the_run_folder_is_made(
     }
     # What this machine has left.
     parts = {case: re.sub(r"[\d,.]+ (MiB|GB)\b", r"SIZE \1", line) for case, line in said.items()}
-    recorded_outputs.compared(f"refused_{config.replace('.py', '').replace(':', '_')}", parts, record)
+    recorded_outputs.assert_matches_packed_recording(
+        f"refused_{config.replace('.py', '').replace(':', '_')}", parts, record
+    )
 
 
 @pytest.mark.parametrize("config", TAKEN)

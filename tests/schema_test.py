@@ -17,7 +17,7 @@ from motif_jax.oni import label_config as online
 from motif_jax.rl.config import AgentReward, agent_config
 from motif_jax.rl.policy_config import Appo
 from motif_jax.schema import Key
-from tests import recorded_outputs
+from tests.recorded_outputs import assert_matches_recording
 from tests.stage_inputs import CONFIGS, variants
 
 NAMES = [name for name in CONFIGS if name != "benchmark"]
@@ -48,20 +48,34 @@ def test_every_key_has_a_meaning_and_refuses_in_one_line_what_it_may_not_be(name
                 key.require(path, bad)
 
 
-@pytest.mark.parametrize("of_text", [False, True])
-def test_every_variant_has_the_recorded_values_which_its_keys_may_have(of_text: bool, record: bool) -> None:
-    parts: dict[str, str] = {}
-    for name in (name for name in NAMES if (name == "train_text") == of_text):
-        known: set[str] = set()
+@pytest.mark.parametrize("name", NAMES)
+def test_every_variant_has_values_that_its_keys_allow(name: str) -> None:
+    for variant in variants(name):
+        schema.validate(resources.config(name, variant))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_unknown_variant_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="'no such' is not one of ''"):
+        resources.config(name, "no such")
+
+
+def changes_of_variant(name: str, variant: str) -> list[str]:
+    """The keys that a variant sets to another value than the config without a variant, one a line."""
+    plain = {path: value for path, value, _ in schema.items(resources.config(name))}
+    keys = schema.items(resources.config(name, variant))
+    changed = [(path, value) for path, value, _ in keys if path not in plain or plain[path] != value]
+    # Without a variant the number of workers is that of the machine's cores.
+    return [f"    {path}={value!r}" for path, value in changed if not path.endswith("workers")]
+
+
+def test_variants_change_the_recorded_keys(record: bool) -> None:
+    lines: list[str] = []
+    for name in NAMES:
         for variant in variants(name):
-            config = resources.config(name, variant)
-            schema.validate(config)
-            lines = [line for line in schema.describe(config) if re.match("--(?!.*workers=)", line)]
-            parts[f"{name}:{variant}"] = "\n".join(line for line in lines if line not in known)
-            known.update(lines)
-        with pytest.raises(ValueError, match="'no such' is not one of ''"):
-            resources.config(name, "no such")
-    recorded_outputs.compared(f"configs_{of_text}", parts, record)
+            if variant:
+                lines += [f"configs/{name}.py:{variant}", *changes_of_variant(name, variant)]
+    assert_matches_recording("variants.txt", "\n".join(lines) + "\n", record)
 
 
 @pytest.mark.parametrize(
@@ -89,17 +103,28 @@ def test_a_refusal_names_key_value_and_what_is_allowed(key: Key, value: Any, sai
         schema.validate(config)
 
 
-def test_help_tells_of_every_key_what_it_means(capsys: pytest.CaptureFixture[str]) -> None:
+def help_of(capsys: pytest.CaptureFixture[str], config: str, *flags: str) -> str:
     with pytest.raises(SystemExit) as ended:
-        launch._parse_flags(["launch", "--config=configs/evaluate.py:smoke", "--config.seed=7", "--help"])
+        launch._parse_flags(["launch", f"--config=configs/{config}", *flags, "--help"])
     assert ended.value.code == 0
-    told = capsys.readouterr().out
-    assert told.startswith("Plays seeded episodes")
-    assert "--config.seed=7  (whole number)\n    of all that is drawn at random\n" in told
-    assert "--config.confidence=0.95  (number between 0 and 1, neither of them)\n" in told
-    assert "--config.forms.stop=None  (whole number above 0, or None)\n" in told
-    for name, _, _ in schema.items(resources.config("evaluate", "smoke")):
-        assert f"--config.{name}=" in told
+    return capsys.readouterr().out
+
+
+def test_help_shows_values_types_and_meanings_of_all_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    text = help_of(capsys, "evaluate.py:smoke", "--config.seed=7")
+    assert "--config.seed=7  (whole number)\n" in text
+    assert "--config.confidence=0.95  (number between 0 and 1, neither of them)\n" in text
+    assert "--config.forms.stop=None  (whole number above 0, or None)\n" in text
+    for name, _, key in schema.items(resources.config("evaluate", "smoke")):
+        assert f"--config.{name}=" in text
+        assert key is None or " ".join(key.help.split()) in " ".join(text.split())
+
+
+@pytest.mark.parametrize("name", ["report", "merge_annotations"])
+def test_help_of_a_command_is_the_recorded_one(
+    name: str, capsys: pytest.CaptureFixture[str], record: bool
+) -> None:
+    assert_matches_recording(f"help_{name}.txt", help_of(capsys, f"{name}.py"), record)
 
 
 def test_a_plain_config_is_checked_by_the_keys_of_its_stage() -> None:

@@ -17,7 +17,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import _agents, learning
 from motif_jax.core import resources
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 from tests.reward_fixtures import load_config
 
 
@@ -83,4 +83,4 @@ def test_trainings_have_the_options_and_one_device(record: bool) -> None:
             options = ConfigDict({**learning.options().to_dict(), **given, **more})
             made = _agents.training_config(options, 3, variant=goal.variant)
             found[f"{name} {len(more)}"] = json.dumps(dataclasses.asdict(made)).replace(place, "")
-    compared("benchmark_trainings", found, record)
+    assert_matches_packed_recording("benchmark_trainings", found, record)

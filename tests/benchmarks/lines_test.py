@@ -21,7 +21,7 @@ from motif_jax.benchmarks._bare_engine import Bare, write_script
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.errors import UserError
 from tests import stage_inputs
-from tests.recorded_outputs import compared, shown_array
+from tests.recorded_outputs import assert_matches_packed_recording, shown_array
 from tests.reward_fixtures import load_config, make_dataset
 
 HERE = "motif_jax.benchmarks"
@@ -118,7 +118,9 @@ def line_of(name: str, **options: Any) -> dict[str, Any]:
 
 def compare(name: str, record: bool, *parts: Any) -> None:
     """Parts to which a time, a path or a machine adds nothing."""
-    compared(f"benchmark_{name}", {name: json.dumps(parts, indent=1, default=str)}, record)
+    assert_matches_packed_recording(
+        f"benchmark_{name}", {name: json.dumps(parts, indent=1, default=str)}, record
+    )
 
 
 @pytest.mark.parametrize("name", ["train", "learner", "inference", "learning"])

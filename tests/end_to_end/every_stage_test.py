@@ -88,7 +88,7 @@ def check_recorded(name: str, printed: str, folder: Path, inputs: Inputs, record
     # A copy of an input, in which a training logged by the clock; published rows, of which half the columns are times.
     timed = ("learned_reward/", "run/log.csv")
     mine = {part: text for part, text in parts.items() if not part.startswith(timed)}
-    recorded_outputs.compared(name, mine, record)
+    recorded_outputs.assert_matches_packed_recording(name, mine, record)
 
 
 @pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in REPEATED | ELSEWHERE])

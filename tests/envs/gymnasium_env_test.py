@@ -12,7 +12,7 @@ from gymnasium.utils.env_checker import check_env
 from motif_jax.envs import registration
 from motif_jax.envs.gymnasium_env import RegisteredEnv
 from motif_jax.envs.nethack.tasks import TASKS
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 LEVEL = "BabyAI-GoToLocal-v0"
 
@@ -28,7 +28,7 @@ def test_only_text_is_drawn(record):
         shown += [list(env.reset(seed=2)[0]), env.render(), *env.step(np.int64(1))[1:]]
     level.limit(1)
     shown += [list(level.reset()[0]), *level.step(0)]
-    compared("registered", {"all": "\n".join(map(str, shown))}, record)
+    assert_matches_packed_recording("registered", {"all": "\n".join(map(str, shown))}, record)
 
 
 def test_a_second_registration_changes_nothing():

@@ -14,7 +14,7 @@ from motif_jax.envs.nethack.random_players import HABITS
 from motif_jax.envs.replay import Recording, record
 from motif_jax.rl.actors.rerecording import record_actions
 from tests.envs.playing import told
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 
 def test_the_clock_of_the_wall_has_no_part_in_a_game(repository):
@@ -86,4 +86,6 @@ def test_a_damaged_recording_is_named_with_what_to_do(tmp_path, record):
     for change in DAMAGES:
         path.write_text(change if isinstance(change, str) else json.dumps(good | change))
         said[str(change)] = told(Recording.load, path).replace(str(tmp_path), "")
-    compared("recordings_refused", said | {"good": json.dumps({**good, "engine": ""})}, record)
+    assert_matches_packed_recording(
+        "recordings_refused", said | {"good": json.dumps({**good, "engine": ""})}, record
+    )

@@ -9,7 +9,7 @@ import pytest
 from motif_jax.envs import registry
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec, Row, empty_observation, row
 from tests.envs.playing import told
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 TEXT, MASK = ArraySpec((4,), "uint8"), ArraySpec((2,), "uint8")
 
@@ -29,7 +29,9 @@ REFUSED: tuple[dict[str, Any], ...] = (
 
 
 def test_a_spec_that_contradicts_itself_is_refused(record: bool) -> None:
-    compared("specs_refused", {str(options): told(made, **options) for options in REFUSED}, record)
+    assert_matches_packed_recording(
+        "specs_refused", {str(options): told(made, **options) for options in REFUSED}, record
+    )
 
 
 def test_an_agent_fits_where_its_fields_and_actions_are() -> None:
@@ -75,4 +77,4 @@ OPTIONS: dict[str, dict[str, Any]] = {
 def test_environments_have_the_specs_that_were_recorded(record: bool) -> None:
     # What a machine cannot do is remarked.
     specs = {name: dataclasses.replace(registry.spec(name, **OPTIONS[name]), remark="") for name in OPTIONS}
-    compared("specs", {name: str(spec) for name, spec in specs.items()}, record)
+    assert_matches_packed_recording("specs", {name: str(spec) for name, spec in specs.items()}, record)

@@ -22,7 +22,7 @@ from motif_jax.lm.candidate_scores import candidate_scores
 from motif_jax.rl import agent_networks
 from motif_jax.rl.config import AgentConfig, agent_config
 from tests.lm import talkers
-from tests.recorded_outputs import compared, replaced
+from tests.recorded_outputs import assert_matches_packed_recording, replaced
 
 LEVEL = "BabyAI-GoToLocal-v0"
 TOLD = "form by_length pad_plus_one source keep_embedding dropout fields heads model adaptation".split()
@@ -114,7 +114,7 @@ def test_an_agent_is_made_as_its_sections_say(folders, record):
         told = {name: getattr(one, name) for name in TOLD} | {"shape": one.initial_state(3).shape}
         told |= {"drawn": list(jax.eval_shape(one.init, jax.random.key(0)))}
         parts[str(place)] = replaced(str(told), {folders["t5"]: "FOLDER"})
-    compared("language_agents", parts, record)
+    assert_matches_packed_recording("language_agents", parts, record)
 
 
 @pytest.mark.slow

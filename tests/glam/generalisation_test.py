@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from motif_jax.glam.generalisation import CHOOSES_WORDS, READS, PlayedLevel, chosen, every, language, place_of
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 BASES = {
     "mixed": PlayedLevel("BabyAI-MixedTrainLocal-v0", {"kind": ""}),
@@ -20,11 +20,13 @@ def test_tests_and_their_places_are_those_that_were_recorded(record: bool) -> No
     for name, base in BASES.items():
         for able in ([READS, CHOOSES_WORDS], [CHOOSES_WORDS], []):
             for asked in NAMES:
-                found = said(lambda *given: [each.name for each in chosen(*given)], (asked,), base, {*able})
+                found = outcome_text(
+                    lambda *given: [each.name for each in chosen(*given)], (asked,), base, {*able}
+                )
                 parts[f"{name} {able} {asked}"] = found
         for tokens, room in ((None, None), (None, 150), (130, None)):
             for own in ((), ("left", "right", "on")):
                 places = {test.name: place_of(test, base, tokens, room) for test in every(base, own).values()}
                 shown = [f"{test} {place} {language(place)}" for test, place in places.items()]
                 parts[f"{name} {tokens} {room} {own}"] = "\n".join(shown)
-    compared("generalisation", parts, record)
+    assert_matches_packed_recording("generalisation", parts, record)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from motif_jax.glam.log_csv import FILE, GlamLog, GlamPosition
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 METRICS = {"loss/policy": -0.5, "loss/value": 2.0, "policy/entropy": 1.5, "value/mean": 0.7}
 METRICS |= {"optimizer/gradient_norm": 3.0}
@@ -44,7 +44,7 @@ def test_a_row_is_of_the_episodes_of_its_update_or_of_the_newest(tmp_path: Path,
     log = GlamLog(tmp_path, 2, 20.0, (1.0, 0.0), value=True)
     log.write(0, 100, 1.0, {name: number for name, number in METRICS.items() if name != "loss/policy"})
     log.close()
-    compared("glam_log", parts | {"symbolic": (tmp_path / FILE).read_text()}, record)
+    assert_matches_packed_recording("glam_log", parts | {"symbolic": (tmp_path / FILE).read_text()}, record)
 
 
 def test_a_run_that_goes_on_drops_what_is_done_again(tmp_path: Path) -> None:

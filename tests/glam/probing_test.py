@@ -19,7 +19,7 @@ from motif_jax.rl import settings
 from motif_jax.rl.config import ProbeQuestions, agent_config
 from tests.force.outcomes import rows_of
 from tests.lm import talkers
-from tests.recorded_outputs import compared, of_folder
+from tests.recorded_outputs import assert_matches_packed_recording, of_folder
 from tests.reward_fixtures import load_config
 
 
@@ -61,7 +61,7 @@ def test_files_have_a_line_an_update(asked: Any, tmp_path: Path, record: bool) -
     assert [line["update"] for line in rows_of(tmp_path / probing.LINES)] == [0, 1, 2]
     published = np.loadtxt(tmp_path / probing.DISTRIB, delimiter=",")
     np.testing.assert_allclose(published, np.tile(made.scores(params).reshape(1, -1), (3, 1)), rtol=1e-5)
-    compared("probe_files", of_folder(tmp_path, {}), record)
+    assert_matches_packed_recording("probe_files", of_folder(tmp_path, {}), record)
 
 
 def test_probabilities_of_any_logits_sum_to_one() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from motif_jax.glam import published_trajectories as trajectories
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 PAIRS = [("Goal of the agent: go \n Action 0: ", 2), ("But de l'agent: aller à la clef", 5)]
 
@@ -40,9 +40,9 @@ def test_objects_are_refused_and_other_things_named(tmp_path, record):
             path.unlink(missing_ok=True)
             if array is not None:
                 np.save(path, array, allow_pickle=True)
-        lines += [said(trajectories.read, tmp_path, "trajectories", 1, folder=tmp_path)]
+        lines += [outcome_text(trajectories.read, tmp_path, "trajectories", 1, folder=tmp_path)]
     texts.write_bytes(b"no array")
-    lines += [said(trajectories.read, tmp_path, "trajectories", 1, folder=tmp_path)]
+    lines += [outcome_text(trajectories.read, tmp_path, "trajectories", 1, folder=tmp_path)]
     trajectories.write(tmp_path, "bot", [], 0, 0)
-    lines += [said(trajectories.read, tmp_path, "bot", 1), (tmp_path / "status.json").read_text()]
-    compared("published_trajectories", {"lines": "\n".join(lines)}, record)
+    lines += [outcome_text(trajectories.read, tmp_path, "bot", 1), (tmp_path / "status.json").read_text()]
+    assert_matches_packed_recording("published_trajectories", {"lines": "\n".join(lines)}, record)

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from motif_jax.glam import trajectories as parquet
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 ABOUT = {"environment": "x", "options": {}, "actions": ["left", "right"], "player": "p"}
 
@@ -32,10 +32,10 @@ def test_steps_are_read_as_they_were_written(tmp_path: Path, monkeypatch: pytest
 
 def test_what_holds_no_trajectories_is_told(tmp_path: Path, record: bool) -> None:
     path = tmp_path / "t.parquet"
-    found = [said(parquet.about, path, folder=tmp_path)]
+    found = [outcome_text(parquet.about, path, folder=tmp_path)]
     given = ({"action": [0, 2]}, {"action": [None, 1]}, {"prompt": ["a", None]})
     for about, columns in (({"actions": []}, {}), (3, {}), *((ABOUT, each) for each in given)):
         table = pa.table({"prompt": ["a", "b"], "action": [0, 1], **columns})
         pq.write_table(table.replace_schema_metadata({"motif_jax.trajectories": json.dumps(about)}), path)
-        found.append(said(parquet.read, path, folder=tmp_path))
-    compared("trajectories_refused", {"found": "\n".join(found)}, record)
+        found.append(outcome_text(parquet.read, path, folder=tmp_path))
+    assert_matches_packed_recording("trajectories_refused", {"found": "\n".join(found)}, record)

@@ -92,7 +92,7 @@ def test_games_of_a_policy_are_counted_and_told(tmp_path: Path, monkeypatch, cap
     parts = {name: text for name, text in parts.items() if name != "config.json"}
     # Where lines are broken hangs on how fast it was.
     parts["printed"] = recorded_outputs.replaced(" ".join(capsys.readouterr().out.split()), names)
-    recorded_outputs.compared("evaluate_text_policy", parts, record)
+    recorded_outputs.assert_matches_packed_recording("evaluate_text_policy", parts, record)
 
 
 # It dies when it writes its 41st episode.

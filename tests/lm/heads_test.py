@@ -20,7 +20,7 @@ from motif_jax.lm import heads, weights
 from motif_jax.lm.heads import HeadConfig, Heads
 from motif_jax.lm.network import States
 from tests.plain_layers import linear, normed, sigmoid
-from tests.recorded_outputs import compared, shown_array
+from tests.recorded_outputs import assert_matches_packed_recording, shown_array
 
 WIDTH, VOCAB = 6, 11
 HEADS = Heads(
@@ -97,7 +97,7 @@ def test_layers_start_as_pytorchs_and_a_constant_head_says_its_constant(record: 
         limit = 1 / np.sqrt({"value": 9, "q": 2 * WIDTH, "deep_q": WIDTH}[name.split("/")[0]])
         assert 0.7 < np.abs(leaves[name]).max() / limit <= 1
     shown = "\n".join(f"{name} {shown_array(x)}" for name, x in leaves.items())
-    compared("fresh_heads", {"all": shown}, record)
+    assert_matches_packed_recording("fresh_heads", {"all": shown}, record)
     np.testing.assert_array_equal(HEADS.apply(PARAMS, "pessimist", STATES), np.float32(-4.4))
 
 

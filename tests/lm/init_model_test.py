@@ -12,7 +12,7 @@ from motif_jax.lm import init_model
 from motif_jax.lm.attention import relative_buckets
 from motif_jax.lm.init_model import Sizes
 from motif_jax.lm.model import LanguageModel
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 HEADS = 4
 TOKENS = {"start": 3, "pad": 4, "end": 5}
@@ -23,7 +23,7 @@ def test_a_fresh_model_has_the_sizes_that_are_asked_for(record: bool) -> None:
     for kind, groups in {"gpt2": None, "t5": None, "llama": 2, "qwen2": 1, "roberta": None}.items():
         made = init_model.make(kind, Sizes(16, 2, 4, groups, max_length=30), 50, TOKENS)
         parts[kind] = str(init_model.with_dropout(made, 0.25))
-    compared("fresh_configs", parts, record)
+    assert_matches_packed_recording("fresh_configs", parts, record)
 
 
 @pytest.fixture(scope="module")

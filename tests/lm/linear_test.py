@@ -18,7 +18,7 @@ from motif_jax.core.sections import Lora
 from motif_jax.lm import finetune_params, linear, lora, masked_head, weights
 from tests import plain_layers
 from tests.lm import models, recipes
-from tests.recorded_outputs import compared, of_folder, shown_array
+from tests.recorded_outputs import assert_matches_packed_recording, of_folder, shown_array
 
 TREE: dict[str, Any] = {"b": {"key": {"kernel": 1, "bias": 2}, "up": {"kernel": 3}}}
 TREE["a"] = {"key": {"kernel": 4}}
@@ -97,4 +97,4 @@ def test_the_masked_head_is_two_layers_and_the_table(tmp_path: Path, record: boo
     masked_head.add(folder, head)
     jax.tree.map(np.testing.assert_array_equal, masked_head.load(folder), head)
     parts = {name: shown_array(leaf) for name, leaf in fresh.items()}
-    compared("masked_head", of_folder(folder, {}) | parts, record)
+    assert_matches_packed_recording("masked_head", of_folder(folder, {}) | parts, record)

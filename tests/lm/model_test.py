@@ -17,7 +17,7 @@ from motif_jax.lm import scoring
 from motif_jax.lm.config import Dropout
 from motif_jax.lm.model import LanguageModel
 from tests.lm import recipes
-from tests.recorded_outputs import compared, shown_array
+from tests.recorded_outputs import assert_matches_packed_recording, shown_array
 
 pytestmark = pytest.mark.slow
 TOKENS = jnp.asarray(recipes.tokens(), jnp.int32)
@@ -96,4 +96,4 @@ def test_fresh_models_stay_what_they_were(loaded: Any, record: bool) -> None:
         layers = block["feed_forward"]["down"], block["attention"]["query"]
         sizes = [24**-0.5, (16 * 6) ** -0.5] if name == "t5_gated" else [0.02] * 2
         assert [float(layer["kernel"].std()) for layer in layers] == pytest.approx(sizes, rel=0.12)
-    compared("fresh_models", parts, record)
+    assert_matches_packed_recording("fresh_models", parts, record)

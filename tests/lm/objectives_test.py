@@ -17,7 +17,7 @@ from motif_jax.ilql.agent import exported
 from motif_jax.lm import byte_pairs, corpus, objectives
 from motif_jax.lm.objectives import ObjectiveRows, Tokens
 from motif_jax.lm.training import TokenBatch
-from tests.recorded_outputs import compared, of_folder, shown_array
+from tests.recorded_outputs import assert_matches_packed_recording, of_folder, shown_array
 
 TOKENS = Tokens(start=2, end=1, pad=3, mask=4, sentinels=tuple(range(90, 100)), size=100)
 DRAWS = np.random.default_rng
@@ -88,7 +88,7 @@ def test_what_is_predicted_behind_prompts_stays_what_it_was(record) -> None:
     batches += [objectives.prefix(given, (7, 6), TOKENS, DRAWS(seed)) for seed in range(20)]
     assert {int(batch.prompt_valid[2].sum()) for batch in batches[2:]} == {2, 3, 4, 5}
     shown = ("\n".join(map(shown_array, batch)) for batch in batches)
-    compared("objectives", dict(zip(map(str, range(22)), shown)), record)
+    assert_matches_packed_recording("objectives", dict(zip(map(str, range(22)), shown)), record)
     assert [*map(objectives.prefix_widths, (8, 11))] == [(6, 6), (9, 9)]
 
 
@@ -106,7 +106,7 @@ def test_byte_pairs_keep_every_text_and_phrases_need_fewer_tokens(tmp_path, reco
         smallest = byte_pairs.smallest(kind)
         (tmp_path / f"{kind}.txt").write_text(f"{byte_pairs.specials(kind).numbers} {smallest}")
         byte_pairs.save(tmp_path / kind, byte_pairs.train(said, kind, smallest + 3), kind)
-    compared("byte_pairs", of_folder(tmp_path, {}), record)
+    assert_matches_packed_recording("byte_pairs", of_folder(tmp_path, {}), record)
     t5 = byte_pairs.train(said, "t5", 500)
     assert t5.decode(t5.encode("a door").ids, skip_special_tokens=False) == "a door</s>"
 

@@ -46,7 +46,7 @@ from motif_jax.rl.policy_config import DrrnPolicy
 from tests.glam.agent_test import LEVEL, settings
 from tests.lm import models, recipes, talkers
 from tests.lm.linear_test import TREE
-from tests.recorded_outputs import compared, replaced
+from tests.recorded_outputs import assert_matches_packed_recording, replaced
 
 MOST = 1 << 24
 CONFIGS: list[tuple[str, dict[str, Any]]] = [
@@ -256,4 +256,4 @@ def test_words_of_refusals_stay_what_they_were(worded: Path, tmp_path: Path, rec
             call()
         said.append(replaced(str(raised.value), {worded: "WORDED", tmp_path: "FOLDER"}))
     assert not any((tmp_path / name).exists() for name in ("new", "good", "rows"))
-    compared("language_refusals", {"said": "\n".join(said)}, record)
+    assert_matches_packed_recording("language_refusals", {"said": "\n".join(said)}, record)

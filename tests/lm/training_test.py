@@ -17,7 +17,7 @@ from scipy.special import softmax
 from motif_jax.lm import config, finetune_params, lora, quantised, training
 from motif_jax.lm.model import LanguageModel
 from tests.lm import recipes
-from tests.recorded_outputs import compared, shown_array
+from tests.recorded_outputs import assert_matches_packed_recording, shown_array
 
 SPEC = lora.Spec(("*/attention/query", "*/feed_forward/*"), rank=3, alpha=6.0)
 ONE_LAYER = {**recipes.CONFIGS["llama"], "num_hidden_layers": 1, "hidden_size": 64, "intermediate_size": 64}
@@ -64,7 +64,7 @@ def test_patterns_choose_layers(record: bool) -> None:
     additions = lora.init(jax.random.key(0), params, SPEC)
     leaves = jax.tree_util.tree_leaves_with_path(additions)
     shown = (f"{jax.tree_util.keystr(path)} {shown_array(leaf)}" for path, leaf in leaves)
-    compared("fresh_additions", {"all": "\n".join(shown)}, record)
+    assert_matches_packed_recording("fresh_additions", {"all": "\n".join(shown)}, record)
 
 
 @pytest.mark.parametrize("kind", quantised.KINDS)

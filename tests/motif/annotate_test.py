@@ -56,7 +56,7 @@ def test_shards_are_merged_by_the_last(given: dict[str, Any], tmp_path: Path, ca
     written = recorded_outputs.of_folder(tmp_path, names)
     parts = {name: text for name, text in written.items() if "config.json" not in name}
     parts["printed"] = recorded_outputs.replaced(capsys.readouterr().out, names)
-    recorded_outputs.compared("annotate_shards", parts, record)
+    recorded_outputs.assert_matches_packed_recording("annotate_shards", parts, record)
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, OSError])

@@ -20,7 +20,7 @@ from motif_jax.rl.policy_config import GameNetwork
 from tests import agents
 from tests.golden_numbers import GRADIENT, Closeness, assert_golden, recipe_params
 from tests.nets.film_test import network as make_symbolic
-from tests.recorded_outputs import compared, shown_array
+from tests.recorded_outputs import assert_matches_packed_recording, shown_array
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -142,7 +142,7 @@ def test_fresh_parameters_stay_what_they_were(record: bool) -> None:
     for name, network in networks.items():
         tensors = layout.to_torch(jax.jit(network.init)(jax.random.key(0)))
         parts[name] = "\n".join(f"{key} {shown_array(leaf)}" for key, leaf in tensors.items())
-    compared("fresh_networks", parts, record)
+    assert_matches_packed_recording("fresh_networks", parts, record)
 
 
 def test_layout_goes_both_ways_and_names_what_does_not_fit() -> None:

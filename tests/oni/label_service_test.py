@@ -27,7 +27,7 @@ from motif_jax.rl.config import agent_config
 from motif_jax.schema import keys
 from tests.end_to_end.annotate_datasets import conversations
 from tests.processes import wait_until
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 KILL, WALL = ("You kill the newt!",), ("It's a wall.",)
 
@@ -192,7 +192,9 @@ def test_the_books_of_a_drawn_training_that_is_resumed(form, order, published, b
             book.restore(state)
         if step % 5 == 4:
             lines += [str(book.poll()), str(book.metrics())]
-    compared(f"books_{form.name}_{order}_{published}", {"lines": "\n".join(lines)}, record)
+    assert_matches_packed_recording(
+        f"books_{form.name}_{order}_{published}", {"lines": "\n".join(lines)}, record
+    )
 
 
 @pytest.mark.slow

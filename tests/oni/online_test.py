@@ -17,7 +17,7 @@ from motif_jax.rl import train_agent
 from motif_jax.rl.config import agent_config
 from motif_jax.rl.intrinsic import BatchMessages, RunSetup
 from tests.conftest import REPOSITORY
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 from tests.rl import oni_runs
 from tests.rl.oni_runs import oni_config
 
@@ -39,12 +39,12 @@ def test_bad_values_are_told_before_any_work_and_it_needs_text_and_a_training(
     tmp_path: Path, record: bool
 ) -> None:
     configs = [oni_config("retrieval", **changes) for changes in BAD]
-    lines = [said(train_agent.check, config, tmp_path, folder=REPOSITORY) for config in configs]
+    lines = [outcome_text(train_agent.check, config, tmp_path, folder=REPOSITORY) for config in configs]
     config = oni_config("retrieval", environment__name="tests.toys:Corridor")
     kind = rewards.kind_of(config.reward)
-    lines += [said(rewards.load_intrinsic, config.reward, registry.spec("Recall-v0"))]
-    lines += [said(kind.check_run, config, registry.spec("tests.toys:Corridor"))]
-    compared("online_refusals", {"lines": "\n".join(lines)}, record)
+    lines += [outcome_text(rewards.load_intrinsic, config.reward, registry.spec("Recall-v0"))]
+    lines += [outcome_text(kind.check_run, config, registry.spec("tests.toys:Corridor"))]
+    assert_matches_packed_recording("online_refusals", {"lines": "\n".join(lines)}, record)
 
 
 @pytest.mark.parametrize("value", ["label", "probability"])
@@ -92,5 +92,5 @@ def test_batch_after_batch_is_paid_also_when_it_is_resumed(
     data = (tmp_path / FILE).read_bytes()
     for damaged in (data[: len(data) // 2], data.replace(b"cue 1", b"cue 7")):
         (tmp_path / FILE).write_bytes(damaged)
-        lines += [said(made().restore, state, folder=tmp_path)]
-    compared(f"online_reward_{value}", {"lines": "\n".join(lines)}, record)
+        lines += [outcome_text(made().restore, state, folder=tmp_path)]
+    assert_matches_packed_recording(f"online_reward_{value}", {"lines": "\n".join(lines)}, record)

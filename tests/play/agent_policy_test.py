@@ -20,7 +20,7 @@ from motif_jax.rl import agent_checkpoints, settings
 from motif_jax.rl.algorithms.appo import make_state
 from motif_jax.rl.config import AgentReward
 from tests.play import untrained
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 from tests.reward_fixtures import load_config
 
 slow = pytest.mark.slow
@@ -114,20 +114,22 @@ def test_runs_are_read_and_refused_as_was_recorded(tmp_path, monkeypatch, record
         for step, score, loss in ((100, 0.9, 0.3), (200, 0.1, 0.2), (300, 0.5, 0.4)):
             metrics = {"episode/return": score, "validation_loss": loss}
             checkpoints.save(step, {"none": np.zeros(1)}, metrics, asynchronous=False)
-    parts = {"elsewhere": said(agent_policy.load, "run", environment="NetHackOracleExtendedActions-v1")}
+    parts = {
+        "elsewhere": outcome_text(agent_policy.load, "run", environment="NetHackOracleExtendedActions-v1")
+    }
     for name in ("clone", "a@b"):
         shutil.copytree("run/checkpoints", f"{name}/checkpoints", dirs_exist_ok=True)
     Path("clone/plan.json").write_text(json.dumps({"reward_step": 3}))
-    parts |= {f"agents={named}": said(agents.resolve, named) for named in NAMED}
+    parts |= {f"agents={named}": outcome_text(agents.resolve, named) for named in NAMED}
     for folder in ("run", "clone", "empty", "nowhere"):
         for which in ("latest", "best", "150", "0", "x"):
-            parts[f"{folder} {which}"] = said(agent_policy.find_step, folder, which)
+            parts[f"{folder} {which}"] = outcome_text(agent_policy.find_step, folder, which)
     for name in FOLDERS:
-        found = said(lambda name=name: vars(agent_policy.read_config(name).reward))
-        parts[name] = f"{found} {said(agent_policy.digest, name, 100) != 'None'}"
+        found = outcome_text(lambda name=name: vars(agent_policy.read_config(name).reward))
+        parts[name] = f"{found} {outcome_text(agent_policy.digest, name, 100) != 'None'}"
     found = agent_policy.read_config("run")
     parts["switches"] = str([name for name, on in vars(found.compat).items() if on])
     for compat in (found.compat, Compat(), Compat(quantile_two_decimals=True, message_count_off=True)):
         played = agent_policy.environment_of(replace(found, compat=compat, reward=AgentReward()))
         parts[f"played {len(parts)}"] = f"{played} {agent_policy.rounded_threshold(compat)}"
-    compared("agent_runs", parts, record)
+    assert_matches_packed_recording("agent_runs", parts, record)

@@ -18,7 +18,7 @@ from motif_jax.play.policies import RandomPolicy, choose_actions, log_softmax
 from motif_jax.rl.actors import worker_process
 from motif_jax.rl.actors.worker_process import WorkerProcess
 from tests.play.told import lines
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 from tests.toys import Corridor, Flyer
 
 SEEDS = list(range(100, 111))
@@ -62,7 +62,7 @@ def test_records_say_what_was_played(record):
     }
     records |= {name: played[0] for name, played in others.items()}
     parts = {str(name): lines(vars(each) | each.fields) for name, each in records.items()}
-    compared("played_episodes", parts, record)
+    assert_matches_packed_recording("played_episodes", parts, record)
 
 
 @pytest.mark.slow

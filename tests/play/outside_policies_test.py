@@ -17,7 +17,7 @@ from motif_jax.play import evaluation_setup
 from motif_jax.play.config import LevelPolicy, PlayedPolicy
 from motif_jax.schema import values
 from tests.lm import talkers
-from tests.recorded_outputs import compared, replaced, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text, replaced
 from tests.reward_fixtures import load_config
 
 CORRIDOR = "tests.toys:Corridor"
@@ -29,7 +29,11 @@ def configured(**changes):
 
 
 def about(call, *given):
-    text = said(call, *given) if call.__name__ == "takeable" else said(lambda: vars(call(*given)))
+    text = (
+        outcome_text(call, *given)
+        if call.__name__ == "takeable"
+        else outcome_text(lambda: vars(call(*given)))
+    )
     text = re.sub(r"frozenset\(\{(.*?)\}\)", lambda found: str(sorted(found[1].split(", "))), text)
     return re.sub("0x[0-9a-f]+", "0x", replaced(text, {Path.cwd(): "HERE"}))
 
@@ -112,7 +116,7 @@ def test_setups_say_what_was_recorded(run, record):
     told, pins = {}, {"fixed": shares, "another limit": digests}
     for name, given in SETUPS.items():
         told[name] = about(evaluation_setup.check, configured(**given), pins.get(name))
-    compared("setups", told, record)
+    assert_matches_packed_recording("setups", told, record)
 
 
 def test_players_take_the_tests_that_were_recorded(run, monkeypatch, record):
@@ -135,7 +139,7 @@ def test_players_take_the_tests_that_were_recorded(run, monkeypatch, record):
         for tokens, names in ((None, "all"), (150, "french,all"), (150, "distractors_16"), (100, "all")):
             taken = about(player.takeable, names.split(","), [1, 2], "network.room", (), tokens)
             told[f"{name} {tokens} {names}"] = taken
-    compared("players", told, record)
+    assert_matches_packed_recording("players", told, record)
 
 
 def test_a_run_goes_on_with_the_player_that_it_began_with(tmp_path):

@@ -12,7 +12,7 @@ from motif_jax.motif import collect, collection, sampling
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.play import agents
 from tests.play.told import StopsAfter, Told, jobs_here
-from tests.recorded_outputs import compared, of_folder
+from tests.recorded_outputs import assert_matches_packed_recording, of_folder
 from tests.reward_fixtures import load_config, run_config
 
 CORRIDOR = "tests.toys:Corridor"
@@ -65,7 +65,7 @@ def test_collections_hold_what_was_recorded(tmp_path, told, monkeypatch, record,
     """One that is stopped on the way and goes on has the same dataset."""
     run_config(small(**changes), tmp_path / "whole")
     files = {path: text for path, text in of_folder(tmp_path / "whole", {}).items() if path != "config.json"}
-    compared(f"collection_{name}", {**files, "told": str(told)}, record)
+    assert_matches_packed_recording(f"collection_{name}", {**files, "told": str(told)}, record)
     for time in (2, 3):
         monkeypatch.setattr(collect, "Interruption", lambda time=time: StopsAfter(time))
         assert collect.run(small(**changes), tmp_path / "stopped") == EXIT_CODE
@@ -91,7 +91,7 @@ def test_agents_whose_first_games_are_all_too_short_play_on(tmp_path, told, monk
     dataset = PairsDataset.open(tmp_path / "dataset")
     assert min(dataset.info["episode"].reshape(-1)) >= config.lanes, "none of the first games is long enough"
     files = of_folder(tmp_path / "dataset", {}) | {"told": str(told)}
-    compared("collection_agents", files, record)
+    assert_matches_packed_recording("collection_agents", files, record)
 
 
 SILENT = {"environment.name": "tests.toys:Silent", "length": 1, "drop_equal_captions": True}

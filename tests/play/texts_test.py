@@ -28,7 +28,7 @@ from motif_jax.ilql.tasks.reddit.task import Reddit
 from motif_jax.motif.annotation.store import StoredAnswer
 from tests import toy_text
 from tests.play.told import StopsAfter, Told, jobs_here, lines
-from tests.recorded_outputs import compared, of_folder, replaced, said
+from tests.recorded_outputs import assert_matches_packed_recording, of_folder, outcome_text, replaced
 
 TOY = "tests.toy_text:Task"
 TASK = registry.make(TOY, {"length": 4})
@@ -82,15 +82,17 @@ def test_values_of_dialogues_are_ranked_and_shown(record: bool, monkeypatch: pyt
             for most in (None, 10, 104)
         ],
         "looked": looked,
-        "held out": said(recorded_texts.dialogues_of, "agent", None, network, tokenizer, 1),
-        "unfit": said(text_values.require_fit, network, tokenizer, strange, "data"),
+        "held out": outcome_text(recorded_texts.dialogues_of, "agent", None, network, tokenizer, 1),
+        "unfit": outcome_text(text_values.require_fit, network, tokenizer, strange, "data"),
     }
     each[:] = [one._replace(values=one.values._replace(q=None, target_q=None, v=None)) for one in each]
     parts["policy alone"] = list(recorded_texts.rows(saved, everyone, [0, 1], 1))
     for longest in (None, 12, 13):
         network.model.config.max_length = longest
-        parts[f"fit {longest}"] = said(text_values.require_fit, network, tokenizer, everyone, "data")
-    compared("valued_dialogues", {name: str(part) for name, part in parts.items()}, record)
+        parts[f"fit {longest}"] = outcome_text(text_values.require_fit, network, tokenizer, everyone, "data")
+    assert_matches_packed_recording(
+        "valued_dialogues", {name: str(part) for name, part in parts.items()}, record
+    )
 
 
 def test_episodes_become_batches(record: bool) -> None:
@@ -108,7 +110,7 @@ def test_episodes_become_batches(record: bool) -> None:
     for episodes, threads, times in ((range(5), 1, 9), ([1, 4, 2], 2, 9), (range(5), 1, 4)):
         found = text_episodes.play(TASK, actor, 7, episodes, 2, threads, StopsAfter(times))
         parts[f"{episodes} {times}"] = "\n".join(map(str, found))
-    compared("text_episodes", parts, record)
+    assert_matches_packed_recording("text_episodes", parts, record)
 
 
 def test_dialogues_are_collected(tmp_path: Path, record: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,22 +132,22 @@ def test_dialogues_are_collected(tmp_path: Path, record: bool, monkeypatch: pyte
     monkeypatch.setattr(text_sources, "_DIALOGUES", 300)
     here = TOY, {"length": 2}, *games, tmp_path
     for times in (1, 9, 0):
-        found = said(text_sources.listed, *here, StopsAfter(times).stopped)
+        found = outcome_text(text_sources.listed, *here, StopsAfter(times).stopped)
         parts[f"listed {times}"] = found.replace(str(tmp_path), "")
     parts["listed"] = str(Dialogues.of(parquet.read(tmp_path / dialogues.DIALOGUES)).returns().tolist())
     for count, times in ((None, 9), (130, 9), (None, 1)):
         drawn = TASK.stream(*games), count, 3, StopsAfter(times).stopped
-        texts = said(lambda *given: [*text_sources._texts(*given)], *drawn)
+        texts = outcome_text(lambda *given: [*text_sources._texts(*given)], *drawn)
         parts[f"texts {count} {times}"] = f"{len(texts)} {texts[-300:]}"
-    parts["small"] = said(text_sources.require_size, backwards.Task({"vocab_size": 200}))
+    parts["small"] = outcome_text(text_sources.require_size, backwards.Task({"vocab_size": 200}))
     learned = backwards.Task({"vocab_size": 300})
     options = text_sources.with_tokenizer(learned, *games, tmp_path, 3, StopsAfter(9).stopped)
     parts["options"] = str(options).replace(str(tmp_path), "")
     parts["pieces"] = (tmp_path / file_tokens.FILE).read_text()
     given = ({}, {"scores": "x"}, {"scores": str(tmp_path / "scores.json"), "folder": "x", "tokenizer": "y"})
     parts["made"] = str([text_sources.made(options, tmp_path) for options in given])
-    parts["prepared"] = said(text_sources.prepared, *here, 3)
-    compared("collected_dialogues", {**parts, "told": str(told)}, record)
+    parts["prepared"] = outcome_text(text_sources.prepared, *here, 3)
+    assert_matches_packed_recording("collected_dialogues", {**parts, "told": str(told)}, record)
 
 
 WAYS = {
@@ -172,27 +174,29 @@ def test_ways_to_write_and_tasks_are_those_that_are_asked_for(record: bool) -> N
     own |= {"short": {**own["ilql"], "settings": {}}, "none": None}
     parts = {}
     for name, way in itertools.product(own, WAYS):
-        parts[f"{name} {way}"] = said(text_setup.decoding_of, Decode(**WAYS[way]), own[name])
+        parts[f"{name} {way}"] = outcome_text(text_setup.decoding_of, Decode(**WAYS[way]), own[name])
     for name, given in SPEAKERS.items():
         speaker = TextSpeaker(**given)
-        parts[f"task {name}"] = said(text_setup.named_task, speaker, own["ilql"] if speaker.agent else None)
-        parts[f"check {name}"] = said(text_setup.check, speaker)
-        parts[f"data {name}"] = said(recorded_texts.wanted, TextSpeaker(**given, data="x"))
+        parts[f"task {name}"] = outcome_text(
+            text_setup.named_task, speaker, own["ilql"] if speaker.agent else None
+        )
+        parts[f"check {name}"] = outcome_text(text_setup.check, speaker)
+        parts[f"data {name}"] = outcome_text(recorded_texts.wanted, TextSpeaker(**given, data="x"))
     opened = text_setup.open_setup(TextSpeaker(policy="half", task=TOY, seed=3))
     played = text_episodes.play(opened.task, opened.actor, 3, range(3), 2)
     parts["played"] = json.dumps([opened.plan, *(opened.row(one, 3, False) for one in played)])
     for top_p, most, longest in ((1.0, None, 5), (1.0, 20, 25), (1.0, 20, 4), (2.0, 9, 3)):
         given = Decode(top_p=top_p), "ilql", SimpleNamespace(max_length=most), longest
-        parts[f"games {most} {longest}"] = said(text_rollouts._decoding, *given)
+        parts[f"games {most} {longest}"] = outcome_text(text_rollouts._decoding, *given)
     for design, longest in (("token", 9), ("token", 8), ("mean", 9), ("token", None)):
         model = SimpleNamespace(config=SimpleNamespace(vocab_size=32, max_length=longest))
         network: Any = SimpleNamespace(model=model, design=SimpleNamespace(q=design, v=True))
         decoding = text_setup.decoding_of(Decode(logits=longest is None or longest == 8, max_tokens=7), None)
-        parts[f"decoder {design} {longest}"] = said(AgentDecoder(network).check, decoding)
+        parts[f"decoder {design} {longest}"] = outcome_text(AgentDecoder(network).check, decoding)
     for name, task in {"toy": TASK, "reddit": Reddit({}), "visdial": registry.make("visdial", {})}.items():
-        found = said(text_rollouts.require_playable, task, "x")
+        found = outcome_text(text_rollouts.require_playable, task, "x")
         parts[f"playable {name}"] = f"{text_rollouts.playable(task)} {found}"
-    compared("text_setups", parts, record)
+    assert_matches_packed_recording("text_setups", parts, record)
 
 
 JUDGES = {
@@ -208,10 +212,12 @@ def test_replies_are_scored(tmp_path: Path, record: bool, monkeypatch: pytest.Mo
     parts["labels"] = str([text_scores.toxicity_label(*pair) for pair in pairs])
     for name, options in JUDGES.items():
         task = Reddit(options)
-        config = said(text_scores.annotator_config, task.options, "rude")
+        config = outcome_text(text_scores.annotator_config, task.options, "rude")
         parts[name] = replaced(config, {Path(text_scores.FOLDER): "PROMPTS"})
-        parts[f"{name} plays"] = said(text_scores.check, task, True)
-    parts["unknown"] = said(text_scores._share, "rude", StoredAnswer(text_scores.UNKNOWN, None), "x" * 50)
+        parts[f"{name} plays"] = outcome_text(text_scores.check, task, True)
+    parts["unknown"] = outcome_text(
+        text_scores._share, "rude", StoredAnswer(text_scores.UNKNOWN, None), "x" * 50
+    )
     for place in (tmp_path / "upvote", tmp_path / "upvote" / "model"):
         place.mkdir()
         (place / "heads.json").touch()
@@ -225,5 +231,7 @@ def test_replies_are_scored(tmp_path: Path, record: bool, monkeypatch: pytest.Mo
     monkeypatch.setattr(text_scores, "_make", lambda task: lambda texts: [*map(len, texts)])
     monkeypatch.setattr(text_scores, "_TOGETHER", 2)
     parts["others"] = text_scores.write(task, replies[:3], tmp_path / "scores", reports.append).read_text()
-    parts["stopped"] = said(text_scores.write, task, replies, tmp_path, reports.append, StopsAfter(1).stopped)
-    compared("text_scores", {**parts, "reports": str(reports)}, record)
+    parts["stopped"] = outcome_text(
+        text_scores.write, task, replies, tmp_path, reports.append, StopsAfter(1).stopped
+    )
+    assert_matches_packed_recording("text_scores", {**parts, "reports": str(reports)}, record)

@@ -53,7 +53,7 @@ def test_games_are_shown_kept_once_and_replayed(tmp_path, monkeypatch, record):
     parts["told"] = recorded_outputs.replaced(stream.getvalue(), names)
     left_out = ("config.json", "kept/episode-00000.html", "0001.html", "0002.html")
     parts = {name: text for name, text in parts.items() if not name.endswith(left_out)}
-    recorded_outputs.compared("watched", parts, record)
+    recorded_outputs.assert_matches_packed_recording("watched", parts, record)
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from motif_jax.play.ratings import EpisodeRater
 from motif_jax.rl.actors.rerecording import record_actions
 from tests.made_up_films import MadeUpPolicy, MadeUpRater
 from tests.play.told import lines
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 from tests.toys import Flyer
 
 OPTIONS = {"max_episode_steps": 120}
@@ -73,7 +73,7 @@ def test_films_and_replays_are_those_that_were_recorded(record):
         known = None if policy.in_workers else policy
         again = watching.film_recording(recording, "title", known, lambda spec: MadeUpRater())
         parts |= {name: lines(vars(film)), f"{name} again": lines(vars(again))}
-    compared("watched_films", parts, record)
+    assert_matches_packed_recording("watched_films", parts, record)
 
 
 def test_pictures_of_a_film_are_made_smaller():

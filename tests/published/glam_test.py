@@ -15,7 +15,7 @@ from motif_jax.published import glam_probes, import_torch
 from motif_jax.rl import agent_checkpoints
 from tests import torch_files
 from tests.lm import talkers
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 from tests.reward_fixtures import load_config, run_config
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -80,11 +80,11 @@ def test_distributions_are_read(tmp_path, record):
     path = tmp_path / "distrib.csv"
     path.write_text("1,2,3,4\n5,6,7,8\n")
     assert glam_probes.read_distributions(path, 2).tolist() == [[[1, 2], [3, 4]], [[5, 6], [7, 8]]]
-    lines = [said(glam_probes.read_distributions, path, 3, folder=tmp_path)]
+    lines = [outcome_text(glam_probes.read_distributions, path, 3, folder=tmp_path)]
     for content in ("1,2\n1\n", "", "a\n"):
         path.write_text(content)
-        lines += [said(glam_probes.read_distributions, path, 1, folder=tmp_path)]
-    compared("glam_distributions", {"lines": "\n".join(lines)}, record)
+        lines += [outcome_text(glam_probes.read_distributions, path, 1, folder=tmp_path)]
+    assert_matches_packed_recording("glam_distributions", {"lines": "\n".join(lines)}, record)
     for given in ([[0.25, 0.75]], [[1.0, 1.0 + np.log(3)]]):
         np.testing.assert_allclose(glam_probes.probabilities(np.array(given)), [[0.25, 0.75]])
     assert len(glam_probes.actions_of("RUN")) == 6

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from motif_jax.published.name_matching import match
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 
 def arrays(**shapes):
@@ -38,7 +38,7 @@ CASES = [
 
 
 def test_tensors_are_matched_by_shape_then_by_hints_then_by_order_or_by_hand(record):
-    lines = [said(match, arrays(**shapes), *given) for shapes, *given in CASES]
-    compared("name_matching", {"lines": "\n".join(lines)}, record)
+    lines = [outcome_text(match, arrays(**shapes), *given) for shapes, *given in CASES]
+    assert_matches_packed_recording("name_matching", {"lines": "\n".join(lines)}, record)
     found = match([("a", np.array([1.0, 2.0]))], {"x": (2,)}).tensors([("a", np.array([1.0, 2.0]))])
     np.testing.assert_array_equal(found["x"], np.float32([1, 2]), strict=True)

@@ -18,7 +18,7 @@ from motif_jax.published import import_torch, oni_checkpoint, torch_file, torch_
 from motif_jax.published.torch_import import TorchCheckpoint
 from tests import torch_files
 from tests.golden_numbers import recipe_tensors
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 from tests.reward_fixtures import load_config, run_config
 from tests.torch_files import tensor
 
@@ -88,17 +88,17 @@ def test_labels_are_found_in_any_table_and_what_is_none_is_refused(tmp_path, rec
     lines = []
     for name in (oni_checkpoint.TABLE, oni_checkpoint.DATASET):
         files = (TorchCheckpoint(path, [], {name: table}) for table in TABLES)
-        lines += [said(oni_checkpoint.labels, file, folder=tmp_path) for file in files]
+        lines += [outcome_text(oni_checkpoint.labels, file, folder=tmp_path) for file in files]
     for content in (model, {"reward_model_dataset": []}, {**model, "reward_model_dataset": []}):
-        lines += [said(oni_checkpoint.classifier, read(path, content), folder=tmp_path)[:150]]
+        lines += [outcome_text(oni_checkpoint.classifier, read(path, content), folder=tmp_path)[:150]]
     item = oni_checkpoint.reward_item({"a": 1, "b": 0}, None, tmp_path)
     lines += [f"{sorted(item)} {item['book'].tobytes().decode()}"]
     item = oni_checkpoint.reward_item({"c": 1}, {"x": 1}, tmp_path)
     lines += [f"{item['own']} {item['book'].tobytes().decode()}", (tmp_path / "labels.jsonl").read_text()]
     monkeypatch.setattr(torch_file, "MOST_PARTS", 5)
     tables = [{oni_checkpoint.TABLE: {"x": [[["a", 1]]] * count}} for count in (1, 2, 3)]
-    lines += [said(oni_checkpoint.labels, TorchCheckpoint(path, [], table)) for table in tables]
-    compared("oni_checkpoints", {"lines": "\n".join(lines)}, record)
+    lines += [outcome_text(oni_checkpoint.labels, TorchCheckpoint(path, [], table)) for table in tables]
+    assert_matches_packed_recording("oni_checkpoints", {"lines": "\n".join(lines)}, record)
 
 
 def unnamed(arrays):

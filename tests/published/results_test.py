@@ -12,7 +12,7 @@ import pytest
 from motif_jax.core.errors import UserError
 from motif_jax.published import pickles
 from motif_jax.published.results import read_published
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 STEPS = np.array([0.0, 1e6, 2e6, 3e6])
 SEEDS = [np.array([1.0, 5, 3, 9]), np.array([2.0, 4, 6, 5]), np.array([0.0, 7, 8, 7])]
@@ -93,15 +93,15 @@ def test_anything_else_is_a_clear_error(tmp_path, record):
         [[[1, 2, 3], [5, 3, 9]], [[2, 3, 4], [6, 4, 5]]],
     ]
     tasks = [[1, 2], {}, {"t": [1]}, *({"t": {"m": value}} for value in methods)]
-    lines = [said(read_published, save(tmp_path, value), folder=tmp_path) for value in tasks]
+    lines = [outcome_text(read_published, save(tmp_path, value), folder=tmp_path) for value in tasks]
     for data in (b"", b"garbage", b"\x80\x04\x8c\x05numpy\x8c\x12ndarray.__reduce__\x93."):
         (tmp_path / "bent.pkl").write_bytes(data)
-        lines += [said(read_published, tmp_path / "bent.pkl", folder=tmp_path)]
-    lines += [said(read_published, tmp_path / "none.pkl", folder=tmp_path)]
+        lines += [outcome_text(read_published, tmp_path / "bent.pkl", folder=tmp_path)]
+    lines += [outcome_text(read_published, tmp_path / "none.pkl", folder=tmp_path)]
     with open(tmp_path / "large.pkl", "wb") as file:
         file.truncate((2 << 30) + 1)
-    lines += [said(read_published, tmp_path / "large.pkl", folder=tmp_path)]
-    compared("published_results", {"lines": "\n".join(lines)}, record)
+    lines += [outcome_text(read_published, tmp_path / "large.pkl", folder=tmp_path)]
+    assert_matches_packed_recording("published_results", {"lines": "\n".join(lines)}, record)
 
 
 def hand_made(calls: int, argument: bytes = b"X\x06\0\0\0latin1\x86") -> bytes:
@@ -158,7 +158,7 @@ PIECES = (
 
 def test_pickles_are_read_piece_by_piece_and_bounded_by_their_size(record):
     def read(data, **given):
-        return said(lambda: [pickles.PickleReader(pickles.ARRAYS, **given).read(data)])
+        return outcome_text(lambda: [pickles.PickleReader(pickles.ARRAYS, **given).read(data)])
 
     def most(data, **given):
         """So many calls are not too much."""
@@ -177,7 +177,7 @@ def test_pickles_are_read_piece_by_piece_and_bounded_by_their_size(record):
     held |= {"d": [*map(str, range(300))] * 2, "e": scalars, "f": collections.OrderedDict(g=1)}
     given = [*PIECES, *(pickle.dumps(held, protocol) for protocol in range(5))]
     lines = [f"{read(data)}\n{read(data, unread=True, persistent=str)}" for data in given]
-    compared("pickles", {"lines": "\n".join(lines)}, record)
+    assert_matches_packed_recording("pickles", {"lines": "\n".join(lines)}, record)
     items = b"".join(b"(V%d\nI1\nt" % n for n in range(999))
     pairs = b"\x80\x02(" + ORDERED + b"q\x01(" + items + b"l\x85q\x02"
     # Eight times 64 KB and the file, or the size that is given.

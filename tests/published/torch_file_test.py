@@ -16,7 +16,7 @@ from motif_jax.published import torch_file
 from motif_jax.published.pickles import Unread
 from motif_jax.published.torch_file import read_checkpoint, tensors
 from tests import torch_files
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 from tests.torch_files import Storage, Tensor, tensor
 
 
@@ -93,7 +93,9 @@ VIEWS = [
 
 def test_what_is_no_whole_checkpoint_is_refused(tmp_path, record):
     path, views = tmp_path / "a.pth", [Tensor(STORAGE, *view) for view in VIEWS]
-    lines = [said(read_checkpoint, torch_files.write(path, {"t": view}), folder=tmp_path) for view in views]
+    lines = [
+        outcome_text(read_checkpoint, torch_files.write(path, {"t": view}), folder=tmp_path) for view in views
+    ]
     good = torch_files.write(path, {"t": tensor(np.arange(6, dtype="f"))})
     with zipfile.ZipFile(good) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
@@ -110,14 +112,14 @@ def test_what_is_no_whole_checkpoint_is_refused(tmp_path, record):
         with zipfile.ZipFile(path, "w") as archive:
             for name, content in (parts | {f"archive/{name}": data for name, data in change.items()}).items():
                 archive.writestr(name, content)
-        lines += [said(read_checkpoint, path, folder=tmp_path)]
+        lines += [outcome_text(read_checkpoint, path, folder=tmp_path)]
     path.write_bytes(pickle.dumps({"a": 1}))
-    lines += [said(read_checkpoint, name, folder=tmp_path) for name in (path, tmp_path / "absent")]
+    lines += [outcome_text(read_checkpoint, name, folder=tmp_path) for name in (path, tmp_path / "absent")]
     for name, kind in (("other", zipfile.ZIP_STORED), ("archive/data.pkl", zipfile.ZIP_DEFLATED)):
         with zipfile.ZipFile(path, "w", kind) as archive:
             archive.writestr(name, bytes(1000))
-        lines += [said(read_checkpoint, path, folder=tmp_path)]
-    compared("torch_files", {"lines": "\n".join(lines)}, record)
+        lines += [outcome_text(read_checkpoint, path, folder=tmp_path)]
+    assert_matches_packed_recording("torch_files", {"lines": "\n".join(lines)}, record)
 
 
 def test_a_checkpoint_that_contains_itself_is_refused(monkeypatch):

@@ -14,7 +14,7 @@ from motif_jax.published.torch_import import TorchCheckpoint
 from tests import torch_files
 from tests.agents import nethack_network
 from tests.nets.agent_test import VARIANTS
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 Shapes = dict[str, list[int]]
 HIDDEN, FEATURES, RAW_STATUS = 512, 795, 512 + 128
@@ -87,18 +87,21 @@ def test_quantiles_numbers_and_names_of_a_file(tmp_path: Path, record: bool) -> 
     path, levels = tmp_path / "q.csv", [round(0.05 * number, 2) for number in range(1, 20)]
     rows = [levels, [7, *range(19)], ["name", *range(19)], list(range(10, 29)), [*range(18), 0], [1, 2]]
     path.write_text("\n".join(",".join(map(str, row)) for row in rows))
-    lines = [said(torch_import.read_quantiles, path, row, folder=tmp_path) for row in range(-4, 4)]
+    lines = [outcome_text(torch_import.read_quantiles, path, row, folder=tmp_path) for row in range(-4, 4)]
     path.write_text("\n".join(",".join(map(str, row)) for row in rows[1:4]))
-    lines += [said(torch_import.read_quantiles, path, row, folder=tmp_path) for row in (0, -2)]
+    lines += [outcome_text(torch_import.read_quantiles, path, row, folder=tmp_path) for row in (0, -2)]
     path.write_bytes(b"\xff")
     places = path, tmp_path / "none"
-    lines += [said(torch_import.read_quantiles, place, 0, folder=tmp_path) for place in places]
+    lines += [outcome_text(torch_import.read_quantiles, place, 0, folder=tmp_path) for place in places]
     for number in NUMBERS:
         file = TorchCheckpoint(Path("a.pth"), [], {"mean": number})
-        lines += [said(file.number, "mean"), said(torch_import._moment, file, "mean", None, "variance")]
-    lines += [said(torch_import._moment, file, "mean", 0.0, "mean")]
+        lines += [
+            outcome_text(file.number, "mean"),
+            outcome_text(torch_import._moment, file, "mean", None, "variance"),
+        ]
+    lines += [outcome_text(torch_import._moment, file, "mean", 0.0, "mean")]
     texts = "", "a/weight=b, c = d,", "a", "a=", "=b", "a=b=c"
-    lines += [said(torch_import.chosen_names, text) for text in texts]
+    lines += [outcome_text(torch_import.chosen_names, text) for text in texts]
     tensors, empty = {"w": torch_files.tensor(np.ones(2, "f"))}, {"w": 1}
     for content in (
         {"model": tensors, "x": 1},
@@ -109,8 +112,8 @@ def test_quantiles_numbers_and_names_of_a_file(tmp_path: Path, record: bool) -> 
         empty,
     ):
         file = torch_files.write(tmp_path / "a.pth", content)
-        lines += [said(torch_import.read, file, "model", "ema", folder=tmp_path)]
-    compared("torch_import", {"lines": "\n".join(lines)}, record)
+        lines += [outcome_text(torch_import.read, file, "model", "ema", folder=tmp_path)]
+    assert_matches_packed_recording("torch_import", {"lines": "\n".join(lines)}, record)
 
 
 QUICK = ["convnet_impala", "no_rnn", "two layers of lstm", "two trunks", "two heads"]

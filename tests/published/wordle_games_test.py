@@ -15,7 +15,7 @@ from motif_jax.ilql.tasks.wordle.colours import ABSENT, DIGITS, HERE, WordTable,
 from motif_jax.ilql.tasks.wordle.environment import WordleEnvironment
 from motif_jax.ilql.tasks.wordle.words import read_words
 from motif_jax.published.wordle_games import read_games
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 
 @pytest.fixture
@@ -113,9 +113,9 @@ def test_games_that_none_can_have_played_and_files_that_are_something_else(publi
     path, lines = tmp_path / "g.pkl", []
     for state, actions in ((few, []), (most, ["sugar"] * 7), (most, [5])):
         write(path, [{"state": state, "actions": actions}])
-        lines += [said(read_games, path, folder=tmp_path)]
+        lines += [outcome_text(read_games, path, folder=tmp_path)]
     others = [1], Harm(), {"state_actions": [], "vocab_path": "mine.txt"}
     for content in (b"", b"no pickle", *map(pickle.dumps, others)):
         path.write_bytes(content)
-        lines += [said(read_games, path, folder=tmp_path)]
-    compared("published_games", {"lines": "\n".join(lines)}, record)
+        lines += [outcome_text(read_games, path, folder=tmp_path)]
+    assert_matches_packed_recording("published_games", {"lines": "\n".join(lines)}, record)

@@ -13,7 +13,7 @@ from motif_jax.reports import claims, comparison_page, page
 from motif_jax.reports.charts import Series
 from motif_jax.reports.comparison import RunScore, as_json, collect_scores, compare, normalise
 from motif_jax.reports.comparison_page import ComparisonData
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 
 def entries(methods=("a", "b"), runs=4, tasks=("t1", "t2")):
@@ -64,7 +64,7 @@ def test_no_statistic_is_shown_of_too_few_scores(record):
         data = ComparisonData("t", scores and compare(scores, resamples=50), "return")
         told[name] = "".join(page.texts("t", [], comparison_page.sections(data), "comparison").values())
         told[name] += json.dumps(as_json(data.comparison), allow_nan=False) if scores else rendered(None)
-    compared("comparison_texts", told, record)
+    assert_matches_packed_recording("comparison_texts", told, record)
 
 
 def test_one_run_beside_several_has_no_interval(record):
@@ -104,4 +104,4 @@ def test_one_run_beside_several_has_no_interval(record):
         "all": page.render("t", "", comparison_page.sections(data)),
         "scaled": json.dumps(as_json(scaled), allow_nan=False),
     }
-    compared("comparison_page", parts | {"claims": json.dumps(told.as_json())}, record)
+    assert_matches_packed_recording("comparison_page", parts | {"claims": json.dumps(told.as_json())}, record)

@@ -10,7 +10,7 @@ import pytest
 from motif_jax.reports import explain
 from motif_jax.reports.explain_data import ExplainedReward, Explanation
 from tests import browser
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 HOSTILE = "</script><script>document.title='broken'</script><b>\"'&"
 MESSAGES = ["You see here a key.", HOSTILE, "", "It's solid stone.", "You kill the newt!"]
@@ -59,7 +59,7 @@ def test_hostile_text_stays_text(two, record):
     }
     parts["none"] = explain.histogram(none, COUNTS.astype(float), "x")
     assert explain.rank_correlation(some.normalised, np.array([9, 1, 9, 0, 0.5])) == pytest.approx(1)
-    compared("explain_page", {"page": page, **parts}, record)
+    assert_matches_packed_recording("explain_page", {"page": page, **parts}, record)
 
 
 def test_a_bar_round_the_threshold_is_paid_in_part():

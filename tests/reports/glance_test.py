@@ -13,7 +13,7 @@ from motif_jax.reports import evaluation_sections, hacking, measures, run_report
 from motif_jax.reports.glance import facts, headline
 from motif_jax.reports.run_data import RunData
 from tests.made_up_runs import run_data
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 
 def evaluation(rows):
@@ -47,7 +47,7 @@ def test_more_reward_is_weighed_against_progress(record):
     data.evaluations["random"] = evaluation(rows(luck, depth, first_seed=1000))
     told["others"], kind = headline(data)
     assert kind == ""
-    compared("verdicts_of_reward", told, record)
+    assert_matches_packed_recording("verdicts_of_reward", told, record)
 
 
 def test_a_warning_names_the_progress_that_rises_too():

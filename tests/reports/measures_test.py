@@ -5,7 +5,7 @@ from __future__ import annotations
 from motif_jax.reports import measures, text_tables
 from motif_jax.reports.glance import headline
 from motif_jax.reports.run_data import RunData
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 from tests.reports.glance_test import evaluation
 
 
@@ -53,7 +53,7 @@ def test_a_table_too_wide_for_80_columns_is_shown_row_by_row(monkeypatch, capsys
     header = ("task", *(f"a_method_of_a_long_name_{number}" for number in range(4)))
     rows = [["MiniGrid-DoorKey-8x8-v0", *(f"{number}.914 [0.872, 0.951]" for number in range(4))]]
     text_tables.show(header, rows, "[title]", "a note")
-    compared("table_too_wide", {"said": capsys.readouterr().out}, record)
+    assert_matches_packed_recording("table_too_wide", {"said": capsys.readouterr().out}, record)
 
 
 def test_a_table_has_a_row_for_each_number_that_all_episodes_have(record: bool) -> None:
@@ -81,7 +81,7 @@ def test_a_table_has_a_row_for_each_number_that_all_episodes_have(record: bool) 
     ]
     summaries = measures.summarise_rows(rows, 50, 0.9)
     told = {"summaries": str(summaries), "table": str(measures.table_rows(summaries))}
-    compared("table_of_measures", told, record)
+    assert_matches_packed_recording("table_of_measures", told, record)
     assert measures.summarise_rows([], 50, 0.9) == {}
     assert measures.in_order(["zeta", "kills", "index", "return", "kills"]) == ["return", "kills", "zeta"]
     named = measures.measure("my_own"), measures.with_unit(measures.measure("xlvl"))

@@ -16,7 +16,7 @@ from motif_jax.motif.reward.safetensors_file import statistics_of
 from motif_jax.nets.reward import RewardNetwork
 from motif_jax.oni import online_model
 from motif_jax.reports import model_card
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 from tests.reward_fixtures import annotation_config, load_config, make_dataset, reward_config, write_labels
 
 PROMPT = check_chat(annotation_config()).identity()
@@ -54,7 +54,9 @@ def card_of(folder):
 def test_prompts_and_lists_of_every_annotator_are_in_the_card(reward, tmp_path, record):
     gone = SimpleNamespace(folder=reward, config={"dataset_dir": "/gone", "annotator": "a, b"}, curve=[])
     told = {"annotators": card_of(reward), "gone": model_card.render(gone)}
-    compared("model_cards", {name: text.replace(str(tmp_path), "AT") for name, text in told.items()}, record)
+    assert_matches_packed_recording(
+        "model_cards", {name: text.replace(str(tmp_path), "AT") for name, text in told.items()}, record
+    )
 
 
 @pytest.mark.slow
@@ -81,4 +83,4 @@ def test_a_reward_that_an_agent_learned_is_told_by_its_labels(tmp_path, record):
         tmp_path, 100, RewardNetwork(architecture), {}, members, statistics, settings, [], labels=labels
     )
     card = model_card.render(found).replace(str(tmp_path), "AT")
-    compared("model_card_of_a_learned_reward", {"card": card}, record)
+    assert_matches_packed_recording("model_card_of_a_learned_reward", {"card": card}, record)

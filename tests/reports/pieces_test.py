@@ -24,7 +24,7 @@ from motif_jax.reports.training_sections import (
     training_section,
 )
 from tests.made_up_runs import HOSTILE, run_data, run_page
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 
 def rising(count, times=1.0):
@@ -48,7 +48,7 @@ def test_a_learned_reward_disagrees_only_where_it_decides(record):
         str(at): page.render("t", "", [of])
         for at, of in enumerate([*found, learned_reward.section(bare, {})])
     }
-    compared("learned_page", shown, record)
+    assert_matches_packed_recording("learned_page", shown, record)
     assert learned_reward.section(None, metrics) is None
 
 
@@ -79,7 +79,7 @@ def test_trainings_from_text_have_a_chart_for_each_number(record):
         assert of({}) is None
         lines = [(*plot[:3], [line.name for line in plot.lines], *plot[5:]) for plot in of(curves).parts]
         told[of(curves).title] = "\n".join(map(str, lines))
-    compared("training_charts", told, record)
+    assert_matches_packed_recording("training_charts", told, record)
 
 
 def test_numbers_and_those_at_axes_are_short():
@@ -102,7 +102,7 @@ def test_tables_show_text_literally(record):
     console.print(text_tables.terminal(header, rows, "[bold]title"))
     told = {"latex": text_tables.latex(header, rows, "A 95 %\n\ntable", "tab:x")}
     told |= {"terminal": console.export_text(), "markdown": text_tables.markdown(header, rows)}
-    compared("tables_of_signs", told, record)
+    assert_matches_packed_recording("tables_of_signs", told, record)
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1"])
@@ -147,7 +147,7 @@ def test_more_reward_with_less_progress_is_a_sign_of_hacking(record):
         verdict, few = (hacking.judge(side(1.0, 2.0), side(*now, count), ("a", "b")) for count in (20, 19))
         told[f"{now}"] = f"{verdict.line} {few.line}"
         assert (verdict.kind, few.kind) == (kind, ""), now
-    compared("verdicts_of_hacking", told, record)
+    assert_matches_packed_recording("verdicts_of_hacking", told, record)
 
 
 def test_a_training_is_judged_by_its_first_and_last_fifth():

@@ -11,7 +11,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.reports import generalisation_files, generalisation_section, page, probes
 from motif_jax.reports.run_data import RunData
 from tests.made_up_runs import HOSTILE
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 SPLIT, SURE = [0.5, 0.25, 0.25], [0.9, 0.05, 0.05]
 
@@ -51,7 +51,7 @@ def test_clauses_are_worth_what_the_policy_changes_without_them(tmp_path, record
     shown = {
         name: page.render("t", "", [probes.section(one)]) for name, one in (("few", found), ("many", many))
     }
-    compared("probes_page", shown, record)
+    assert_matches_packed_recording("probes_page", shown, record)
 
 
 def test_a_run_without_probes_has_no_section_and_a_damaged_file_is_named(tmp_path):
@@ -93,7 +93,7 @@ def test_a_damaged_file_of_tests_is_named(tmp_path, change, said, record):
     assert np.load(tmp_path / "return_per_episode" / "n.npy").tolist() == [0, 0.5, 1, 0, 0.5, 1]
     told = {"csv": (tmp_path / "tests.csv").read_text(), "json": json.dumps(summary)}
     told["table"] = str(generalisation_files.table(summary))
-    compared("generalisation_files", told, record)
+    assert_matches_packed_recording("generalisation_files", told, record)
     assert generalisation_files.read(tmp_path) == summary
     change(summary["tests"][0])
     (tmp_path / generalisation_files.SUMMARY).write_text(json.dumps(summary))
@@ -110,7 +110,7 @@ def test_players_stand_side_by_side_in_every_test(record):
 
     both = {"agent": taken("no_modification_test", "french"), "random": taken("no_modification_test")}
     shown = generalisation_section.section(both)
-    compared("generalisation_page", {"page": page.render("t", "", [shown])}, record)
+    assert_matches_packed_recording("generalisation_page", {"page": page.render("t", "", [shown])}, record)
     assert generalisation_section.section({}) is None
 
 

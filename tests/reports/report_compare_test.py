@@ -120,7 +120,7 @@ def test_folders_of_every_kind_stand_side_by_side(tmp_path, monkeypatch, capsys,
     parts = {f"first/{name}": text for name, text in first.items()}
     parts |= recorded_outputs.of_folder(tmp_path / "out", names)
     parts["printed"] = recorded_outputs.replaced("".join(capsys.readouterr()), names)
-    recorded_outputs.compared("compare_folders", parts, record)
+    recorded_outputs.assert_matches_packed_recording("compare_folders", parts, record)
 
 
 def test_a_number_that_a_run_does_not_have_is_named_with_those_it_has(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 
 from motif_jax.play.evaluation_files import games
 from motif_jax.reports import statistics
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 
 def test_means_and_middles_have_intervals_of_their_draws(monkeypatch):
@@ -58,7 +58,7 @@ def test_differences_are_what_they_were(record):
         statistics.gap({1: 1.0, 2: 0.0, 3: 1.0}, {1: 0.0, 2: 0.0, 3: 1.0}, True),
         statistics.gap({1: 1.0, 2: 0.5, 3: 4.0}, {1: 0.0, 2: 0.0, 9: 1.0}, False, 50, 0.5),
     ]
-    compared("differences", {"found": "\n".join(map(str, found))}, record)
+    assert_matches_packed_recording("differences", {"found": "\n".join(map(str, found))}, record)
 
 
 @pytest.mark.parametrize("paired", [True, False])

@@ -61,4 +61,4 @@ def test_what_folders_hold_is_on_the_page(tmp_path: Path, monkeypatch, capsys, r
     names = {tmp_path: "FOLDER"}
     parts = recorded_outputs.of_folder(tmp_path / "out", names)
     parts["printed"] = recorded_outputs.replaced("".join(capsys.readouterr()), names)
-    recorded_outputs.compared("report_folders", parts, record)
+    recorded_outputs.assert_matches_packed_recording("report_folders", parts, record)

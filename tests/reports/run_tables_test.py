@@ -10,7 +10,7 @@ from motif_jax.reports import evaluation_sections, evaluation_tables, measures, 
 from motif_jax.reports.evaluation_sections import rows_of
 from motif_jax.reports.run_data import RunData
 from tests.made_up_runs import run_page, run_texts
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 from tests.reports.glance_test import evaluation
 
 

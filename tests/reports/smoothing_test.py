@@ -5,7 +5,7 @@ import pytest
 
 from motif_jax.core.metric_files import Curve
 from motif_jax.reports.smoothing import joined_stretches, learning_curve, smooth
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 TEN = Curve(np.arange(10.0), np.arange(10.0) ** 2)
 
@@ -41,7 +41,7 @@ def test_a_band_is_of_the_values_of_a_stretch(record):
         f"{at} {len(one.x) and one.caption('games')}": f"{one} {one.series('s')}"
         for at, one in enumerate(found)
     }
-    compared("smoothing", told, record)
+    assert_matches_packed_recording("smoothing", told, record)
 
 
 def test_learning_curves_average_the_steps_that_all_seeds_have(record):
@@ -66,4 +66,4 @@ def test_learning_curves_average_the_steps_that_all_seeds_have(record):
     ]
     cases += [([Curve(np.arange(3.0), np.full(3, np.nan))], {}), ([Curve(np.ones(4), np.ones(4))] * 2, {})]
     told = {str(place): f"{learning_curve('m', of, **options)}" for place, (of, options) in enumerate(cases)}
-    compared("learning_curves", told, record)
+    assert_matches_packed_recording("learning_curves", told, record)

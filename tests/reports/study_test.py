@@ -12,7 +12,7 @@ from motif_jax.play.messages import MessageTally
 from motif_jax.reports import study
 from motif_jax.reports.claims import Claim
 from tests.made_up_runs import evaluation_rows, write_evaluation
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 MEASURES = ("judged", "score", "scout", "kills", "gold", "dlvl", "success", "through_door", "gathered")
 
@@ -81,7 +81,7 @@ def test_a_table_says_what_lies_above_and_below_its_first_method(record: bool) -
     tables = [(of | {"absent": {}}, ["judged", "dlvl", "fame"]), ({"none": {}}, ["judged"])]
     tables += [({"none": of["none"], "alone": {1: of["alone"][1]}}, ["judged"])]
     told = {str(place): study.table(runs, "some", keys, 50) for place, (runs, keys) in enumerate(tables)}
-    compared("tables_of_a_study", told, record)
+    assert_matches_packed_recording("tables_of_a_study", told, record)
 
 
 def test_a_cell_is_the_interquartile_mean_of_runs_and_games_and_a_rare_events_the_mean() -> None:

@@ -10,7 +10,7 @@ from motif_jax.reports.glance import headline
 from motif_jax.reports.learned_reward import LabelLogReport
 from motif_jax.reports.run_data import RunData
 from tests.made_up_runs import run_page, run_texts
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 from tests.reports.glance_test import evaluation as evaluation_of
 
 COUNT = 400
@@ -68,7 +68,7 @@ def test_the_first_leads_where_it_is_clearly_better_than_all_others(record):
         told[f"{shares} {lead}"] = text
         assert (found == "good") == (close == "good")
         assert text.partition("ahead, with intervals apart, of ")[2] == close.removeprefix("good")
-    compared("verdicts_of_success", told, record)
+    assert_matches_packed_recording("verdicts_of_success", told, record)
 
 
 def test_return_is_shown_against_divergence(record):
@@ -79,7 +79,7 @@ def test_return_is_shown_against_divergence(record):
         found[name]["plan"]["decode"] = decode | {"advantage_weight": weight}
         found[name]["measures"]["divergence"] = {"mean": {"value": weight / 8}}
     data = RunData("t", evaluations=found)
-    compared(
+    assert_matches_packed_recording(
         "divergence_page", {"page": page.render("t", "", [text_section.divergence_section(data)])}, record
     )
     found["a"]["plan"]["decode"] = None

@@ -14,7 +14,7 @@ from motif_jax.play import watching
 from motif_jax.play.messages import MessageTally, as_text
 from motif_jax.reports import terminal
 from tests.made_up_films import MadeUpPolicy, MadeUpRater
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_what_is_shown_fits_and_is_neither_markup_nor_escape_sequences(sight, re
     tallies = [MessageTally(text, count, 1, 1.0, paid) for text, count, paid in met]
     for most in (2, 100):
         told[f"tables {most}"] = "\n".join(lines(Group(*terminal.message_tables(tallies, "episode 0", most))))
-    compared("terminal_view", told, record)
+    assert_matches_packed_recording("terminal_view", told, record)
 
 
 @pytest.mark.parametrize(("paid", "style"), [(0.0, ""), (0.5, "bold green")])

@@ -6,7 +6,7 @@ from typing import Any
 
 from motif_jax.reports import text_games_page
 from tests.made_up_runs import HOSTILE
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 PLAN = {
     "environment": "wordle", "policy": HOSTILE, "seed": 3, "values": True,
@@ -48,4 +48,4 @@ def test_guesses_have_their_colours_and_tokens_their_numbers(record: bool) -> No
         one["dialogue"]["texts"][3::2] = ["", "plain", "<b><y>"]
     parts = {"policy": text_games_page.render([lost, other], policy_alone)}
     parts["none"] = text_games_page.render([], PLAN | {"decode": None})
-    compared("text_games_page", {"page": page, **parts}, record)
+    assert_matches_packed_recording("text_games_page", {"page": page, **parts}, record)

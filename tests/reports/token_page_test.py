@@ -9,7 +9,7 @@ from motif_jax.reports import token_page
 from motif_jax.reports.token_page import TokenText
 from tests import browser
 from tests.made_up_runs import HOSTILE
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 PIECES = [*"You| see| here| a| key|.\n".split("|"), HOSTILE, "", "x" * 200, " the", "</script>", "\u2028end"]
 
@@ -34,7 +34,7 @@ def test_what_texts_say_is_never_markup(record: bool) -> None:
     assert HOSTILE not in page
     # The page's own scripts and data alone end scripts.
     assert page.count("</script>") == page.count("<script")
-    compared("token_page", {"page": page}, record)
+    assert_matches_packed_recording("token_page", {"page": page}, record)
     assert "no text" in token_page.render([], "Tokens", "")
 
 

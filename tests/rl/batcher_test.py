@@ -23,7 +23,7 @@ from motif_jax.rl.batcher import ActorSource, Batcher, Finished, put
 from motif_jax.rl.inference import Inference
 from motif_jax.rl.publishing import Publisher
 from motif_jax.rl.reward_lookup import IntrinsicReturn, ReturnSums, RewardLookup
-from tests.recorded_outputs import compared, shown_array
+from tests.recorded_outputs import assert_matches_packed_recording, shown_array
 from tests.rl.runs import column
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -138,7 +138,7 @@ def test_what_is_played_and_batched(whole: Play, record: bool) -> None:
     numbers = [sums[f"inference/{name}"] for name in ("bytes", "rows", "padding")]
     parts = {"made": whole.made, "met": met, "numbers": numbers, "counts": counts}
     shown = {name: json.dumps(part, indent=0, default=str) for name, part in parts.items()}
-    compared("played_batches", shown, record)
+    assert_matches_packed_recording("played_batches", shown, record)
 
 
 def test_it_goes_on_where_it_was(whole: Play) -> None:

@@ -17,7 +17,7 @@ from motif_jax.motif.reward.reward_model import RewardModel, read_run
 from motif_jax.motif.reward.safetensors_file import statistics_of, write_safetensors
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 from motif_jax.rl.config import AgentReward
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -55,9 +55,11 @@ def test_no_reward_is_none_and_bad_values_are_told(trained, tmp_path, record):
     rewards.check(section(trained))
     assert MotifReward.required_fields(section(trained)) == ("message",)
     given = (trained, {"quantile": 0.52}), (trained, {"step": 9}), (tmp_path, {}), (tmp_path / "absent", {})
-    lines = [said(rewards.check, section(path, **values), folder=tmp_path) for path, values in given]
-    lines += [said(rewards.load_intrinsic, section(trained), EnvironmentSpec({}, 3), folder=trained)]
-    compared("trained_refusals", {"lines": "\n".join(lines).replace(str(trained), "FOLDER")}, record)
+    lines = [outcome_text(rewards.check, section(path, **values), folder=tmp_path) for path, values in given]
+    lines += [outcome_text(rewards.load_intrinsic, section(trained), EnvironmentSpec({}, 3), folder=trained)]
+    assert_matches_packed_recording(
+        "trained_refusals", {"lines": "\n".join(lines).replace(str(trained), "FOLDER")}, record
+    )
 
 
 @pytest.mark.slow

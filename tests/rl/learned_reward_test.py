@@ -27,7 +27,7 @@ from motif_jax.oni.ranking import RankingModel, RankingReward
 from motif_jax.oni.reward_trainer import METRICS
 from motif_jax.rewards import BatchMessages, RunSetup, load_intrinsic
 from motif_jax.rl.config import agent_config
-from tests.recorded_outputs import compared, shown_array
+from tests.recorded_outputs import assert_matches_packed_recording, shown_array
 from tests.rl import oni_runs
 from tests.rl.oni_runs import oni_config
 
@@ -182,7 +182,7 @@ def test_pairs_are_drawn_and_asked_once(tmp_path: Path, annotator: oni_runs.Anno
         for each in (reward, published)
     ]
     asked = [source.asked for source in annotator.made]
-    compared("asked_pairs", {"all": json.dumps(asked + rows, indent=0)}, record)
+    assert_matches_packed_recording("asked_pairs", {"all": json.dumps(asked + rows, indent=0)}, record)
 
 
 @pytest.mark.slow
@@ -248,7 +248,9 @@ def test_it_resumes(tmp_path: Path, annotator: oni_runs.Annotator, kind: str, re
     assert {label.items for label in read_log(tmp_path / FILE)} >= later, "no label is lost"
     again.close()
     asked = [[source.asked, source.scores] for source in annotator.made]
-    compared(f"learned_{kind}", {"paid": "\n".join(said), "asked": json.dumps(asked)}, record)
+    assert_matches_packed_recording(
+        f"learned_{kind}", {"paid": "\n".join(said), "asked": json.dumps(asked)}, record
+    )
 
 
 def test_a_label_set_that_grows_leaves_what_it_gave() -> None:

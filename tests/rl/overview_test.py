@@ -7,7 +7,7 @@ from typing import Any
 
 from motif_jax.rl.training import overview
 from tests.play.agent_runs import recall_training
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 
 def gpus(*numbers: int) -> list[Any]:
@@ -31,4 +31,4 @@ def test_the_line_of_a_run(record: bool) -> None:
     for size, nodes in ((999_999, ["a"]), (1_000_000, ["a", "b", "a"])):
         config = recall_training(actors__workers=1)
         lines.append(overview(config, size, [CPU], [CPU], nodes, "by rules"))
-    compared("overview", {"lines": "\n".join(lines)}, record)
+    assert_matches_packed_recording("overview", {"lines": "\n".join(lines)}, record)

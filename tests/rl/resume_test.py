@@ -17,7 +17,7 @@ from motif_jax.core.metrics import read_metrics
 from motif_jax.rl import agent_checkpoints
 from tests.lm import talkers
 from tests.play.agent_runs import recall_config
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 from tests.reward_fixtures import load_config
 from tests.rl import oni_runs, runs
 from tests.stage_inputs import LEVEL
@@ -121,7 +121,9 @@ def test_it_ends_with_the_same_bits(tmp_path: Path, make: Any, half: int, whole:
         _, items = runs.saved(tmp_path / "parts", "progress")
         progress = {**items["progress"], "seconds": 0, "play": sorted(items["progress"]["play"])}
         texts = {"rows": learned, "episodes": episodes, "progress": progress}
-        compared("resumed_run", {name: json.dumps(part, indent=0) for name, part in texts.items()}, record)
+        assert_matches_packed_recording(
+            "resumed_run", {name: json.dumps(part, indent=0) for name, part in texts.items()}, record
+        )
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from motif_jax.rl import agent_networks, settings, train_agent
 from motif_jax.rl.config import Devices, agent_config
 from motif_jax.rl.policy_config import LanguagePolicy
 from tests.play.agent_runs import changed, recall_config, recall_training
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 from tests.reward_fixtures import load_config
 
 
@@ -80,7 +80,7 @@ def test_what_follows_from_other_settings(monkeypatch: pytest.MonkeyPatch, recor
             made = agent_config(changed(load_config("train_agent", variant), **given))
             options = settings.environment_options(made)
             found[f"{variant} {len(given)}"] = json.dumps([settings.optimizer_steps(made), options])
-    compared("run_settings", found, record)
+    assert_matches_packed_recording("run_settings", found, record)
 
 
 def test_rewards_of_texts_are_computed_beside_the_learner(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from motif_jax.rl.publishing import Publisher
 from motif_jax.rl.training import AgentTraining, Agreement
 from tests.play.agent_runs import recall_config
 from tests.processes import wait_until
-from tests.recorded_outputs import compared, of_folder
+from tests.recorded_outputs import assert_matches_packed_recording, of_folder
 from tests.rl.runs import saved, steps_of, train
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -50,7 +50,7 @@ def test_a_small_run_leaves_the_files_that_it_left(tmp_path: Path, record: bool)
         del files["config.json"]
         files |= {"progress": json.dumps(progress), "steps": str(steps_of(tmp_path))}
         shown |= {f"{steps}/{name}": text for name, text in files.items()}
-    compared("small_run", shown, record)
+    assert_matches_packed_recording("small_run", shown, record)
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from motif_jax.core.training import records
 from motif_jax.core.training.task import Evaluation, Task, TrainingPosition
 from motif_jax.core.training.trainer import FINITE, Carry, OfflineTrainer, TrainerSettings, make_train_steps
 from tests import bigrams, processes, resumed
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -189,7 +189,7 @@ def test_what_a_run_leaves(tmp_path, in_memory, capsys, record):
     assert task.asked == [(0, 2), (2, 1), (3, 2), (5, 1), (6, 1)]
     assert re.findall("^at .*$", capsys.readouterr().err, re.MULTILINE) == ["at 0", "at 3", "at 6", "at 7"]
     assert not Store(tmp_path / "resume").kept
-    compared("offline_run", {"left": left(tmp_path)}, record)
+    assert_matches_packed_recording("offline_run", {"left": left(tmp_path)}, record)
 
 
 def test_a_stopped_run_goes_on_to_the_same_end(tmp_path, in_memory):
@@ -209,11 +209,13 @@ def test_a_stopped_run_goes_on_to_the_same_end(tmp_path, in_memory):
 def test_steps_that_are_not_finite_are_left_out_up_to_a_budget(tmp_path, in_memory, record):
     found = []
     for most in (0, 1, 2):
-        found.append(said(subtracted, tmp_path, Subtractor([1, 4]), most_skips=most, folder=tmp_path))
+        found.append(outcome_text(subtracted, tmp_path, Subtractor([1, 4]), most_skips=most, folder=tmp_path))
         found += [f"{step} {items['position']}" for step, items in Store(tmp_path / "resume").kept.items()]
     with np.load(tmp_path / "nonfinite" / "step-4.npz") as kept:
         found += [f"{name} {kept[name].tolist()}" for name in sorted(kept)]
-    compared("offline_nonfinite", {"found": "\n".join([*found, left(tmp_path)])}, record)
+    assert_matches_packed_recording(
+        "offline_nonfinite", {"found": "\n".join([*found, left(tmp_path)])}, record
+    )
     task = Subtractor([1, 4])
     for most, total in ((1, 77), (2, 31)):
         carry = Carry(task.init_state(), np.int32(most), None)
@@ -243,16 +245,21 @@ def test_a_folder_of_other_data_devices_steps_or_layout_is_refused(tmp_path, in_
     task, store = Subtractor(), Store(tmp_path / "resume")
     text, other = {"the text": "a"}, {records.DEVICES: "2"}
     task.steps_per_epoch = 2
-    found, items = [said(subtracted, tmp_path, task)], store.kept[4]
+    found, items = [outcome_text(subtracted, tmp_path, task)], store.kept[4]
     changed, more = {"the text": "b", "more": "c"}, {records.DEVICES: "3"}
     for before, now in ((text, changed), (text, {}), (other, more), (text, other), (text, text)):
         items["position"]["digests"], task.digests = before, now
         store.save(4, items)
-        found += [said(subtracted, tmp_path, task), said(records.refuse_other_data, tmp_path, now, "a file")]
-    found.append(said(records.refuse_other_data, tmp_path / "new", now, "a text"))
+        found += [
+            outcome_text(subtracted, tmp_path, task),
+            outcome_text(records.refuse_other_data, tmp_path, now, "a file"),
+        ]
+    found.append(outcome_text(records.refuse_other_data, tmp_path / "new", now, "a text"))
     store.save(4, {"position": {**items["position"], "phase": 2}})
-    found.append(said(records.refuse_other_data, tmp_path, now, "a text"))
-    compared("offline_refused", {"found": "\n".join(found).replace(str(tmp_path), "FOLDER")}, record)
+    found.append(outcome_text(records.refuse_other_data, tmp_path, now, "a text"))
+    assert_matches_packed_recording(
+        "offline_refused", {"found": "\n".join(found).replace(str(tmp_path), "FOLDER")}, record
+    )
 
 
 def test_what_a_refused_start_leaves(tmp_path):
@@ -265,12 +272,12 @@ def test_what_a_refused_start_leaves(tmp_path):
 
     there = lambda: sorted(path.name for path in tmp_path.iterdir() if path.name[0] != ".")  # noqa: E731
     (tmp_path / "mine").touch()
-    assert (said(started, {"b": 1}, True), there()) == ("UserError: no", ["mine"])
+    assert (outcome_text(started, {"b": 1}, True), there()) == ("UserError: no", ["mine"])
     started({"b": 1}, False)
     before = (tmp_path / "config.json").read_bytes()
     assert there() == ["config.json", "made", "mine", "tokens", "versions.json"]
     (tmp_path / "resume").mkdir()
-    assert said(started, {"b": 2}, True) == "UserError: no"
+    assert outcome_text(started, {"b": 2}, True) == "UserError: no"
     assert (tmp_path / "config.json").read_bytes() == before
     assert there() == ["config.json", "made", "mine", "resume", "tokens", "versions.json"]
 

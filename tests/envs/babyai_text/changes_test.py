@@ -6,13 +6,15 @@ from motif_jax.envs.babyai_text.changes import PromptChange
 from motif_jax.envs.babyai_text.environment import decoded
 from tests.envs.babyai_text.environment_test import LOCAL
 from tests.envs.playing import started, told
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 PROMPT = "Goal of the agent: go to the red ball \n Observation 0: You see a grey key 1 step left, "
 
 
 def test_every_published_change_is_the_recorded_one(record):
-    compared("prompt_changes", {name: PromptChange(name)(PROMPT) for name in changes.CHANGES}, record)
+    assert_matches_packed_recording(
+        "prompt_changes", {name: PromptChange(name)(PROMPT) for name in changes.CHANGES}, record
+    )
 
 
 def test_whole_words_are_replaced_in_both_languages():

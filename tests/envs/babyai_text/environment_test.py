@@ -17,7 +17,7 @@ from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED
 from motif_jax.rl.actors.group import place_numbers
 from tests.envs.playing import shown, shown_frame, started, told
 from tests.lm import talkers
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 TRAIN = "BabyAI-MixedTrainLocal-v0"
 LOCAL = "BabyAI-GoToLocal-v0"
@@ -75,7 +75,7 @@ def test_people_see_the_grid_and_what_the_agent_sees(record):
         frame = drawer.frame(started(TRAIN, 4, kind=kind, fields=drawer.fields)[1])
         assert chr(frame.chars[frame.cursor]) in ">v<^"
         parts[kind] = shown_frame(frame)
-    compared("babyai_frames", parts, record)
+    assert_matches_packed_recording("babyai_frames", parts, record)
 
 
 REFUSED = [
@@ -94,7 +94,7 @@ REFUSED = [
 def test_bad_options_are_one_line(record):
     said = {f"{name} {options}": told(registry.spec, name, **options) for name, options in REFUSED}
     said |= {"text": told(encoded, "abc", 2, "a text"), "long": told(numbered, "go " * 81)}
-    compared("babyai_refusals", said, record)
+    assert_matches_packed_recording("babyai_refusals", said, record)
     assert (encoded("é", 3, "a text").tolist(), numbered("go " * 80).tolist()) == ([0xE9, 0, 0], [1] * 80)
 
 
@@ -128,7 +128,7 @@ def test_options_show_what_was_recorded(tmp_path, record):
     }
     parts = {part: shown(name, **given) for part, (name, given) in options.items()}
     parts |= {name: shown(name, 1, (5, 6), fields=("grid", "lit", "pose")) for name in LEVELS}
-    compared("babyai_options", parts, record)
+    assert_matches_packed_recording("babyai_options", parts, record)
     given = {"kind": "open", "distractors": 1, "change": "x"}
     for names, wanted in (((TRAIN, LOCAL), {"change": "x"}), ((TRAIN, TRAIN), given), (("a", TRAIN), given)):
         assert catalogue.options_elsewhere(given, *names) == wanted

@@ -5,7 +5,7 @@ import json
 from motif_jax.envs.babyai_text import probes
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from tests.envs.playing import told
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 SEEN = [["You see a red ball 1 step forward"]]
 GOOD = {"name": "one", "goal": "go to the red ball", "observations": SEEN, "actions": []}
@@ -53,4 +53,4 @@ def test_files_that_hold_none_are_told(tmp_path, record):
     for number, content in enumerate(CONTENTS):
         path.write_text(json.dumps(content))
         said[f"{number}"] = told(probes.read, path).replace(str(path), "")
-    compared("probes_refused", said, record)
+    assert_matches_packed_recording("probes_refused", said, record)

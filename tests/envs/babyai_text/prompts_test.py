@@ -10,7 +10,7 @@ from motif_jax.envs.babyai_text.prompts import Window
 from tests.conftest import load_golden
 from tests.envs.playing import told
 from tests.lm import talkers
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 
 def test_a_prompt_holds_the_newest_observations_and_the_actions_between_them():
@@ -67,7 +67,7 @@ def test_missions_in_french(record):
     parts = {f"{english} {way}": in_french(english, way) for english in MISSIONS for way in (False, True)}
     for text, published in (("win", True), ("dance with the red key", False), ("go to the moon", False)):
         parts[text] = told(in_french, text, published)
-    compared("missions_in_french", parts, record)
+    assert_matches_packed_recording("missions_in_french", parts, record)
 
 
 @pytest.mark.slow

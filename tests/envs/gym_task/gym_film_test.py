@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from motif_jax.reports.terminal import picture_text
-from tests.recorded_outputs import compared, of_folder, shown_array
+from tests.recorded_outputs import assert_matches_packed_recording, of_folder, shown_array
 from tests.reward_fixtures import run_stage
 
 
@@ -33,4 +33,4 @@ def test_a_film_shows_the_pictures_that_an_environment_draws(tmp_path, record):
     pictures = [base64.b64decode(text) for text in film["pictures"].pop("texts")]
     drawn = {f"{n}": shown_array(Image.open(io.BytesIO(data))) for n, data in enumerate(pictures)}
     gif = of_folder(tmp_path, {})["episode-00000.gif"]
-    compared("gym_film", {**drawn, "film": str(film["pictures"]), "gif": gif}, record)
+    assert_matches_packed_recording("gym_film", {**drawn, "film": str(film["pictures"]), "gif": gif}, record)

@@ -14,7 +14,7 @@ from motif_jax.envs.gym_task.environment import _spec_of as registry_of_specs
 from motif_jax.envs.gym_task.spaces import leaves
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, EngineError
 from tests.envs.playing import shown, started, told
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 TOYS = {"modules": "tests.gym_toys"}
 VAULT = "gym:ToyVault-v0"
@@ -26,7 +26,7 @@ def test_nested_spaces_are_fields_by_name(record):
         parts[text] = shown(VAULT, 30, **TOYS, text=text, text_bytes=32)
     level = {"name": "gym:MiniGrid-DoorKey-5x5-v0", "modules": "minigrid", "text": "obs:mission"}
     parts |= {"shown": shown(**level, steps=1), "level": str(registry.spec(**level))}
-    compared("gym_spaces", parts, record)
+    assert_matches_packed_recording("gym_spaces", parts, record)
     assert all(number in parts["info:said"] for number in ("'info_length': 99.0", "'steps_with_key': 1.0"))
 
 
@@ -40,7 +40,7 @@ def test_boxes_keep_what_they_hold(record):
         out = np.zeros(leaf.field.shape, leaf.field.dtype)
         leaf.write(value, out)
         seen[leaf.name] = f"{out!r} {leaf.image}"
-    compared("gym_boxes", seen, record)
+    assert_matches_packed_recording("gym_boxes", seen, record)
 
 
 def test_truncation_is_no_termination():
@@ -91,7 +91,7 @@ def test_texts_are_utf8_up_to_their_first_zero(monkeypatch, record):
     assert of_nested(captions.CaptionedStep({"me": "no"}, {}, None)) is None
     monkeypatch.setenv("MOTIF_JAX_TRUST", "math:pi")
     said = {text: told(captions.make, text) for text in ("caption", "math:pi")}
-    compared("gym_texts_refused", said, record)
+    assert_matches_packed_recording("gym_texts_refused", said, record)
 
 
 class Odd(gymnasium.Env):
@@ -259,7 +259,7 @@ def test_what_cannot_be_taken_is_one_line(record):
     said = {"unknown": told(registry.check, "gym:Nope-v1", {})}
     for number, (given, options) in enumerate(ODD):
         said[f"{number}"] = told(registry.check, odd(**given), options)
-    compared("gym_refusals", said, record)
+    assert_matches_packed_recording("gym_refusals", said, record)
     registry.check(odd(info=[{}] * 199 + [{"said": "a"}]), {"text": "info:said", "text_bytes": 256})
     assert registry.spec(odd(space=spaces.Discrete(4096))).observation["observation"].shape == (4096,)
 

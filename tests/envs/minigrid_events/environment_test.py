@@ -17,7 +17,7 @@ from motif_jax.envs.minigrid_events.environment import MiniGridEvents
 from motif_jax.envs.minigrid_events.renderer import EventsRenderer
 from motif_jax.envs.spec import RUNNING, TERMINATED, empty_observation
 from tests.envs.playing import shown_frame
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 LEFT, RIGHT = 0, 1
 OBJECTS, COLORS = 11, 6
@@ -81,4 +81,6 @@ def test_captions_say_what_happened_and_people_see_them_with_the_level(record: b
     assert decoded(out["text"]) == "You drop a red key."
     ours, out = small_world(Goal())
     assert ours.step(FORWARD, out) == (pytest.approx(1 - 0.9 / 250), TERMINATED)
-    compared("minigrid_captions", {**seen, "goal": f"{decoded(out['text'])} {ours.episode_info()}"}, record)
+    assert_matches_packed_recording(
+        "minigrid_captions", {**seen, "goal": f"{decoded(out['text'])} {ours.episode_info()}"}, record
+    )

@@ -20,7 +20,7 @@ from motif_jax.envs.nethack.level_engine import LevelEngine
 from motif_jax.envs.spec import RUNNING
 from tests.conftest import load_golden
 from tests.envs.playing import started, told
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 FIELDS = ("glyphs", "tty_chars", "tty_colors")
 SHOWN = (*FIELDS, "blstats", "message")
@@ -56,7 +56,9 @@ def test_levels_and_their_rules_are_the_recorded_ones(record):
         rules["describe"] = [len(text) for text in described], checksum
         return "\n".join(f"{name} {value}" for name, value in rules.items())
 
-    compared("minihack_levels", {name: said(level) for name, level in LEVELS.items()}, record)
+    assert_matches_packed_recording(
+        "minihack_levels", {name: said(level) for name, level in LEVELS.items()}, record
+    )
 
 
 def test_every_level_compiles_and_starts():
@@ -93,7 +95,7 @@ def test_what_the_compiler_refuses_is_one_line_and_the_old_level_stays(tmp_path,
     (tmp_path / "dat").mkdir()
     (tmp_path / "dat" / "dungeon.def").write_text("DUNGEON\n")
     said |= {"code": told(engine.load, ""), "dungeon": told(level_engine.data_library.__wrapped__)}
-    compared("minihack_refusals", said, record)
+    assert_matches_packed_recording("minihack_refusals", said, record)
     engine.close()
 
 

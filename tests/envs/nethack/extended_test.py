@@ -9,7 +9,7 @@ import pytest
 from motif_jax.envs.spec import RUNNING
 from tests.conftest import load_golden
 from tests.envs.nethack.fake_engine import check_published, play
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 GOLDEN = load_golden("oni/oni_task_rules.json")
 SCORE, STAIRCASE = "NetHackScoreExtendedActions-v1", "NetHackStaircaseExtendedActions-v1"
@@ -99,5 +99,5 @@ def test_games_under_both_rules_are_the_recorded_ones(record):
     for name, (task, steps) in SCENARIOS.items():
         for compat in (None, PUBLISHED):
             played[f"{name} {compat}"] = "\n".join(map(str, play(task, {}, steps, compat=compat)))
-    compared("extended_games", played, record)
+    assert_matches_packed_recording("extended_games", played, record)
     assert [line[-5] for line in played["kills None"].splitlines()] == list("11233")

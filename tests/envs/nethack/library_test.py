@@ -14,7 +14,7 @@ from motif_jax.envs import registry
 from motif_jax.envs.nethack import library
 from motif_jax.envs.nethack.engine import DLPATH, NetHackEngine
 from motif_jax.envs.nethack.game import END_DEATH, END_LIMIT, Game, game_seeds
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.uname().machine != "x86_64", reason="code is shared on x86-64 Linux only"
@@ -108,7 +108,7 @@ def test_where_libraries_cannot_be_kept_they_are_loaded_anew_which_is_said(monke
     engine.start(*game_seeds(3))
     assert engine.in_normal_game()
     engine.close()
-    compared("nethack_remarks", said, record)
+    assert_matches_packed_recording("nethack_remarks", said, record)
 
 
 def test_the_clock_of_the_wall_sets_no_prices(monkeypatch):

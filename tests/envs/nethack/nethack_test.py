@@ -13,7 +13,7 @@ from motif_jax.envs.nethack.observation import make_spec, switches
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED
 from tests.envs.nethack.fake_engine import FakeEngine, on
 from tests.envs.playing import started, told
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 FIELDS = ("glyphs", "tty_chars", "tty_colors")
 
@@ -73,7 +73,7 @@ def test_how_games_end(record):
         said += [steps[-1][1], env.episode_info(), out["blstats"], (out["glyphs"] != BLANK_GLYPH).sum()]
         env.close()
     assert (said[0], said[4]) == (TRUNCATED, TERMINATED)
-    compared("nethack_ends", {"all": "\n".join(map(str, said))}, record)
+    assert_matches_packed_recording("nethack_ends", {"all": "\n".join(map(str, said))}, record)
 
 
 def test_engine_constants_are_ours():
@@ -119,4 +119,4 @@ def test_what_is_refused_is_one_line(monkeypatch, record):
     said["pieces"] = told(env.reset, 0, {**out, "window_chars": out["window_chars"].T})
     env.close()
     said["closed"] = told(env.step, 1, out)
-    compared("nethack_refusals", said, record)
+    assert_matches_packed_recording("nethack_refusals", said, record)

@@ -12,7 +12,7 @@ from motif_jax.envs.nethack.status import BLSTATS_CLIP, BLSTATS_SCALE, X, Y
 from motif_jax.nets.status import scale_status
 from tests.envs.nethack.fake_engine import FakeEngine, on
 from tests.envs.playing import shown_frame
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 
 def test_published_pictures(golden):
@@ -64,4 +64,4 @@ def test_people_see_the_screen_and_the_hero_below_the_message(record):
     screen = np.full((2, 24, 80), 7, np.uint8)
     seen = {"tty_chars": screen[0], "tty_colors": screen[1], "blstats": status}
     frame = NetHackRenderer(registry.spec("NetHackScore-v1")).frame(seen)
-    compared("nethack_frame", {"all": shown_frame(frame)}, record)
+    assert_matches_packed_recording("nethack_frame", {"all": shown_frame(frame)}, record)

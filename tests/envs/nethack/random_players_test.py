@@ -5,7 +5,7 @@ import pytest
 
 from motif_jax.envs import registry
 from motif_jax.envs.nethack.random_players import HABITS, Habit, ReplayedActions, has_habits
-from tests.recorded_outputs import compared, shown_array
+from tests.recorded_outputs import assert_matches_packed_recording, shown_array
 
 SPECS = {23: registry.spec("NetHackScore-v1"), 28: registry.spec("NetHackScoreExtendedActions-v1")}
 
@@ -17,7 +17,7 @@ def taken(habit, seed, count, actions=23):
 
 def test_what_was_taken_is_taken_again_and_habits_are_of_the_tasks_with_these_actions(record):
     said = {f"{name} {of}": shown_array(taken(HABITS[name], 5, 5000, of)) for name in HABITS for of in SPECS}
-    compared("habits", said, record)
+    assert_matches_packed_recording("habits", said, record)
     choose = ReplayedActions(np.array([3, 0, 22])).player(0, SPECS[23])
     assert [choose({}) for _ in range(3)] == [3, 0, 22]
     with pytest.raises(StopIteration):

@@ -8,7 +8,7 @@ from motif_jax.envs.nethack.actions import TASK_KEYS, action_names
 from motif_jax.envs.nethack.scripted_players import ERRANDS, FIELDS
 from motif_jax.envs.nethack.status import DEPTH, X, Y
 from tests.envs.playing import told
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 SPEC = registry.spec("NetHackScore-v1", fields=FIELDS)
 
@@ -42,4 +42,4 @@ def test_what_they_play_is_what_was_recorded(record):
             parts[f"{name} {seed}"] = " ".join(action_names(TASK_KEYS[step.action] for step in steps))
     env.close()
     parts["refused"] = told(ERRANDS["diver"].player, 0, registry.spec("NetHackScore-v1"))
-    compared("scripted_players", parts, record)
+    assert_matches_packed_recording("scripted_players", parts, record)

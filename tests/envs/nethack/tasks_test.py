@@ -14,7 +14,7 @@ from motif_jax.envs.nethack.tasks import HALLUCINATION, ORACLE_GLYPH, TASKS
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED
 from tests.conftest import load_golden
 from tests.envs.nethack.fake_engine import FakeEngine, check_published, on, play
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 GOLDEN = load_golden("task_rules.json")
 LIMIT_ENDS = {"timeout_as_terminal": True}
@@ -50,7 +50,7 @@ def test_what_is_the_oracle_and_when_the_stairs_are_kept(record):
         shown = {"msg": f"You descend the stairs{stop}", "time": 2, "dlevel": 2}
         for frames in ([shown], [{**shown, "more": 1}, {"time": 2, "dlevel": 2}]):
             found[str(frames)] = str(play("NetHackStaircase-v1", {}, [(18, frames)]))
-    compared("oracles_and_stairs", found, record)
+    assert_matches_packed_recording("oracles_and_stairs", found, record)
 
 
 def test_oracle_is_seen_from_the_edge_of_the_map():
@@ -115,7 +115,7 @@ def test_the_numbers_of_an_episode_are_those_before_or_after_its_newest_step(rec
         )
         for number, frames in enumerate((quits, [last, {"done": 1}], [dead]))
     }
-    compared("nethack_numbers", played, record)
+    assert_matches_packed_recording("nethack_numbers", played, record)
     env, out = on(engine := FakeEngine({}), max_episode_steps=1)
     env.step(1, out)
     assert engine.keys == [107, 0xF1, 121]

@@ -21,7 +21,7 @@ from motif_jax.ilql.dialogues.items import Delimiters, Vocabulary
 from motif_jax.ilql.tasks import registry
 from motif_jax.lm.model import LanguageModel
 from tests import text_agents
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 from tests.toy_text import Letters
 
 _INIT = TextAgentNetwork.init
@@ -89,22 +89,24 @@ def test_what_is_no_agent_is_told(tmp_path: Path, record: bool) -> None:
     ):
         path.write_text(json.dumps(about | change))
         calls = agent_folder.describe, functools.partial(agent_folder.options_for, "reddit")
-        found[str(change)] = "".join(said(call, run, "key", folder=tmp_path) for call in calls)
-        found[str(change)] += said(lambda: agent_folder.load(path.parent, "key").about, folder=tmp_path)
+        found[str(change)] = "".join(outcome_text(call, run, "key", folder=tmp_path) for call in calls)
+        found[str(change)] += outcome_text(
+            lambda: agent_folder.load(path.parent, "key").about, folder=tmp_path
+        )
     path.unlink()
-    found["none"] = said(agent_folder.find, run, "key", folder=tmp_path)
+    found["none"] = outcome_text(agent_folder.find, run, "key", folder=tmp_path)
     (run / "checkpoints").mkdir()
-    found["unfinished"] = said(agent_folder.find, run, "key", folder=tmp_path)
+    found["unfinished"] = outcome_text(agent_folder.find, run, "key", folder=tmp_path)
     for name in ("heads", "target_heads"):
         folder = text_agents.write(tmp_path / name) / "agent"
         (folder / name / "heads.json").unlink()
-        found[name] = said(agent_folder.load, folder, folder=tmp_path)
+        found[name] = outcome_text(agent_folder.load, folder, folder=tmp_path)
     folder = text_agents.write(tmp_path / "dt", Design(q="none", prefix=True), "dt") / "agent"
     save_file({"kernel": np.zeros(3, np.float32)}, folder / agent_folder.PREFIX)
-    found["prefix"] = said(agent_folder.load, folder, folder=tmp_path)
+    found["prefix"] = outcome_text(agent_folder.load, folder, folder=tmp_path)
     (folder / agent_folder.PREFIX).write_text("no")
-    found["no prefix"] = said(agent_folder.load, folder, folder=tmp_path)
-    compared("agents_told", found, record)
+    found["no prefix"] = outcome_text(agent_folder.load, folder, folder=tmp_path)
+    assert_matches_packed_recording("agents_told", found, record)
 
 
 def test_an_agent_that_was_moved_has_its_own_tokenizer_and_names_no_other_folder(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from motif_jax.ilql.tasks import registry
 from tests import text_agents
 from tests.ilql.agent.agent_folder_test import drawn
 from tests.lm import models, recipes
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -107,5 +107,5 @@ def test_an_agent_begins_with_parts_of_others(tmp_path: Path, monkeypatch: Any, 
         ("ilql", {"value": "ilql", "advanced_mlp": True}),
         ("chai", {"value": "dt"}),
     ]
-    found = {f"{case}": said(begun, case[0], **case[1], folder=tmp_path) for case in cases}
-    compared("agent_starts", found, record)
+    found = {f"{case}": outcome_text(begun, case[0], **case[1], folder=tmp_path) for case in cases}
+    assert_matches_packed_recording("agent_starts", found, record)

@@ -14,7 +14,7 @@ from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
 from motif_jax.lm import config
 from motif_jax.lm.model import LanguageModel
 from tests.lm import recipes
-from tests.recorded_outputs import compared, shown_array
+from tests.recorded_outputs import assert_matches_packed_recording, shown_array
 
 DESIGNS: list[dict[str, Any]] = [
     {"prefix": True},
@@ -43,4 +43,4 @@ def test_what_agents_are_made_of_and_what_is_read_of_them_stay_what_they_were(re
         about = agent.design.roles, agent.heads, list(agent.target_heads.configs)
         lines = [f"{jax.tree_util.keystr(path)} {shown_array(leaf)}" for path, leaf in shown]
         parts[str(place)] = "\n".join([*map(str, about), *lines])
-    compared("text_agent_designs", parts, record)
+    assert_matches_packed_recording("text_agent_designs", parts, record)

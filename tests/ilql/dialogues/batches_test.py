@@ -17,7 +17,7 @@ from motif_jax.lm.objectives import Tokens
 from motif_jax.lm.text_batches import ItemBatches, TextRows, WindowBatches
 from motif_jax.lm.token_data.dataset import TokensDataset
 from motif_jax.lm.token_data.writer import TokensWriter
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 from tests.toy_text import Letters
 
 LENGTHS = (7, 1, 12, 3, 5, 9, 2, 12, 4, 6, 8)
@@ -53,10 +53,10 @@ def test_batches_of_texts(tmp_path: Path, record: bool) -> None:
     found["comments"] = of_batches(upvote_task.CommentBatches(prompted, 2, 92, seed=5, group=1))
     for length in (68, 69):
         windows = bare, TextRows("causal", "windows", length, special), 3, 5
-        found[f"{length}"] = said(lambda: WindowBatches(*windows).steps_per_pass, folder=tmp_path)  # noqa: B023
+        found[f"{length}"] = outcome_text(lambda: WindowBatches(*windows).steps_per_pass, folder=tmp_path)  # noqa: B023
     for packing in ("windows", "items"):
-        found[packing] = said(text_batches.check_prompts, packing, prompted, folder=tmp_path)
-    compared("batches_of_texts", found, record)
+        found[packing] = outcome_text(text_batches.check_prompts, packing, prompted, folder=tmp_path)
+    assert_matches_packed_recording("batches_of_texts", found, record)
 
 
 def test_batches_of_dialogues_and_of_an_experts_steps(tmp_path: Path, record: bool) -> None:
@@ -85,4 +85,4 @@ def test_batches_of_dialogues_and_of_an_experts_steps(tmp_path: Path, record: bo
         compat, network = SimpleNamespace(bc_unshuffled=unshuffled), SimpleNamespace(prompt_tokens=4)
         given: Any = SimpleNamespace(batch_size=2, seed=3, compat=compat, network=network)
         found[f"steps {unshuffled}"] = of_batches(cloning_task.CloningBatches(given, steps), 0, 2)
-    compared("batches_of_dialogues", found, record)
+    assert_matches_packed_recording("batches_of_dialogues", found, record)

@@ -10,7 +10,7 @@ from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.lm.token_data.dataset import TokensDataset
 from motif_jax.lm.token_data.writer import TokensWriter
 from tests.golden_ilql import dialogue_text
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 from tests.toy_text import Letters
 
 DIALOGUES = [
@@ -71,7 +71,7 @@ def test_json_lines_are_read_in_parts(tmp_path, monkeypatch):
 def test_files_that_are_no_dialogues(tmp_path, record):
     path, found = tmp_path / "d.parquet", []
     path.write_text("nothing")
-    found += [said(read, path, folder=tmp_path) for read in (parquet.read, parquet.about)]
+    found += [outcome_text(read, path, folder=tmp_path) for read in (parquet.read, parquet.about)]
     whole = {"texts": [[], ["a", "b"]], "rewards": [[], [None, 1.0]], "terminal": [True, False]}
     whole["meta"] = ["{}"] * 2
     changes = [{"rewards": [[], [None]]}, {"rewards": [[], [None, np.nan]]}, {"texts": [[], ["a", None]]}]
@@ -80,15 +80,15 @@ def test_files_that_are_no_dialogues(tmp_path, record):
     for change in changes:
         table = {name: values for name, values in {**whole, **change}.items() if values is not None}
         pq.write_table(pa.table(table), path)
-        found.append(said(parquet.read, path, folder=tmp_path))
+        found.append(outcome_text(parquet.read, path, folder=tmp_path))
     assert parquet.about(path) == {}
     pq.write_table(pa.table({"texts": [["a"]]}).replace_schema_metadata({"about": "["}), path)
-    found.append(said(parquet.about, path, folder=tmp_path))
+    found.append(outcome_text(parquet.about, path, folder=tmp_path))
     path = tmp_path / "t.json"
     for content in ('{"a": 1}', '{"1": "x"}', '{"1": NaN}', f'{{"1": {10**400}}}', '{"\u0663": 1}', "[1]"):
         path.write_text(content)
-        found.append(said(token_rewards.from_file, path, folder=tmp_path))
-    compared("dialogues_refused", {"found": "\n".join(found)}, record)
+        found.append(outcome_text(token_rewards.from_file, path, folder=tmp_path))
+    assert_matches_packed_recording("dialogues_refused", {"found": "\n".join(found)}, record)
 
 
 PAID = token_rewards.by_token({2: 0.25, 3: 1.0}, scale=2.0, shift=0.5)

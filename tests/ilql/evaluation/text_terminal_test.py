@@ -15,7 +15,7 @@ from motif_jax.ilql.evaluation.text_terminal import Terminal, TextTable, numbers
 from motif_jax.ilql.tasks.contract import Observation, Outcome
 from motif_jax.ilql.tasks.wordle.colours import WordTable
 from motif_jax.ilql.tasks.wordle.environment import WordleObservation
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 HOSTILE = "a\x1b]0;owned\x07\x1b[2Jb\x9b31m\rc\x7f\ud800"
 TAMED = "a�]0;owned��[2Jb�31m�c��"
@@ -64,7 +64,7 @@ def test_what_others_say_is_shown_without_control_characters(record: bool) -> No
         assert TAMED in out.getvalue()
         assert HOSTILE in found[-1]["texts"], "it is kept as it was said"
         parts[name] = f"{out.getvalue()}{found!a}"
-    compared("terminal", parts, record)
+    assert_matches_packed_recording("terminal", parts, record)
     with pytest.raises(EOFError, match="the terminal was closed"):
         Terminal(io.StringIO(), out).ask("")
     assert numbers(TextAction("")) == "(no numbers: it is not an agent's)"

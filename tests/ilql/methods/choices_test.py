@@ -27,7 +27,7 @@ from motif_jax.lm import footprint, init_model, language_run, language_task, sum
 from motif_jax.lm.init_model import Sizes
 from motif_jax.motif.reward import reward_task
 from motif_jax.schema import values
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 from tests.reward_fixtures import load_config
 
 
@@ -65,9 +65,9 @@ def test_methods_of_text_agents(record: bool) -> None:
         parts = [f"{key}: {value}" for key, value in vars(objective).items() if key != "agent"]
         parts += [str(objective.agent.design), str(objective._parts()), str(objective.weights.of_values)]
         parts += [str(text_run.layout_of(config, 26, each)) for each in sizes[:2]]
-        parts += [said(text_run.check_shapes, config, each) for each in sizes]
+        parts += [outcome_text(text_run.check_shapes, config, each) for each in sizes]
         found[f"{name} {bool(changes)}"] = "\n".join(parts)
-    compared("text_methods", found, record)
+    assert_matches_packed_recording("text_methods", found, record)
 
 
 def test_what_ppo_and_lengths_ask_for(record: bool) -> None:
@@ -86,9 +86,9 @@ def test_what_ppo_and_lengths_ask_for(record: bool) -> None:
     configs = [
         given("train_text", "wordle_ppo", **{"initial__policy": "run", **fits, **each}) for each in changes
     ]
-    found = [said(text_run.check_ppo, config) for config in configs]
-    found += [said(dialogue_data.longest_action, most, None) for most in (5, 1, 0, None)]
-    compared("text_ppo_choices", {"found": "\n".join(found)}, record)
+    found = [outcome_text(text_run.check_ppo, config) for config in configs]
+    found += [outcome_text(dialogue_data.longest_action, most, None) for most in (5, 1, 0, None)]
+    assert_matches_packed_recording("text_ppo_choices", {"found": "\n".join(found)}, record)
 
 
 def test_what_a_step_needs_in_memory(record: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,8 +98,8 @@ def test_what_a_step_needs_in_memory(record: bool, monkeypatch: pytest.MonkeyPat
     small = {"lora__patterns": "*", "lora__base": "int8"}
     for change in ({"accumulate": 4}, {"lora__patterns": "*/attention/query"}, small):
         config = given(*PRETRAIN, model__architecture="gpt2", batch_size=64, **change)
-        found.append(said(language_run.check_memory, config, wide))
-    compared("memory_of_steps", {"found": "\n".join(found)}, record)
+        found.append(outcome_text(language_run.check_memory, config, wide))
+    assert_matches_packed_recording("memory_of_steps", {"found": "\n".join(found)}, record)
 
 
 def test_models_of_texts(record: bool) -> None:
@@ -110,22 +110,26 @@ def test_models_of_texts(record: bool) -> None:
         named = [{f"model__{key}": value for key, value in each.items()} for each in changes]
         configs = [given(*PRETRAIN, **model, **each) for each in named]
         for objective in ("causal", "masked", "spans", "prefix", None):
-            found.append(said(language_run.objective_of, objective, configs[0].model))
-        found += [said(language_run.settings_of, config, None) for config in configs]
+            found.append(outcome_text(language_run.objective_of, objective, configs[0].model))
+        found += [outcome_text(language_run.settings_of, config, None) for config in configs]
     words: Any = SimpleNamespace(token=lambda text: 77 if text == "<mask>" else int(text[10:-1]))
     for objective in ("causal", "masked", "spans"):
         found += [str(language_run.longest_item(packing, 9, objective)) for packing in ("windows", "items")]
         found.append(str(language_run.special_tokens(GPT, words, objective)))
-    found += [said(language_run.check_shapes, given(*PRETRAIN).lora, length, GPT) for length in (48, 49)]
+    found += [
+        outcome_text(language_run.check_shapes, given(*PRETRAIN).lora, length, GPT) for length in (48, 49)
+    ]
     for longest, dropout in ((32, 0.0), (64, 0.2), (65, 0.0)):
         named = {"network__max_length": 64, "vocab_size": 300, "max_len": longest, "dropout": dropout}
         config = given("train_upvote", **named)
-        found += [said(upvote_run.settings_of, config, words) for words in (None, SimpleNamespace(size=280))]
+        found += [
+            outcome_text(upvote_run.settings_of, config, words) for words in (None, SimpleNamespace(size=280))
+        ]
     files = dataclasses.replace(config.reddit, folder="x")
     found += [str(upvote_run.made_files(each)) for each in (config.reddit, files)]
     found += [str(offline_run.mesh_sizes(given("train_text", num_devices=count))) for count in (1, 4)]
     found.append(str(offline_run.numbers_in({"a": np.zeros((2, 3)), "b": [np.zeros(4)]})))
-    compared("models_of_texts", {"found": "\n".join(found)}, record)
+    assert_matches_packed_recording("models_of_texts", {"found": "\n".join(found)}, record)
 
 
 def test_an_experts_steps(tmp_path: Path, record: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,11 +155,13 @@ def test_an_experts_steps(tmp_path: Path, record: bool, monkeypatch: pytest.Monk
     ):
         named = {"trajectories": str(tmp_path), "network__prompt_tokens": 5, "network__model": "m", **change}
         pairs = Pairs(prompts[: len(actions)], actions, {})
-        found.append(said(cloning_data.load, given("clone_behaviour", **named), pairs, 3, special))
+        found.append(outcome_text(cloning_data.load, given("clone_behaviour", **named), pairs, 3, special))
     for change in ({"trajectories": None}, {"published__dir": str(tmp_path)}, {}):
         named = {"trajectories": str(tmp_path), **change}
-        found.append(said(cloning_data.files, given("clone_behaviour", **named)))
-    compared("experts_steps", {"found": "\n".join(found).replace(str(tmp_path), "FOLDER")}, record)
+        found.append(outcome_text(cloning_data.files, given("clone_behaviour", **named)))
+    assert_matches_packed_recording(
+        "experts_steps", {"found": "\n".join(found).replace(str(tmp_path), "FOLDER")}, record
+    )
 
 
 def test_what_evaluations_say(record: bool) -> None:
@@ -210,7 +216,7 @@ def test_what_evaluations_say(record: bool) -> None:
     optimizer.max_gradient_norm = 1.0
     found["remedies"] += task.smaller_steps(optimizer)
     found["perplexity"] = str([language_task.perplexity(loss) for loss in (0.5, 700, 701)])
-    compared("evaluations", found, record)
+    assert_matches_packed_recording("evaluations", found, record)
 
 
 def test_what_evaluations_of_rewards_and_sums_say(tmp_path: Path, record: bool) -> None:
@@ -251,13 +257,13 @@ def test_what_evaluations_of_rewards_and_sums_say(tmp_path: Path, record: bool) 
     for parts in ([each[:3] for each in more], more, [(math.inf, 1.0, 1.0)] * 2):
         counted = iter(parts)
         training._measure = lambda state, batch: next(counted)  # noqa: B023
-        found.append(said(sums.held_out, training, SimpleNamespace(params=1), None, position))
+        found.append(outcome_text(sums.held_out, training, SimpleNamespace(params=1), None, position))
     training._train = SimpleNamespace(batches=lambda first, count: np.arange(24).reshape(count, 4, 2) + first)
     made = sums.batches(training, 5, 3), sums.micro_batches(training, np.arange(8).reshape(4, 2))
     found += [str(each.tolist()) for each in made]
     found.append(str(sums.evaluation(training, {"a": 1}, "said", position)))
     found += [str(sums.units(training, 7)), str(sums.batch_axes(training, None))]
-    compared("evaluations_of_rewards", {"found": "\n".join(found)}, record)
+    assert_matches_packed_recording("evaluations_of_rewards", {"found": "\n".join(found)}, record)
 
 
 def test_comments_are_split(tmp_path: Path, record: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,5 +281,5 @@ def test_comments_are_split(tmp_path: Path, record: bool, monkeypatch: pytest.Mo
     for part, each in parts.items():
         liked = each.item_columns["liked"]
         found.append(f"{part} {each.manifest['source']} {each.tokens.tolist()} {liked.tolist()}")
-    found.append(said(split, target=tmp_path / "few", comments=comments[:1], tokenizer=tokenizer))
-    compared("comments", {"found": "\n".join(found)}, record)
+    found.append(outcome_text(split, target=tmp_path / "few", comments=comments[:1], tokenizer=tokenizer))
+    assert_matches_packed_recording("comments", {"found": "\n".join(found)}, record)

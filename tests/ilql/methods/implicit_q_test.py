@@ -19,7 +19,7 @@ from motif_jax.ilql.methods.implicit_q import ActionQ, Estimates, ImplicitQSetti
 from motif_jax.ilql.tasks.wordle.tokens import WordleTokenizer
 from tests import golden_ilql
 from tests.golden_ilql import Case, batch_of, cases, inputs, settings_of
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 LOSSES = ("v_loss", "q_loss", "cql_loss", "dm_loss", "token_loss")
 NAMES = dict(zip(LOSSES, ("v", "q", "conservative", "margin", "policy"), strict=True))
@@ -234,4 +234,4 @@ def test_all_terms_and_spreads_of_a_batch_by_all_settings(record: bool) -> None:
     nothing = Estimates(None, [], None, None, None)
     assert implicit_q.losses(batch, nothing, settings) == (0, 0, 0, 0, 0)
     assert implicit_q.spreads(batch, nothing, settings) == {}
-    compared("implicit_q", found, record)
+    assert_matches_packed_recording("implicit_q", found, record)

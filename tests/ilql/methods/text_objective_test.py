@@ -20,7 +20,7 @@ from motif_jax.ilql.tasks.wordle.tokens import WordleTokenizer
 from motif_jax.lm import init_model, lora, network
 from motif_jax.lm.model import LanguageModel
 from tests.golden_ilql import item_of
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -219,4 +219,6 @@ def test_losses_and_what_is_measured_beside_them(method: str, chunk: int | None,
     part = Part(batch, implicit_q.Counts(*implicit_q.counts(batch, objective.settings)))
     measure = jax.jit(dataclasses.replace(objective, agent=agent).measured)
     measured = measure(params, {"target": target}, part, None)
-    compared(f"text_losses_{method}", {"found": str(jax.tree.map(float, measured))}, record)
+    assert_matches_packed_recording(
+        f"text_losses_{method}", {"found": str(jax.tree.map(float, measured))}, record
+    )

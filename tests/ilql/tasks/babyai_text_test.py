@@ -13,7 +13,7 @@ from motif_jax.ilql.dialogues import parquet
 from motif_jax.ilql.tasks import registry
 from motif_jax.lm import corpus
 from tests.envs.playing import refused, started, told
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 LEVEL = "BabyAI-GoToLocal-v0"
 
@@ -106,5 +106,7 @@ def test_what_cannot_be_is_said(record):
         ({}, "games", "optimal"),
         (french, "hindsight", "random"),
     ]
-    compared("babyai_task_refusals", {str(case): refused("babyai_text", *case) for case in cases}, record)
+    assert_matches_packed_recording(
+        "babyai_task_refusals", {str(case): refused("babyai_text", *case) for case in cases}, record
+    )
     assert {task(**french).check("steps", "random"), task().at_a_time("games")} == {None, 16}

@@ -5,7 +5,7 @@ import pytest
 from motif_jax.ilql.tasks.file_tokens import FileTokenizer
 from motif_jax.lm import byte_pairs
 from tests.envs.playing import told
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 WORDS = ("<stop>",)
 
@@ -43,4 +43,6 @@ def test_what_is_no_tokenizer(tmp_path, record):
     said = [told(FileTokenizer, "k", path) for path in ("", str(tmp_path), str(tmp_path / "x"))]
     (tmp_path / "tokenizer.json").write_text("{}")
     said.append(told(FileTokenizer, "k", str(tmp_path)).partition(" (")[0])
-    compared("tokenizers_refused", {"all": "\n".join(said).replace(str(tmp_path), "")}, record)
+    assert_matches_packed_recording(
+        "tokenizers_refused", {"all": "\n".join(said).replace(str(tmp_path), "")}, record
+    )

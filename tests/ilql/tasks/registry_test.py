@@ -7,7 +7,7 @@ from motif_jax.ilql.dialogues import parquet
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.ilql.tasks import recorded, registry
 from tests.envs.playing import refused, told, without
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 
 def test_the_task_of_every_variant_takes_its_options_its_kind_and_its_policy():
@@ -27,7 +27,7 @@ def test_options_have_the_defaults_and_limits_that_were_recorded(record):
     for name in registry.names():
         keys = registry.load(name).keys
         found[name] = "\n".join(f"{option}: {key.default!r} {limits(key)}" for option, key in keys.items())
-    compared("text_options", found, record)
+    assert_matches_packed_recording("text_options", found, record)
 
 
 def test_a_game_is_known_by_what_it_is_drawn_from_and_not_by_an_agents_files(tmp_path):
@@ -68,5 +68,7 @@ def test_recorded_dialogues_are_listed_in_their_order(tmp_path, record, monkeypa
     for named in ("", "tests.toy_text:NoSuchClass", "tests.envs.playing:shown"):
         said[f"environment {named}"] = told(registry.make("dialogues", {"environment": named}).check_episodes)
     said |= {text: told(registry.json_options, text) for text in ("[1]", "{")}
-    compared("text_refusals", without(tmp_path, said | {"": told(registry.load, "chess")}), record)
+    assert_matches_packed_recording(
+        "text_refusals", without(tmp_path, said | {"": told(registry.load, "chess")}), record
+    )
     assert (registry.json_options(""), registry.json_options('{"a": 1}')) == ({}, {"a": 1})

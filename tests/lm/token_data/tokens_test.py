@@ -14,7 +14,7 @@ from motif_jax.lm.token_data.dataset import TokensDataset
 from motif_jax.lm.token_data.order import gather
 from motif_jax.lm.token_data.writer import TokensWriter
 from tests.processes import killed
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 ITEMS = [[5, 6, 7], [], [1], [999, 2, 3, 4]]
 COLUMNS = {"token_columns": {"reward": np.float32}, "item_columns": {"prompt": np.int32}}
@@ -122,15 +122,15 @@ def test_damaged_and_missing_files_are_named(tmp_path, record):
     path, about = tmp_path / "d" / "tokens.npy", tmp_path / "d" / "tokens.json"
     whole, named = path.read_bytes(), json.loads(about.read_text())
     path.write_bytes(whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:])
-    found = [said(lambda: TokensDataset(tmp_path / "d").check_digests(), folder=tmp_path)]
+    found = [outcome_text(lambda: TokensDataset(tmp_path / "d").check_digests(), folder=tmp_path)]
     changes = {"items": 5}, {"dtypes": {**named["dtypes"], "tokens": "<i4"}}, {"items": -1}, {"tokens": True}
     for change in (*changes, {"vocab_size": 1 << 62}, {"digests": []}, {"dtypes": {}}, {}):
         about.write_text(json.dumps(named | change))
         path.write_bytes(whole if change else whole[:-2])
-        found.append(said(TokensDataset, tmp_path / "d", folder=tmp_path))
+        found.append(outcome_text(TokensDataset, tmp_path / "d", folder=tmp_path))
     path.unlink()
-    found.append(said(TokensDataset, tmp_path / "d", folder=tmp_path))
-    compared("tokens_refused", {"found": "\n".join(found)}, record)
+    found.append(outcome_text(TokensDataset, tmp_path / "d", folder=tmp_path))
+    assert_matches_packed_recording("tokens_refused", {"found": "\n".join(found)}, record)
 
 
 def test_what_is_no_item_is_refused(tmp_path):

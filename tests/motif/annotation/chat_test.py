@@ -8,7 +8,7 @@ from motif_jax.core.verdicts import PAIR, SINGLE
 from motif_jax.motif.annotation.annotator import Question, make_annotator
 from motif_jax.motif.annotation.chat import check_chat, json_option, without_surrogates
 from tests.conftest import REPOSITORY
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 from tests.reward_fixtures import annotation_config
 
 MASSES = [
@@ -47,8 +47,11 @@ def test_what_an_answer_depends_on_and_labels_of_probabilities(record):
     lines = []
     for values in CHATS:
         config = openai(**values)
-        lines += [said(json_option, config, "vllm.engine"), said(check_chat, config, folder=REPOSITORY)[:200]]
-        annotator = said(make_annotator, config)
+        lines += [
+            outcome_text(json_option, config, "vllm.engine"),
+            outcome_text(check_chat, config, folder=REPOSITORY)[:200],
+        ]
+        annotator = outcome_text(make_annotator, config)
         if not annotator.startswith("UserError"):
             annotator = make_annotator(config, PAIR)
             questions = (Question("a" * 32, ("x", "y"), attempt=attempt) for attempt in (0, 1))
@@ -61,7 +64,7 @@ def test_what_an_answer_depends_on_and_labels_of_probabilities(record):
         dialogue.turns = []
         logs = [math.log(mass) if mass else -math.inf for mass in masses]
         lines += [str(annotator.soft(dialogue, logs, "so"))]
-    compared("chat", {"lines": "\n".join(lines)}, record)
+    assert_matches_packed_recording("chat", {"lines": "\n".join(lines)}, record)
 
 
 def test_halves_of_characters_are_replaced():

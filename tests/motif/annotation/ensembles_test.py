@@ -14,7 +14,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.motif.annotation import ensembles
 from motif_jax.motif.annotation.labels import one_hot
 from motif_jax.motif.annotation.shards import Annotation
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 from tests.reward_fixtures import write_labels
 
 LABELS = {
@@ -61,7 +61,9 @@ def test_agreement_of_each_two(votes, record):
     nobody = ensembles.Votes("nobody", "gold", np.full(5, 3, np.int8), votes[0].probabilities)
     groups = votes, votes[:1], [*votes, nobody], [votes[0], nobody]
     parts = {f"{place}": ensembles.tables(group) for place, group in enumerate(groups)}
-    compared("agreement", parts | {"rows": f"{ensembles.agreement([*votes, nobody])}"}, record)
+    assert_matches_packed_recording(
+        "agreement", parts | {"rows": f"{ensembles.agreement([*votes, nobody])}"}, record
+    )
 
 
 @pytest.mark.parametrize("restart", [False, True])

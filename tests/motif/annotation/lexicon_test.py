@@ -23,7 +23,7 @@ from motif_jax.motif.annotation.lexicon import (
     preference,
     sentences,
 )
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 # Messages of the game and what they are about; the places where patterns could easily be confused.
 TOLD = {
@@ -161,10 +161,10 @@ def test_own_lexicon(tmp_path, record):
     path.write_text(yaml.safe_dump(small(margin=2.0, threshold=0.5)))
     assert tell() == pytest.approx(1 / (1 + np.exp(-0.5))), "worth 1, so 0.5 more than the threshold"
     config.captions.messages = False
-    lines += [said(tell)]
+    lines += [outcome_text(tell)]
     config.captions.messages, config.goal = True, "lose"
-    lines += [said(tell)]
-    compared("own_lexicon", {"lines": "\n".join(lines)}, record)
+    lines += [outcome_text(tell)]
+    assert_matches_packed_recording("own_lexicon", {"lines": "\n".join(lines)}, record)
 
 
 EVENT = small()["events"][0]
@@ -203,11 +203,11 @@ def test_wrong_lexicons_are_told_in_one_line(tmp_path, record):
     for number, tree in enumerate(TREES):
         data = tree if isinstance(tree, bytes) else yaml.safe_dump(tree).encode()
         (tmp_path / f"{number}").write_bytes(data)
-        lines += [said(load_lexicon, tmp_path / f"{number}", folder=tmp_path)]
-    lines += [said(load_lexicon, path, folder=tmp_path) for path in ("none.yaml", tmp_path)]
+        lines += [outcome_text(load_lexicon, tmp_path / f"{number}", folder=tmp_path)]
+    lines += [outcome_text(load_lexicon, path, folder=tmp_path) for path in ("none.yaml", tmp_path)]
     judge = LexiconJudge(load_lexicon(tmp_path / f"{number}"), "win")
     lines += [str(judge.answer(*texts)) for texts in (("Hello",), ("",), ("Hello", "you"), ("you", "Hello"))]
-    compared("lexicons", {"lines": "\n".join(lines)}, record)
+    assert_matches_packed_recording("lexicons", {"lines": "\n".join(lines)}, record)
 
 
 def test_most_of_what_the_game_really_says_is_known(lexicon):

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from motif_jax.motif.annotation import model_files
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_fingerprint_follows_the_content_and_not_the_place(folder, tmp_path):
 
 def test_folders_that_are_no_model(folder, tmp_path, record):
     kept = {path.name: path.read_bytes() for path in folder.iterdir()}
-    check = functools.partial(said, model_files.check_model, key="vllm.model", folder=tmp_path)
+    check = functools.partial(outcome_text, model_files.check_model, key="vllm.model", folder=tmp_path)
     lines = [check(model) for model in (str(folder), "", "some/model", "./none")]
     for name, content in sorted(kept.items()):
         for size in (None, 0, 5, len(content) - 1, len(content)):
@@ -44,4 +44,4 @@ def test_folders_that_are_no_model(folder, tmp_path, record):
             else:
                 (folder / name).write_bytes(content[:size])
             lines += [f"{name} {size} {check(str(folder))}"]
-    compared("model_folders", {"lines": "\n".join(lines)}, record)
+    assert_matches_packed_recording("model_folders", {"lines": "\n".join(lines)}, record)

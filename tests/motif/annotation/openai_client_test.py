@@ -14,7 +14,7 @@ from motif_jax.motif.annotation import chat, openai_client
 from motif_jax.motif.annotation.annotator import Question, check_annotator, make_annotator
 from motif_jax.motif.annotation.chat_client import ChatClient, NoConnectionError
 from motif_jax.motif.annotation.replies import ServerError
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 from tests.reward_fixtures import annotation_config
 
 KEY = "sk-Zq/8Xw0Vb5%Kj7Tn"
@@ -106,7 +106,7 @@ def test_what_is_sent_and_what_the_answers_become(server, record):
         found += [annotator.prices, annotator.identity, annotator.concurrency]
         found += [server.requests, annotator.preview(ASKED)]
         parts[mode] = json.dumps(found, default=str, indent=1)
-    compared("openai_requests", parts, record)
+    assert_matches_packed_recording("openai_requests", parts, record)
 
 
 REFUSED, WELL = [(status, "flagged by moderation") for status in (400, 403, 422)], (200, reply(GOOD))
@@ -136,13 +136,13 @@ def test_a_server_in_the_course_of_time(server, course, record):
     annotator, lines = server.start(**{"openai.retries": 4, "answer.mode": mode}), []
     server.replies += COURSES[course]
     while server.replies:
-        answers = said(
+        answers = outcome_text(
             lambda: [(place, a.label, a.note) for place, a in filter(None, annotator.annotate([ASKED]))]
         )
         limits = {name: most for name, most in server.requests[-1].items() if name.startswith("max_")}
         lines += [f"{answers} {limits} {len(server.requests)} {server.pauses} {annotator.quiet_seconds()}"]
         lines += [f"{annotator.live()} {annotator.summary()}"]
-    compared(f"openai_{course}".replace(" ", "_"), {"lines": "\n".join(lines)}, record)
+    assert_matches_packed_recording(f"openai_{course}".replace(" ", "_"), {"lines": "\n".join(lines)}, record)
 
 
 LASTING = [
@@ -185,8 +185,10 @@ def test_a_fault_is_one_line(ask, monkeypatch, record):
         lines += [f"{fault[0]} {caught.value.kind!r}: {caught.value}"]
     monkeypatch.setenv("TWO_LINES", "a\nb")
     monkeypatch.setenv("ONE_LINE", "a\n")
-    lines += [said(lambda values=values: check_annotator(config(**values), SINGLE)) for values in WRONG]
-    compared("openai_faults", {"said": "\n".join(lines)}, record)
+    lines += [
+        outcome_text(lambda values=values: check_annotator(config(**values), SINGLE)) for values in WRONG
+    ]
+    assert_matches_packed_recording("openai_faults", {"said": "\n".join(lines)}, record)
 
 
 # Every place of a reply that is shown where something is wrong: status, body, headers, mode.

@@ -15,7 +15,7 @@ from motif_jax.motif.annotation import prompts
 from motif_jax.motif.annotation.parsing import AnswerParser
 from motif_jax.motif.annotation.prompts import MODES, label_name, load_prompt, model_tag, prompt_path
 from tests.conftest import REPOSITORY
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 GOALS = ("defaultgoal", "zeroknowledge", "combat", "gold", "stairs")
 VERSIONS = ("default", "reworded")
@@ -101,15 +101,15 @@ def test_a_bad_file_is_named(tmp_path, record):
     lines = []
     for form, change in CHANGES:
         path = own_file(tmp_path, change, form)
-        lines += [said(load_prompt, path, "gold", "analysis", form, folder=tmp_path)]
-        lines += [said(prompts.goals_of, path), said(prompts.forms_of, path, folder=tmp_path)]
+        lines += [outcome_text(load_prompt, path, "gold", "analysis", form, folder=tmp_path)]
+        lines += [outcome_text(prompts.goals_of, path), outcome_text(prompts.forms_of, path, folder=tmp_path)]
     for text in ("[1, 2", "just a text", "[" * 2000):
         path.write_text(text)
-        lines += [said(load_prompt, path, "gold", "analysis", folder=tmp_path)]
-    lines += [said(load_prompt, tmp_path / "none", "gold", "analysis", folder=tmp_path)]
+        lines += [outcome_text(load_prompt, path, "gold", "analysis", folder=tmp_path)]
+    lines += [outcome_text(load_prompt, tmp_path / "none", "gold", "analysis", folder=tmp_path)]
     given = ("older", ""), ("older", "own"), ("reworded", "", SINGLE)
-    lines += [said(prompt_path, *one, folder=REPOSITORY) for one in given]
-    compared("prompts", {"lines": "\n".join(lines)}, record)
+    lines += [outcome_text(prompt_path, *one, folder=REPOSITORY) for one in given]
+    assert_matches_packed_recording("prompts", {"lines": "\n".join(lines)}, record)
     prompt = load_prompt(own_file(tmp_path, lambda tree: tree.update(system="")), "gold", "analysis")
     assert [turn["role"] for turn in prompt.conversation("a", "b")] == ["user"]
     path = own_file(tmp_path, lambda tree: tree.update(goals={"level.2": "Get down.", "level": {"2": "x"}}))

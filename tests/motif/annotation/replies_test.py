@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from motif_jax.motif.annotation.replies import checked, verdict_log_probabilities
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 CHOICE = {"index": 0, "message": {"role": "assistant", "content": "Yes"}}
 USAGES = [
@@ -62,7 +62,9 @@ TOKENS = [
 def test_what_is_an_answer_with_which_tokens_and_probabilities(record):
     replies = [{"choices": [CHOICE], "usage": usage} for usage in USAGES]
     replies += [None, {}, *({"choices": choices} for choices in NO_CHOICES)]
-    lines = [said(checked, reply) for reply in replies]
+    lines = [outcome_text(checked, reply) for reply in replies]
     choices = [{}, {"logprobs": {}}, *({"logprobs": {"content": content}} for content in TOKENS)]
-    lines += [said(verdict_log_probabilities, choice, ("1", "2", "None", "Yes")) for choice in choices]
-    compared("replies", {"lines": "\n".join(lines)}, record)
+    lines += [
+        outcome_text(verdict_log_probabilities, choice, ("1", "2", "None", "Yes")) for choice in choices
+    ]
+    assert_matches_packed_recording("replies", {"lines": "\n".join(lines)}, record)

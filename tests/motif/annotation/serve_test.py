@@ -7,7 +7,7 @@ from motif_jax.motif import serve_annotator
 from motif_jax.motif.annotation.config import AnnotatorConfig
 from motif_jax.motif.annotation.prompts import MODES, load_prompt, prompt_path
 from motif_jax.motif.annotation.serve import ChatJudge, handle
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 from tests.reward_fixtures import load_config
 
 GOLD = "$ - 24 gold pieces."
@@ -44,7 +44,7 @@ def test_what_is_replied_to_each_request(tmp_path, record):
     talks += [prompts[0].conversation(GOLD, GOLD), other.conversation(GOLD)]
     asked = ({"model": "lexicon", "messages": talk, **more} for talk in talks for more in ASKED)
     lines += [f"{judge.reply(request)}" for request in asked]
-    compared("served", {"lines": "\n".join(lines)}, record)
+    assert_matches_packed_recording("served", {"lines": "\n".join(lines)}, record)
 
 
 def test_the_line_of_the_start_says_who_is_served(monkeypatch, capsys, record):
@@ -59,4 +59,4 @@ def test_the_line_of_the_start_says_who_is_served(monkeypatch, capsys, record):
         assert serve_annotator.run(load_config("serve_annotator", "", values), None) == 0
     printed = capsys.readouterr().out
     assert printed.count("sk-1") == 1, "only what the test says"
-    compared("served_starts", {"printed": printed}, record)
+    assert_matches_packed_recording("served_starts", {"printed": printed}, record)

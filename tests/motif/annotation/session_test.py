@@ -15,7 +15,7 @@ from motif_jax.motif.annotation.questions import QuestionHasher, QuestionList, c
 from motif_jax.motif.annotation.session import AnnotationSession
 from motif_jax.motif.annotation.store import AnswerStore, StoredAnswer
 from motif_jax.motif.annotation.telemetry import Telemetry
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 QUESTIONS = [Question(f"{n:032x}", (str(n), "x")) for n in range(10)]
 
@@ -73,7 +73,7 @@ def test_what_a_session_counts(record):
     told.answered(Answer(UNKNOWN, tokens=(50, 5, 0), turns=(said,), mass=0.5, note="too long"))
     told.seconds = 3.0
     lines = [str(told.summary()), str(told.live()), str(Telemetry(PAIR).summary())]
-    compared("telemetry", {"lines": "\n".join(lines)}, record)
+    assert_matches_packed_recording("telemetry", {"lines": "\n".join(lines)}, record)
 
 
 def test_what_a_dry_run_tells(tmp_path, capsys, record):
@@ -92,7 +92,7 @@ def test_what_a_dry_run_tells(tmp_path, capsys, record):
             report_dry_run(config, tmp_path, annotator, listed, store)
             printed = capsys.readouterr().out.replace(str(tmp_path), "RUN")
             parts[f"{last} {config.measured_rate} {place}"] = printed
-    compared("dry_run", parts, record)
+    assert_matches_packed_recording("dry_run", parts, record)
 
 
 def test_shards_of_another_origin_are_refused_whatever_versions_made_them(tmp_path, record):
@@ -102,8 +102,8 @@ def test_shards_of_another_origin_are_refused_whatever_versions_made_them(tmp_pa
     annotation.open_shard(0, 1, old).close()
     changes = [{"versions": {"vllm": "2"}}, *({section: {"other": 1}} for section in shards.BINDING)]
     changes += [{"annotator": {"model": "b" * 400, "sampling": {"seed": 0}, "goal": "gold"}}]
-    lines = [said(annotation.check, old | change, folder=tmp_path) for change in changes]
-    compared("other_origins", {"lines": "\n".join(lines)}, record)
+    lines = [outcome_text(annotation.check, old | change, folder=tmp_path) for change in changes]
+    assert_matches_packed_recording("other_origins", {"lines": "\n".join(lines)}, record)
 
 
 def test_a_shard_has_one_writer_and_its_manifest_all_versions(tmp_path):

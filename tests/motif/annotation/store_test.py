@@ -9,7 +9,7 @@ from motif_jax.core.checked_lines import encode_line, read_lines
 from motif_jax.core.verdicts import PAIR, SINGLE, UNKNOWN
 from motif_jax.motif.annotation.annotator import Answer, Question
 from motif_jax.motif.annotation.store import AnswerStore, StoredAnswer, better
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 
 def key(number: int) -> str:
@@ -57,10 +57,12 @@ def test_which_answers_are_stored_and_known_ones_count_before_unknown(record):
                            (again, known, known), (known, StoredAnswer(0), known)):  # fmt: skip
         assert better(old, new) == best
     foreign = {}, {"label": 4}, {"label": "1"}, {"label": 1, "p": [1]}, {"label": 0, "p": "x"}
-    lines = [said(StoredAnswer.from_json, value) for value in (*foreign, {"label": 2, "p": [0.5, 0.5]})]
+    lines = [
+        outcome_text(StoredAnswer.from_json, value) for value in (*foreign, {"label": 2, "p": [0.5, 0.5]})
+    ]
     answers = (PAIR, Answer(0, (math.nan,) * 3)), (PAIR, Answer(0, (0.5, 0.5))), (SINGLE, Answer(2))
-    lines += [said(StoredAnswer.of, Question(KEYS[0], form=form), answer) for form, answer in answers]
-    compared("stored_answers", {"lines": "\n".join(lines)}, record)
+    lines += [outcome_text(StoredAnswer.of, Question(KEYS[0], form=form), answer) for form, answer in answers]
+    assert_matches_packed_recording("stored_answers", {"lines": "\n".join(lines)}, record)
 
 
 def test_get_finds_what_find_does_and_what_is_appended_later(tmp_path):

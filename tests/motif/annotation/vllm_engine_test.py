@@ -59,7 +59,9 @@ def test_what_answers_depend_on_is_the_identity_and_how_the_engine_runs_is_not(m
     (tmp_path / "other" / "chat_template.jinja").write_text("{{ messages }}")
     found += [str(make_annotator(make_config(**cases[-1])).identity)]
     assert [found.count(one) for one in found] == [2, *[1] * 6, 2, 2, 2, 1]
-    compared("vllm_identities", {"lines": "\n".join(found).replace(str(tmp_path), "FOLDER")}, record)
+    assert_matches_packed_recording(
+        "vllm_identities", {"lines": "\n".join(found).replace(str(tmp_path), "FOLDER")}, record
+    )
 
 
 def test_a_tokenizer_that_nobody_knows_is_named_and_one_of_the_cache_is_found(monkeypatch, tmp_path):
@@ -221,7 +223,7 @@ def test_an_engine_is_started_asked_and_ended(vllm, model, monkeypatch, record):
             annotator.close()
         found += [annotator.engine, len(found) > 1 and engine.ended]
         parts[f"{place}"] = json.dumps(found, default=str, indent=1).replace(model, "MODEL")
-    compared("vllm_engine", parts, record)
+    assert_matches_packed_recording("vllm_engine", parts, record)
 
     def broken(**options):
         raise RuntimeError("no memory\nat all")

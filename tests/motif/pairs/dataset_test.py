@@ -9,7 +9,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.motif.pairs import layout
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.pairs.writer import PairsWriter, write_pairs
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 from tests.reward_fixtures import write_labels
 
 PAIRS, LENGTH = 12, 2
@@ -62,7 +62,7 @@ def test_arrays_that_are_read_must_be_good(folder, record):
         name, shape, kind = case.split()
         np.save(folder / f"{name}.npy", np.full([*map(int, shape.split(","))], 4, kind))
         opened = lambda: PairsDataset.open(folder, need=need).preference("bad")  # noqa: E731
-        found[f"{name} {shape} {kind}"] = said(opened, folder=folder)
+        found[f"{name} {shape} {kind}"] = outcome_text(opened, folder=folder)
         for path, content in whole.items():
             path.write_bytes(content)
     np.save(folder / "data" / "blstats.npy", arrays()["blstats"][..., :26].astype(np.float32))
@@ -70,17 +70,17 @@ def test_arrays_that_are_read_must_be_good(folder, record):
     dataset = PairsDataset.open(folder, need=("message", "blstats"))
     assert dataset.data["blstats"].shape[-1] == 26
     for name in ("tty_chars", "glyphs"):
-        found[name] = said(dataset.data.__getitem__, name, folder=folder)
-    found["turns"] = said(PairsDataset.open, folder, need=("message", "info/turns"), folder=folder)
-    found["nobody"] = said(dataset.preference, "nobody", folder=folder)
+        found[name] = outcome_text(dataset.data.__getitem__, name, folder=folder)
+    found["turns"] = outcome_text(PairsDataset.open, folder, need=("message", "info/turns"), folder=folder)
+    found["nobody"] = outcome_text(dataset.preference, "nobody", folder=folder)
     (folder / "dataset.json").write_text('{"digests": []}')
-    found["digests"] = said(PairsDataset.open, folder, folder=folder)
+    found["digests"] = outcome_text(PairsDataset.open, folder, folder=folder)
     (folder / "dataset.json").unlink()
     path = folder / "data" / "message.npy"
     path.write_bytes(path.read_bytes()[:-100])
-    found["cut off"] = said(PairsDataset.open, folder, need=("message",), folder=folder)
+    found["cut off"] = outcome_text(PairsDataset.open, folder, need=("message",), folder=folder)
     assert all(told.startswith("UserError: ") and "\n" not in told for told in found.values())
-    compared("pairs_refused", found, record)
+    assert_matches_packed_recording("pairs_refused", found, record)
 
 
 def test_folders_that_are_no_dataset(tmp_path, record):
@@ -88,13 +88,13 @@ def test_folders_that_are_no_dataset(tmp_path, record):
         (tmp_path / made).mkdir(parents=True)
     (tmp_path / "split" / "dataset_part_aa").touch()
     names = "nowhere", "empty", "split", "unfinished", "outer"
-    found = {name: said(PairsDataset.open, tmp_path / name, folder=tmp_path) for name in names}
+    found = {name: outcome_text(PairsDataset.open, tmp_path / name, folder=tmp_path) for name in names}
     # The published dataset has no dataset.json: a writer leaves arrays from elsewhere alone.
     for part in ("data", "info"):
         (tmp_path / part / part / "x.npy").write_bytes(b"theirs")
-        found[part] = said(write_pairs, tmp_path / part, arrays(), folder=tmp_path)
+        found[part] = outcome_text(write_pairs, tmp_path / part, arrays(), folder=tmp_path)
         assert [path.name for path in (tmp_path / part).rglob("*") if path.is_file()] == ["x.npy"]
-    compared("pairs_folders_refused", found, record)
+    assert_matches_packed_recording("pairs_folders_refused", found, record)
 
 
 def test_content_hash_follows_the_content_alone(tmp_path):

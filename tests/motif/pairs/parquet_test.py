@@ -9,7 +9,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.motif.pairs import parquet
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.published import imports
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 from tests.reward_fixtures import load_config, make_dataset, write_labels
 
 
@@ -105,10 +105,10 @@ def test_a_file_that_is_not_what_was_exported_is_refused(tmp_path, exported, rec
             change(exported, table, how)
         else:
             exported.write_bytes(how)
-        found.append(said(import_all, exported, back, folder=tmp_path))
+        found.append(outcome_text(import_all, exported, back, folder=tmp_path))
         with pytest.raises(UserError):
             PairsDataset.open(back)
-    compared("parquet_refused", {"found": "\n".join(found)}, record)
+    assert_matches_packed_recording("parquet_refused", {"found": "\n".join(found)}, record)
 
 
 def test_a_dataset_that_was_changed_is_not_exported(tmp_path, exported):

@@ -3,7 +3,7 @@ import pytest
 
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.pairs.targets import read_targets
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 from tests.reward_fixtures import make_dataset, write_labels
 
 FIRST = np.array([0, 1, 2, 3, 0, 1], np.int8)
@@ -59,7 +59,7 @@ def test_several_annotators(dataset):
 
 def test_what_does_not_fit_is_told(dataset, record):
     def told(name, soft=True):
-        return said(read_targets, dataset, [name], soft=soft, folder=dataset.folder)
+        return outcome_text(read_targets, dataset, [name], soft=soft, folder=dataset.folder)
 
     write_labels(dataset.folder, "none", np.full(6, 3, np.int8), np.full((5, 3), 0.1))
     write_labels(dataset.folder, "odd", FIRST, np.full((6, 3), 0.9))
@@ -69,4 +69,4 @@ def test_what_does_not_fit_is_told(dataset, record):
         path.write_bytes(damaged)
         found.append(told("odd"))
     np.save(path, np.zeros((6, 3), int))
-    compared("targets_refused", {"found": "\n".join([*found, told("odd")])}, record)
+    assert_matches_packed_recording("targets_refused", {"found": "\n".join([*found, told("odd")])}, record)

@@ -6,7 +6,7 @@ import numpy as np
 
 from motif_jax.motif.pairs import outcomes, threshold
 from motif_jax.motif.pairs.outcomes import Outcomes
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 TEXTS = ["", "It's a wall.", np.frombuffer(b"A k\xe9y.\0\0", np.uint8), "You kill it!", "e", "f"]
 

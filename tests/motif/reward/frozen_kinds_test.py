@@ -21,7 +21,7 @@ from motif_jax.oni.word_vectors import FileVectors, HashedVectors
 from motif_jax.play import ratings
 from motif_jax.rl.config import AgentReward, agent_reward
 from tests.conftest import REPOSITORY
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 from tests.reward_fixtures import load_config
 
 SPEC = EnvironmentSpec({"message": ArraySpec((256,), "uint8")}, 3, text_field="message")
@@ -136,33 +136,35 @@ def test_what_is_no_table_no_vectors_and_no_goal_is_named_and_leaves_nothing(tmp
     lines, kept = [], []
     for content in TABLES:
         file.write_text(content)
-        lines += [said(rewards.check, section("table", table=str(file)), folder=tmp_path)]
+        lines += [outcome_text(rewards.check, section("table", table=str(file)), folder=tmp_path)]
     for header, words in VECTORS:
         config = section("bag_of_words", vectors=write_vectors(file, words, header))
-        lines += [said(rewards.check, config, folder=tmp_path)]
+        lines += [outcome_text(rewards.check, config, folder=tmp_path)]
         kept += [len(list(cached.iterdir()))]
     assert kept == [0] * 9 + [1]
     sections = [section("table", table=path) for path in (None, "", str(tmp_path), "x")]
     sections += [section("bag_of_words", vectors=str(path)) for path in (tmp_path / "nowhere", tmp_path)]
-    lines += [said(rewards.check, config, folder=tmp_path) for config in sections]
-    lines += [said(rewards.check, section("bag_of_words", **values), folder=REPOSITORY) for values in BAGS]
+    lines += [outcome_text(rewards.check, config, folder=tmp_path) for config in sections]
+    lines += [
+        outcome_text(rewards.check, section("bag_of_words", **values), folder=REPOSITORY) for values in BAGS
+    ]
     lines += [goal_sentence(goal) for goal in ("defaultgoal", "combat", "gold", "stairs", "find the stairs")]
     zounds = section("bag_of_words", goal="zounds zounds", vectors=str(file))
-    lines += [said(rewards.load_intrinsic, zounds, SPEC, folder=tmp_path)]
+    lines += [outcome_text(rewards.load_intrinsic, zounds, SPEC, folder=tmp_path)]
     places = "", "a.safetensors", "runs/a"
     lines += [str(MotifReward.files(section("motif", dir=place, step=7))) for place in places]
     silent = EnvironmentSpec({"signal": ArraySpec((5,), "float32")}, 3)
     file.write_text("{}")
     sections = [section(kind, table=str(file)) for kind in ("table", "bag_of_words", "none")]
-    lines += [said(rewards.load_intrinsic, config, silent) for config in sections]
+    lines += [outcome_text(rewards.load_intrinsic, config, silent) for config in sections]
     for kind, values in (
         ("fame", {}),
         ("json:loads", {}),
         ("none", {"intrinsic_coefficient": 0.5}),
         ("none", {"intrinsic_coefficient": 0}),
     ):
-        lines += [said(rewards.check, section(kind, **values))]
-    compared("frozen_refusals", {"lines": "\n".join(lines)}, record)
+        lines += [outcome_text(rewards.check, section(kind, **values))]
+    assert_matches_packed_recording("frozen_refusals", {"lines": "\n".join(lines)}, record)
 
 
 def test_bag_of_words_is_the_cosine_above_its_threshold(tmp_path):

@@ -19,7 +19,7 @@ from motif_jax.motif.reward.reward_model import CHUNK, RewardModel, read_run
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 from motif_jax.oni.online_model import OnlineRewardModel
 from motif_jax.rl.config import AgentReward
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 SPEC = EnvironmentSpec({"message": ArraySpec((256,), "uint8")}, 3, text_field="message")
@@ -103,8 +103,10 @@ def test_parts_keep_their_places_and_all_are_on_their_way_before_the_first_is_re
     np.testing.assert_array_equal(found, np.array(expected, np.float32), strict=True)
     assert events == ["launch"] * 4 + ["read"] * 4
     assert module.in_chunks(program_of, 4.0, texts[:0], 2).shape == (2, 0)
-    assert said(module.in_chunks, program_of, 4.0, np.zeros((1, 256), np.uint8), 2) == "[[0.5]\n [0. ]]"
-    long_by_one = said(module.pad_messages, np.zeros((1, 257), np.uint8))
+    assert (
+        outcome_text(module.in_chunks, program_of, 4.0, np.zeros((1, 256), np.uint8), 2) == "[[0.5]\n [0. ]]"
+    )
+    long_by_one = outcome_text(module.pad_messages, np.zeros((1, 257), np.uint8))
     assert long_by_one == "UserError: a message of 257 bytes: reward models read at most 256"
 
 
@@ -143,7 +145,7 @@ def test_statistics_become_a_normalisation_with_a_threshold_or_an_error(tmp_path
                 (True, 0.52),
                 (True, "auto"),
             ]
-            lines += [f"{given} {said(model.normalisation, *given)}" for given in asked]
+            lines += [f"{given} {outcome_text(model.normalisation, *given)}" for given in asked]
     members = np.array([[0.1, 0.9, 2.0], [0.3, 0.25, 0.0]], np.float32)
     lines += [f"{model.disagreement(members)} {model.together(members)}"]
     texts = np.array([[97, 0], [98, 0], [99, 0]], np.uint8)
@@ -175,14 +177,17 @@ def test_statistics_become_a_normalisation_with_a_threshold_or_an_error(tmp_path
         (1.0, 4.0, 0.5),
         (1.0, 4.0, 0.5, False),
     ):
-        lines += [said(lambda given=numbers: Normalisation(*given)(np.float32([0.5, 1.5, 2.0, 3.0])))]
+        lines += [outcome_text(lambda given=numbers: Normalisation(*given)(np.float32([0.5, 1.5, 2.0, 3.0])))]
     status = RewardModel(Path("run"), 7, RewardNetwork(RewardArchitecture(status=True)), {}, 1, whole, {}, [])
-    lines += [said(status.require_message_only), said(plain.architecture.message_only.__str__)]
+    lines += [
+        outcome_text(status.require_message_only),
+        outcome_text(plain.architecture.message_only.__str__),
+    ]
     for config in (
         {"stage": "collect"},
         {"stage": "train_reward"},
         {"stage": "train_agent", "reward": {"kind": "none"}},
     ):
         (tmp_path / "config.json").write_text(json.dumps(config))
-        lines += [said(module.read_architecture, tmp_path, folder=tmp_path)]
-    compared("reward_statistics", {"lines": "\n".join(lines)}, record)
+        lines += [outcome_text(module.read_architecture, tmp_path, folder=tmp_path)]
+    assert_matches_packed_recording("reward_statistics", {"lines": "\n".join(lines)}, record)

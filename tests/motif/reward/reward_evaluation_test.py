@@ -12,7 +12,7 @@ from motif_jax.motif.pairs.targets import PairTargets
 from motif_jax.motif.reward import reward_data
 from motif_jax.motif.reward import reward_evaluation as evaluation
 from motif_jax.motif.reward.reward_data import BatchPlan, RewardData
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 IDS = "0121 3310 2430 1112 0440 1022 2301 5125 5565 6301"
 SURE = np.array([0.9, 0.2, 0.5, 0.3, 0.5, 0.8, 0.1, 0.7, 0.4, 0.25], np.float32)
@@ -49,7 +49,9 @@ def test_statistics_and_metrics_of_a_few_pairs(record: bool) -> None:
             found[f"{values.shape} {running}"] = evaluation.reward_statistics(*given)
     mean = np.average(of_messages.mean(axis=0), weights=data.counts)
     assert found["(2, 7) False"]["mean"] == pytest.approx(mean)
-    compared("reward_evaluation", {name: json.dumps(each, indent=1) for name, each in found.items()}, record)
+    assert_matches_packed_recording(
+        "reward_evaluation", {name: json.dumps(each, indent=1) for name, each in found.items()}, record
+    )
 
 
 def test_batches_of_pairs(record: bool) -> None:
@@ -63,7 +65,7 @@ def test_batches_of_pairs(record: bool) -> None:
         found[f"{devices} {members}"] = str(
             jax.tree.map(lambda leaf: np.asarray(leaf).tolist(), (sizes, batches))
         )
-    compared("batches_of_pairs", found, record)
+    assert_matches_packed_recording("batches_of_pairs", found, record)
 
 
 def test_calibration_of_a_known_case():

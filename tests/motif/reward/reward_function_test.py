@@ -16,7 +16,7 @@ from motif_jax.motif.reward import reward_function, training_texts
 from motif_jax.motif.reward.reward_function import RewardFunction, as_rows
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 from motif_jax.oni.online_model import OnlineRewardModel
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 
 def test_it_says_what_training_knew(trained, tmp_path) -> None:

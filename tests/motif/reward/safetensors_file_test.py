@@ -27,7 +27,7 @@ from motif_jax.nets import layout
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 from motif_jax.published import imports
 from tests.conftest import REPOSITORY
-from tests.recorded_outputs import compared, said
+from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 from tests.reward_fixtures import load_config, run_config
 
 ARCHITECTURE = RewardArchitecture(message="lt_cnn_small", hidden_dim=8)
@@ -108,7 +108,7 @@ def test_a_header_with_parts_missing_or_wrong_is_one_error(file, record):
         (functools.partial(rewards.load, file), 4),
         (reward.disagreement, "x"),
     ):
-        lines += [said(act, given, folder=file.parent)]
+        lines += [outcome_text(act, given, folder=file.parent)]
     named = layout.to_torch(read_safetensors(file).params)
     arrays = {name: np.ascontiguousarray(array) for name, array in named.items()}
     for key, value in WRONG.items():
@@ -118,15 +118,18 @@ def test_a_header_with_parts_missing_or_wrong_is_one_error(file, record):
         other = file.with_name("other")
         other.write_bytes(digests.safetensors_of("reward", json.dumps(header), arrays))
         read = (lambda path: dataclasses.replace(read_safetensors(path), params=0, network=0)), other
-        lines += [f"{key}: {said(*read, folder=file.parent)}"]
+        lines += [f"{key}: {outcome_text(*read, folder=file.parent)}"]
     for kind, text in (("reward", "{"), ("reward", "[]"), ("reward", "[" * 100_000), ("other", "{}")):
         file.write_bytes(digests.safetensors_of(kind, text, {"a": np.zeros(2, "f")}))
-        lines += [said(read_safetensors, file, folder=file.parent)]
-    lines += [said(read_safetensors, file.with_name("none"), folder=file.parent)]
-    lines += [said(statistics_of, 1.0, 2.0, None)]
+        lines += [outcome_text(read_safetensors, file, folder=file.parent)]
+    lines += [outcome_text(read_safetensors, file.with_name("none"), folder=file.parent)]
+    lines += [outcome_text(statistics_of, 1.0, 2.0, None)]
     diverged, unwritten = make_reward(file.parent, mean=math.nan), file.with_name("x.safetensors")
-    lines += [said(write_safetensors, diverged, unwritten, folder=file.parent), f"{unwritten.exists()}"]
-    compared("reward_headers", {"lines": "\n".join(lines)}, record)
+    lines += [
+        outcome_text(write_safetensors, diverged, unwritten, folder=file.parent),
+        f"{unwritten.exists()}",
+    ]
+    assert_matches_packed_recording("reward_headers", {"lines": "\n".join(lines)}, record)
 
 
 def importing(file):

@@ -17,7 +17,7 @@ from motif_jax.rl.actors.rollouts import ActorsConfig, Ready, Rollouts
 from motif_jax.rl.actors.slots import CARRIED_FIELDS, MAGIC
 from tests.play.told import StopsAfter
 from tests.processes import still_there
-from tests.recorded_outputs import compared, shown_array
+from tests.recorded_outputs import assert_matches_packed_recording, shown_array
 
 ROLLOUT = 5
 
@@ -155,7 +155,7 @@ def test_rows_and_states_are_recorded_and_go_on_elsewhere(name: str, changes: An
     given = config(workers=1, remembered=12, slots_per_group=4, **changes)
     with InlineActors(given, next_episode=[5, 0, 2]) as actors, InlineActors(given) as other:
         actors.start()
-        compared(f"actors_{name}", {"told": "\n".join(played_on(actors, 13))}, record)
+        assert_matches_packed_recording(f"actors_{name}", {"told": "\n".join(played_on(actors, 13))}, record)
         state, block = json.loads(json.dumps(actors.state())), actors.slots.dump()
         other.restore(state, block)
         other.start()

@@ -19,7 +19,7 @@ from motif_jax.rl.algorithms.registry import algorithm_of
 from motif_jax.rl.config import AgentConfig, AgentReward
 from motif_jax.rl.policy_config import Appo, Ppo, QLearning
 from tests.agents import random_batch
-from tests.recorded_outputs import compared, shown_array
+from tests.recorded_outputs import assert_matches_packed_recording, shown_array
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 STEPS, ROLLOUTS, LONGEST = 6, 4, 130
@@ -194,4 +194,4 @@ def test_an_update_is_what_it_was(name: str, record: bool) -> None:
         shown = [f"{jax.tree_util.keystr(path)} {shown_array(leaf)}" for path, leaf in kept]
         shown += [f"{name} {float(value):.6f}" for name, value in sorted(metrics.items())]
         parts[f"{number}"] = "\n".join(shown)
-    compared(f"update_{name}", parts, record)
+    assert_matches_packed_recording(f"update_{name}", parts, record)

@@ -12,7 +12,7 @@ from motif_jax.ilql.tasks.reddit import made_up
 from motif_jax.ilql.tasks.reddit.task import REWARDS, Reddit
 from tests.envs.playing import told, without
 from tests.ilql.tasks.reddit.conftest import ROWS, SCORES, recorded, refused, write
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 
 def test_recorded_replies_are_paid_by_each_reward(tmp_path, options, record):
@@ -24,7 +24,9 @@ def test_recorded_replies_are_paid_by_each_reward(tmp_path, options, record):
     cases += [{"reward": name, "noise_seed": n} for name in ("upvote", "toxicity_noised") for n in range(6)]
     cases += [{**liked, "reward": "upvote_model", "zero_one": zero} for zero in (True, False)]
     paid = [recorded({**options, **case}) for case in cases]
-    compared("reddit_rewards", {f"{n}": "\n".join(map(str, each)) for n, each in enumerate(paid)}, record)
+    assert_matches_packed_recording(
+        "reddit_rewards", {f"{n}": "\n".join(map(str, each)) for n, each in enumerate(paid)}, record
+    )
 
 
 def test_what_a_task_counts_and_where_its_comments_lie(tmp_path, options, record):
@@ -45,7 +47,7 @@ def test_what_a_task_counts_and_where_its_comments_lie(tmp_path, options, record
     judges = {}, {"reward": "none"}, {"annotator": "openai"}, run, {"upvote_run": "x"}
     said["patient"] = [Reddit(given).patient for given in judges]
     said["scales"] = [Reddit({"reward": name}).options["reward_scale"] for name in REWARDS]
-    compared("reddit_facts", without(tmp_path, said), record)
+    assert_matches_packed_recording("reddit_facts", without(tmp_path, said), record)
 
 
 def test_an_episode(options):
@@ -107,7 +109,7 @@ def test_what_is_refused_is_told_in_one_line(tmp_path, options, record):
     said["no text"] = refused(folder)
     (tmp_path / "comments_negative.csv").unlink()
     said["one file"] = refused(folder)
-    compared("reddit_refusals", without(tmp_path, said), record)
+    assert_matches_packed_recording("reddit_refusals", without(tmp_path, said), record)
 
 
 def test_a_made_up_corpus(tmp_path):

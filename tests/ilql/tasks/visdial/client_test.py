@@ -12,7 +12,7 @@ import pytest
 
 from motif_jax.ilql.tasks.visdial.client import VisDialServer, checked_url
 from tests.envs.playing import told
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 HISTORY = [{"speaker": "question", "text": "what? ä&="}]
 FEATURES = np.array([0.5, -1.0])
@@ -66,7 +66,9 @@ def test_an_address_is_one_of_http_without_its_route(record):
         assert checked_url("k", url) == "http://h:5000"
     assert checked_url("k", "https://h/chat/fetch_reward") == "https://h/chat"
     refused = "127.0.0.1:5000", "ftp://host", "http://", "http:///step", "http://h:port", "h", ""
-    compared("visdial_addresses", {url: told(checked_url, "k", url) for url in refused}, record)
+    assert_matches_packed_recording(
+        "visdial_addresses", {url: told(checked_url, "k", url) for url in refused}, record
+    )
 
 
 def client(server, attempts=2, timeout=30.0, **values):
@@ -80,7 +82,7 @@ def test_what_each_route_is_sent(faulty, record):
     said += [asker.value([], "a cat", FEATURES) for asker in (rank, distance)]
     said += [rank.ask(HISTORY, "a cat"), rank.failures]
     assert said == [("red", 0.25), ("blue", 1.0), 0.5, -1, "next?", 0]
-    compared("visdial_requests", {"all": "\n".join(map(str, faulty.heard))}, record)
+    assert_matches_packed_recording("visdial_requests", {"all": "\n".join(map(str, faulty.heard))}, record)
 
 
 FAULTS = [
@@ -121,7 +123,9 @@ def test_in_the_end_it_is_one_line(faulty, monkeypatch, record):
     for options, waited in (({}, [0.5, 1, 2, 4, 8]), ({"attempts": 8}, [0.5, 1, 2, 4, 8, 10, 10])):
         asker, count = VisDialServer(faulty.address, **options), len(waited) + 1
         said = told(asker.value, [], "c", FEATURES).replace(faulty.address, "")
-        compared("visdial_client", {"failed": said.replace(f" {count} times", "")}, record)
+        assert_matches_packed_recording(
+            "visdial_client", {"failed": said.replace(f" {count} times", "")}, record
+        )
         assert (asker.failures, len(faulty.heard), waits) == (count, count, waited)
         waits.clear()
         faulty.heard.clear()

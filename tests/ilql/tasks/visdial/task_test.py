@@ -18,7 +18,7 @@ from motif_jax.ilql.tasks.visdial.task import VisDial
 from tests.envs import playing
 from tests.envs.playing import told, without
 from tests.ilql.tasks.visdial import made_up
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 recorded, refused = (functools.partial(part, "visdial") for part in (playing.recorded, playing.refused))
 
@@ -40,7 +40,9 @@ RULES = (
 
 def test_recorded_dialogues_are_paid_by_each_rule_and_end_where_enough_is_known(files, record):
     found = {str(rules): recorded({**files, **rules}) for rules in RULES}
-    compared("visdial_rules", {rules: "\n".join(map(str, said)) for rules, said in found.items()}, record)
+    assert_matches_packed_recording(
+        "visdial_rules", {rules: "\n".join(map(str, said)) for rules, said in found.items()}, record
+    )
     assert [dialogue.total for dialogue in found["{}"]] == [-2.0, -10.0, -9.0]
 
 
@@ -191,4 +193,4 @@ def test_what_is_refused_is_told_in_one_line(tmp_path, files, monkeypatch, recor
         said[f"dialogues {number}"] = refused(files)
     (tmp_path / "d.json").write_text("[")
     said["no JSON"] = refused(files)
-    compared("visdial_refusals", without(tmp_path, said), record)
+    assert_matches_packed_recording("visdial_refusals", without(tmp_path, said), record)

@@ -7,7 +7,7 @@ from motif_jax.ilql.tasks.wordle.policies import parse
 from motif_jax.ilql.tasks.wordle.task import Wordle
 from motif_jax.ilql.tasks.wordle.tokens import WordleTokenizer
 from tests.envs.playing import refused, told
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def test_what_is_refused_is_told_in_one_line(prepared, tmp_path, monkeypatch, re
         task = Wordle({**prepared[0], **options})
         task.check("tweets", "optimal")
         said[str(options)] = told(task.stream, "tweets", "optimal")
-    compared("wordle_refusals", said, record)
+    assert_matches_packed_recording("wordle_refusals", said, record)
     for kind in Wordle.kinds:
         Wordle({"suboptimal": "wrong"}).check(kind, "optimal")
     Wordle({"adversary": "best", "suboptimal": "best", "tweets": __file__}).check("tweets", "best")

@@ -8,7 +8,7 @@ from motif_jax.ilql.tasks.wordle.colours import WordTable
 from motif_jax.ilql.tasks.wordle.environment import WordleEnvironment
 from motif_jax.ilql.tasks.wordle.policies import parse, picture
 from motif_jax.ilql.tasks.wordle.words import read_words
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 
 def played(policy, count, size=60):
@@ -47,7 +47,7 @@ def test_a_board_has_the_guesses_that_its_table_knows_and_a_picture_has_them_all
         now = environment.step(guess, "trace").observation
     said = {name: str(getattr(now.board(), name)) for name in ("guesses", "turns", "codes", "won", "fits")}
     said |= {"crane": picture(["crane", "none"], (*now.codes[:1], None)), "empty": picture([], [])}
-    compared("wordle_board", said, record)
+    assert_matches_packed_recording("wordle_board", said, record)
 
 
 def test_a_list_holds_words_of_five_letters(tmp_path):

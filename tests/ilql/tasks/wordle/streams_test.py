@@ -7,7 +7,7 @@ import numpy as np
 from motif_jax.ilql.dialogues.dialogue import Dialogue
 from motif_jax.ilql.tasks.contract import interact
 from motif_jax.ilql.tasks.wordle.task import Wordle
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 POLICIES = (
     "fitting",
@@ -59,4 +59,4 @@ def test_policies_and_streams_say_what_was_recorded(tmp_path, record):
         (tmp_path / policy).mkdir()
         tweets = told.prepare("tweets", policy, tmp_path / policy)["tweets"]
         parts[f"tweets of {policy}"] = Path(tweets).read_text()
-    compared("wordle_games", parts, record)
+    assert_matches_packed_recording("wordle_games", parts, record)

@@ -12,7 +12,7 @@ from motif_jax.ilql.tasks.wordle.colours import CODE_TEXTS, CODES, WordTable
 from motif_jax.ilql.tasks.wordle.tweets import Guesses, Tweet, TweetGames
 from motif_jax.ilql.tasks.wordle.words import read_words
 from tests.envs.playing import told, without
-from tests.recorded_outputs import compared
+from tests.recorded_outputs import assert_matches_packed_recording
 
 WORDS = ["panic", "solar", "shire", "proxy"]
 GUESSES = [*WORDS, "point", "robot", "sugar", "light", "those"]
@@ -124,4 +124,4 @@ def test_tweets_that_are_refused(tmp_path, record):
         said[day] = told(tweets.read_csv, path, DAYS)
     guesses, games = Guesses.of(WORDS, GUESSES), [Tweet("those", (NEVER,))]
     said |= {f"true word: {true}": told(TweetGames, games, guesses, true) for true in (False, True)}
-    compared("tweets_refused", without(tmp_path, said), record)
+    assert_matches_packed_recording("tweets_refused", without(tmp_path, said), record)
