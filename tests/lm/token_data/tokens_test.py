@@ -11,10 +11,9 @@ import pytest
 from motif_jax.core.errors import UserError
 from motif_jax.lm.token_data import layout
 from motif_jax.lm.token_data.dataset import TokensDataset
-from motif_jax.lm.token_data.order import gather
+from motif_jax.lm.token_data.order import Buckets, TokenWindows, gather
 from motif_jax.lm.token_data.writer import TokensWriter
 from tests.processes import killed
-from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 ITEMS = [[5, 6, 7], [], [1], [999, 2, 3, 4]]
 COLUMNS = {"token_columns": {"reward": np.float32}, "item_columns": {"prompt": np.int32}}
@@ -117,20 +116,148 @@ def test_what_a_killed_writer_left_is_not_taken_up_where_it_is_damaged(tmp_path,
         assert writer.items == 4
 
 
-def test_damaged_and_missing_files_are_named(tmp_path, record):
+def test_changed_tokens_of_the_same_size_are_found_by_their_digest(tmp_path):
     write(tmp_path / "d")
-    path, about = tmp_path / "d" / "tokens.npy", tmp_path / "d" / "tokens.json"
-    whole, named = path.read_bytes(), json.loads(about.read_text())
-    path.write_bytes(whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:])
-    found = [outcome_text(lambda: TokensDataset(tmp_path / "d").check_digests(), folder=tmp_path)]
-    changes = {"items": 5}, {"dtypes": {**named["dtypes"], "tokens": "<i4"}}, {"items": -1}, {"tokens": True}
-    for change in (*changes, {"vocab_size": 1 << 62}, {"digests": []}, {"dtypes": {}}, {}):
-        about.write_text(json.dumps(named | change))
-        path.write_bytes(whole if change else whole[:-2])
-        found.append(outcome_text(TokensDataset, tmp_path / "d", folder=tmp_path))
+    path = tmp_path / "d" / "tokens.npy"
+    content = path.read_bytes()
+    path.write_bytes(content[:-3] + bytes([content[-3] ^ 1]) + content[-2:])
+    with pytest.raises(
+        UserError, match=r"tokens\.npy was changed after it was written: write the dataset again$"
+    ):
+        TokensDataset(tmp_path / "d").check_digests()
+
+
+INVALID = r"tokens\.json is damaged \(counts, dtypes or digests are invalid\): write the dataset again$"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"items": 5}, r"offsets\.npy is int64 \[5\], tokens\.json says <i8 \[6\]: write the dataset again$"),
+        (
+            {"dtypes": {"tokens": "<i4"}},
+            r"tokens\.npy is uint16 \[8\], tokens\.json says <i4 \[8\]: write .* again$",
+        ),
+        ({"items": -1}, INVALID),
+        ({"tokens": True}, INVALID),
+        ({"vocab_size": 1 << 62}, INVALID),
+        ({"digests": []}, INVALID),
+        ({"dtypes": {}}, INVALID),
+    ],
+)
+def test_a_manifest_that_does_not_fit_its_files_is_refused(tmp_path, change, message):
+    write(tmp_path / "d")
+    about = tmp_path / "d" / "tokens.json"
+    manifest = json.loads(about.read_text())
+    if change.get("dtypes"):
+        change = {"dtypes": {**manifest["dtypes"], **change["dtypes"]}}
+    about.write_text(json.dumps(manifest | change))
+    with pytest.raises(UserError, match=message):
+        TokensDataset(tmp_path / "d")
+
+
+def test_torn_and_missing_files_are_named(tmp_path):
+    write(tmp_path / "d")
+    path = tmp_path / "d" / "tokens.npy"
+    path.write_bytes(path.read_bytes()[:-2])
+    with pytest.raises(UserError, match=r"tokens\.npy cannot be read .*: write the dataset again$"):
+        TokensDataset(tmp_path / "d")
     path.unlink()
-    found.append(outcome_text(TokensDataset, tmp_path / "d", folder=tmp_path))
-    assert_matches_packed_recording("tokens_refused", {"found": "\n".join(found)}, record)
+    with pytest.raises(UserError, match=r"tokens\.npy cannot be read .*: write the dataset again$"):
+        TokensDataset(tmp_path / "d")
+
+
+def test_windows_show_every_token_once_a_pass():
+    order = TokenWindows(103, 10, 4, seed=3)
+    starts = np.concatenate([order.starts(step) for step in range(5)])
+    assert order.per_pass == 10
+    for pass_starts in (np.sort(starts[:10]), np.sort(starts[10:])):
+        assert set(np.diff(pass_starts)) == {10}
+        assert 0 <= pass_starts[0] <= 3
+
+
+def test_windows_shift_their_starts_from_pass_to_pass():
+    order = TokenWindows(103, 10, 10, seed=3)
+    first_starts = {int(order.starts(number).min()) for number in range(20)}
+    assert first_starts == {0, 1, 2, 3}
+
+
+def test_windows_of_a_step_depend_on_seed_and_step_alone():
+    order = TokenWindows(103, 10, 4, seed=3)
+    again = TokenWindows(103, 10, 4, seed=3)
+    expected = order.starts(3)
+    np.testing.assert_array_equal(again.starts(3), expected)
+    assert order.starts(0).tolist() != TokenWindows(103, 10, 4, seed=4).starts(0).tolist()
+    passes = [np.concatenate([order.starts(5 * number + step) for step in range(5)]) for number in range(2)]
+    assert passes[0].tolist() != passes[1].tolist()
+
+
+def test_gathered_windows_begin_at_their_starts():
+    order = TokenWindows(103, 10, 4, seed=3)
+    windows = order.gather(np.arange(103, dtype=np.uint16), 1)
+    assert windows.dtype == np.int32
+    np.testing.assert_array_equal(windows, order.starts(1)[:, None] + np.arange(10))
+
+
+WIDTHS = (8, 16, 32)
+
+
+def bucket_lengths(count):
+    return np.random.default_rng(0).integers(1, 30, count)
+
+
+def rows_of_pass(order, number):
+    first = number * order.steps_per_pass
+    return [order.rows(step) for step in range(first, first + order.steps_per_pass)]
+
+
+@pytest.mark.parametrize(
+    ("count", "batch", "group"), [(50, 3, 2), (4, 2, 3), (7, 1, 4), (60, 4, 1), (200, 4, 4)]
+)
+@pytest.mark.parametrize("number", [0, 1])
+def test_buckets_show_every_item_once_a_pass(count, batch, group, number):
+    order = Buckets(bucket_lengths(count), WIDTHS, batch, seed=1, group=group)
+    items = np.concatenate([row.items for row in rows_of_pass(order, number)])
+    shown = np.bincount(items[items >= 0], minlength=count)
+    assert shown.min() == 1
+    # Where items are fewer than steps, some are shown again, so that no step is empty.
+    assert shown.sum() == max(count, order.steps_per_pass)
+
+
+@pytest.mark.parametrize(
+    ("count", "batch", "group"), [(50, 3, 2), (4, 2, 3), (7, 1, 4), (60, 4, 1), (200, 4, 4)]
+)
+def test_buckets_give_a_group_of_steps_one_sufficient_width(count, batch, group):
+    lengths = bucket_lengths(count)
+    order = Buckets(lengths, WIDTHS, batch, seed=1, group=group)
+    rows = rows_of_pass(order, 0)
+    assert len(rows) % group == 0
+    for step, row in enumerate(rows):
+        items = row.items[row.items >= 0]
+        assert row.items.shape == (batch,)
+        assert items.size > 0
+        assert lengths[items].max() <= row.width == rows[step - step % group].width
+
+
+def test_buckets_give_most_items_their_narrowest_width():
+    lengths = bucket_lengths(60)
+    order = Buckets(lengths, WIDTHS, 4, seed=1, group=1)
+    rows = rows_of_pass(order, 0)
+    wider = sum(
+        int((lengths[row.items[row.items >= 0]] <= row.width // 2).sum()) for row in rows if row.width > 8
+    )
+    # Of each bucket but the widest fewer than a group's items move on.
+    assert wider <= 2 * 3
+    assert {row.width for row in rows} == set(WIDTHS)
+
+
+def test_buckets_of_a_step_depend_on_seed_and_step_alone():
+    order = Buckets(bucket_lengths(50), WIDTHS, 3, seed=1, group=2)
+    again = Buckets(bucket_lengths(50), WIDTHS, 3, seed=1, group=2)
+    step = order.steps_per_pass + 3
+    expected = order.rows(step).items
+    np.testing.assert_array_equal(again.rows(step).items, expected)
+    assert order.rows(step - order.steps_per_pass).items.tolist() != expected.tolist()
 
 
 def test_what_is_no_item_is_refused(tmp_path):
