@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -11,13 +12,13 @@ import numpy as np
 import pytest
 
 from motif_jax.core.interruption import StoppedError
+from motif_jax.rl.actors.group import episode_seed
 from motif_jax.rl.actors.inline import InlineActors
 from motif_jax.rl.actors.pool import ActorPool
 from motif_jax.rl.actors.rollouts import ActorsConfig, Ready, Rollouts
 from motif_jax.rl.actors.slots import CARRIED_FIELDS, MAGIC
 from tests.play.told import StopsAfter
 from tests.processes import still_there
-from tests.recorded_outputs import assert_matches_packed_recording, shown_array
 
 ROLLOUT = 5
 
@@ -120,47 +121,146 @@ def test_actors_map_no_jax() -> None:
         assert ("numpy" in mapped, "jaxlib" in mapped) == (True, False)
 
 
-def played_on(actors: InlineActors, steps: int) -> list[str]:
-    """What is reported while each place plays actions of its own; full slots come back late. The last line is that of counts."""
-    told, full = list[str](), list[int]()
+def first_slot(**changes: Any) -> dict[str, np.ndarray]:
+    """The rows of the first slot of group 0, [T + 1, envs, ...], without processes."""
+    with InlineActors(config(workers=1, rollout=12, **changes)) as actors:
+        actors.start()
+        return collect(actors, 1)[0][0]
+
+
+def test_a_final_observation_has_a_row_of_its_own() -> None:
+    slot = first_slot()
+    # Four actions end an episode (cue, two blanks, question); row 4 is its final observation.
+    np.testing.assert_array_equal(slot["first"][:7, 0], [1, 0, 0, 0, 0, 1, 0])
+    np.testing.assert_array_equal(slot["last"][:7, 0], [0, 0, 0, 0, 1, 0, 0])
+    np.testing.assert_array_equal(slot["terminated"][:6, 0], [0, 0, 0, 1, 0, 0])
+    np.testing.assert_array_equal(slot["episode"][:7, 0], [0, 0, 0, 0, 0, 1, 1])
+    assert slot["truncated"][:12].sum() == 0
+
+
+def test_a_reward_stands_in_the_row_of_its_action() -> None:
+    slot = first_slot()
+    cue = slot["features"][0, :, :4].argmax(axis=-1)
+    np.testing.assert_array_equal(slot["reward"][3], (cue == 1).astype(np.float32))
+    assert slot["reward"][:3].sum() == 0
+
+
+LIMITED = {"options": {"delay": 8, "max_episode_steps": 3}}
+
+
+def test_a_step_limit_is_a_truncation() -> None:
+    slot = first_slot(**LIMITED)
+    np.testing.assert_array_equal(slot["first"][:9, 0], [1, 0, 0, 0, 1, 0, 0, 0, 1])
+    np.testing.assert_array_equal(slot["truncated"][:8, 0], [0, 0, 1, 0, 0, 0, 1, 0])
+    np.testing.assert_array_equal(slot["last"][:8, 0], [0, 0, 0, 1, 0, 0, 0, 1])
+    assert slot["terminated"][:12].sum() == 0
+
+
+def test_with_same_step_autoreset_a_step_limit_is_a_termination() -> None:
+    slot = first_slot(**LIMITED, same_step_autoreset=True)
+    np.testing.assert_array_equal(slot["first"][:7, 0], [1, 0, 0, 1, 0, 0, 1])
+    np.testing.assert_array_equal(slot["terminated"][:6, 0], [0, 0, 1, 0, 0, 1])
+    assert slot["last"].sum() == 0
+    assert slot["truncated"][:12].sum() == 0
+
+
+def test_rows_go_on_from_slot_to_slot() -> None:
+    with InlineActors(config(workers=1)) as actors:
+        actors.start()
+        for slots_of_group in collect(actors, 4).values():
+            for slot, following in itertools.pairwise(slots_of_group):
+                for name in (*actors.slots.observation, *CARRIED_FIELDS):
+                    np.testing.assert_array_equal(slot[name][-1], following[name][0], err_msg=name)
+
+
+def test_episodes_are_reported_once_with_numbers_and_seeds() -> None:
+    episodes: list[dict[str, Any]] = []
+    with InlineActors(config(workers=1, first_env=6), next_episode=[5] * 6) as actors:
+        actors.start()
+        # An episode has 4 steps and the row of its final observation.
+        for _ in range(12):
+            act(actors, actors.ready(0))
+            episodes += actors.episodes()
+        assert actors.next_episode() == [8] * 6
+    played = sorted((episode["env"], episode["episode"]) for episode in episodes)
+    assert played == [(env, number) for env in range(6, 12) for number in (5, 6)]
+    for episode in episodes:
+        assert episode["seed"] == episode_seed(3, episode["env"], episode["episode"])
+        assert (episode["length"], episode["truncated"]) == (4.0, 0.0)
+        assert episode["return"] == episode["success"]
+
+
+def test_episodes_that_random_steps_began_are_not_reported() -> None:
+    with InlineActors(config(workers=1, warmup_steps=9, remembered=20)) as actors:
+        actors.start()
+        act(actors, actors.ready(0))
+        warmed_up = actors.slots.warmed_up.copy().ravel()
+        steps_played = actors.slots.played.copy()
+        begun = actors.slots.episode[[0, 3], 0].ravel()
+        episodes: list[dict[str, Any]] = []
+        for _ in range(10):
+            act(actors, actors.ready(0))
+            episodes += actors.episodes()
+    first_reported = [min(e["episode"] for e in episodes if e["env"] == env) for env in range(6)]
+    assert warmed_up.any()
+    assert np.ptp(steps_played) > 0, "all environments run in step"
+    assert first_reported == (begun + warmed_up).tolist()
+
+
+def test_random_steps_are_possible_actions() -> None:
+    """The corridor raises ValueError at an action that its state does not have."""
+    corridor = {"env": "tests.toys:Corridor", "options": {"max_episode_steps": 4}, "warmup_steps": 25}
+    with InlineActors(config(workers=1, **corridor)) as actors:
+        actors.start()
+        assert len(actors.ready(0)) == 2
+
+
+def test_a_slot_belongs_to_its_group_and_environments() -> None:
+    with InlineActors(config(first_env=6, slots_per_group=4)) as actors:
+        slots = range(actors.slots.layout.num_slots)
+        assert [actors.group_of(slot) for slot in slots] == [0] * 4 + [1] * 4 + [2] * 4 + [3] * 4
+        assert [actors.first_env_of(slot) for slot in slots] == [6] * 4 + [9] * 4 + [12] * 4 + [15] * 4
+
+
+def play_steps(actors: InlineActors, steps: int) -> list[Any]:
+    """What actors report while each environment plays actions of its own; full slots come back every fifth step."""
+    reports: list[Any] = []
+    full: list[int] = []
     actors.on_finished = full.append
     for step in range(steps):
         ready = actors.ready(0)
         for entry in ready:
             actors.slots.action[entry.slot, entry.row] = [1 + (step + column) % 2 for column in range(3)]
         actors.act(ready)
-        told += [f"{ready} {sorted(actors.begun_anew)} {full}", *map(str, actors.episodes())]
-        while full and step % 7 == steps % 7 - 1:
-            slot = full.pop()
-            told.append(f"{slot} is of {actors.group_of(slot)}, {actors.first_env_of(slot)}")
-            actors.release(slot)
-    slots = vars(actors.slots).items()
-    told += [f"{name} {shown_array(array)}" for name, array in slots if isinstance(array, np.ndarray)]
-    counts = f"{actors.next_episode()} {actors.rebuilt} {actors.dropped_slots} {actors.restarts}"
-    return [*told, shown_array(actors.slots.dump()), json.dumps(actors.state()), counts]
+        reports += [ready, sorted(actors.begun_anew), full.copy(), actors.episodes()]
+        if step % 5 == 4:
+            for slot in full:
+                actors.release(slot)
+            full.clear()
+    return reports
 
 
 @pytest.mark.parametrize(
-    ("name", "changes"),
+    "changes",
     [
-        ("recall", {"first_env": 6, "warmup_steps": 9}),
-        (
-            "same_step",
-            {"options": {"delay": 8, "max_episode_steps": 3}, "same_step_autoreset": True, "warmup_steps": 5},
-        ),
-        ("corridor", {"env": "tests.toys:Corridor", "options": {"max_episode_steps": 4}, "warmup_steps": 25}),
+        {"first_env": 6, "warmup_steps": 9},
+        {**LIMITED, "same_step_autoreset": True, "warmup_steps": 5},
+        {"env": "tests.toys:Corridor", "options": {"max_episode_steps": 4}, "warmup_steps": 25},
     ],
+    ids=["recall", "same step", "corridor"],
 )
-def test_rows_and_states_are_recorded_and_go_on_elsewhere(name: str, changes: Any, record: bool) -> None:
-    given = config(workers=1, remembered=12, slots_per_group=4, **changes)
-    with InlineActors(given, next_episode=[5, 0, 2]) as actors, InlineActors(given) as other:
+def test_restored_actors_go_on_as_undisturbed_ones(changes: dict[str, Any]) -> None:
+    settings = config(workers=1, remembered=12, slots_per_group=4, **changes)
+    with InlineActors(settings, next_episode=[5, 0, 2]) as actors, InlineActors(settings) as restored:
         actors.start()
-        assert_matches_packed_recording(f"actors_{name}", {"told": "\n".join(played_on(actors, 13))}, record)
-        state, block = json.loads(json.dumps(actors.state())), actors.slots.dump()
-        other.restore(state, block)
-        other.start()
-        assert other.rebuilt == 6
-        assert played_on(actors, 16)[:-1] == played_on(other, 16)[:-1]
+        play_steps(actors, 15)
+        restored.restore(json.loads(json.dumps(actors.state())), actors.slots.dump())
+        restored.start()
+        assert restored.rebuilt == 6
+        assert play_steps(actors, 15) == play_steps(restored, 15)
+        for name, array in actors.slots.arrays.items():
+            np.testing.assert_array_equal(array, restored.slots.arrays[name], err_msg=name)
+        assert actors.next_episode() == restored.next_episode()
 
 
 def test_backpressure_stops_the_actors_until_a_slot_comes_back() -> None:
