@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from motif_jax.core.errors import UserError
 from motif_jax.glam import trajectories as parquet
-from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 ABOUT = {"environment": "x", "options": {}, "actions": ["left", "right"], "player": "p"}
 
@@ -30,12 +31,31 @@ def test_steps_are_read_as_they_were_written(tmp_path: Path, monkeypatch: pytest
     assert (parquet.write(path, [], ABOUT), parquet.read(path)) == (0, parquet.Pairs([], [], ABOUT))
 
 
-def test_what_holds_no_trajectories_is_told(tmp_path: Path, record: bool) -> None:
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"t\.parquet does not exist: collect_trajectories writes it$"):
+        parquet.about(tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize(
+    ("about", "columns", "words"),
+    [
+        (
+            {"actions": []},
+            {},
+            r"holds no trajectories \(its metadata lack one of environment, options, actions\)",
+        ),
+        (3, {}, "holds no trajectories .*: collect_trajectories writes them"),
+        (ABOUT, {"action": [0, 2]}, r"is damaged \(an action that is not one of 2\): collect it again"),
+        (ABOUT, {"action": [None, 1]}, r"is damaged \(.*\): collect it again"),
+        (ABOUT, {"prompt": ["a", None]}, r"is damaged \(.*\): collect it again"),
+    ],
+    ids=["no environment", "no object", "no such action", "no action", "no prompt"],
+)
+def test_files_without_trajectories_are_refused(
+    tmp_path: Path, about: Any, columns: dict[str, Any], words: str
+) -> None:
     path = tmp_path / "t.parquet"
-    found = [outcome_text(parquet.about, path, folder=tmp_path)]
-    given = ({"action": [0, 2]}, {"action": [None, 1]}, {"prompt": ["a", None]})
-    for about, columns in (({"actions": []}, {}), (3, {}), *((ABOUT, each) for each in given)):
-        table = pa.table({"prompt": ["a", "b"], "action": [0, 1], **columns})
-        pq.write_table(table.replace_schema_metadata({"motif_jax.trajectories": json.dumps(about)}), path)
-        found.append(outcome_text(parquet.read, path, folder=tmp_path))
-    assert_matches_packed_recording("trajectories_refused", {"found": "\n".join(found)}, record)
+    table = pa.table({"prompt": ["a", "b"], "action": [0, 1], **columns})
+    pq.write_table(table.replace_schema_metadata({"motif_jax.trajectories": json.dumps(about)}), path)
+    with pytest.raises(UserError, match=rf"t\.parquet {words}"):
+        parquet.read(path)

@@ -5,12 +5,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from motif_jax.core.errors import UserError
 from motif_jax.ilql.dialogues import items, json_lines, parquet, token_columns, token_rewards
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.lm.token_data.dataset import TokensDataset
 from motif_jax.lm.token_data.writer import TokensWriter
 from tests.golden_ilql import dialogue_text
-from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 from tests.toy_text import Letters
 
 DIALOGUES = [
@@ -68,27 +68,73 @@ def test_json_lines_are_read_in_parts(tmp_path, monkeypatch):
         assert list(Dialogues.joined(parts)) == wanted
 
 
-def test_files_that_are_no_dialogues(tmp_path, record):
-    path, found = tmp_path / "d.parquet", []
-    path.write_text("nothing")
-    found += [outcome_text(read, path, folder=tmp_path) for read in (parquet.read, parquet.about)]
-    whole = {"texts": [[], ["a", "b"]], "rewards": [[], [None, 1.0]], "terminal": [True, False]}
-    whole["meta"] = ["{}"] * 2
-    changes = [{"rewards": [[], [None]]}, {"rewards": [[], [None, np.nan]]}, {"texts": [[], ["a", None]]}]
-    changes += [{"terminal": [True, None], "meta": [None, "{}"]}, {"texts": [3, 4]}]
-    changes += [{"meta": ["{}", "no"]}, {"meta": ["[1]", "{}"]}, {"rewards": None, "meta": None}]
-    for change in changes:
-        table = {name: values for name, values in {**whole, **change}.items() if values is not None}
-        pq.write_table(pa.table(table), path)
-        found.append(outcome_text(parquet.read, path, folder=tmp_path))
-    assert parquet.about(path) == {}
-    pq.write_table(pa.table({"texts": [["a"]]}).replace_schema_metadata({"about": "["}), path)
-    found.append(outcome_text(parquet.about, path, folder=tmp_path))
+@pytest.mark.parametrize("read", [parquet.read, parquet.about])
+def test_a_file_that_is_no_parquet_is_refused(tmp_path, read):
+    (tmp_path / "d.parquet").write_text("nothing")
+    with pytest.raises(UserError, match=r"d\.parquet cannot be read as parquet: "):
+        read(tmp_path / "d.parquet")
+
+
+WHOLE_TABLE = {
+    "texts": [[], ["a", "b"]],
+    "rewards": [[], [None, 1.0]],
+    "terminal": [True, False],
+    "meta": ["{}", "{}"],
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"rewards": [[], [None]]}, "each dialogue must have as many rewards as texts"),
+        ({"rewards": [[], [None, np.nan]]}, "a reward is not finite"),
+        ({"texts": [[], ["a", None]]}, "1 texts are missing"),
+        ({"terminal": [True, None], "meta": [None, "{}"]}, "values of terminal, meta are missing"),
+        ({"texts": [3, 4]}, "a column has another type than in files of dialogues"),
+        ({"meta": ["{}", "no"]}, r"meta of row 1 must be a JSON object, such as \{\}"),
+        ({"meta": ["[1]", "{}"]}, r"meta of row 0 must be a JSON object, such as \{\}"),
+        (
+            {"rewards": None, "meta": None},
+            "has no column rewards, meta: a file of dialogues has texts, rewards",
+        ),
+    ],
+)
+def test_columns_that_are_no_dialogues_are_refused(tmp_path, change, words):
+    table = {name: values for name, values in {**WHOLE_TABLE, **change}.items() if values is not None}
+    pq.write_table(pa.table(table), tmp_path / "d.parquet")
+    with pytest.raises(UserError, match=rf"d\.parquet:? {words}"):
+        parquet.read(tmp_path / "d.parquet")
+
+
+def test_a_file_of_others_has_no_origin(tmp_path):
+    pq.write_table(pa.table(WHOLE_TABLE), tmp_path / "d.parquet")
+    assert parquet.about(tmp_path / "d.parquet") == {}
+
+
+def test_a_damaged_origin_is_refused(tmp_path):
+    table = pa.table({"texts": [["a"]]}).replace_schema_metadata({"about": "["})
+    pq.write_table(table, tmp_path / "d.parquet")
+    with pytest.raises(UserError, match=r"its metadata about its origin cannot be read \(no JSON"):
+        parquet.about(tmp_path / "d.parquet")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ('{"a": 1}', "a: 1 is not a token's number and a finite value"),
+        ('{"1": "x"}', "1: x is not a token's number and a finite value"),
+        ('{"1": NaN}', "1: nan is not a token's number and a finite value"),
+        (f'{{"1": {10**400}}}', "1: 1000+ is not a token's number and a finite value"),
+        ('{"\u0663": 1}', "is not a token's number and a finite value"),
+        ("[1]", "is damaged"),
+    ],
+    ids=["no number", "no value", "not finite", "too large", "other digits", "no object"],
+)
+def test_token_rewards_that_are_none_are_refused(tmp_path, content, words):
     path = tmp_path / "t.json"
-    for content in ('{"a": 1}', '{"1": "x"}', '{"1": NaN}', f'{{"1": {10**400}}}', '{"\u0663": 1}', "[1]"):
-        path.write_text(content)
-        found.append(outcome_text(token_rewards.from_file, path, folder=tmp_path))
-    assert_matches_packed_recording("dialogues_refused", {"found": "\n".join(found)}, record)
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match=rf"t\.json.*{words}.*: give a file such as"):
+        token_rewards.from_file(path)
 
 
 PAID = token_rewards.by_token({2: 0.25, 3: 1.0}, scale=2.0, shift=0.5)

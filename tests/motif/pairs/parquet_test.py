@@ -9,7 +9,6 @@ from motif_jax.core.errors import UserError
 from motif_jax.motif.pairs import parquet
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.published import imports
-from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 from tests.reward_fixtures import load_config, make_dataset, write_labels
 
 
@@ -78,37 +77,78 @@ def column(table, name, values):
     return table.set_column(table.schema.get_field_index(name), name, values)
 
 
-def test_a_file_that_is_not_what_was_exported_is_refused(tmp_path, exported, record):
-    found = []
+CHANGES = {
+    "rows": (lambda t: t.slice(0, 20), "has 20 rows, but its description says 50 pairs"),
+    "column": (
+        lambda t: t.drop_columns(["data/message/second"]),
+        "the columns data/message/second are missing",
+    ),
+    "bytes": (
+        lambda t: column(t, "data/message/first", pa.array([b"x"] * 50)),
+        "is damaged: data/message is not what was exported, its digest differs",
+    ),
+    "labels": (
+        lambda t: column(t, "preference/test", pa.array([0] * 50, pa.int8())),
+        "is damaged: preference/test is not what was exported, its digest differs",
+    ),
+    "type": (
+        lambda t: column(t, "info/score/first", pa.array(["a"] * 50)),
+        "is damaged: column info/score/first: ",
+    ),
+    "nulls": (
+        lambda t: column(t, "info/score/first", pa.array([None, *[1] * 49])),
+        "is damaged: column info/score/first: 1 values are missing",
+    ),
+    "entries": (
+        lambda t: column(t, "data/blstats/first", pa.array([[1]] * 50)),
+        r"data/blstats \[1, 27\] does not fit its columns",
+    ),
+    "annotation outside": (
+        lambda t: t.append_column("preference/../x", pa.array([0] * 50)),
+        r"preference/\.\./x cannot be an annotation's name",
+    ),
+    "no count": (lambda t: described(t, num_pairs="many"), "its description cannot be read"),
+    "manifest outside": (
+        lambda t: described(t, manifests={"x": {"../m.json": {}}}),
+        r"x/\.\./m\.json cannot be a manifest's name",
+    ),
+    "size": (
+        lambda t: described(t, arrays={"data/x": {"shape": [-1], "dtype": "int8"}}),
+        r"data/x int8 \[-1\] is not an array of a dataset",
+    ),
+    "objects": (
+        lambda t: described(t, arrays={"data/x": {"shape": [1], "dtype": "O"}}),
+        r"data/x object \[1\] is not an array of a dataset",
+    ),
+    "array outside": (
+        lambda t: described(t, arrays={"../message": {"shape": [1], "dtype": "uint8"}}),
+        r"\.\./message uint8 \[1\] is not an array of a dataset",
+    ),
+    "others": (
+        lambda t: pa.table({"a": [1]}).replace_schema_metadata({"a": "b"}),
+        "is not a pairs dataset in parquet",
+    ),
+}
+
+
+@pytest.mark.parametrize(("how", "words"), CHANGES.values(), ids=CHANGES)
+def test_a_table_that_was_not_exported_so_is_refused(tmp_path, exported, how, words):
+    change(exported, pq.read_table(exported), how)
+    with pytest.raises(UserError, match=rf"p\.parquet:? {words}"):
+        import_all(exported, tmp_path / "back")
+    with pytest.raises(UserError):
+        PairsDataset.open(tmp_path / "back")
+
+
+def test_a_damaged_or_foreign_file_is_refused(tmp_path, exported):
     content = bytearray(exported.read_bytes())
     content[100:2000] = bytes(1900)
-    changes = [
-        lambda t: t.slice(0, 20),
-        lambda t: t.drop_columns(["data/message/second"]),
-        lambda t: column(t, "data/message/first", pa.array([b"x"] * 50)),
-        lambda t: column(t, "preference/test", pa.array([0] * 50, pa.int8())),
-        lambda t: column(t, "info/score/first", pa.array(["a"] * 50)),
-        lambda t: column(t, "info/score/first", pa.array([None, *[1] * 49])),
-        lambda t: column(t, "data/blstats/first", pa.array([[1]] * 50)),
-        lambda t: t.append_column("preference/../x", pa.array([0] * 50)),
-        lambda t: described(t, num_pairs="many"),
-        lambda t: described(t, manifests={"x": {"../m.json": {}}}),
-        lambda t: described(t, arrays={"data/x": {"shape": [-1], "dtype": "int8"}}),
-        lambda t: described(t, arrays={"data/x": {"shape": [1], "dtype": "O"}}),
-        lambda t: described(t, arrays={"../message": {"shape": [1], "dtype": "uint8"}}),
-        lambda t: pa.table({"a": [1]}).replace_schema_metadata({"a": "b"}),
-    ]
-    table = pq.read_table(exported)
-    for number, how in enumerate([*changes, content, b"nothing"]):
-        back = tmp_path / f"back{number}"
-        if callable(how):
-            change(exported, table, how)
-        else:
-            exported.write_bytes(how)
-        found.append(outcome_text(import_all, exported, back, folder=tmp_path))
-        with pytest.raises(UserError):
-            PairsDataset.open(back)
-    assert_matches_packed_recording("parquet_refused", {"found": "\n".join(found)}, record)
+    for number, (data, words) in enumerate(
+        ((content, "is damaged: "), (b"nothing", "is not a parquet file"))
+    ):
+        exported.write_bytes(data)
+        with pytest.raises(UserError, match=rf"p\.parquet {words}"):
+            import_all(exported, tmp_path / f"back{number}")
 
 
 def test_a_dataset_that_was_changed_is_not_exported(tmp_path, exported):

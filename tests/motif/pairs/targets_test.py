@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
+from motif_jax.core.errors import UserError
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.pairs.targets import read_targets
-from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 from tests.reward_fixtures import make_dataset, write_labels
 
 FIRST = np.array([0, 1, 2, 3, 0, 1], np.int8)
@@ -57,16 +57,45 @@ def test_several_annotators(dataset):
     np.testing.assert_allclose(t.targets, 0.5)
 
 
-def test_what_does_not_fit_is_told(dataset, record):
-    def told(name, soft=True):
-        return outcome_text(read_targets, dataset, [name], soft=soft, folder=dataset.folder)
-
+@pytest.mark.parametrize(
+    ("name", "soft", "words"),
+    [
+        ("b", True, r"b/probabilities\.npy is missing: annotation b has labels only, and soft labels need"),
+        ("c", False, r"preference/c\.npy does not exist: this dataset has the annotations a, b, none, test"),
+        ("none", False, "no pair has a known label in none"),
+        ("none", True, r"none/probabilities\.npy: float32, shape \(5, 3\), expected \(6, 3\) of floating"),
+    ],
+)
+def test_annotations_that_do_not_fit_are_refused(dataset, name, soft, words):
     write_labels(dataset.folder, "none", np.full(6, 3, np.int8), np.full((5, 3), 0.1))
+    with pytest.raises(UserError, match=words):
+        read_targets(dataset, [name], soft=soft)
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "words"),
+    [
+        (np.full((6, 3), 0.9), "rows must be probabilities that sum to 1"),
+        (np.zeros((6, 3), int), r"int64, shape \(6, 3\), expected \(6, 3\) of floating numbers"),
+        (b"", "is damaged, cut off or no .npy array of numbers"),
+        (b"nothing", "is damaged, cut off or no .npy array of numbers"),
+    ],
+    ids=["no distribution", "integers", "empty", "no array"],
+)
+def test_probabilities_that_are_none_are_refused(dataset, probabilities, words):
     write_labels(dataset.folder, "odd", FIRST, np.full((6, 3), 0.9))
-    found = [told("b"), told("c", False), told("none", False), told("none"), told("odd")]
     path = dataset.folder / "annotations" / "odd" / "probabilities.npy"
-    for damaged in (path.read_bytes()[:-4], b"", b"nothing"):
-        path.write_bytes(damaged)
-        found.append(told("odd"))
-    np.save(path, np.zeros((6, 3), int))
-    assert_matches_packed_recording("targets_refused", {"found": "\n".join([*found, told("odd")])}, record)
+    if isinstance(probabilities, bytes):
+        path.write_bytes(probabilities)
+    else:
+        np.save(path, probabilities)
+    with pytest.raises(UserError, match=rf"odd/probabilities\.npy:? {words}"):
+        read_targets(dataset, ["odd"], soft=True)
+
+
+def test_probabilities_that_are_cut_off_are_refused(dataset):
+    write_labels(dataset.folder, "odd", FIRST, np.full((6, 3), 0.9))
+    path = dataset.folder / "annotations" / "odd" / "probabilities.npy"
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(UserError, match=r"odd/probabilities\.npy is damaged, cut off"):
+        read_targets(dataset, ["odd"], soft=True)

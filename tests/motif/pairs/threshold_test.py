@@ -3,10 +3,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from motif_jax.motif.pairs import outcomes, threshold
 from motif_jax.motif.pairs.outcomes import Outcomes
-from tests.recorded_outputs import assert_matches_packed_recording
 
 TEXTS = ["", "It's a wall.", np.frombuffer(b"A k\xe9y.\0\0", np.uint8), "You kill it!", "e", "f"]
 
@@ -30,28 +30,6 @@ def test_wins_losses_and_ties_are_counted_by_step() -> None:
     assert (found.tied.tolist(), found.wanted.tolist()) == ([1, 0, 1, 0, 1, 0], [3])
     said = "texts that win are on 14 % of 28 steps: 'You kill it!' 4"
     assert outcomes.describe(found, TEXTS) == said
-
-
-def test_what_is_said_of_wins_and_of_thresholds(record: bool) -> None:
-    """A message that wins nine of ten is wanted, one that ties in half of its comparisons not; the edge of the ties is 0.2."""
-    wins, losses, ties = [9, 9, 20, 1, 5, 0], [1, 2, 0, 0, 0, 0], [0, 0, 3, 0, 5, 0]
-    some = Outcomes(*map(np.array, (wins, losses, ties, [5, 900, 7, 7, 18975, 106])))
-    assert some.wanted.tolist() == [2, 3, 0]
-    every = Outcomes(np.ones(6, int), *np.zeros((2, 6), int), np.array([1, 1, 1, 1, 1, 5]))
-    edge = Outcomes(*map(np.array, ([1, 0], [0, 1], [0, 0], [1, 999])))
-    found = [outcomes.describe(each, TEXTS) for each in (every, edge, Outcomes(*np.zeros((4, 6), int)))]
-    found += [outcomes.describe(some, TEXTS, most) for most in (2, 3)]
-    normalised, steps = np.array([-0.1, 0.2, 0.15, 9.0, 3.0]), np.array([4900, 2400, 600, 90, 10])
-    none, tied, empty = (np.array(each, bool) for each in ([0] * 5, [1, 1, 1, 0, 1], [1, 0, 0, 0, 0]))
-    quantiles = [0.175, 0.5, 0.2, -1.0]
-    for of in ((tied, empty), (none, empty), (none, none)):
-        advice = threshold.advise(normalised, steps, *of, np.array(quantiles))
-        statistics = {"quantile_levels": [0.5, 0.75, 0.8, 0.9], "quantiles": quantiles, "advice": advice}
-        found += [str(advice), *(threshold.describe(statistics, share) for share in (0.6, 0.75, 0.8, 0.95))]
-        found.append(str(threshold.facts(statistics)))
-    found += [threshold.describe({**statistics, "advice": None}, 0.5), threshold.describe(statistics, None)]
-    assert (found[-2:], threshold.facts({})) == (["", ""], [])
-    compared("advised_thresholds", {"found": "\n".join(found[:-2])}, record)
 
 
 # Each letter is a text, '.' is silence: who wins against whom, or '=' for a tie.
@@ -147,3 +125,95 @@ def test_texts_that_speak_against_the_reward_are_named() -> None:
         "1 of 9 texts disagrees with most of their labels: 'You starve.' (wins 0, loses 7, reward +0.50"
         in said
     )
+
+
+def counted(wins: list[int], losses: list[int], ties: list[int], steps: list[int]) -> Outcomes:
+    return Outcomes(*map(np.array, (wins, losses, ties, steps)))
+
+
+# One message wins nine of ten, one nine of eleven, one ties in some, one is always tied, one has no comparison.
+SOME = counted([9, 9, 20, 1, 5, 0], [1, 2, 0, 0, 0, 0], [0, 0, 3, 0, 5, 0], [5, 900, 7, 7, 18975, 106])
+
+
+def test_a_wanted_text_wins_nine_of_ten_and_seldom_ties() -> None:
+    assert SOME.wanted.tolist() == [2, 3, 0]
+
+
+def test_wanted_texts_are_listed_with_their_steps() -> None:
+    lines = outcomes.describe(SOME, TEXTS, 2).splitlines()
+    assert (
+        lines[0] == "texts that win are on 0.095 % of 20,000 steps: 'A kéy.' 7, 'You kill it!' 7 and 1 more"
+    )
+
+
+def test_a_goal_that_hardly_occurs_is_a_warning() -> None:
+    line = "warning: the goal occurs on fewer than 0.1% of the steps: collect with players that reach it"
+    assert line in outcomes.describe(SOME, TEXTS)
+    edge = counted([1, 0], [0, 1], [0, 0], [1, 999])
+    assert "warning" not in outcomes.describe(edge, TEXTS)
+
+
+def test_labels_without_a_winner_are_a_warning() -> None:
+    nothing = Outcomes(*np.zeros((4, 6), int))
+    assert outcomes.describe(nothing, TEXTS) == (
+        "warning: no text wins its comparisons: the labels give an agent no goal"
+    )
+
+
+NORMALISED = np.array([-0.1, 0.2, 0.15, 9.0, 3.0])
+STEPS = np.array([4900, 2400, 600, 90, 10])
+TIED = np.array([True, True, True, False, True])
+EMPTY = np.array([True, False, False, False, False])
+NONE = np.zeros(5, bool)
+QUANTILES = [0.175, 0.5, 0.2, -1.0]
+
+
+def statistics(tied: np.ndarray, empty: np.ndarray) -> dict[str, Any]:
+    advice = threshold.advise(NORMALISED, STEPS, tied, empty, np.array(QUANTILES))
+    return {"quantile_levels": [0.5, 0.75, 0.8, 0.9], "quantiles": QUANTILES, "advice": advice}
+
+
+def test_a_threshold_pays_the_steps_above_it() -> None:
+    shares = statistics(TIED, EMPTY)["advice"]["paid_shares"]
+    assert shares == pytest.approx([2500 / 8000, 100 / 8000, 100 / 8000, 1.0])
+
+
+def test_the_advised_threshold_lies_above_the_ties_and_the_empty_text() -> None:
+    """The rare tie with the reward 3 is left out: 99 % of the ties' steps are at 0.2 or below."""
+    advice = statistics(TIED, EMPTY)["advice"]
+    assert advice["lump_edge"] == 0.2
+    assert advice["threshold"] == pytest.approx(0.25)
+    assert advice["paid_share"] == pytest.approx(100 / 8000)
+    assert advice["lump_share"] == pytest.approx(7910 / 8000)
+
+
+def test_without_ties_the_advised_threshold_lies_above_the_empty_text() -> None:
+    advice = statistics(NONE, EMPTY)["advice"]
+    assert (advice["lump_edge"], advice["threshold"]) == (None, pytest.approx(-0.05))
+
+
+def test_without_ties_and_empty_text_nothing_is_advised() -> None:
+    without = statistics(NONE, NONE)
+    assert without["advice"]["threshold"] is None
+    assert threshold.facts(without) == []
+    assert threshold.describe(without, 0.6) == "reward.quantile=0.6 pays 31 % of the dataset's steps\n"
+
+
+@pytest.mark.parametrize(("quantile", "warns"), [(0.6, True), (0.75, False), (0.8, False), (0.95, True)])
+def test_a_quantile_within_the_ties_is_a_warning(quantile: float, warns: bool) -> None:
+    text = threshold.describe(statistics(TIED, EMPTY), quantile)
+    assert "reward.threshold=auto (0.25, above the ties and the empty text) pays 1.2 %" in text
+    assert ("lies within the texts that the judge called ties" in text) == warns
+    assert ("--config.reward.threshold=auto" in text) == warns
+
+
+def test_a_page_shows_the_advised_threshold() -> None:
+    label, value, note = threshold.facts(statistics(TIED, EMPTY))[0]
+    assert (label, value) == ("advised threshold", "0.25")
+    assert note == "pays 1.2 % of the steps; 99 % of the steps show texts that the judge called ties"
+
+
+def test_without_advice_or_quantile_nothing_is_described() -> None:
+    assert threshold.describe({**statistics(TIED, EMPTY), "advice": None}, 0.5) == ""
+    assert threshold.describe(statistics(TIED, EMPTY), None) == ""
+    assert threshold.facts({}) == []
