@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-import json
-from typing import Any
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +17,6 @@ from motif_jax.ilql.methods.implicit_q import ActionQ, Estimates, ImplicitQSetti
 from motif_jax.ilql.tasks.wordle.tokens import WordleTokenizer
 from tests import golden_ilql
 from tests.golden_ilql import Case, batch_of, cases, inputs, settings_of
-from tests.recorded_outputs import assert_matches_packed_recording
 
 LOSSES = ("v_loss", "q_loss", "cql_loss", "dm_loss", "token_loss")
 NAMES = dict(zip(LOSSES, ("v", "q", "conservative", "margin", "policy"), strict=True))
@@ -171,67 +168,175 @@ def test_rules_by_hand() -> None:
     np.testing.assert_allclose(huber, [2.5, 0.5, 0.125, 1.5], rtol=1e-6)
 
 
-@pytest.mark.usefixtures("compiled_quickly")
-def test_all_terms_and_spreads_of_a_batch_by_all_settings(record: bool) -> None:
+PLACES = np.array([[1, 3, 4], [0, 2, 6]], np.int32)
+
+
+def by_hand_batch() -> implicit_q.TextBatch:
     """Two dialogues of seven tokens with three actions: one token that is none's, one action that does not count, padding."""
     draws = np.random.default_rng(5)
-    normal = lambda *shape: jnp.asarray(draws.normal(size=shape), jnp.float32)  # noqa: E731
-    places = np.array([[1, 3, 4], [0, 2, 6]], np.int32)
-    batch = implicit_q.TextBatch(
-        tokens=jnp.asarray(draws.integers(0, 4, (2, 7)), jnp.int32),
+    return implicit_q.TextBatch(
+        tokens=draws.integers(0, 4, (2, 7)).astype(np.int32),
         valid=np.arange(7) < np.array([[6], [7]]),
-        action_tokens=places,
+        action_tokens=PLACES,
         acts=np.array([[True, True, True], [True, False, True]]),
         step_of=np.array([[0, 1, 2], [0, 0, 1]], np.int32),
-        states=places,
-        actions=places,
-        rewards=normal(2, 3),
+        states=PLACES,
+        actions=PLACES,
+        rewards=draws.normal(size=(2, 3)).astype(np.float32),
         terminals=np.array([[0, 0, 0, 1], [0, 0, 1, 1]], np.float32),
         live=np.array([[True, True, True], [True, True, False]]),
-        returns=normal(2),
+        returns=draws.normal(size=2).astype(np.float32),
     )
-    drawn = normal(2, 2, 3, 4), normal(2, 2, 3, 4), normal(2, 4), -jnp.abs(normal(2, 6))
 
-    @functools.partial(jax.jit, static_argnums=(0, 1, 2))
-    def computed(name: str, settings: Any, huber: bool, qs: Any, targets: Any, values: Any, logs: Any) -> Any:
-        tokens = implicit_q.next_tokens(batch)
-        rows = [implicit_q.action_q(q, tokens, settings, name != "plain", huber) for q in qs]
-        target = implicit_q.chosen(implicit_q.target_of(list(targets), settings), tokens)
-        advantages = None if name == "plain" else target - values[:, :-1]
-        said = jnp.take_along_axis(logs, jnp.minimum(places, 5), axis=1)
-        shifts, next_values = 0.1 * said if huber else None, implicit_q.shifted(target, 0.2)
-        estimates = Estimates(values, rows, target, next_values, said, logs, advantages, shifts, -said)
-        sums = implicit_q.losses(batch, estimates, settings, huber)
-        spreads = {key: tuple(x) for key, x in implicit_q.spreads(batch, estimates, settings).items()}
-        return sums, implicit_q.counts(batch, settings), spreads, rows
 
-    found: dict[str, Any] = {}
-    for name, changes, huber in (
-        ("plain", {}, False),
-        (
-            "weighted",
-            {
-                "beta": 0.5,
-                "most_weight": 1.2,
-                "expectile": 0.8,
-                "temperature": 2.0,
-                "margin": 0.3,
-                "q_min": -0.4,
-                "q_max": 0.9,
-            },
-            True,
-        ),
-        (
-            "signs",
-            {"beta": 0.7, "exponential": False, "monte_carlo": True, "discount": 0.9, "all_tokens": True},
-            False,
-        ),
-        ("context", {"context_weight": 0.4, "beta": 0.3, "most_weight": 1.1}, False),
-    ):
-        settings = ImplicitQSettings(**changes)  # type: ignore[arg-type]
-        numbers = jax.device_get(computed(name, settings, huber, *drawn))
-        found[name] = json.dumps(numbers, default=np.ndarray.tolist)
+class Outputs(NamedTuple):
+    """What two Qs, their targets, V and the policy's log-probabilities are at the positions of `by_hand_batch`."""
+
+    qs: np.ndarray  # [2, B, K, V]
+    targets: np.ndarray  # [2, B, K, V]
+    values: np.ndarray  # [B, K + 1]
+    log_probs: np.ndarray  # [B, T - 1]
+
+
+def drawn_outputs() -> Outputs:
+    draws = np.random.default_rng(6)
+    shapes = ((2, 2, 3, 4), (2, 2, 3, 4), (2, 4), (2, 6))
+    qs, targets, values, logs = (draws.normal(size=shape).astype(np.float32) for shape in shapes)
+    return Outputs(qs, targets, values, -np.abs(logs))
+
+
+def estimates_by_hand(
+    batch: implicit_q.TextBatch, outputs: Outputs, settings: ImplicitQSettings, huber: bool
+) -> Estimates:
+    tokens = implicit_q.next_tokens(batch)
+    rows = [implicit_q.action_q(jnp.asarray(q), tokens, settings, True, True) for q in outputs.qs]
+    target = implicit_q.chosen(
+        implicit_q.target_of(list(map(jnp.asarray, outputs.targets)), settings), tokens
+    )
+    log_probs = jnp.take_along_axis(jnp.asarray(outputs.log_probs), jnp.minimum(PLACES, 5), axis=1)
+    return Estimates(
+        jnp.asarray(outputs.values),
+        rows,
+        target,
+        implicit_q.shifted(target, 0.2),
+        log_probs,
+        jnp.asarray(outputs.log_probs),
+        target - outputs.values[:, :-1],
+        0.1 * log_probs if huber else None,
+        -log_probs,
+    )
+
+
+def loops(
+    batch: implicit_q.TextBatch, outputs: Outputs, settings: ImplicitQSettings, huber: bool
+) -> dict[str, float]:
+    """The sums of the losses by plain loops over dialogues, actions and tokens."""
+    sums = dict.fromkeys(implicit_q.LossSums._fields, 0.0)
+    low = -np.inf if settings.q_min is None else settings.q_min
+    high = np.inf if settings.q_max is None else settings.q_max
+    for dialogue in range(2):
+        tokens = [batch.tokens[dialogue, min(place + 1, 6)] for place in PLACES[dialogue]]
+        targets = [
+            np.clip(min(q[dialogue, k, token] for q in outputs.targets), low, high)
+            for k, token in enumerate(tokens)
+        ]
+        logs = [outputs.log_probs[dialogue, min(place, 5)] for place in PLACES[dialogue]]
+        advantages = [
+            target - value for target, value in zip(targets, outputs.values[dialogue], strict=False)
+        ]
+        weights = [weight_by_hand(advantage, settings) for advantage in advantages]
+        to_go = 0.0
+        returns = [0.0] * 3
+        for k in reversed(range(3)):
+            to_go = float(batch.rewards[dialogue, k]) + settings.discount * to_go
+            returns[k] = to_go
+        for k in range(3):
+            if not batch.live[dialogue, k]:
+                continue
+            following = targets[k + 1] if k < 2 else 0.2
+            reward = batch.rewards[dialogue, k] + (0.1 * logs[k] if huber else 0)
+            aim = reward + settings.discount * (1 - batch.terminals[dialogue, k + 1]) * following
+            for q in outputs.qs:
+                row = q[dialogue, k].astype(np.float64)
+                error = abs(row[tokens[k]] - aim)
+                sums["q"] += (error**2 / 2 if error <= 1 else error - 0.5) if huber else error**2
+                scaled = row / settings.temperature
+                sums["conservative"] += np.log(np.exp(scaled).sum()) - scaled[tokens[k]]
+                sums["margin"] += sum(max(0, other - row[tokens[k]] + settings.margin) ** 2 for other in row)
+            error = (returns[k] if settings.monte_carlo else targets[k]) - outputs.values[dialogue, k]
+            sums["v"] += (settings.expectile if error >= 0 else 1 - settings.expectile) * error**2
+        for number, place in enumerate(PLACES[dialogue]):
+            if (
+                settings.context_weight == 0
+                and batch.acts[dialogue, number]
+                and batch.valid[dialogue, min(place + 1, 6)]
+            ):
+                sums["policy"] -= weights[batch.step_of[dialogue, number]] * logs[number]
+        if settings.context_weight:
+            acting = {
+                int(place): weights[batch.step_of[dialogue, number]]
+                for number, place in enumerate(PLACES[dialogue])
+                if batch.acts[dialogue, number]
+            }
+            for position in range(int(batch.valid[dialogue].sum()) - 1):
+                weight = acting.get(position, min(settings.context_weight, settings.most_weight or np.inf))
+                sums["policy"] -= weight * outputs.log_probs[dialogue, position]
+    return sums
+
+
+def weight_by_hand(advantage: float, settings: ImplicitQSettings) -> float:
+    if settings.exponential:
+        weight = float(np.exp(settings.beta * advantage))
+    else:
+        weight = settings.beta if advantage > 0 else 1 - settings.beta
+    return weight if settings.most_weight is None else min(weight, settings.most_weight)
+
+
+CLIPPED = ImplicitQSettings(
+    beta=0.5, most_weight=1.2, expectile=0.8, temperature=2.0, margin=0.3, q_min=-0.4, q_max=0.9
+)
+SIGNS = ImplicitQSettings(beta=0.7, exponential=False, monte_carlo=True, discount=0.9, all_tokens=True)
+CONTEXT = ImplicitQSettings(context_weight=0.4, beta=0.3, most_weight=1.1)
+by_settings = pytest.mark.parametrize(
+    ("settings", "huber"),
+    [(ImplicitQSettings(), False), (CLIPPED, True), (SIGNS, False), (CONTEXT, False)],
+    ids=["default", "clipped", "signs", "context"],
+)
+
+
+@by_settings
+def test_losses_are_those_of_plain_loops(settings: ImplicitQSettings, huber: bool) -> None:
+    batch, outputs = by_hand_batch(), drawn_outputs()
+    estimates = estimates_by_hand(batch, outputs, settings, huber)
+    sums = implicit_q.losses(batch, estimates, settings, huber)._asdict()
+    for name, value in loops(batch, outputs, settings, huber).items():
+        np.testing.assert_allclose(sums[name], value, rtol=1e-4, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("settings", "policy"),
+    [(ImplicitQSettings(), 5), (SIGNS, 11), (CONTEXT, 11)],
+    ids=["acts", "all", "context"],
+)
+def test_means_are_over_live_actions_and_the_policys_tokens(settings: ImplicitQSettings, policy: int) -> None:
+    assert implicit_q.counts(by_hand_batch(), settings) == (5, policy)
+
+
+def test_spreads_cover_the_actions_that_count() -> None:
+    """A spread is a sum, a count, the least and the greatest number."""
+    batch, outputs = by_hand_batch(), drawn_outputs()
+    spreads = implicit_q.spreads(batch, estimates_by_hand(batch, outputs, CLIPPED, False), CLIPPED)
+    assert set(spreads) == {"q", "v", "target_q", "advantage", "policy_weight", "entropy"}
+    values = outputs.values[:, :-1][batch.live]
+    np.testing.assert_allclose(
+        spreads["v"], (values.sum(), 5, values.min(), values.max()), rtol=1e-5, atol=1e-6
+    )
+    assert tuple(spreads["q"])[1] == 10
+    assert tuple(spreads["policy_weight"])[3] <= 1.2
+    assert tuple(spreads["target_q"])[2] >= np.float32(-0.4)
+
+
+def test_nothing_estimated_has_no_loss_and_no_spread() -> None:
     nothing = Estimates(None, [], None, None, None)
-    assert implicit_q.losses(batch, nothing, settings) == (0, 0, 0, 0, 0)
-    assert implicit_q.spreads(batch, nothing, settings) == {}
-    assert_matches_packed_recording("implicit_q", found, record)
+    assert implicit_q.losses(by_hand_batch(), nothing, ImplicitQSettings()) == (0, 0, 0, 0, 0)
+    assert implicit_q.spreads(by_hand_batch(), nothing, ImplicitQSettings()) == {}

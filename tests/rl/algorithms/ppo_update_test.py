@@ -1,43 +1,43 @@
-"""The update of algorithm ppo on several devices, and the sizes of its parts that are refused."""
+"""The update of algorithm ppo: in parts, on devices, its limit, its penalty, and what it refuses."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-from motif_jax.core import resources
 from motif_jax.core.errors import UserError
-from motif_jax.core.training import schedules
-from motif_jax.rl.algorithms import ppo_update, trajectory
-from motif_jax.rl.config import AgentConfig, agent_config
-from tests.agents import FLAT_SPEC, flat_network, random_batch
+from motif_jax.core.sections import Compat, Kl
+from motif_jax.rl.algorithms import ppo, ppo_update, trajectory
+from motif_jax.rl.policy_config import Ppo
+from tests.rl.algorithms.linear_updates import REWARD, ROLLOUTS, STEPS, Linear, batch, change, config, start
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
+# One step of learning from all rows of a batch.
+WHOLE = Ppo(minibatch_size=24, microbatch_size=24, epochs=1, broadcast_rows=4)
+UNSCALED = dataclasses.replace(REWARD, extrinsic_scale=1.0, extrinsic_clip=1e6)
+NETWORK: Any = Linear("signal", "legal")
 
 
-def config(**changes: Any) -> AgentConfig:
-    made = resources.config("train_language_agent", "")
-    made.batch_size, made.rollout, made.optimizer.learning_rate = 24, 6, 1e-2
-    made.algorithm.update({"minibatch_size": 24, "microbatch_size": 6, "epochs": 1, **changes})
-    return agent_config(made)
+def updated(settings: Ppo, made: Any = None, compat: Compat | None = None, **changes: Any) -> tuple[Any, Any]:
+    state, update = start(config(settings, compat, **changes))
+    return update(state, batch() if made is None else made)
 
 
 @pytest.mark.slow
 def test_devices_agree_and_learn_from_all_rows() -> None:
-    network, settings = flat_network(core="none"), config()
-    optimizer = schedules.make_optimizer(settings.optimizer)
-    state = ppo_update.make_state(network, optimizer, jax.random.key(0))
-    update = ppo_update.make_update(network, optimizer, settings)
-    made = jax.tree.map(jnp.asarray, random_batch(FLAT_SPEC, network.state_size, 6, 4, seed=3))
-    one, metrics = jax.jit(update)(state, made)
+    made = jax.tree.map(jnp.asarray, batch(3))
+    state, update = start(config(dataclasses.replace(WHOLE, microbatch_size=6)))
+    one, metrics = update(state, made)
     axes = jax.tree.broadcast(trajectory.BATCH_AXES, made)
     halves = jax.tree.map(lambda x, axis: jnp.stack(jnp.split(x, 2, axis)), made, axes)
-    mapped = jax.jit(jax.vmap(lambda s, b: update(s, b, axis_name="d"), in_axes=(None, 0), axis_name="d"))
+    mapped = jax.vmap(lambda s, b: update(s, b, axis_name="d"), in_axes=(None, 0), axis_name="d")
     two, both = mapped(state, halves)
     first, second = (jax.tree.map(lambda leaf, n=n: leaf[n], two.params) for n in range(2))
     chex.assert_trees_all_equal(first, second)
@@ -46,11 +46,193 @@ def test_devices_agree_and_learn_from_all_rows() -> None:
     assert two.env_steps.tolist() == [one.env_steps.tolist()] * 2
 
 
-def test_bad_values_are_one_line() -> None:
-    for key, value, of in (
-        ("minibatch_size", 7, "batch_size=24"),
-        ("microbatch_size", 5, "minibatch_size=24"),
-        ("recurrence", 4, "rollout=6"),
-    ):
-        with pytest.raises(UserError, match=rf"algorithm\.{key}={value}.*{of}"):
-            ppo_update.check(config(**{key: value}))
+@pytest.mark.slow
+@pytest.mark.parametrize("compat", [Compat(), Compat(glam_value_broadcast=True)], ids=["ours", "published"])
+def test_parts_of_a_minibatch_add_up_to_it(compat: Compat) -> None:
+    settings = dataclasses.replace(WHOLE, minibatch_size=12, microbatch_size=12, epochs=2)
+    state, _ = start(config(settings, compat))
+    at_once, _ = updated(settings, compat=compat)
+    in_parts, _ = updated(dataclasses.replace(settings, microbatch_size=3), compat=compat)
+    np.testing.assert_allclose(change(state, at_once), change(state, in_parts), rtol=1e-4, atol=1e-6)
+
+
+def test_published_values_are_pulled_to_each_other() -> None:
+    _, mended = updated(WHOLE)
+    _, published = updated(WHOLE, compat=Compat(glam_value_broadcast=True))
+    assert published["loss/value"] != pytest.approx(float(mended["loss/value"]), rel=1e-3)
+    assert published["loss/policy"] == pytest.approx(float(mended["loss/policy"]), rel=1e-5)
+
+
+def test_a_truncated_episode_goes_on_in_its_last_observations_value() -> None:
+    made = batch(padding=0.0)
+    final = np.asarray(made.last[:-1])
+    lower = made._replace(behaviour_value=made.behaviour_value - 50 * final.astype(np.float32))
+    norms = [float(updated(WHOLE, each)[1]["optimizer/gradient_norm"]) for each in (made, lower)]
+    assert norms[1] != pytest.approx(norms[0], rel=1e-2)
+
+
+def test_an_ended_episodes_last_value_counts_nothing() -> None:
+    made = batch(padding=0.0)
+    made = made._replace(terminated=made.terminated | made.truncated, truncated=np.zeros_like(made.truncated))
+    final = np.asarray(made.last[:-1])
+    lower = made._replace(behaviour_value=made.behaviour_value - 50 * final.astype(np.float32))
+    norms = [float(updated(WHOLE, each)[1]["optimizer/gradient_norm"]) for each in (made, lower)]
+    assert norms[1] == pytest.approx(norms[0], rel=1e-5)
+
+
+def test_losses_fall_over_updates_of_one_batch() -> None:
+    state, update = start(config(dataclasses.replace(WHOLE, clip_value=1e3)))
+    made = batch(3)
+    # No target moves with the value that is learned.
+    made = made._replace(terminated=np.ones_like(made.terminated))
+    _, before = update(state, made)
+    for _ in range(30):
+        state, after = update(state, made)
+    assert after["loss/value"] < before["loss/value"]
+    assert after["loss/policy"] < before["loss/policy"]
+
+
+def test_advantages_are_described_before_they_are_normalised() -> None:
+    _, normalised = updated(dataclasses.replace(WHOLE, normalise_advantage=True))
+    _, plain = updated(dataclasses.replace(WHOLE, normalise_advantage=False))
+    for name in ("advantage/mean", "advantage/std"):
+        np.testing.assert_allclose(normalised[name], plain[name], rtol=1e-6)
+    assert normalised["loss/policy"] != plain["loss/policy"]
+
+
+TWICE = dataclasses.replace(WHOLE, minibatch_size=12, microbatch_size=12, epochs=2)
+
+
+def test_a_distant_limit_takes_all_minibatches() -> None:
+    state, _ = start(config(TWICE))
+    without, _ = updated(TWICE)
+    within, metrics = updated(dataclasses.replace(TWICE, kl_limit=1e9))
+    assert metrics["policy/minibatches_taken"] == 1
+    np.testing.assert_allclose(change(state, without), change(state, within), rtol=1e-5, atol=1e-8)
+
+
+def test_a_limit_that_is_exceeded_takes_no_minibatch() -> None:
+    state, _ = start(config(TWICE))
+    stopped, metrics = updated(dataclasses.replace(TWICE, kl_limit=1e-9))
+    assert metrics["policy/minibatches_taken"] == 0
+    assert int(stopped.step) == 11
+    assert not change(state, stopped).any()
+
+
+def played_by(state: Any, made: Any) -> Any:
+    """The batch as if the network of `state` had played it."""
+    rows = (made.observation, made.initial_state, made.first)
+    logits, value, _ = NETWORK.apply(state.params, *rows)
+    log_prob = jnp.take_along_axis(jax.nn.log_softmax(logits[:-1]), made.action[..., None], axis=-1)[..., 0]
+    return made._replace(behaviour_log_prob=log_prob, behaviour_value=value[:-1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("length", [3, 6])
+def test_sequences_begin_with_the_states_that_they_were_played_from(length: int) -> None:
+    """Before the first step of learning the policy is the one that played, however rollouts are cut."""
+    settings = dataclasses.replace(WHOLE, recurrence=length, microbatch_size=12)
+    state, update = start(config(settings))
+    _, metrics = update(state, played_by(state, batch()))
+    assert metrics["policy/ratio_min"] == pytest.approx(1, abs=1e-5)
+    assert metrics["policy/ratio_max"] == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("length", [3, 6])
+def test_the_gradient_runs_back_through_a_sequence(length: int) -> None:
+    settings = dataclasses.replace(WHOLE, recurrence=length, microbatch_size=12, normalise_advantage=False)
+    state, update = start(config(settings, reward=UNSCALED))
+    made = played_by(state, batch(padding=0.0))
+    _, metrics = update(state, made)
+
+    def loss(params: Any) -> Any:
+        """The loss of rows whose sequences start from the states of `state`."""
+        starts, outputs = made.initial_state, []
+        for begin in range(0, STEPS, length):
+            rows = {name: x[begin : begin + length] for name, x in made.observation.items()}
+            first = made.first[begin : begin + length]
+            outputs.append(NETWORK.apply(params, rows, starts, first)[:2])
+            starts = NETWORK.apply(state.params, rows, starts, first)[2]
+        logits, value = (jnp.concatenate(parts) for parts in zip(*outputs, strict=True))
+        _, values, _ = NETWORK.apply(state.params, made.observation, made.initial_state, made.first)
+        intrinsic = made.intrinsic_reward / np.sqrt(made.observation["count"][:-1])
+        reward = 0.7 * jnp.maximum(made.reward, 0) + 0.4 * intrinsic
+        discount = settings.gamma * (1.0 - trajectory.done(made))
+        target = ppo.targets(
+            made.behaviour_value, values[-1], reward, discount, made.last[:-1], settings.gae_lambda
+        )
+        valid = trajectory.recorded(made)
+        columns = (made.action, made.behaviour_log_prob, made.behaviour_value, target.advantage)
+        samples = ppo.Samples(*(jnp.ravel(x) for x in (*columns, target.value, valid)))
+        rows = ppo.loss_rows(
+            logits.reshape(-1, logits.shape[-1]),
+            value.ravel(),
+            samples,
+            settings.clip_ratio,
+            settings.clip_value,
+        )
+        terms = ppo.combine(rows, settings.value_coefficient, settings.entropy_coefficient)
+        return jnp.sum(jnp.where(samples.valid, terms, 0)) / jnp.sum(valid)
+
+    norm = optax.tree.norm(jax.grad(loss)(state.params))
+    assert metrics["optimizer/gradient_norm"] == pytest.approx(float(norm), rel=1e-4)
+
+
+KL = Kl(coefficient=0.5, target=1.0, horizon=100)
+PENALISED = dataclasses.replace(WHOLE, kl=KL, positive_reward=False)
+
+
+def divergence_of_actions(state: Any, made: Any) -> np.ndarray:
+    """Log-probability of each action as it was played over that of the reference."""
+    before = np.zeros((STEPS * ROLLOUTS, 2), np.float32)
+    rows = {name: x[:-1].reshape(1, -1, *x.shape[2:]) for name, x in made.observation.items()}
+    logits = NETWORK.apply(state.reference, rows, before, made.first[:-1].reshape(1, -1))[0]
+    logits = jax.nn.log_softmax(logits.reshape(STEPS, ROLLOUTS, -1))
+    reference = jnp.take_along_axis(logits, made.action[..., None], axis=-1)[..., 0]
+    return np.asarray(made.behaviour_log_prob - reference)
+
+
+def test_the_penalty_lowers_rewards_by_each_actions_divergence() -> None:
+    state, update = start(config(PENALISED, reward=UNSCALED))
+    made = batch()
+    state = state._replace(params=jax.tree.map(lambda x: 1.3 * x, state.params))
+    recorded = np.asarray(trajectory.recorded(made))
+    # The task's reward has the coefficient 0.7, the penalty has none.
+    penalty = 0.5 / 0.7 * np.where(recorded, divergence_of_actions(state, made), 0)
+    lower = made._replace(reward=(made.reward - penalty).astype(np.float32))
+    unpenalised = dataclasses.replace(PENALISED, kl=Kl())
+    _, plain_update = start(config(unpenalised, reward=UNSCALED))
+    after, _ = update(state, made)
+    alone, _ = plain_update(state._replace(reference=(), kl_coefficient=()), lower)
+    np.testing.assert_allclose(change(state, after), change(state, alone), rtol=1e-3, atol=1e-5)
+
+
+def test_the_penaltys_coefficient_goes_to_its_target() -> None:
+    state, update = start(config(PENALISED, reward=UNSCALED))
+    made = batch()
+    recorded = np.asarray(trajectory.recorded(made))
+    mean = divergence_of_actions(state, made)[recorded].mean()
+    after, metrics = update(state, made)
+    assert metrics["reference/kl"] == pytest.approx(mean, rel=1e-4)
+    error = np.clip(mean - 1.0, -0.2, 0.2)
+    assert float(after.kl_coefficient) == pytest.approx(0.5 * (1 + error * recorded.sum() / 100), rel=1e-5)
+
+
+def test_the_reference_stays_where_the_parameters_began() -> None:
+    state, update = start(config(PENALISED, reward=UNSCALED))
+    after, _ = update(state, batch())
+    chex.assert_trees_all_equal(after.reference, state.params)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("minibatch_size", 7, "must be a divisor of config.batch_size=24"),
+        ("microbatch_size", 5, "must be a divisor of config.algorithm.minibatch_size=24"),
+        ("recurrence", 4, "must be a divisor of config.rollout=6 and of .*microbatch_size=24"),
+    ],
+)
+def test_sizes_that_do_not_divide_are_refused(key: str, value: int, words: str) -> None:
+    with pytest.raises(UserError, match=rf"config\.algorithm\.{key}={value}: {words}"):
+        ppo_update.check(config(dataclasses.replace(WHOLE, **{key: value})))

@@ -1,4 +1,4 @@
-"""Whole updates of a linear network: metrics, parameters and all else of the state after two batches."""
+"""What all updates have in common: rewards, rows that count, the learning rate, counters and metrics."""
 
 from __future__ import annotations
 
@@ -10,188 +10,147 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from motif_jax.core.sections import Compat, Kl, Optimizer
-from motif_jax.core.training import schedules
-from motif_jax.envs.spec import MASKED, ArraySpec, EnvironmentSpec
-from motif_jax.glam import drrn_update
-from motif_jax.rl.algorithms import ppo_update
-from motif_jax.rl.algorithms.registry import algorithm_of
-from motif_jax.rl.config import AgentConfig, AgentReward
+from motif_jax.core.sections import Optimizer
+from motif_jax.rl.algorithms import trajectory
 from motif_jax.rl.policy_config import Appo, Ppo, QLearning
-from tests.agents import random_batch
-from tests.recorded_outputs import assert_matches_packed_recording, shown_array
+from tests.rl.algorithms import linear_updates
+from tests.rl.algorithms.linear_updates import ROLLOUTS, STEPS, batch, change, config, start
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
-STEPS, ROLLOUTS, LONGEST = 6, 4, 130
-SPEC = EnvironmentSpec(
-    {
-        "signal": ArraySpec((3,), "float32"),
-        "count": ArraySpec((), "int32"),
-        "legal": ArraySpec((4,), "uint8"),
-        "words": ArraySpec((LONGEST,), "int32"),
-    },
-    4,
-    count_field="count",
-    mask_field="legal",
-)
-
-
-class Linear:
-    """Logits and values are linear in the signal and in a fading sum of it; Q in the words."""
-
-    spec = SPEC
-
-    def __init__(self, *fields: str) -> None:
-        self.fields = fields
-
-    def initial_state(self, rows: int) -> Any:
-        return jnp.zeros((rows, 2))
-
-    def init(self, key: jax.Array) -> Any:
-        keys, shapes = jax.random.split(key, 3), [(5, 4), (5, 1), (LONGEST, 4)]
-        policy, value, words = (jax.random.normal(*each) / 2 for each in zip(keys, shapes, strict=True))
-        head = {"kernel": value, "bias": jnp.full(1, 0.3)}
-        return {"policy": policy, "value_head": head, "words": words / 60}
-
-    def apply(self, params: Any, rows: Any, state: Any, first: jax.Array) -> tuple[Any, Any, Any]:
-        def step(state: Any, row: Any) -> tuple[Any, Any]:
-            signal, first = row
-            state = jnp.where(first[:, None], 0.0, 0.5 * state) + signal[:, :2]
-            return state, jnp.concatenate([signal, state], axis=-1)
-
-        state, seen = jax.lax.scan(step, state, (rows["signal"], first))
-        logits = jnp.where(rows["legal"] != 0, seen @ params["policy"], MASKED)
-        head = params["value_head"]
-        return logits, (seen @ head["kernel"] + head["bias"])[..., 0], state
-
-    def stored(self, fields: Any) -> jax.Array:
-        return (fields["words"] + 1).astype(jnp.uint8)
-
-    def shown(self, stored: jax.Array) -> jax.Array:
-        return stored.astype(jnp.int32) - 1
-
-    def values(self, params: Any, tokens: jax.Array) -> jax.Array:
-        return jnp.maximum(tokens, 0) @ params["words"][: tokens.shape[1]] + params["value_head"]["bias"]
-
-
-REWARD = AgentReward(
-    extrinsic_coefficient=0.7,
-    intrinsic_coefficient=0.4,
-    extrinsic_scale=1.5,
-    extrinsic_clip=1.2,
-    count_exponent=0.5,
-)
-RATE = Optimizer(
-    learning_rate=0.02, schedule="linear", final_fraction=0.1, warmup_steps=3, eps=1e-3, max_gradient_norm=0.5
-)
-ALL = AgentConfig(
-    batch_size=STEPS * ROLLOUTS, rollout=STEPS, train_for_env_steps=90, reward=REWARD, optimizer=RATE
-)
-NUMBERS = {"gamma": 0.9, "clip_value": 0.5, "value_coefficient": 0.6}
-APPO = {
-    **NUMBERS,
-    "rho_clip": 1.5,
-    "c_clip": 1.2,
-    "clip_ratio": 0.3,
-    "ratio_min": 0.2,
-    "ratio_max": 3.0,
-    "max_policy_lag": 6,
-    "exploration_coefficient": 0.1,
+ALGORITHMS = {
+    "appo": Appo(max_policy_lag=100),
+    "ppo": Ppo(minibatch_size=12, microbatch_size=12, epochs=1),
+    "drrn": QLearning(epochs=1, replay_steps=24, replay_draw=24),
 }
-PPO = {
-    **NUMBERS,
-    "gae_lambda": 0.8,
-    "clip_ratio": 0.25,
-    "entropy_coefficient": 0.05,
-    "epochs": 2,
-    "minibatch_size": 12,
-    "microbatch_size": 6,
-}
-CASES: dict[str, tuple[Any, Compat]] = {
-    "entropy": (Appo(**APPO, value_normalisation="none"), Compat()),
-    "popart": (
-        Appo(
-            **APPO,
-            value_normalisation="popart",
-            exploration="symmetric_kl",
-            epochs=2,
-            minibatches=2,
-            value_statistics_rate=0.3,
-        ),
-        Compat(),
-    ),
-    "running": (
-        Appo(
-            **APPO,
-            value_normalisation="running",
-            advantage="gae",
-            gae_lambda=0.8,
-            advantage_scale="returns",
-            exploration="none",
-            value_statistics_rate=0.2,
-        ),
-        Compat(vtrace_bootstrap=True),
-    ),
-    "ppo": (Ppo(**PPO, recurrence=3, kl=Kl(coefficient=0.3, target=0.5, horizon=50)), Compat()),
-    "limit": (
-        Ppo(**PPO, kl_limit=0.35, broadcast_rows=3, normalise_advantage=False, positive_reward=False),
-        Compat(glam_value_broadcast=True),
-    ),
-    "drrn": (QLearning(gamma=0.8, epochs=2, replay_steps=30, replay_draw=7), Compat()),
-}
+by_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
 
 
-def batch(seed: int) -> Any:
-    """Some of its rows are too old, some are padding; prompts end, the longest at the middle."""
-    made = random_batch(SPEC, 2, STEPS, ROLLOUTS, seed, padding=0.2)
-    rng = np.random.default_rng(seed)
-    legal = rng.random((STEPS + 1, ROLLOUTS, 4)) < 0.7
-    np.put_along_axis(legal[:-1], made.action[..., None], True, axis=-1)
-    words = made.observation["words"] * (np.arange(LONGEST) % 3 + 1) % 9
-    seen = np.arange(LONGEST) < rng.integers(5, 60, (STEPS + 1, ROLLOUTS, 1))
-    fields = made.observation | {"legal": legal.astype(np.uint8), "words": np.where(seen, words, -1)}
-    version = np.where(made.parameter_version < 0, -1, rng.integers(4, 9, made.action.shape))
-    half = made.behaviour_log_prob / 2
-    return made._replace(
-        observation=fields, parameter_version=version.astype(np.int32), behaviour_log_prob=half
+@by_algorithm
+def test_an_update_counts_itself_and_the_recorded_steps(algorithm: Any) -> None:
+    state, update = start(config(algorithm))
+    made = batch()
+    recorded = np.asarray(trajectory.recorded(made))
+    after, metrics = update(state, made)
+    assert int(after.step) == 11
+    assert after.env_steps.tolist() == [0, recorded.sum()]
+    assert metrics["batch/recorded_share"] == pytest.approx(recorded.mean())
+    lag = (10 - made.parameter_version)[recorded]
+    assert metrics["lag/mean"] == pytest.approx(lag.mean())
+    assert metrics["lag/max"] == lag.max()
+
+
+@by_algorithm
+def test_metrics_of_an_update_are_finite_scalars(algorithm: Any) -> None:
+    state, update = start(config(algorithm))
+    _, metrics = update(state, batch())
+    for name, value in metrics.items():
+        assert (value.shape, value.dtype, bool(np.isfinite(value))) == ((), jnp.float32, True), name
+
+
+@by_algorithm
+def test_actions_and_values_of_unrecorded_rows_change_nothing(algorithm: Any) -> None:
+    state, update = start(config(algorithm))
+    made = batch()
+    # Values of rows behind a truncated step are bootstrapped from.
+    made = made._replace(terminated=made.terminated | made.truncated, truncated=np.zeros_like(made.truncated))
+    ignored = ~np.asarray(trajectory.recorded(made))
+    final = np.asarray(made.last[:-1])
+    assert ignored.any()
+    spoiled = made._replace(
+        action=np.where(ignored, 2, made.action).astype(np.int32),
+        behaviour_value=np.where(final, 50, made.behaviour_value).astype(np.float32),
+        behaviour_log_prob=np.where(final, -50, made.behaviour_log_prob).astype(np.float32),
+        reward=np.where(final, 1e3, made.reward).astype(np.float32),
+    )
+    legal = spoiled.observation["legal"].copy()
+    legal[:-1, ..., 2] |= ignored.astype(np.uint8)
+    spoiled = spoiled._replace(observation={**spoiled.observation, "legal": legal})
+    np.testing.assert_allclose(
+        change(state, update(state, made)[0]), change(state, update(state, spoiled)[0]), rtol=1e-3, atol=1e-6
     )
 
 
-def start(name: str) -> tuple[Any, Any]:
-    config = dataclasses.replace(ALL, algorithm=CASES[name][0], compat=CASES[name][1])
-    algorithm = algorithm_of(config)
-    network: Any = Linear(*(["words"] if name == "drrn" else ["signal", "legal"]))
-    optimizer = schedules.make_optimizer(config.optimizer)
-    state = algorithm.make_state(network, optimizer, jax.random.key(3))._replace(step=jnp.int32(10))
-    if name == "drrn":
-        state = drrn_update.with_memory(state, network, config)
-    if name in ("ppo", "limit"):
-        state = ppo_update.with_reference(state, config)
-    if name == "ppo":
-        state = state._replace(params=jax.tree.map(lambda x: 1.3 * x, state.params))
-    if name != "running":
-        return state, algorithm.make_update(network, optimizer, config)
+@by_algorithm
+def test_an_update_is_the_same_for_the_same_key(algorithm: Any) -> None:
+    state, update = start(config(algorithm))
+    one, _ = update(state, batch())
+    other, _ = update(state, batch())
+    np.testing.assert_array_equal(change(state, one), change(state, other))
 
-    def reward(scale: Any, rows: Any) -> jax.Array:
-        return scale * rows["signal"][..., 0]
 
+@pytest.mark.parametrize("name", ["ppo", "drrn"])
+def test_each_update_draws_anew(name: str) -> None:
+    state, update = start(config(ALGORITHMS[name]))
+    after, _ = update(state, batch())
+    assert not np.array_equal(jax.random.key_data(after.key), jax.random.key_data(state.key))
+
+
+@by_algorithm
+def test_the_learning_rate_falls_with_the_share_of_the_run(algorithm: Any) -> None:
+    optimizer = Optimizer(learning_rate=0.02, schedule="linear", final_fraction=0.1)
+    settings = config(algorithm, optimizer=optimizer, train_for_env_steps=100)
+    state, update = start(settings)
+    _, first = update(state, batch())
+    _, later = update(state._replace(env_steps=jnp.array([0, 50], jnp.int32)), batch())
+    assert first["optimizer/learning_rate"] == pytest.approx(0.02)
+    assert later["optimizer/learning_rate"] == pytest.approx(0.02 * (0.1 + 0.9 * 0.5))
+
+
+@by_algorithm
+def test_the_reward_is_the_weighted_sum_of_both(algorithm: Any) -> None:
+    """A scale of 1.5, a clip at 1.2, coefficients 0.7 and 0.4, and the root of the count."""
+    state, update = start(config(algorithm))
+    made = batch(padding=0.0)
+    recorded = np.asarray(trajectory.recorded(made))
+    reward = np.maximum(made.reward, 0) if isinstance(algorithm, Ppo | QLearning) else made.reward
+    extrinsic = np.clip(1.5 * reward, -1.2, 1.2)
+    intrinsic = made.intrinsic_reward / np.sqrt(made.observation["count"][:-1])
+    _, metrics = update(state, made)
+    assert metrics["reward/extrinsic_mean"] == pytest.approx(extrinsic[recorded].mean(), rel=1e-5)
+    assert metrics["reward/intrinsic_mean"] == pytest.approx(intrinsic[recorded].mean(), rel=1e-5)
+    total = (0.7 * extrinsic + 0.4 * intrinsic)[recorded].mean()
+    assert metrics["reward/total_mean"] == pytest.approx(total, rel=1e-5)
+
+
+@by_algorithm
+def test_rewards_inside_the_step_replace_those_of_the_batch(algorithm: Any) -> None:
+    def reward_fn(scale: Any, observation: Any) -> Any:
+        assert observation["signal"].shape == (STEPS, ROLLOUTS, 3)
+        return scale * observation["signal"][..., 0]
+
+    settings, made = config(algorithm), batch()
+    state, inside = start(settings, reward_fn=reward_fn)
     state = state._replace(reward_params=jnp.float32(2))
-    return state, algorithm.make_update(network, optimizer, config, reward_fn=reward)
+    _, outside = start(settings)
+    same = made._replace(intrinsic_reward=2 * made.observation["signal"][:-1, :, 0])
+    one, metrics = inside(state, made)
+    other, others = outside(state, same)
+    np.testing.assert_allclose(change(state, one), change(state, other), rtol=1e-3, atol=1e-7)
+    assert metrics["reward/intrinsic_mean"] == pytest.approx(float(others["reward/intrinsic_mean"]))
+    assert one.reward_params == 2
 
 
-SLOW = {"entropy", "running", "ppo", "popart", "limit"}
+@pytest.mark.parametrize("name", ["ppo", "drrn"])
+def test_a_negative_task_reward_counts_only_where_it_is_to(name: str) -> None:
+    signed = dataclasses.replace(ALGORITHMS[name], positive_reward=False)
+    made = batch()
+    floored = made._replace(reward=np.maximum(made.reward, 0))
+    state, update = start(config(ALGORITHMS[name]))
+    _, update_signed = start(config(signed))
+    default = change(state, update(state, made)[0])
+    np.testing.assert_allclose(default, change(state, update_signed(state, floored)[0]), rtol=1e-5)
+    assert not np.allclose(default, change(state, update_signed(state, made)[0]), atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in CASES]
-)
-def test_an_update_is_what_it_was(name: str, record: bool) -> None:
-    state, update = start(name)
-    update, parts = jax.jit(update), {}
-    for number in range(2):
-        state, metrics = update(state, batch(number))
-        kept = jax.tree_util.tree_leaves_with_path(state._replace(key=jax.random.key_data(state.key)))
-        shown = [f"{jax.tree_util.keystr(path)} {shown_array(leaf)}" for path, leaf in kept]
-        shown += [f"{name} {float(value):.6f}" for name, value in sorted(metrics.items())]
-        parts[f"{number}"] = "\n".join(shown)
-    assert_matches_packed_recording(f"update_{name}", parts, record)
+def test_a_batch_of_wrong_shape_is_refused() -> None:
+    state, update = start(config(ALGORITHMS["appo"]))
+    made = batch()
+    with pytest.raises(AssertionError, match=r"shape \(6, 4\) but expected \(7, 4\)"):
+        update(state, made._replace(last=made.last[:-1]))
+
+
+def test_fixtures_hold_rows_of_all_kinds() -> None:
+    made = linear_updates.batch()
+    assert made.terminated.any()
+    assert made.truncated.any()
+    assert (made.parameter_version < 0).any()
