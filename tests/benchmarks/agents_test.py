@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import itertools
-import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +15,6 @@ from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import _agents, learning
 from motif_jax.core import resources
-from tests.recorded_outputs import assert_matches_packed_recording
 from tests.reward_fixtures import load_config
 
 
@@ -74,13 +71,24 @@ def test_flops_are_those_of_the_published_network() -> None:
     assert math.isclose(update, 3.0 * forward - 2.0 * first_layers)
 
 
-def test_trainings_have_the_options_and_one_device(record: bool) -> None:
-    found = {}
-    for name, goal in learning.GOALS.items():
-        given = {"env": name, "workers": 3, "dtype": "bfloat16"}
-        place = str(resources.path(goal.reward)) if goal.reward else ""
-        for more in ({}, {"network": "recall", "reward_dir": place}):
-            options = ConfigDict({**learning.options().to_dict(), **given, **more})
-            made = _agents.training_config(options, 3, variant=goal.variant)
-            found[f"{name} {len(more)}"] = json.dumps(dataclasses.asdict(made)).replace(place, "")
-    assert_matches_packed_recording("benchmark_trainings", found, record)
+@pytest.mark.parametrize("name", learning.GOALS)
+def test_trainings_have_the_options_and_one_device(name: str) -> None:
+    goal = learning.GOALS[name]
+    size = {"workers": 3, "envs_per_worker": 6, "batch_size": 96, "rollout": 8, "dtype": "bfloat16"}
+    options = ConfigDict({**learning.options().to_dict(), **size, "env": name})
+    training = _agents.training_config(options, 3, variant=goal.variant)
+    assert (training.environment.name, training.seed) == (name, 3)
+    assert (training.batch_size, training.rollout, training.network.dtype) == (96, 8, "bfloat16")
+    assert (training.actors.workers, training.actors.envs_per_worker) == (3, 6)
+    assert (training.devices.learner, training.devices.actor) == ("0", "0")
+    assert training.reward.intrinsic_coefficient == 0
+
+
+def test_a_training_takes_the_network_of_a_variant_and_a_reward() -> None:
+    folder = str(resources.path(learning.GOALS["MiniGrid-DoorKey-8x8-v0"].reward))
+    changes = {"env": "MiniGrid-DoorKey-8x8-v0", "network": "recall", "reward_dir": folder}
+    options = ConfigDict({**learning.options().to_dict(), **changes})
+    training = _agents.training_config(options, 3, variant="minigrid")
+    assert training.network.hidden_size == resources.config("train_agent", "recall").network.hidden_size
+    assert training.reward.dir == folder
+    assert training.reward.intrinsic_coefficient > 0

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,8 +19,11 @@ from motif_jax.benchmarks import _agents, _language, _text_agents, actors, annot
 from motif_jax.benchmarks._bare_engine import Bare, write_script
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.errors import UserError
+from motif_jax.core.seeds import derive
+from motif_jax.envs.nethack.engine import NetHackEngine
+from motif_jax.envs.nethack.game import Game
+from motif_jax.envs.nethack.observation import MAX_EPISODE_STEPS
 from tests import stage_inputs
-from tests.recorded_outputs import assert_matches_packed_recording, shown_array
 from tests.reward_fixtures import load_config, make_dataset
 
 HERE = "motif_jax.benchmarks"
@@ -116,18 +118,49 @@ def line_of(name: str, **options: Any) -> dict[str, Any]:
     return line
 
 
-def compare(name: str, record: bool, *parts: Any) -> None:
-    """Parts to which a time, a path or a machine adds nothing."""
-    assert_matches_packed_recording(
-        f"benchmark_{name}", {name: json.dumps(parts, indent=1, default=str)}, record
-    )
+def test_the_learners_line_counts_the_flops_of_all_rows(parts: list[Parts]) -> None:
+    line = line_of("learner", batch_size=66, rollout=33)
+    # 34 rows of a rollout of 33 steps, each of 35 operations.
+    assert line["model_flops_per_update"] == 34 * 2 * 35
+    assert line["value"] == pytest.approx(line["updates_per_second"] * 34 * 2 * 35)
+    assert line["steps_per_second"] == pytest.approx(line["updates_per_second"] * 66)
+    assert line["batch_bytes"] == 180
+    assert parts[0].asked.count(60) == parts[0].asked.count("settled") > 3
 
 
-@pytest.mark.parametrize("name", ["train", "learner", "inference", "learning"])
-def test_lines_of_the_agents_training(name: str, parts: list[Parts], record: bool) -> None:
-    more = {"train": {"beside": "quickstart", "warmup_seconds": 7.0, "seconds": 9.0}}
-    line = line_of(name, workers=3, batch_size=66, rollout=33, **more.get(name, {}))
-    compare(name, record, line, [[each.config, each.asked] for each in parts])
+def test_inferences_line_is_of_the_largest_of_all_batch_sizes(parts: list[Parts]) -> None:
+    line = line_of("inference")
+    assert list(line["rows_per_second"]) == ["5", "10", "20", "30"]
+    assert line["rows"] == 30
+    assert line["value"] == pytest.approx(line["rows_per_second"]["30"] * 10)
+    assert parts[0].asked[-1] == "closed"
+
+
+def test_the_trainings_baseline_takes_turns_on_the_device(parts: list[Parts]) -> None:
+    line = line_of("train", seconds=9.0)
+    learner, inference = line["learner_steps_per_second"], line["inference_rows_per_second"]
+    assert line["baseline"]["value"] == pytest.approx(1 / (1 / learner + 1 / inference))
+    assert line["metrics"]["ratio_min"] <= line["metrics"]["loss/total"] <= line["metrics"]["lag/max"]
+    assert "beside" not in line
+    assert len(parts) == 1
+
+
+def test_a_training_beside_another_is_measured_in_turns(parts: list[Parts]) -> None:
+    line = line_of("train", beside="quickstart", seconds=9.0)
+    turns = [each.config.options["network"] for each in parts[1:]]
+    assert turns == ["", "quickstart"] * 3
+    assert line["beside"]["what"] == "the network of quickstart"
+    assert line["in_turns"] == pytest.approx(line["beside"]["value"] * line["beside"]["ratio"], rel=0.1)
+
+
+def test_learning_is_measured_with_and_without_processes(parts: list[Parts]) -> None:
+    line = line_of("learning")
+    trainings = [(each.config.seed, each.config.serial) for each in parts]
+    assert trainings == [(7, False), (7, True), (8, False), (8, True), (9, False), (9, True)]
+    assert {each.config.variant for each in parts} == {"recall"}
+    assert line["unit"] == "s"
+    played = [sum(n for n in each.asked if isinstance(n, int)) for each in parts]
+    assert line["steps"] == line["serial_steps"] == played[0]
 
 
 def test_a_goal_that_is_missed_is_an_error(parts: list[Parts], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,91 +205,139 @@ class Pool:
         return some
 
 
-def test_a_line_of_the_actors(monkeypatch: pytest.MonkeyPatch, record: bool) -> None:
-    def bare(script: Any, seed: int) -> Any:
-        said = lambda *given: asked.append([script, seed, *given])  # noqa: E731
-        return SimpleNamespace(play=said, close=said)
+@pytest.fixture
+def sides(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the actors' benchmark asks of a pool and of bare engines whose turns take a second of each processor."""
 
-    seconds, asked = itertools.accumulate(itertools.count(1.0, 0.5)), list[Any]()
+    def bare(script: Any, seed: int) -> Any:
+        def play(start: int, stop: int) -> None:
+            asked.append((script[1], start, stop))
+
+        return SimpleNamespace(play=play, close=lambda: asked.append("closed"))
+
+    asked: list[Any] = []
+    seconds, processor = itertools.count(1.0), itertools.count(1.0)
     monkeypatch.setattr(Pool, "asked", asked, raising=False)
     monkeypatch.setattr(actors, "ActorPool", Pool)
     monkeypatch.setattr(actors, "Bare", bare)
-    monkeypatch.setattr(actors, "write_script", lambda *given: given)
+    monkeypatch.setattr(actors, "write_script", lambda *arguments: arguments)
     monkeypatch.setattr(actors, "_processor_seconds", lambda pids: next(seconds) * len(pids))
+    monkeypatch.setattr(actors.time, "process_time", lambda: next(processor))
+    return asked
+
+
+def test_actors_are_measured_by_steps_of_one_core(sides: list[Any]) -> None:
+    """Turns of 3 and 2 steps of 4 games a worker: 12 and 8 steps in a second of a core, of both sides."""
     line = line_of("actors", workers=2, envs_per_worker=4, steps=5, turn=3)
-    compare("actors", record, line, asked)
+    assert (line["value"], line["baseline"]["value"], line["one_game"]["value"]) == (10, 10, 10)
+    assert (line["ratio"], line["one_game"]["ratio"]) == (1, 1)
 
 
-def test_the_bare_engine_plays_the_script_that_the_game_wrote(record: bool) -> None:
+def test_bare_engines_play_the_same_turns_as_the_pool(sides: list[Any]) -> None:
+    line_of("actors", workers=2, envs_per_worker=4, steps=5, turn=3)
+    turns = [(4, 0, 3), (1, 0, 12), (4, 3, 5), (1, 12, 20)]
+    assert [each for each in sides if isinstance(each, tuple)] == turns * 3
+    # Four groups, two of each worker, play five steps on average.
+    played = [len(each) for each in sides if isinstance(each, list) and each and isinstance(each[0], tuple)]
+    assert sum(played) == 3 * 4 * 5
+
+
+@pytest.mark.parametrize("seed", [2, 4, 5])
+def test_the_bare_engine_plays_the_script_that_the_game_wrote(seed: int) -> None:
     """Two games each time, in which somebody dies, is asked, and reads long messages."""
-    found = []
-    for seed in (2, 4, 5):
-        script = write_script("NetHackScore-v1", 2, 800, seed)
-        bare = Bare(script, seed)
-        bare.play(0, 500)
-        bare.play(500, 800)
-        shown = [[engine.buffers.glyphs, engine.buffers.blstats] for engine in bare._engines]
-        found.append([shown_array(each) for each in (script, *itertools.chain(*shown))])
-        bare.close()
-    compare("engine", record, found)
+    script = write_script("NetHackScore-v1", 2, 800, seed)
+    bare = Bare(script, seed)
+    bare.play(0, 500)
+    bare.play(500, 800)
+    for index, engine in enumerate(bare._engines):
+        # The game itself, by the actions of the script.
+        played = NetHackEngine()
+        game = Game("NetHackScore-v1", played, MAX_EPISODE_STEPS, {})
+        episode = 0
+        game.start(derive(seed, index, episode))
+        for action, _, ended in script[index]:
+            assert bool(game.advance(action)[1]) == ended
+            if ended:
+                episode += 1
+                game.start(derive(seed, index, episode))
+        np.testing.assert_array_equal(engine.buffers.glyphs, played.buffers.glyphs)
+        np.testing.assert_array_equal(engine.buffers.blstats, played.buffers.blstats)
+        game.close()
+    bare.close()
 
 
-def test_lines_of_text(monkeypatch: pytest.MonkeyPatch, record: bool) -> None:
-    asked: list[Any] = []
+def test_games_of_text_are_played_together_and_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    lanes: list[Any] = []
 
-    def ask(answer: Any, *given: Any) -> Any:
-        asked.append([str(each).partition(" object")[0] for each in given])
-        return answer
+    def play(task: Any, actor: str, seed: int, games: range, count: int) -> range:
+        lanes.append((actor, len(games), count))
+        return games
 
-    monkeypatch.setattr(_language, "threads", lambda: 6)
-    monkeypatch.setattr(_text_agents, "make", lambda *given: ask(_text_agents.Made(None, {}), *given[1:]))  # type: ignore[arg-type]
-    monkeypatch.setattr(text_play, "play", lambda task, *given: ask(given[2], *given))
+    monkeypatch.setattr(_text_agents, "make", lambda *arguments: _text_agents.Made(None, {}))  # type: ignore[arg-type]
+    monkeypatch.setattr(text_play, "play", play)
     for name in ("AgentTextActor", "_Anew"):
-        said = lambda *given, name=name: (name, given[3].max_tokens, *given[4:])  # noqa: E731
-        monkeypatch.setattr(text_play, name, said)
-    games = line_of("text_play", games=9, plain_games=4, num_words=5)
-    same = np.arange(12).reshape(3, 4)
-    ours = lambda made, how, prompts: ask(same, how.max_tokens, prompts)  # noqa: E731
-    plain = lambda made, how: lambda params, prompts: ask(np.maximum(same, 2), prompts)  # noqa: E731
-    monkeypatch.setattr(f"{HERE}.text_generation._ours", ours)
-    monkeypatch.setattr(f"{HERE}.text_generation._plain", plain)
-    sizes = {"vocabulary": 9, "prompt_tokens": 5, "new_tokens": 4, "batch_size": 3}
-    compare("text", record, games, line_of("text_generation", **sizes), asked)
+        monkeypatch.setattr(text_play, name, lambda *arguments, name=name: name)
+    readings = itertools.count(1.0)
+    monkeypatch.setattr(text_play.time, "perf_counter", lambda: next(readings))
+    line = line_of("text_play", games=9, plain_games=4, num_words=5)
+    assert (line["value"], line["baseline"]["value"]) == (9, 4)
+    assert lanes == [
+        ("AgentTextActor", 9, 9),
+        ("_Anew", 1, 1),
+        *[("AgentTextActor", 9, 9), ("_Anew", 4, 1)] * 3,
+    ]
 
 
-def test_a_line_of_annotation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: bool) -> None:
-    for installed, said in (
+def test_generation_says_how_many_tokens_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = np.arange(12).reshape(3, 4)
+    monkeypatch.setattr(_text_agents, "make", lambda *arguments: _text_agents.Made(None, {}))  # type: ignore[arg-type]
+    monkeypatch.setattr(f"{HERE}.text_generation._ours", lambda made, how, prompts: tokens)
+    others = lambda params, prompts: np.maximum(tokens, 2)  # noqa: E731
+    monkeypatch.setattr(f"{HERE}.text_generation._plain", lambda made, how: others)
+    line = line_of("text_generation", vocabulary=9, prompt_tokens=5, new_tokens=4, batch_size=3)
+    assert line["tokens_equal"] == pytest.approx(10 / 12)
+
+
+@pytest.mark.parametrize(
+    ("installed", "message"),
+    [
         ("", "^benchmark annotate: vLLM is not installed here; start it with"),
         ("vllm", r"config\.options\.model='': must be a chat model, its name or its"),
-    ):
-        monkeypatch.setattr(
-            annotate.importlib.util, "find_spec", lambda name, it=installed: name == it or None
-        )
-        with pytest.raises(UserError, match=said):
-            line_of("annotate")
+    ],
+)
+def test_annotation_needs_vllm_and_a_model(
+    monkeypatch: pytest.MonkeyPatch, installed: str, message: str
+) -> None:
+    monkeypatch.setattr(annotate.importlib.util, "find_spec", lambda name: name == installed or None)
+    with pytest.raises(UserError, match=message):
+        line_of("annotate")
+
+
+def test_annotation_is_compared_with_the_bare_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_dataset(tmp_path, pairs=200, messages=9)
     asked: list[Any] = []
     engine = SimpleNamespace(reset_prefix_cache=lambda: asked.append("reset"))
-    session = SimpleNamespace(start=lambda: asked.append("start"), annotator=SimpleNamespace(engine=engine))
+    session = SimpleNamespace(start=lambda: None, annotator=SimpleNamespace(engine=engine))
 
-    def seconds(first: int, answers: int) -> Any:
-        def measured(_: Any, questions: Any) -> Any:
-            asked.append([len(questions), questions[-1].items])
-            return first + len(asked), np.arange(len(questions)) % answers
+    def measured(side: str, seconds: float, labels: int) -> Any:
+        def ask(_: Any, questions: Any) -> Any:
+            asked.append((side, len(questions)))
+            return seconds, np.arange(len(questions)) % labels
 
-        return measured
+        return ask
 
-    def annotator(asking: Any, dataset: Any) -> Any:
-        asked.append([asking.annotator, asking.sampling.temperature, asking.vllm.engine, asking.vllm.model])
-        return SimpleNamespace(identity={})
-
-    monkeypatch.setattr(annotate, "make_annotator", annotator)
-    monkeypatch.setattr(annotate, "AnnotationSession", lambda *given: contextlib.nullcontext(session))
-    monkeypatch.setattr(annotate, "_stage_seconds", seconds(1, 5))
-    monkeypatch.setattr(annotate, "_bare_seconds", seconds(9, 4))
-    line = line_of("annotate", dataset_dir=str(tmp_path), model="m", questions=30)
-    line["settings"]["dataset_dir"] = "DATA"
-    compare("annotate", record, line, asked)
+    monkeypatch.setattr(annotate.importlib.util, "find_spec", lambda name: True)
+    monkeypatch.setattr(annotate, "make_annotator", lambda *_, **more: SimpleNamespace(identity={}))
+    monkeypatch.setattr(annotate, "AnnotationSession", lambda *_: contextlib.nullcontext(session))
+    monkeypatch.setattr(annotate, "_stage_seconds", measured("stage", 3.0, 4))
+    monkeypatch.setattr(annotate, "_bare_seconds", measured("bare", 6.0, 2))
+    line = line_of("annotate", dataset_dir=str(tmp_path), model="m", questions=12)
+    assert asked == [("stage", 12), *["reset", ("stage", 12), "reset", ("bare", 12)] * 3]
+    assert (line["value"], line["baseline"]["value"], line["ratio"]) == (4, 2, 2)
+    # Labels 0, 1, 2, 3 against 0, 1, 0, 1.
+    assert line["labels_equal_to_bare"] == 0.5
+    per_pair = line["questions_per_pair"]
+    assert 0 < per_pair["once"] < per_pair["given"] < per_pair["both"] < 2
 
 
 SIZES = {"width": 16, "layers": 1, "vocabulary": 32}
@@ -285,18 +366,27 @@ class Uncompiled(DataParallel):
 @pytest.mark.slow
 @pytest.mark.usefixtures("compiled_quickly")
 @pytest.mark.parametrize("name", REAL)
-def test_lines_of_the_same_work(monkeypatch: pytest.MonkeyPatch, name: str, record: bool) -> None:
+def test_both_sides_of_a_benchmark_do_the_same_work(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(f"{HERE}.text_train.DataParallel", Uncompiled)
     monkeypatch.setattr(_language, "threads", lambda: 6)
     line = line_of(name, **REAL[name])
     # Of bfloat16 another machine rounds otherwise.
     assert line.pop("scores_apart", 0) < (0.1 if name == "score_gpu" else 1e-5)
     assert line.pop("gradients_apart", line.pop("changes_apart", 0)) < 1e-2
-    compare(name, record, line)
+    assert line["value"] > 0
+    assert line["baseline"]["value"] > 0
+    if name == "text_train":
+        assert line["step"]["memory_megabytes"] == 2 + 3 + 5 - 1
+        assert line["flops_ratio"] > 1
 
 
-def test_options_and_shapes(record: bool) -> None:
-    """Those of a GPU, too; the number of workers is the machine's."""
-    names = stage_inputs.variants("benchmark")
-    found = {name: {**load_config("benchmark", name).options, "workers": None} for name in names}
-    compare("options", record, found, _language.SHAPES)
+@pytest.mark.parametrize(
+    "name", [name for name in stage_inputs.variants("benchmark") if name.endswith("_gpu")]
+)
+def test_a_gpu_has_the_same_options_with_larger_values(name: str) -> None:
+    options = load_config("benchmark", name).options
+    plain = load_config("benchmark", name.removesuffix("_gpu")).options
+    assert list(options) == list(plain)
+    sizes = [key for key, value in plain.items() if isinstance(value, int) and options[key] != value]
+    assert all(options[key] > plain[key] for key in sizes)
+    assert options.to_dict() != plain.to_dict()
