@@ -14,7 +14,6 @@ from motif_jax.core.errors import UserError
 from motif_jax.motif.annotation import ensembles
 from motif_jax.motif.annotation.labels import one_hot
 from motif_jax.motif.annotation.shards import Annotation
-from tests.recorded_outputs import assert_matches_packed_recording
 from tests.reward_fixtures import write_labels
 
 LABELS = {
@@ -57,13 +56,36 @@ def test_a_majority_counts_labels_and_a_mean_probabilities(votes):
     np.testing.assert_allclose(mean.probabilities[0], [0.55, 0.4, 0.05], rtol=1e-6)
 
 
-def test_agreement_of_each_two(votes, record):
+def test_agreement_is_of_the_pairs_that_both_know(votes):
+    """Cohen's kappa by hand: of 4 pairs 3 are equal, where chance gives (2 + 2 + 1) / 16."""
+    first = ensembles.agreement(votes)[0]
+    chance = (2 * 1 + 1 * 2 + 1 * 1) / 16
+    assert (first["pairs"], first["equal"]) == (4, 0.75)
+    assert first["kappa"] == pytest.approx((0.75 - chance) / (1 - chance))
+
+
+def test_agreement_with_an_annotation_of_unknowns_is_no_number(votes):
     nobody = ensembles.Votes("nobody", "gold", np.full(5, 3, np.int8), votes[0].probabilities)
-    groups = votes, votes[:1], [*votes, nobody], [votes[0], nobody]
-    parts = {f"{place}": ensembles.tables(group) for place, group in enumerate(groups)}
-    assert_matches_packed_recording(
-        "agreement", parts | {"rows": f"{ensembles.agreement([*votes, nobody])}"}, record
-    )
+    row = ensembles.agreement([votes[0], nobody])[0]
+    assert row["pairs"] == 0
+    assert np.isnan([row["equal"], row["kappa"]]).all()
+
+
+def test_tables_are_of_each_goal_and_across_goals(votes):
+    text = ensembles.tables(votes)
+    assert [line for line in text.splitlines() if "goal" in line.split()[:2] or "across" in line] == [
+        "goal gold",
+        "no goal",
+        "across goals",
+    ]
+    of_gold, _, across = text.partition("across goals")
+    assert "75.0%" in of_gold
+    assert across.count("random") == 2
+
+
+def test_tables_of_one_goal_have_no_part_across_goals(votes):
+    assert "across goals" not in ensembles.tables(votes[:2])
+    assert "agreement" not in ensembles.tables(votes[:1])
 
 
 @pytest.mark.parametrize("restart", [False, True])

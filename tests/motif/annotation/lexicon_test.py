@@ -10,7 +10,8 @@ import pytest
 import yaml
 from ml_collections import ConfigDict
 
-from motif_jax.core.verdicts import FIRST, PAIR, SECOND, SINGLE, TIE, YES
+from motif_jax.core.errors import UserError
+from motif_jax.core.verdicts import FIRST, NO, PAIR, SECOND, SINGLE, TIE, YES
 from motif_jax.envs import registry
 from motif_jax.envs.nethack.random_players import HABITS
 from motif_jax.envs.spec import RUNNING, empty_observation
@@ -23,7 +24,6 @@ from motif_jax.motif.annotation.lexicon import (
     preference,
     sentences,
 )
-from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 # Messages of the game and what they are about; the places where patterns could easily be confused.
 TOLD = {
@@ -141,73 +141,122 @@ def small(**changes):
     return {**tree, **changes}
 
 
-def test_own_lexicon(tmp_path, record):
-    path = tmp_path / "mine.yaml"
-    path.write_text(yaml.safe_dump(small()))
-    config = ConfigDict({"goal": "win", "lexicon": {"file": str(path)}, "captions": {"messages": True}})
-    pair, single = Question("a", ("Hello.", "Bye."), PAIR), Question("a", ("Hello.",), SINGLE)
-    lines = []
+@pytest.fixture
+def own(tmp_path):
+    """Makes annotators of a lexicon of one's own, in which a greeting is worth 1."""
 
-    def tell():
-        for question in (pair, single):
-            LexiconAnnotator.check(config, question.form)
-            annotator = LexiconAnnotator(config, question.form)
-            answers = dict(annotator.annotate([question]))
-            told = annotator.short_name, annotator.identity, annotator.preview(question)
-            lines.append(f"{told} {answers}")
-        return answers[0].probabilities[YES]
+    def make(form, goal="win", messages=True, **changes):
+        path = tmp_path / "mine.yaml"
+        path.write_text(yaml.safe_dump(small(**changes)))
+        config = ConfigDict(
+            {"goal": goal, "lexicon": {"file": str(path)}, "captions": {"messages": messages}}
+        )
+        LexiconAnnotator.check(config, form)
+        return LexiconAnnotator(config, form)
 
-    tell()
-    path.write_text(yaml.safe_dump(small(margin=2.0, threshold=0.5)))
-    assert tell() == pytest.approx(1 / (1 + np.exp(-0.5))), "worth 1, so 0.5 more than the threshold"
-    config.captions.messages = False
-    lines += [outcome_text(tell)]
-    config.captions.messages, config.goal = True, "lose"
-    lines += [outcome_text(tell)]
-    assert_matches_packed_recording("own_lexicon", {"lines": "\n".join(lines)}, record)
+    return make
+
+
+HELLO_BYE, HELLO = Question("a", ("Hello.", "Bye."), PAIR), Question("a", ("Hello.",), SINGLE)
+
+
+def test_a_lexicon_of_ones_own_judges_by_its_worths(own):
+    answers = dict(own(PAIR).annotate([HELLO_BYE]))
+    assert answers[0].label == FIRST
+    assert answers[0].probabilities == pytest.approx((1 / (1 + np.exp(-1)), 1 / (1 + np.exp(1)), 0))
+    assert own(PAIR).preview(HELLO_BYE).text == "[worth 1]\nHello.\n----\n[worth 0]\nBye."
+    assert own(PAIR).preview(HELLO_BYE).tokens is None
+
+
+def test_a_difference_within_the_margin_is_a_tie(own):
+    assert dict(own(PAIR, margin=2.0).annotate([HELLO_BYE]))[0].label == TIE
+
+
+def test_a_single_text_is_judged_by_the_threshold(own):
+    """Worth 1: 0.5 more than the threshold, or 2 less than the built-in one."""
+    above = dict(own(SINGLE, threshold=0.5).annotate([HELLO]))[0]
+    below = dict(own(SINGLE).annotate([HELLO]))[0]
+    assert above.probabilities[YES] == pytest.approx(1 / (1 + np.exp(-0.5)))
+    assert below.probabilities[YES] == pytest.approx(1 / (1 + np.exp(2)))
+    assert (above.label, below.label) == (YES, NO)
+
+
+def test_the_identity_of_a_lexicon_follows_its_content(own):
+    before = own(PAIR).identity
+    assert own(PAIR).identity == before
+    assert own(PAIR, margin=2.0).identity != before
+    assert own(PAIR).short_name == "mine_msg_win"
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"messages": False}, r"config\.captions\.messages=False: must be True, the lexicon reads messages"),
+        ({"goal": "lose"}, r"config\.goal=lose: must be one of win"),
+    ],
+)
+def test_a_goal_or_caption_that_a_lexicon_lacks_is_refused(own, values, words):
+    with pytest.raises(UserError, match=words):
+        own(PAIR, **values)
 
 
 EVENT = small()["events"][0]
+TOP = (
+    "the top must have the keys blank, events, goals, margin, name, scale, unmatched, and may have threshold"
+)
 TREES = [
-    "just text",
-    b"a: [1",
-    b"name: \xff",
-    b"[" * 2000,
-    small(goals=[]),
-    small(goals=["win", 2]),
-    small(events=[]),
-    small(margin=-1.0),
-    small(scale=0),
-    small(scale=True),
-    small(margin="1"),
-    small(scale=1e300),
-    small(blank={}),
-    small(events=[EVENT, EVENT]),
-    small(events=[EVENT, {"event": "x"}]),
-    small(events=[{**EVENT, "patterns": ["(unclosed"]}]),
-    small(events=[{**EVENT, "patterns": "Hello"}]),
-    small(events={}),
-    small(goals="win"),
-    small(events=[EVENT, {**EVENT, "event": "x", "patterns": []}]),
-    small(events=[{**EVENT, "weights": {"win": "much"}}]),
-    small(more=1),
-    small(threshold="x"),
-    small(events=[{**EVENT, "patterns": ["a", 1]}]),
-    small(unmatched={"win": 1, "lose": 1}),
-    small(margin=0, threshold=0.5, events=[EVENT, {**EVENT, "event": 7}]),
+    ("just text", TOP),
+    (small(more=1), TOP),
+    (b"a: [1", "is not YAML"),
+    (b"name: \xff", "is not YAML"),
+    (b"[" * 2000, "is not YAML"),
+    (small(goals=[]), "goals must be a list of names"),
+    (small(goals=["win", 2]), "goals must be a list of names"),
+    (small(goals="win"), "goals must be a list of names"),
+    (small(events=[]), "events must be a list"),
+    (small(events={}), "events must be a list"),
+    (small(margin=-1.0), "margin must be at least 0 and scale above 0"),
+    (small(scale=0), "margin must be at least 0 and scale above 0"),
+    (small(scale=True), "scale is True, not a number"),
+    (small(margin="1"), "margin is '1', not a number"),
+    (small(scale=1e300), r"scale is 1e\+300, not a number"),
+    (small(threshold="x"), "threshold is 'x', not a number"),
+    (small(blank={}), "blank must name each goal once: win"),
+    (small(unmatched={"win": 1, "lose": 1}), "unmatched must name each goal once: win"),
+    (small(events=[EVENT, EVENT]), "event hello is there twice"),
+    (small(events=[EVENT, {"event": "x"}]), "entry 2 of events must have the keys event, weights, patterns"),
+    (small(events=[{**EVENT, "patterns": ["(unclosed"]}]), r"event hello: '\(unclosed' is not a regular"),
+    (small(events=[{**EVENT, "patterns": "Hello"}]), "event hello: patterns must be a list of texts"),
+    (small(events=[{**EVENT, "patterns": ["a", 1]}]), "event hello: patterns must be a list of texts"),
+    (small(events=[EVENT, {**EVENT, "event": "x", "patterns": []}]), "event x: patterns must be a list of"),
+    (
+        small(events=[{**EVENT, "weights": {"win": "much"}}]),
+        "event hello: weights: win is 'much', not a number",
+    ),
 ]
 
 
-def test_wrong_lexicons_are_told_in_one_line(tmp_path, record):
-    lines = []
-    for number, tree in enumerate(TREES):
-        data = tree if isinstance(tree, bytes) else yaml.safe_dump(tree).encode()
-        (tmp_path / f"{number}").write_bytes(data)
-        lines += [outcome_text(load_lexicon, tmp_path / f"{number}", folder=tmp_path)]
-    lines += [outcome_text(load_lexicon, path, folder=tmp_path) for path in ("none.yaml", tmp_path)]
-    judge = LexiconJudge(load_lexicon(tmp_path / f"{number}"), "win")
-    lines += [str(judge.answer(*texts)) for texts in (("Hello",), ("",), ("Hello", "you"), ("you", "Hello"))]
-    assert_matches_packed_recording("lexicons", {"lines": "\n".join(lines)}, record)
+@pytest.mark.parametrize(("tree", "words"), TREES, ids=range(len(TREES)))
+def test_a_wrong_lexicon_is_told_in_one_line(tmp_path, tree, words):
+    path = tmp_path / "mine.yaml"
+    path.write_bytes(tree if isinstance(tree, bytes) else yaml.safe_dump(tree).encode())
+    with pytest.raises(UserError, match=rf"^lexicon .*mine\.yaml:? {words}") as caught:
+        load_lexicon(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_lexicon_that_cannot_be_read_is_refused(tmp_path):
+    for path in ("none.yaml", tmp_path):
+        with pytest.raises(UserError, match=r"^lexicon .* cannot be read: "):
+            load_lexicon(path)
+
+
+def test_without_margin_only_equal_worths_are_a_tie(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(small(margin=0)))
+    judge = LexiconJudge(load_lexicon(path), "win")
+    texts = (("Hello", "you"), ("you", "Hello"), ("you", "they"))
+    assert [judge.answer(*each).label for each in texts] == [FIRST, SECOND, TIE]
 
 
 def test_most_of_what_the_game_really_says_is_known(lexicon):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import json
 
 import pytest
 
+from motif_jax.core.errors import UserError
 from motif_jax.motif.annotation import model_files
-from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 
 @pytest.fixture
@@ -33,15 +32,47 @@ def test_fingerprint_follows_the_content_and_not_the_place(folder, tmp_path):
     assert len({before, changed, model_files.revision(str(moved), None)}) == 3
 
 
-def test_folders_that_are_no_model(folder, tmp_path, record):
-    kept = {path.name: path.read_bytes() for path in folder.iterdir()}
-    check = functools.partial(outcome_text, model_files.check_model, key="vllm.model", folder=tmp_path)
-    lines = [check(model) for model in (str(folder), "", "some/model", "./none")]
-    for name, content in sorted(kept.items()):
-        for size in (None, 0, 5, len(content) - 1, len(content)):
-            if size is None:
-                (folder / name).unlink()
-            else:
-                (folder / name).write_bytes(content[:size])
-            lines += [f"{name} {size} {check(str(folder))}"]
-    assert_matches_packed_recording("model_folders", {"lines": "\n".join(lines)}, record)
+def check(model):
+    model_files.check_model(str(model), key="vllm.model")
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("", r"config\.vllm\.model: give the name of a chat model, or its folder"),
+        ("./none", r"config\.vllm\.model=\./none: there is no such folder"),
+    ],
+)
+def test_no_name_and_no_folder_is_refused(model, words):
+    with pytest.raises(UserError, match=words):
+        check(model)
+
+
+def test_a_name_or_a_whole_folder_is_a_model(folder):
+    check(folder)
+    check("some/model")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("config.json", "not a model folder, it has no config.json"),
+        ("model.safetensors", r"the folder has no weights \(\*\.safetensors, \*\.bin"),
+        ("tokenizer.json", "the folder has no tokenizer"),
+    ],
+)
+def test_a_folder_without_a_file_of_a_model_is_refused(folder, name, words):
+    (folder / name).unlink()
+    with pytest.raises(UserError, match=rf"config\.vllm\.model=.*: {words}"):
+        check(folder)
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [(0, "the folder has no weights"), (5, "is cut off or damaged"), (-1, "is cut off or damaged")],
+)
+def test_weights_that_are_cut_off_are_refused(folder, size, words):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(UserError, match=words):
+        check(folder)

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import FIRST, SECOND, SINGLE, UNKNOWN, YES
 from motif_jax.motif.annotation import chat, openai_client
 from motif_jax.motif.annotation.annotator import Question, check_annotator, make_annotator
 from motif_jax.motif.annotation.chat_client import ChatClient, NoConnectionError
 from motif_jax.motif.annotation.replies import ServerError
-from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 from tests.reward_fixtures import annotation_config
 
 KEY = "sk-Zq/8Xw0Vb5%Kj7Tn"
@@ -76,119 +76,252 @@ def ask(server):
     return ask
 
 
-SURE = [{"token": "Yes", "logprob": -0.5, "top_logprobs": [{"token": "Yes", "logprob": -0.5}]}]
-ASKING = {
-    "analysis": {
-        "openai.extra_body": '{"x": 1}',
-        "openai.prices.completion": 8.0,
-        "openai.prices.prompt": 2.0,
-    },
-    "verdict": {"answer.mode": "verdict", "openai.send_seed": False, "openai.prices.cached": 0.5},
-    "schema": {
-        "answer.mode": "verdict",
-        "openai.structured": "response_format",
-        "sampling.temperature": 0.0,
-        "openai.send_top_k": False,
-    },
-    "soft": {"answer.mode": "soft"},
-}
+def request_of(server, **values):
+    """What an annotator sends for one question."""
+    annotator = server.start(**values)
+    sure = [{"token": "Yes", "logprob": -0.5, "top_logprobs": [{"token": "Yes", "logprob": -0.5}]}]
+    server.replies[:] = [(200, reply(GOOD, 1, logprobs={"content": sure}))]
+    annotator.submit(ASKED).result()
+    return server.requests[-1]
 
 
-def test_what_is_sent_and_what_the_answers_become(server, record):
-    parts = {}
-    for mode, values in ASKING.items():
-        annotator = server.start(**values)
-        server.requests, server.replies = (
-            [],
-            [(200, reply(text, n, logprobs={"content": SURE})) for n, text in enumerate((None, GOOD, ""))],
-        )
-        found = [annotator.submit(ASKED).result(), annotator.ping().result(), annotator.live()]
-        found += [annotator.prices, annotator.identity, annotator.concurrency]
-        found += [server.requests, annotator.preview(ASKED)]
-        parts[mode] = json.dumps(found, default=str, indent=1)
-    assert_matches_packed_recording("openai_requests", parts, record)
+def test_an_analysis_is_sampled_with_a_seed(server):
+    request = request_of(server, **{"openai.extra_body": '{"x": 1}'})
+    assert [turn["role"] for turn in request.pop("messages")] == ["system", "user"]
+    assert request.pop("seed") > 0
+    assert request == {
+        "model": "judge",
+        "temperature": 0.1,
+        "top_p": 0.95,
+        "top_k": 50,
+        "max_tokens": 4096,
+        "x": 1,
+    }
 
 
-REFUSED, WELL = [(status, "flagged by moderation") for status in (400, 403, 422)], (200, reply(GOOD))
+@pytest.mark.parametrize(
+    ("values", "absent"), [({"openai.send_seed": False}, "seed"), ({"openai.send_top_k": False}, "top_k")]
+)
+def test_fields_that_a_server_does_not_know_are_left_out(server, values, absent):
+    assert absent not in request_of(server, **values)
+
+
+@pytest.mark.parametrize("structured", ["structured_outputs", "response_format"])
+def test_a_verdict_is_asked_for_in_a_structure(server, structured):
+    request = request_of(server, **{"answer.mode": "verdict", "openai.structured": structured})
+    assert request["max_tokens"] == 64
+    for verdict in ("Yes", "No"):
+        assert verdict in json.dumps(request[structured])
+
+
+def test_a_soft_answer_asks_for_log_probabilities(server):
+    request = request_of(server, **{"answer.mode": "soft"})
+    assert (request["logprobs"], request["top_logprobs"], request["temperature"]) == (True, 20, 0)
+    assert request["max_tokens"] == 2
+
+
+def test_an_answer_without_a_verdict_is_retried_once(server):
+    annotator = server.start()
+    server.replies[:] = [(200, reply(None)), (200, reply(GOOD, 1))]
+    answer = annotator.submit(ASKED).result()
+    assert answer.label == YES
+    # An empty answer is not sent back: some servers refuse an empty turn of the assistant.
+    assert [turn["role"] for turn in server.requests[-1]["messages"]] == ["system", "user"]
+    assert answer.tokens == (101, 1, 0)
+
+
+def test_a_ping_is_one_token(server):
+    annotator = server.start()
+    server.replies[:] = [(200, reply(""))]
+    annotator.ping().result()
+    assert server.requests[-1]["max_tokens"] == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "prices"),
+    [
+        ({"openai.prices.prompt": 2.0, "openai.prices.completion": 8.0}, (2.0, 2.0, 8.0)),
+        ({"openai.prices.cached": 0.5}, None),
+        ({}, None),
+    ],
+)
+def test_prices_are_those_of_the_config(server, values, prices):
+    found = server.start(**values).prices
+    assert found == prices or (prices is None and values)
+
+
+@pytest.fixture
+def tried(server):
+    """Asks questions one after the other of an annotator that tries each five times."""
+
+    def tried(*replies, mode="analysis", questions=1):
+        annotator = server.start(**{"openai.retries": 4, "answer.mode": mode})
+        server.replies[:] = replies
+        answers = []
+        for _ in range(questions):
+            answers += [answer for _, answer in filter(None, annotator.annotate([ASKED]))]
+        return annotator, answers
+
+    return tried
+
+
+WELL = (200, reply(GOOD))
+
+
+def test_what_may_pass_is_tried_again_with_growing_pauses(tried, server):
+    faults = [(500, "dead"), (200, "<html>"), (429, "slow down"), (408, "")]
+    annotator, answers = tried(*faults, WELL)
+    assert [answer.label for answer in answers] == [YES]
+    # About 1, 2, 4 and 8 seconds.
+    for pause, around in zip(server.pauses, (1, 2, 4, 8), strict=True):
+        assert 0.5 * around <= pause <= 1.5 * around
+    causes = {"HTTP 500": 1, "rubbish": 1, "HTTP 429": 1, "HTTP 408": 1}
+    assert annotator.summary()["retry_causes"] == causes
+    assert annotator.live()["last_for"] == "HTTP 408"
+
+
+def test_the_fifth_failure_ends_the_annotation(tried, server):
+    with pytest.raises(
+        ServerError, match=r"answers with HTTP 500 \(dead\); everything answered so far is kept"
+    ):
+        tried(*[(500, "dead")] * 5)
+    assert len(server.requests) == 5
+
+
+def test_a_server_that_asks_to_wait_is_left_alone_so_long(tried, server):
+    annotator, answers = tried((429, "", {"retry-after": "8"}), (429, "", {"retry-after": "30"}), WELL)
+    assert len(answers) == 1
+    assert sum(server.pauses) == pytest.approx(38, abs=0.01)
+    assert annotator.quiet_seconds() == 0
+
+
+def test_a_server_that_asks_to_wait_for_hours_ends_the_annotation(tried, server):
+    with pytest.raises(ServerError, match=r"asks to wait 2 h \(HTTP 503\)"):
+        tried((503, "", {"retry-after": "7200"}))
+    assert server.pauses == []
+
+
 OTHER_LIMIT = (400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
 TOO_LARGE = (400, "max_tokens is too large: the maximum context length is 8")
-COURSES = {
-    "may pass": [
-        (500, "dead"),
-        (200, "<html>"),
-        (429, "slow down", {"retry-after": "8"}),
-        (408, ""),
-        WELL,
-        *[(500, "dead")] * 5,
+
+
+def limits_of(server):
+    return {name: most for name, most in server.requests[-1].items() if name.startswith("max_")}
+
+
+def test_a_limit_of_another_name_is_sent_from_then_on(tried, server):
+    annotator, answers = tried(OTHER_LIMIT, WELL, WELL, questions=2)
+    assert len(answers) == 2
+    assert len(server.requests) == 3
+    assert limits_of(server) == {"max_completion_tokens": 4096}
+    assert annotator.summary()["answer_limit"] == "max_completion_tokens"
+
+
+def test_a_limit_that_is_too_large_is_left_to_the_server(tried, server):
+    annotator, answers = tried(TOO_LARGE, WELL)
+    assert [answer.label for answer in answers] == [YES]
+    assert limits_of(server) == {}
+    assert annotator.summary()["answer_limit"] == "the server's own"
+
+
+def test_without_a_limit_a_prompt_that_is_too_long_has_no_answer(tried):
+    _, answers = tried(TOO_LARGE, WELL, TOO_LARGE, questions=2)
+    assert [answer.note for answer in answers] == ["", "prompt too long for the model"]
+    assert answers[1].label == UNKNOWN
+
+
+def test_a_verdicts_small_limit_is_not_what_is_too_large(tried, server):
+    _, answers = tried(TOO_LARGE, mode="verdict")
+    assert answers[0].note == "prompt too long for the model"
+    assert limits_of(server) == {"max_tokens": 64}
+
+
+REFUSALS = [(status, "flagged by moderation") for status in (400, 403, 422)]
+
+
+@pytest.mark.parametrize("refusal", [(200, reply("?", finish_reason="content_filter")), *REFUSALS], ids=str)
+def test_a_question_that_the_filter_refuses_has_no_answer(tried, refusal):
+    annotator, answers = tried(refusal)
+    assert (answers[0].label, answers[0].note) == (UNKNOWN, "refused by the server's content filter")
+    assert annotator.summary()["refused"] == 1
+
+
+def test_a_server_that_refuses_every_question_ends_the_annotation(tried):
+    with pytest.raises(ServerError, match=r"refused all of 32 questions by their content \(flagged"):
+        tried(*REFUSALS * 14, questions=40)
+
+
+def test_a_server_that_has_answered_may_refuse_the_rest(tried):
+    annotator, answers = tried(WELL, *REFUSALS * 13, questions=40)
+    assert [answer.label for answer in answers] == [YES, *[UNKNOWN] * 39]
+    assert annotator.summary()["refused"] == 39
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "words"),
+    [
+        (
+            (308, "", {"location": "https://me:word@other/v1/chat/completions"}),
+            "",
+            r"sends requests on to https://other/v1: set config\.openai\.base_url",
+        ),
+        (
+            (301, ""),
+            "",
+            r"sends requests on to another address: set config\.openai\.base_url .* \(HTTP 301\)",
+        ),
+        ((300, ""), "", r"sends requests on to another address"),
+        ((401, "who?"), "", r"refuses the key of the environment variable OPENAI_API_KEY \(who\?\)"),
+        ((403, "no"), "", r"refuses the request, or the key of the environment variable OPENAI_API_KEY"),
+        ((404, "no judge"), "", r"does not know config\.openai\.model=judge \(no judge\)"),
+        ((404, "content filter"), "", r"config\.openai\.base_url commonly ends in /v1"),
+        ((400, "a\nb" + "x" * 300), "", r"refuses the request with HTTP 400 \(a bx{100,200}\)"),
+        ((418, "too long"), "", r"refuses the request with HTTP 418"),
+        ((600, "late"), "", r"refuses the request with HTTP 600"),
+        ((200, "[]"), "rubbish", r"returns rubbish \(no choices in the reply \[\]\)"),
+        ((599, "dead"), "HTTP 599", r"answers with HTTP 599 \(dead\)"),
+        ((409, ""), "HTTP 409", r"answers with HTTP 409"),
+        ((425, ""), "HTTP 425", r"answers with HTTP 425"),
+        ((429, ""), "HTTP 429", r"answers with HTTP 429"),
+        ((TimeoutError(), ""), "no answer in time", r"hangs: no answer within 600 s"),
+        ((NoConnectionError("nobody"), ""), "no connection", r"cannot be reached \(nobody\)"),
+        ((503, "", {"retry-after": "7200"}), "", r"asks to wait 2 h"),
     ],
-    "waits": [*[(503, "", {"retry-after": "3600"})] * 5, (503, "", {"retry-after": "7200"}), WELL],
-    "limits": [WELL, OTHER_LIMIT, WELL, TOO_LARGE, WELL, TOO_LARGE, OTHER_LIMIT],
-    "verdict": [TOO_LARGE, (400, "max_tokens cannot be greater than 8"), OTHER_LIMIT, WELL],
-    "refuses all": [(200, reply("?", finish_reason="content_filter")), *REFUSED * 10, *REFUSED[:2]],
-    "refuses most": [WELL, *REFUSED * 11],
-}
+    ids=str,
+)
+def test_a_fault_of_a_server_is_one_line_with_a_remedy(ask, fault, kind, words):
+    """One of a kind may pass, so that an online annotator tries again."""
+    with pytest.raises(ServerError, match=words) as caught:
+        ask(*fault)
+    assert caught.value.kind == kind
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith("the server http://127.0.0.1:8000/v1 ")
+    assert "word" not in str(caught.value)
 
 
-@pytest.mark.parametrize("course", COURSES)
-def test_a_server_in_the_course_of_time(server, course, record):
-    """Each question is tried five times, after about 1, 2, 4, 8 seconds, but not while the server wants no requests."""
-    mode = course if course == "verdict" else "analysis"
-    annotator, lines = server.start(**{"openai.retries": 4, "answer.mode": mode}), []
-    server.replies += COURSES[course]
-    while server.replies:
-        answers = outcome_text(
-            lambda: [(place, a.label, a.note) for place, a in filter(None, annotator.annotate([ASKED]))]
-        )
-        limits = {name: most for name, most in server.requests[-1].items() if name.startswith("max_")}
-        lines += [f"{answers} {limits} {len(server.requests)} {server.pauses} {annotator.quiet_seconds()}"]
-        lines += [f"{annotator.live()} {annotator.summary()}"]
-    assert_matches_packed_recording(f"openai_{course}".replace(" ", "_"), {"lines": "\n".join(lines)}, record)
-
-
-LASTING = [
-    (308, "", {"location": "https://me:word@other/v1/chat/completions"}),
-    (301, ""),
-    (401, "who?"),
-    (403, "no"),
-    (404, "no judge"),
-    (404, "content filter"),
-    (400, "a\nb" + "x" * 300),
-    (418, "too long"),
-    (200, "[]"),
-    (300, ""),
-    (599, "dead"),
-    (600, "late"),
-    (409, ""),
-    (425, ""),
-    (429, ""),
-    (TimeoutError(), ""),
-    (NoConnectionError("nobody"), ""),
-    (503, "", {"retry-after": "7200"}),
-]
-WRONG = [
-    {"openai.base_url": "judge:8000/v1"},
-    {"openai.model": ""},
-    {"openai.extra_body": '{"model": "other"}'},
-    {"openai.extra_body": "[1]"},
-    {"openai.key_variable": "TWO_LINES"},
-    {"sampling.top_k": 0},
-    {"sampling.top_k": -1, "openai.key_variable": "ONE_LINE"},
-    {"sampling.top_k": 1},
-]
-
-
-def test_a_fault_is_one_line(ask, monkeypatch, record):
-    lines = []
-    for fault in LASTING:
-        with pytest.raises(ServerError) as caught:
-            ask(*fault)
-        lines += [f"{fault[0]} {caught.value.kind!r}: {caught.value}"]
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"openai.base_url": "judge:8000/v1"}, r"config\.openai\.base_url=.*: must be a URL such as"),
+        ({"openai.model": ""}, r"config\.openai\.model='': must be the model's name on the server"),
+        (
+            {"openai.extra_body": '{"model": "other"}'},
+            r"config\.openai\.extra_body=.*without model and messages",
+        ),
+        ({"openai.extra_body": "[1]"}, r"config\.openai\.extra_body='\[1\]': must be a JSON object"),
+        ({"openai.key_variable": "TWO_LINES"}, r"variable TWO_LINES holds characters that no key can have"),
+        ({"sampling.top_k": 0}, r"config\.sampling\.top_k=0: must be at least 1, or -1"),
+    ],
+)
+def test_values_that_no_server_takes_are_refused(monkeypatch, values, words):
     monkeypatch.setenv("TWO_LINES", "a\nb")
+    with pytest.raises(UserError, match=words):
+        check_annotator(config(**values), SINGLE)
+
+
+def test_a_line_end_behind_a_key_is_no_fault(monkeypatch):
     monkeypatch.setenv("ONE_LINE", "a\n")
-    lines += [
-        outcome_text(lambda values=values: check_annotator(config(**values), SINGLE)) for values in WRONG
-    ]
-    assert_matches_packed_recording("openai_faults", {"said": "\n".join(lines)}, record)
+    check_annotator(config(**{"openai.key_variable": "ONE_LINE", "sampling.top_k": -1}), SINGLE)
 
 
 # Every place of a reply that is shown where something is wrong: status, body, headers, mode.

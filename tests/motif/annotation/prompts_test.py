@@ -10,12 +10,12 @@ import re
 import pytest
 import yaml
 
+from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import FORMS, NO, PAIR, SINGLE, YES
 from motif_jax.motif.annotation import prompts
 from motif_jax.motif.annotation.parsing import AnswerParser
 from motif_jax.motif.annotation.prompts import MODES, label_name, load_prompt, model_tag, prompt_path
 from tests.conftest import REPOSITORY
-from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 GOALS = ("defaultgoal", "zeroknowledge", "combat", "gold", "stairs")
 VERSIONS = ("default", "reworded")
@@ -66,54 +66,138 @@ def own_file(tmp_path, change, form=PAIR):
     return path
 
 
-CHANGES = [
-    (PAIR, lambda tree: tree.pop("verdicts")),
-    (PAIR, lambda tree: tree.pop("goals")),
-    (PAIR, lambda tree: tree["goals"].pop("gold")),
-    (PAIR, lambda tree: tree["question"].update(analysis="{goal} {first}")),
-    (PAIR, lambda tree: tree["question"].update(analysis="{first} {second}")),
-    (PAIR, lambda tree: tree["question"].pop("analysis")),
-    (PAIR, lambda tree: tree.update(answer="1")),
-    (PAIR, lambda tree: tree.update(retry=[1])),
-    (PAIR, lambda tree: tree.update(retry=" ")),
-    (PAIR, lambda tree: tree.update(system="")),
-    (PAIR, lambda tree: tree.update(system=[])),
-    (PAIR, lambda tree: tree.update(goals={"gold": ["x"]})),
-    (PAIR, lambda tree: tree.update(goals=["gold"])),
-    (PAIR, lambda tree: tree.update(verdicts="1")),
-    (PAIR, lambda tree: tree.update(goals={"gold": ""})),
-    (SINGLE, lambda tree: tree.update(examples=[{"item": "a"}])),
-    (SINGLE, lambda tree: tree.update(examples=["a"])),
-    (SINGLE, lambda tree: tree["examples"][0]["verdicts"].update(gold="maybe")),
-    (SINGLE, lambda tree: tree["question"].update(analysis="{goal} {item}")),
-    (
-        SINGLE,
-        lambda tree: tree.update(
-            examples=[{"item": "a", "verdicts": {"gold": "yes"}}, {"item": "b", "verdicts": {"x": "no"}}]
-        ),
+CHANGES = {
+    "no verdicts": (PAIR, lambda tree: tree.pop("verdicts"), "lacks the field verdicts"),
+    "no goals": (PAIR, lambda tree: tree.pop("goals"), "lacks the field goals"),
+    "no second": (
+        PAIR,
+        lambda tree: tree["question"].update(analysis="{goal} {first}"),
+        r"the question for answer\.mode=analysis lacks \{second\}",
     ),
-    (PAIR, lambda tree: tree.update(question={"analysis": "x", "verdict": "{first}"})),
-    (SINGLE, lambda tree: tree.update(question={"analysis": "x", "verdict": "y"})),
-]
+    "no goal": (
+        PAIR,
+        lambda tree: tree["question"].update(analysis="{first} {second}"),
+        r"the question for answer\.mode=analysis lacks \{goal\}",
+    ),
+    "no question": (
+        PAIR,
+        lambda tree: tree["question"].pop("analysis"),
+        r"lacks the field question\.analysis",
+    ),
+    "answer": (
+        PAIR,
+        lambda tree: tree.update(answer="1"),
+        r"the answer form '1' must hold \{verdict\} exactly once",
+    ),
+    "retry is a list": (PAIR, lambda tree: tree.update(retry=[1]), "the field retry must be a text"),
+    "retry is blank": (PAIR, lambda tree: tree.update(retry=" "), "the field retry must be a text"),
+    "system is a list": (PAIR, lambda tree: tree.update(system=[]), "the field system must be a text"),
+    "goal is a list": (
+        PAIR,
+        lambda tree: tree.update(goals={"gold": ["x"]}),
+        r"the field goals\.gold must be a text",
+    ),
+    "goals are a list": (PAIR, lambda tree: tree.update(goals=["gold"]), r"lacks the field goals\.gold"),
+    "verdicts are a text": (PAIR, lambda tree: tree.update(verdicts="1"), r"lacks the field verdicts\.first"),
+    "example without a verdict": (
+        SINGLE,
+        lambda tree: tree.update(examples=[{"item": "a"}]),
+        "each of examples must hold item, verdicts",
+    ),
+    "example is a text": (
+        SINGLE,
+        lambda tree: tree.update(examples=["a"]),
+        "each of examples must hold item, verdicts",
+    ),
+    "another verdict": (
+        SINGLE,
+        lambda tree: tree["examples"][0]["verdicts"].update(gold="maybe"),
+        "the verdicts of examples must be no or yes, not maybe",
+    ),
+    "no place for examples": (
+        SINGLE,
+        lambda tree: tree["question"].update(analysis="{goal} {item}"),
+        r"the question for answer\.mode=analysis lacks \{examples\}",
+    ),
+    "no item": (
+        SINGLE,
+        lambda tree: tree.update(question={"analysis": "x", "verdict": "y"}),
+        r"the question for answer\.mode=analysis lacks \{item\}",
+    ),
+}
 
 
-def test_a_bad_file_is_named(tmp_path, record):
-    lines = []
-    for form, change in CHANGES:
-        path = own_file(tmp_path, change, form)
-        lines += [outcome_text(load_prompt, path, "gold", "analysis", form, folder=tmp_path)]
-        lines += [outcome_text(prompts.goals_of, path), outcome_text(prompts.forms_of, path, folder=tmp_path)]
-    for text in ("[1, 2", "just a text", "[" * 2000):
-        path.write_text(text)
-        lines += [outcome_text(load_prompt, path, "gold", "analysis", folder=tmp_path)]
-    lines += [outcome_text(load_prompt, tmp_path / "none", "gold", "analysis", folder=tmp_path)]
-    given = ("older", ""), ("older", "own"), ("reworded", "", SINGLE)
-    lines += [outcome_text(prompt_path, *one, folder=REPOSITORY) for one in given]
-    assert_matches_packed_recording("prompts", {"lines": "\n".join(lines)}, record)
+@pytest.mark.parametrize(("form", "change", "words"), CHANGES.values(), ids=CHANGES)
+def test_a_prompt_file_that_cannot_be_used_says_why(tmp_path, form, change, words):
+    path = own_file(tmp_path, change, form)
+    with pytest.raises(UserError, match=rf"^prompt file .*own\.yaml: {words}"):
+        load_prompt(path, "gold", "analysis", form)
+
+
+def test_a_goal_that_a_file_lacks_names_those_it_has(tmp_path):
+    path = own_file(tmp_path, lambda tree: tree["goals"].pop("gold"))
+    words = r"^config\.goal=gold: must be one of combat, defaultgoal, stairs, zeroknowledge, the goals of "
+    with pytest.raises(UserError, match=words):
+        load_prompt(path, "gold", "analysis")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[1, 2", "is not YAML: "),
+        ("[" * 2000, "is not YAML: "),
+        ("just a text", "must hold the fields system, question, retry, answer, verdicts, goals"),
+    ],
+    ids=["open list", "too deep", "a text"],
+)
+def test_a_file_that_is_no_prompt_is_refused(tmp_path, text, words):
+    path = tmp_path / "own.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=rf"own\.yaml: {words}") as caught:
+        load_prompt(path, "gold", "analysis")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_or_version_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"prompt file .*none: cannot be read: No such file"):
+        load_prompt(tmp_path / "none", "gold", "analysis")
+    words = r"config\.prompt\.version=older: must be one of default, minigrid, reworded, or give prompt\.file"
+    with pytest.raises(UserError, match=words):
+        prompt_path("older", "")
+
+
+def test_a_file_of_ones_own_goes_before_the_version():
+    assert str(prompt_path("older", "own")) == "own"
+    assert prompt_path("reworded", "", SINGLE) == REPOSITORY / "configs/prompts/single/reworded.yaml"
+
+
+def test_a_file_tells_its_goals_and_forms(tmp_path):
+    path = own_file(tmp_path, lambda tree: tree.update(goals={"gold": "x", "fame": "y"}))
+    assert prompts.goals_of(path) == ["fame", "gold"]
+    assert [form.name for form in prompts.forms_of(path)] == ["pair"]
+    assert [form.name for form in prompts.forms_of(own_file(tmp_path, lambda tree: None, SINGLE))] == [
+        "single"
+    ]
+
+
+@pytest.mark.parametrize("goals", [["gold"], None])
+def test_a_file_without_goals_has_none(tmp_path, goals):
+    assert prompts.goals_of(own_file(tmp_path, lambda tree: tree.update(goals=goals))) == []
+
+
+def test_without_a_system_text_the_question_comes_first(tmp_path):
     prompt = load_prompt(own_file(tmp_path, lambda tree: tree.update(system="")), "gold", "analysis")
     assert [turn["role"] for turn in prompt.conversation("a", "b")] == ["user"]
+
+
+def test_a_goal_may_have_a_dot_in_its_name(tmp_path):
     path = own_file(tmp_path, lambda tree: tree.update(goals={"level.2": "Get down.", "level": {"2": "x"}}))
     assert load_prompt(path, "level.2", "analysis").goal == "Get down."
+
+
+def test_a_goal_may_be_described_by_nothing(tmp_path):
+    path = own_file(tmp_path, lambda tree: tree.update(goals={"gold": ""}))
+    assert load_prompt(path, "gold", "analysis").goal == ""
 
 
 def test_names_by_the_published_scheme():

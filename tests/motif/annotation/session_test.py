@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
@@ -15,7 +17,6 @@ from motif_jax.motif.annotation.questions import QuestionHasher, QuestionList, c
 from motif_jax.motif.annotation.session import AnnotationSession
 from motif_jax.motif.annotation.store import AnswerStore, StoredAnswer
 from motif_jax.motif.annotation.telemetry import Telemetry
-from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 QUESTIONS = [Question(f"{n:032x}", (str(n), "x")) for n in range(10)]
 
@@ -65,45 +66,147 @@ def test_a_question_that_is_given_twice_is_no_store_hit(tmp_path):
         assert (told.questions, told.asked, told.store_hits) == (1, asked, hits)
 
 
-def test_what_a_session_counts(record):
-    told = Telemetry(PAIR, Prices(prompt=2.0, cached=1.0, completion=8.0), questions=5, store_hits=3)
-    said = {"role": "assistant", "content": "1"}
-    told.begin()
-    told.answered(Answer(TIE, tokens=(100, 10, 50), turns=({"role": "user", "content": "?"}, said, said)))
-    told.answered(Answer(UNKNOWN, tokens=(50, 5, 0), turns=(said,), mass=0.5, note="too long"))
-    told.seconds = 3.0
-    lines = [str(told.summary()), str(told.live()), str(Telemetry(PAIR).summary())]
-    assert_matches_packed_recording("telemetry", {"lines": "\n".join(lines)}, record)
+def told_session() -> Telemetry:
+    """Two of five questions are asked: one is retried, the other has no answer."""
+    telemetry = Telemetry(PAIR, Prices(prompt=2.0, cached=1.0, completion=8.0), questions=5, store_hits=3)
+    verdict = {"role": "assistant", "content": "1"}
+    telemetry.begin()
+    retried = ({"role": "user", "content": "?"}, verdict, verdict)
+    telemetry.answered(Answer(TIE, tokens=(100, 10, 50), turns=retried))
+    telemetry.answered(Answer(UNKNOWN, tokens=(50, 5, 0), turns=(verdict,), mass=0.5, note="too long"))
+    telemetry.seconds = 3.0
+    return telemetry
 
 
-def test_what_a_dry_run_tells(tmp_path, capsys, record):
+def test_a_session_counts_answers_tokens_and_costs():
+    """100 of 150 tokens of prompts cost 2, 50 cost 1, and 15 of answers 8 for a million."""
+    assert told_session().summary() == {
+        "questions": 5,
+        "store_hits": 3,
+        "asked": 2,
+        "tie_share": 0.5,
+        "unknown_share": 0.5,
+        "retried_share": 0.5,
+        "questions_per_second": pytest.approx(2 / 3),
+        "tokens_per_second": pytest.approx(165 / 3),
+        "mean_verdict_mass": 0.25,
+        "unknown_notes": {"too long": 1},
+        "seconds": 3.0,
+        "prompt_tokens": 150,
+        "completion_tokens": 15,
+        "cached_tokens": 50,
+        "cost": pytest.approx((100 * 2 + 50 * 1 + 15 * 8) / 1e6),
+    }
+
+
+def test_a_running_session_shows_shares_rates_and_costs():
+    assert told_session().live() == {
+        "tie": 0.5,
+        "unknown": 0.5,
+        "tokens_per_second": pytest.approx(55),
+        "prefix_cached": pytest.approx(1 / 3),
+        "cost": pytest.approx(0.00037),
+    }
+
+
+def test_a_session_that_asks_nothing_has_shares_of_zero():
+    summary = Telemetry(PAIR).summary()
+    assert summary.pop("unknown_notes") == {}
+    assert set(summary.values()) == {0}
+    assert "cost" not in summary
+
+
+def dry_run(tmp_path, capsys, preview, *, prices=None, rate=None, summary=None):
+    """What a dry run prints of 502 questions in two shards, one of which has an answer."""
     pairs = [("a", "b"), ("a", "b"), ("c", "c"), ("a", "c"), *((f"{n}", "d") for n in range(500))]
-    listed, store = caption_questions(pairs, 504, QuestionHasher({}), "given"), AnswerStore(tmp_path)
+    listed = caption_questions(pairs, 504, QuestionHasher({}), "given")
+    store = AnswerStore(tmp_path)
     store.keep([(listed.questions[0], Answer(FIRST))])
-    config = ConfigDict({"num_shards": 2, "store_dir": "s", "measured_rate": None, "dry_run_pairs": 3})
-    full = '{"asked": 2, "completion_tokens": 80, "questions_per_second": 9}'
-    shown, parts = [Preview("?", 300, exact=False), Preview("?", 1200), Preview("?")], {}
-    for last, config.measured_rate in ((full, 0.5), (full, None), ('{"asked": 0}', None), (None, None)):
-        (tmp_path / "summary.json").write_text(last) if last else (tmp_path / "summary.json").unlink()
-        for place, preview in enumerate(shown):
-            annotator = Scripted()
-            annotator.prices = None if place else Prices(2.0, 2.0, 8.0)
-            annotator.preview = lambda question, preview=preview: preview
-            report_dry_run(config, tmp_path, annotator, listed, store)
-            printed = capsys.readouterr().out.replace(str(tmp_path), "RUN")
-            parts[f"{last} {config.measured_rate} {place}"] = printed
-    assert_matches_packed_recording("dry_run", parts, record)
+    config = ConfigDict({"num_shards": 2, "store_dir": "s", "measured_rate": rate, "dry_run_pairs": 3})
+    if summary is not None:
+        (tmp_path / "summary.json").write_text(json.dumps(summary))
+    annotator = Scripted()
+    annotator.prices = prices
+    annotator.preview = lambda question: preview
+    report_dry_run(config, tmp_path, annotator, listed, store)
+    return capsys.readouterr().out
 
 
-def test_shards_of_another_origin_are_refused_whatever_versions_made_them(tmp_path, record):
-    sections = {"annotator": {"model": "a", "sampling": {"seed": 0}}, "dataset": {"pairs": 3}}
-    old = {"format": 1, "name": "mine", **sections, "questions": {"digest": "x"}, "versions": {"vllm": "1"}}
+LAST_RUN = {"asked": 2, "completion_tokens": 80, "questions_per_second": 9}
+
+
+def test_a_dry_run_counts_what_is_to_be_asked(tmp_path, capsys):
+    printed = dry_run(tmp_path, capsys, Preview("?", 1200))
+    assert "pairs        504, 1 of them ties of equal captions\n" in printed
+    assert "questions    502 distinct, 0.996 a pair; 1 answered in s\n" in printed
+    assert "to be asked  501 in 2 shards\n" in printed
+    assert "tokens       1,200 a question, 601,200 in all" in printed
+    assert "not measured yet: ask a few with --config.limit=200 in the same --workdir" in printed
+    assert "cost" not in printed
+
+
+def test_a_dry_run_says_where_tokens_are_estimated_or_none(tmp_path, capsys):
+    assert "(about 300 tokens)" in dry_run(tmp_path, capsys, Preview("?", 300, exact=False))
+    assert "(no language model, no tokens)" in dry_run(tmp_path, capsys, Preview("?"))
+
+
+def test_a_dry_run_multiplies_tokens_by_prices(tmp_path, capsys):
+    """501 questions with 1,200 tokens at 2 and 40 at 8 for a million."""
+    prices = Prices(2.0, 2.0, 8.0)
+    printed = dry_run(tmp_path, capsys, Preview("?", 1200), prices=prices, summary=LAST_RUN)
+    cost = next(line for line in printed.splitlines() if line.startswith("cost"))
+    assert f"{501 * (1200 * 2 + 40 * 8) / 1e6:.2f}, by config.openai.prices" in cost
+
+
+@pytest.mark.parametrize(
+    ("rate", "words"),
+    [(None, "at 9.00 questions/s"), (0.5, "16 min 42 s at 0.50 questions/s (config.measured_rate)")],
+)
+def test_a_dry_run_tells_the_time_by_the_last_run_or_the_given_rate(tmp_path, capsys, rate, words):
+    printed = dry_run(tmp_path, capsys, Preview("?", 1200), rate=rate, summary=LAST_RUN)
+    assert words in next(line for line in printed.splitlines() if line.startswith("time"))
+
+
+def test_a_last_run_that_asked_nothing_measures_nothing(tmp_path, capsys):
+    printed = dry_run(tmp_path, capsys, Preview("?", 1200), summary={"asked": 0})
+    assert "not measured yet" in printed
+
+
+ORIGIN = {
+    "format": 1,
+    "name": "mine",
+    "annotator": {"model": "a", "sampling": {"seed": 0}},
+    "dataset": {"pairs": 3},
+    "questions": {"digest": "x"},
+    "versions": {"vllm": "1"},
+}
+
+
+@pytest.fixture
+def annotation(tmp_path):
     annotation = shards.Annotation(tmp_path, "mine")
-    annotation.open_shard(0, 1, old).close()
-    changes = [{"versions": {"vllm": "2"}}, *({section: {"other": 1}} for section in shards.BINDING)]
-    changes += [{"annotator": {"model": "b" * 400, "sampling": {"seed": 0}, "goal": "gold"}}]
-    lines = [outcome_text(annotation.check, old | change, folder=tmp_path) for change in changes]
-    assert_matches_packed_recording("other_origins", {"lines": "\n".join(lines)}, record)
+    annotation.open_shard(0, 1, ORIGIN).close()
+    return annotation
+
+
+def test_shards_of_other_versions_go_on(annotation):
+    annotation.check(ORIGIN | {"versions": {"vllm": "2"}})
+
+
+@pytest.mark.parametrize("section", shards.BINDING)
+def test_shards_of_another_origin_are_refused(annotation, section):
+    words = rf"belongs to another annotation .*{section}\.other: absent before, 1 now.*: choose another --config\.name"
+    with pytest.raises(UserError, match=words):
+        annotation.check(ORIGIN | {section: {"other": 1}})
+
+
+def test_a_refusal_names_what_differs_and_leaves_out_what_is_long(annotation):
+    other = {"model": "b" * 400, "sampling": {"seed": 0}, "goal": "gold"}
+    with pytest.raises(UserError, match=r"annotator\.goal: absent before, gold now") as caught:
+        annotation.check(ORIGIN | {"annotator": other})
+    assert "annotator.model: a before" in str(caught.value)
+    assert "b" * 400 not in str(caught.value)
+    assert "discard its labels with --config.restart=True" in str(caught.value)
 
 
 def test_a_shard_has_one_writer_and_its_manifest_all_versions(tmp_path):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import shutil
 
+import pytest
+
 from motif_jax.core.checked_lines import encode_line, read_lines
 from motif_jax.core.verdicts import PAIR, SINGLE, UNKNOWN
 from motif_jax.motif.annotation.annotator import Answer, Question
 from motif_jax.motif.annotation.store import AnswerStore, StoredAnswer, better
-from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 
 def key(number: int) -> str:
@@ -51,18 +52,43 @@ def test_stores_of_one_host_can_be_copied_together_again_and_again(tmp_path):
         assert set(AnswerStore(other).find(set(KEYS))) == set(KEYS[: number + 2])
 
 
-def test_which_answers_are_stored_and_known_ones_count_before_unknown(record):
-    unknown, again, known = StoredAnswer(UNKNOWN), StoredAnswer(UNKNOWN, None, 2), StoredAnswer(1, None, 3)
-    for old, new, best in ((None, unknown, unknown), (unknown, again, again), (again, unknown, again), (known, again, known),
-                           (again, known, known), (known, StoredAnswer(0), known)):  # fmt: skip
-        assert better(old, new) == best
-    foreign = {}, {"label": 4}, {"label": "1"}, {"label": 1, "p": [1]}, {"label": 0, "p": "x"}
-    lines = [
-        outcome_text(StoredAnswer.from_json, value) for value in (*foreign, {"label": 2, "p": [0.5, 0.5]})
-    ]
-    answers = (PAIR, Answer(0, (math.nan,) * 3)), (PAIR, Answer(0, (0.5, 0.5))), (SINGLE, Answer(2))
-    lines += [outcome_text(StoredAnswer.of, Question(KEYS[0], form=form), answer) for form, answer in answers]
-    assert_matches_packed_recording("stored_answers", {"lines": "\n".join(lines)}, record)
+UNKNOWN_ONCE, UNKNOWN_TWICE = StoredAnswer(UNKNOWN), StoredAnswer(UNKNOWN, None, 2)
+KNOWN = StoredAnswer(1, None, 3)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "best"),
+    [
+        (None, UNKNOWN_ONCE, UNKNOWN_ONCE),
+        (UNKNOWN_ONCE, UNKNOWN_TWICE, UNKNOWN_TWICE),
+        (UNKNOWN_TWICE, UNKNOWN_ONCE, UNKNOWN_TWICE),
+        (KNOWN, UNKNOWN_TWICE, KNOWN),
+        (UNKNOWN_TWICE, KNOWN, KNOWN),
+        (KNOWN, StoredAnswer(0), KNOWN),
+    ],
+)
+def test_a_known_answer_counts_before_an_unknown_one(old, new, best):
+    assert better(old, new) == best
+
+
+@pytest.mark.parametrize(
+    "value", [{}, {"label": 4}, {"label": "1"}, {"label": 1, "p": [1]}, {"label": 0, "p": "x"}]
+)
+def test_foreign_objects_are_no_answers(value):
+    assert StoredAnswer.from_json(value) is None
+
+
+@pytest.mark.parametrize(
+    ("form", "answer", "words"),
+    [
+        (PAIR, Answer(0, (math.nan,) * 3), "probabilities are not finite"),
+        (PAIR, Answer(0, (0.5, 0.5)), r"0 with probabilities \(0\.5, 0\.5\) is not an answer of form pair"),
+        (SINGLE, Answer(2), "2 with probabilities None is not an answer of form single"),
+    ],
+)
+def test_an_answer_of_another_form_is_a_bug_of_the_annotator(form, answer, words):
+    with pytest.raises(ValueError, match=words):
+        StoredAnswer.of(Question(KEYS[0], form=form), answer)
 
 
 def test_get_finds_what_find_does_and_what_is_appended_later(tmp_path):

@@ -16,7 +16,6 @@ from motif_jax.core.verdicts import FIRST, SECOND, UNKNOWN
 from motif_jax.motif.annotation import chat, model_files
 from motif_jax.motif.annotation.annotator import Question, check_annotator, make_annotator
 from motif_jax.motif.annotation.config import AnswerMode, AnswerSampling
-from tests.recorded_outputs import compared
 from tests.reward_fixtures import annotation_config
 
 COMMIT, OTHER = "0123456789" * 4, "abcdef0123" * 4
@@ -39,29 +38,53 @@ def make_config(model, **values):
     return annotation_config({"annotator": "vllm", "vllm.model": model, **named})
 
 
-# How the engine runs, and then what makes it answer otherwise.
-ENGINES = [
-    {"cpu_offload_gb": 8, "max_num_seqs": 8, "download_dir": "elsewhere", "seed": 0, "rope_scaling": None},
-    *({"tokenizer_revision": OTHER}, {"load_format": "dummy"}, {"seed": 1}, {"revision": OTHER}),
-]
+NAMED = {"model": "some/model", "revision": COMMIT}
 
 
-def test_what_answers_depend_on_is_the_identity_and_how_the_engine_runs_is_not(model, tmp_path, record):
-    other = made(tmp_path / "other", '{"a": 1}')
-    named = {"model": "some/model", "revision": COMMIT}
-    cases = [{"model": model}, *({**named, "engine": json.dumps(engine)} for engine in ENGINES)]
-    cases += [{**named, "tokenizer": "some/tokenizer"}, {"model": model, "tokenizer": model}]
-    cases += [
-        {"model": model, "tokenizer": other},
-        {"model": model, "engine": json.dumps({"tokenizer": other})},
-    ]
-    found = [str(make_annotator(make_config(**case)).identity) for case in cases]
+def identity(**values):
+    return make_annotator(make_config(**values)).identity
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [
+        {"cpu_offload_gb": 8},
+        {"max_num_seqs": 8},
+        {"download_dir": "elsewhere"},
+        {"seed": 0},
+        {"rope_scaling": None},
+    ],
+    ids=str,
+)
+def test_how_the_engine_runs_is_no_part_of_the_identity(engine):
+    assert identity(**NAMED, engine=json.dumps(engine)) == identity(**NAMED)
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [{"tokenizer_revision": OTHER}, {"load_format": "dummy"}, {"seed": 1}, {"revision": OTHER}],
+    ids=str,
+)
+def test_options_that_change_answers_are_part_of_the_identity(engine):
+    assert identity(**NAMED, engine=json.dumps(engine)) != identity(**NAMED)
+
+
+def test_a_revision_among_the_options_is_the_one_of_the_model():
+    assert identity(**NAMED)["revision"] == COMMIT
+    assert identity(**NAMED, engine=json.dumps({"revision": OTHER}))["revision"] == OTHER
+
+
+def test_a_models_own_tokenizer_may_be_named(model):
+    assert identity(model=model, tokenizer=model) == identity(model=model)
+
+
+def test_another_tokenizer_counts_with_its_content_and_template(model, tmp_path):
+    tokenizer = made(tmp_path / "other", '{"a": 1}')
+    before = identity(model=model, tokenizer=tokenizer)
+    assert before["tokenizer"]["name"] == "other"
+    assert identity(model=model, engine=json.dumps({"tokenizer": tokenizer})) == before
     (tmp_path / "other" / "chat_template.jinja").write_text("{{ messages }}")
-    found += [str(make_annotator(make_config(**cases[-1])).identity)]
-    assert [found.count(one) for one in found] == [2, *[1] * 6, 2, 2, 2, 1]
-    assert_matches_packed_recording(
-        "vllm_identities", {"lines": "\n".join(found).replace(str(tmp_path), "FOLDER")}, record
-    )
+    assert identity(model=model, tokenizer=tokenizer) != before != identity(model=model)
 
 
 def test_a_tokenizer_that_nobody_knows_is_named_and_one_of_the_cache_is_found(monkeypatch, tmp_path):
@@ -188,49 +211,140 @@ class Loaded(Engine):
         self.ended += ["shut down"]
 
 
-CPU = {"max_model_len": 8, "max_num_seqs": 4}
-STARTS = [
-    ({"chat_template_kwargs": '{"a": 1}'}, "analysis", False),
-    ({"engine": '{"seed": 3}'}, "verdict", False),
-    ({}, "soft", False),
-    ({}, "soft", True),
-    ({}, "analysis", True),
-    (CPU, "verdict", True),
-    ({**CPU, "max_num_batched_tokens": 31}, "verdict", True),
-    ({**CPU, "max_num_batched_tokens": 32}, "verdict", True),
-]
+QUESTIONS = [Question(f"{number:032x}", (text, "x")) for number, text in enumerate(("a", "newt", "gold"))]
 
 
-def test_an_engine_is_started_asked_and_ended(vllm, model, monkeypatch, record):
-    parts, texts = {}, ("a", "newt", "gold")
-    questions = [Question(f"{n:032x}", (text, "x")) for n, text in enumerate(texts)]
-    for place, (values, mode, vllm.on_cpu) in enumerate(STARTS):
-        vllm.LLM, vllm.current_platform.is_cpu, found = Loaded, lambda: vllm.on_cpu, []
+@pytest.fixture
+def start(vllm, model):
+    """Starts annotators with an engine of the test; they end with the test."""
+    started = []
+
+    def start(mode="analysis", on_cpu=False, **values):
+        vllm.LLM, vllm.current_platform.is_cpu = Loaded, lambda: on_cpu
         annotator = make_annotator(replace(make_config(model, **values), answer=AnswerMode(mode=mode)))
-        try:
-            annotator.start()
-            engine = annotator.engine
-            found += [engine.options | {"model": ""}, *annotator.annotate(questions), engine.asked]
-            left = annotator.annotate(questions[1:])
-            found += [next(left), next(left)]
-            left.close()
-            annotator._tokenizer = engine.get_tokenizer()
-            found += [annotator.preview(questions[0])]
-            list(annotator.annotate([Question("a" * 32, ("boulder", "x"))]))
-        except UserError as error:
-            found += [str(error)]
-        for _ in range(2):
-            annotator.close()
-        found += [annotator.engine, len(found) > 1 and engine.ended]
-        parts[f"{place}"] = json.dumps(found, default=str, indent=1).replace(model, "MODEL")
-    assert_matches_packed_recording("vllm_engine", parts, record)
+        started.append(annotator)
+        annotator.start()
+        return annotator
 
+    yield start
+    for annotator in started * 2:  # the second time there is nothing to do
+        annotator.close()
+        assert annotator.engine is None
+
+
+def test_the_engine_gets_the_options_of_the_config(start, model):
+    options = start(engine='{"seed": 3}').engine.options
+    assert options["model"] == model
+    assert (options["seed"], options["enable_prefix_caching"], options["trust_remote_code"]) == (
+        3,
+        True,
+        False,
+    )
+
+
+def test_a_question_too_long_for_the_model_has_no_answer(start):
+    answers = dict(filter(None, start().annotate(QUESTIONS)))
+    assert {place: answer.label for place, answer in answers.items()} == {0: FIRST, 1: FIRST, 2: UNKNOWN}
+    assert answers[2].note == "prompt too long for the model"
+    assert answers[0].tokens == (3, 2, 1)
+
+
+def asked(annotator):
+    """The roles of the turns, the sampling and the options of the last question."""
+    list(annotator.annotate(QUESTIONS[:1]))
+    *turns, sampling, options = annotator.engine.asked
+    return [turn["role"] for turn in turns[0]], sampling, options
+
+
+def test_an_analysis_is_sampled(start):
+    roles, sampling, options = asked(start(chat_template_kwargs='{"a": 1}'))
+    assert roles == ["system", "user"]
+    assert sampling.pop("seed") > 0
+    # Marks of reasoning are special tokens in some families.
+    assert sampling.pop("skip_special_tokens") is False
+    assert sampling == {"temperature": 0.1, "top_k": 50, "top_p": 0.95, "max_tokens": 4096}
+    assert options["chat_template_kwargs"] == {"a": 1}
+    assert (options["add_generation_prompt"], options["continue_final_message"]) == (True, False)
+
+
+def test_a_verdict_is_one_of_the_answers_of_the_prompt(start):
+    _, sampling, _ = asked(start("verdict"))
+    verdicts = [f'("best_description": "{verdict}")' for verdict in ("1", "2", "None")]
+    assert sampling["structured_outputs"].choice == verdicts
+    assert sampling["max_tokens"] == 64
+
+
+def test_a_soft_answer_continues_a_begun_one_by_a_token(start):
+    roles, sampling, options = asked(start("soft"))
+    assert roles == ["system", "user", "assistant"]
+    # The first tokens of 1, 2 and None, of which each character is one.
+    assert sampling == {"temperature": 0, "max_tokens": 1, "logprob_token_ids": [49, 50, 78]}
+    assert (options["add_generation_prompt"], options["continue_final_message"]) == (False, True)
+
+
+def test_questions_that_nobody_waits_for_are_aborted(start):
+    annotator = start()
+    engine = annotator.engine
+    questions = [Question(f"{number:032x}", ("a", "x")) for number in range(5)]
+    answers = annotator.annotate(questions)
+    next(answers)
+    answers.close()
+    assert engine.ended == ["1", "2", "3", "4"]
+    annotator.close()
+    assert engine.ended[-1] == "shut down"
+
+
+def test_a_preview_counts_the_tokens_of_the_template(start):
+    annotator = start()
+    annotator._tokenizer = annotator.engine.get_tokenizer()
+    preview = annotator.preview(QUESTIONS[0])
+    assert preview.tokens == len(preview.text)
+    assert preview.exact
+
+
+def test_a_conversation_that_vllm_refuses_is_one_line(start):
+    with pytest.raises(UserError, match=r"^vLLM refuses a conversation: no$"):
+        list(start().annotate([Question("a" * 32, ("boulder", "x"))]))
+
+
+CPU = {"max_model_len": 8, "max_num_seqs": 4}
+
+
+@pytest.mark.parametrize(
+    ("values", "mode"), [({}, "soft"), (CPU, "verdict"), ({**CPU, "max_num_batched_tokens": 32}, "verdict")]
+)
+def test_on_a_cpu_batches_of_bounded_size_may_be_seeded(start, values, mode):
+    start(mode, on_cpu=True, **values)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (
+            {},
+            r"config\.vllm\.max_model_len and config\.vllm\.max_num_seqs: must be given on a CPU where answers",
+        ),
+        (
+            {**CPU, "max_num_batched_tokens": 31},
+            r"config\.vllm\.max_num_batched_tokens=31: must be at least max_num_seqs \* max_model_len = 32",
+        ),
+    ],
+)
+def test_on_a_cpu_seeds_need_batches_of_bounded_size(start, values, words):
+    with pytest.raises(UserError, match=words):
+        start("verdict", on_cpu=True, **values)
+
+
+def test_a_model_that_vllm_cannot_load_is_one_line(vllm, model):
     def broken(**options):
         raise RuntimeError("no memory\nat all")
 
-    vllm.LLM = broken
+    vllm.LLM, vllm.current_platform.is_cpu = broken, lambda: False
     with pytest.raises(UserError, match=rf"^vLLM cannot load config.vllm.model={model}: no memory$"):
-        annotator.start()
+        make_annotator(make_config(model)).start()
+
+
+def test_without_vllm_its_annotator_is_refused(model, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"^config.annotator=vllm: vLLM is not installed here; .*python$"):
         check_annotator(make_config(model))
