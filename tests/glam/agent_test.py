@@ -22,10 +22,8 @@ from motif_jax.lm.candidate_scores import candidate_scores
 from motif_jax.rl import agent_networks
 from motif_jax.rl.config import AgentConfig, agent_config
 from tests.lm import talkers
-from tests.recorded_outputs import assert_matches_packed_recording, replaced
 
 LEVEL = "BabyAI-GoToLocal-v0"
-TOLD = "form by_length pad_plus_one source keep_embedding dropout fields heads model adaptation".split()
 
 
 @pytest.fixture(scope="module")
@@ -103,18 +101,50 @@ def test_a_fresh_model_may_keep_the_embeddings(folders):
         np.testing.assert_array_equal(leaf, (kept if "embed" in name else fresh)[name])
 
 
-def test_an_agent_is_made_as_its_sections_say(folders, record):
-    fresh = {"pretrained": False, "policy": "actions", "dtype": "bfloat16"}
-    flags = ("glam_raw_logit_score", "by_length", "glam_pad_plus_one", "glam_untrained_dropout", "remat")
-    kept = {"glam_untrained_dropout": True, "patterns": "*/query", "rank": 2, "alpha": 3.0}
-    kept |= {"score": "scaled_probability"}
-    parts = {}
-    for place, changes in enumerate(({}, kept, {**fresh, **dict.fromkeys(flags, True)})):
-        one = made(folders["t5"], head_widths=(3, 4), keep_embedding=bool(changes), **changes)
-        told = {name: getattr(one, name) for name in TOLD} | {"shape": one.initial_state(3).shape}
-        told |= {"drawn": list(jax.eval_shape(one.init, jax.random.key(0)))}
-        parts[str(place)] = replaced(str(told), {folders["t5"]: "FOLDER"})
-    assert_matches_packed_recording("language_agents", parts, record)
+def test_an_agent_has_the_published_parts_by_default(folders):
+    one = made(folders["t5"], head_widths=(3, 4))
+    assert (one.form, one.by_length, one.pad_plus_one) == ("log_probability", False, False)
+    assert (str(one.source), one.keep_embedding, one.dropout) == (str(folders["t5"]), None, False)
+    assert one.fields == ("tokens",)
+    assert list(one.heads.configs) == ["value"]
+    assert (one.heads.configs["value"].widths, one.heads.configs["value"].activation) == ((3, 4), "sigmoid")
+    assert one.initial_state(3).shape[0] == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "attribute", "value"),
+    [
+        ({"score": "scaled_probability"}, "form", "scaled_probability"),
+        ({"glam_raw_logit_score": True}, "form", "raw_logit"),
+        ({"by_length": True}, "by_length", True),
+        ({"glam_pad_plus_one": True}, "pad_plus_one", True),
+        ({"pretrained": False}, "source", None),
+        # Only a fresh model leaves out as the published one.
+        ({"glam_untrained_dropout": True}, "dropout", False),
+        ({"glam_untrained_dropout": True, "pretrained": False}, "dropout", True),
+    ],
+    ids=str,
+)
+def test_a_switch_changes_the_part_that_it_names(folders, changes, attribute, value):
+    assert getattr(made(folders["t5"], **changes), attribute) == value
+
+
+def test_a_policy_of_actions_has_a_head_of_them(folders):
+    one = made(folders["t5"], policy="actions", head_widths=(3, 4))
+    assert one.heads.configs["actions"].outputs == 6
+
+
+def test_dtype_and_recomputation_are_the_models(folders):
+    one = made(folders["t5"], dtype="bfloat16", remat=True)
+    assert (one.model.dtype, one.model.remat) == (jnp.bfloat16, True)
+
+
+def test_low_rank_additions_are_what_is_drawn(folders):
+    one = made(folders["t5"], patterns="*/query", rank=2, alpha=3.0)
+    drawn = jax.eval_shape(one.init, jax.random.key(0))
+    assert "additions" in drawn
+    assert "model" not in drawn
+    assert all(name.endswith("/query") for name in drawn["additions"])
 
 
 @pytest.mark.slow

@@ -12,18 +12,33 @@ from motif_jax.lm import init_model
 from motif_jax.lm.attention import relative_buckets
 from motif_jax.lm.init_model import Sizes
 from motif_jax.lm.model import LanguageModel
-from tests.recorded_outputs import assert_matches_packed_recording
 
 HEADS = 4
 TOKENS = {"start": 3, "pad": 4, "end": 5}
 
 
-def test_a_fresh_model_has_the_sizes_that_are_asked_for(record: bool) -> None:
-    parts = {}
-    for kind, groups in {"gpt2": None, "t5": None, "llama": 2, "qwen2": 1, "roberta": None}.items():
-        made = init_model.make(kind, Sizes(16, 2, 4, groups, max_length=30), 50, TOKENS)
-        parts[kind] = str(init_model.with_dropout(made, 0.25))
-    assert_matches_packed_recording("fresh_configs", parts, record)
+@pytest.mark.parametrize(
+    ("kind", "groups"), [("gpt2", None), ("t5", None), ("llama", 2), ("qwen2", 1), ("roberta", None)]
+)
+def test_a_fresh_model_has_the_sizes_that_are_asked_for(kind: str, groups: int | None) -> None:
+    made = init_model.make(kind, Sizes(16, 2, 4, groups, max_length=30), 50, TOKENS)
+    assert (made.architecture, made.vocab_size, made.tied) == (kind, 50, True)
+    assert (made.width, made.layers, made.heads, made.head_width) == (16, 2, 4, 4)
+    assert (made.key_value_heads, made.feed_forward) == (groups or 4, 64)
+    assert made.max_length == (None if kind == "t5" else 30)
+    assert made.encoder_layers == (2 if kind == "t5" else 0)
+    assert (made.pad_id, made.end_ids) == (4, (5,))
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "t5", "llama", "qwen2", "roberta"])
+def test_dropout_stands_wherever_the_architecture_has_it(kind: str) -> None:
+    made = init_model.make(kind, Sizes(16, 2, 4), 50, TOKENS)
+    dropout = init_model.with_dropout(made, 0.25).dropout
+    rates = (dropout.embeddings, dropout.attention, dropout.outputs, dropout.inner, dropout.final)
+    places = {"t5": 5, "gpt2": 3, "roberta": 3}.get(kind)
+    assert dropout.attention == 0.25
+    assert sum(rate == 0.25 for rate in rates) == (places or 1)
+    assert set(rates) <= {0.25, 0.0}
 
 
 @pytest.fixture(scope="module")

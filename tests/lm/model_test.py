@@ -17,7 +17,6 @@ from motif_jax.lm import scoring
 from motif_jax.lm.config import Dropout
 from motif_jax.lm.model import LanguageModel
 from tests.lm import recipes
-from tests.recorded_outputs import assert_matches_packed_recording, shown_array
 
 pytestmark = pytest.mark.slow
 TOKENS = jnp.asarray(recipes.tokens(), jnp.int32)
@@ -85,15 +84,31 @@ def test_dropout_follows_its_key_and_every_turn_of_a_step_has_draws_of_its_own(l
     assert (np.asarray(model.prefill(params, TOKENS, VALID)[0].before) != 0).all()
 
 
-def test_fresh_models_stay_what_they_were(loaded: Any, record: bool) -> None:
+@pytest.mark.parametrize(
+    ("name", "down", "query"),
+    [("t5_gated", 24**-0.5, (16 * 6) ** -0.5), ("gpt2", 0.02, 0.02), ("roberta", 0.02, 0.02)],
+)
+def test_fresh_layers_have_the_spread_of_their_architecture(
+    loaded: Any, name: str, down: float, query: float
+) -> None:
     """T5's layers start by their inputs, its queries smaller, other models by their `initializer`."""
-    parts = {}
-    for name in ("t5_gated", "gpt2", "roberta"):
-        params = jax.jit(loaded(name)[0].init)(jax.random.key(0))
-        leaves = jax.tree_util.tree_leaves_with_path(params)
-        parts[name] = "\n".join(f"{jax.tree_util.keystr(path)} {shown_array(leaf)}" for path, leaf in leaves)
-        block = params["encoder" if name == "roberta" else "decoder"]["block_1"]
-        layers = block["feed_forward"]["down"], block["attention"]["query"]
-        sizes = [24**-0.5, (16 * 6) ** -0.5] if name == "t5_gated" else [0.02] * 2
-        assert [float(layer["kernel"].std()) for layer in layers] == pytest.approx(sizes, rel=0.12)
-    assert_matches_packed_recording("fresh_models", parts, record)
+    params = jax.jit(loaded(name)[0].init)(jax.random.key(0))
+    block = params["encoder" if name == "roberta" else "decoder"]["block_1"]
+    assert float(block["feed_forward"]["down"]["kernel"].std()) == pytest.approx(down, rel=0.12)
+    assert float(block["attention"]["query"]["kernel"].std()) == pytest.approx(query, rel=0.12)
+
+
+@pytest.mark.parametrize("name", ["t5_gated", "gpt2", "roberta"])
+def test_fresh_norms_do_nothing_and_biases_are_zero(loaded: Any, name: str) -> None:
+    params = jax.jit(loaded(name)[0].init)(jax.random.key(0))
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        last = path[-1].key
+        if last in ("scale", "bias"):
+            np.testing.assert_array_equal(leaf, 1.0 if last == "scale" else 0.0, err_msg=str(path))
+
+
+def test_fresh_models_follow_their_key(loaded: Any) -> None:
+    init = jax.jit(loaded("gpt2")[0].init)
+    one, same, other = (init(jax.random.key(seed)) for seed in (0, 0, 1))
+    chex.assert_trees_all_equal(one, same)
+    assert not np.array_equal(one["embedding"], other["embedding"])

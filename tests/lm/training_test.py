@@ -17,7 +17,6 @@ from scipy.special import softmax
 from motif_jax.lm import config, finetune_params, lora, quantised, training
 from motif_jax.lm.model import LanguageModel
 from tests.lm import recipes
-from tests.recorded_outputs import assert_matches_packed_recording, shown_array
 
 SPEC = lora.Spec(("*/attention/query", "*/feed_forward/*"), rank=3, alpha=6.0)
 ONE_LAYER = {**recipes.CONFIGS["llama"], "num_hidden_layers": 1, "hidden_size": 64, "intermediate_size": 64}
@@ -59,12 +58,25 @@ def test_sums_and_the_step_are_those_of_plain_numpy(chunk: int | None) -> None:
     assert {name: float(x) for name, x in metrics.items()} == pytest.approx(expected, rel=1e-4)
 
 
-def test_patterns_choose_layers(record: bool) -> None:
-    _, params = made()
-    additions = lora.init(jax.random.key(0), params, SPEC)
-    leaves = jax.tree_util.tree_leaves_with_path(additions)
-    shown = (f"{jax.tree_util.keystr(path)} {shown_array(leaf)}" for path, leaf in leaves)
-    assert_matches_packed_recording("fresh_additions", {"all": "\n".join(shown)}, record)
+def test_patterns_choose_the_layers_with_an_addition() -> None:
+    additions = lora.init(jax.random.key(0), made()[1], SPEC)
+    block = "decoder/block_0"
+    layers = ("attention/query", "feed_forward/activated", "feed_forward/down", "feed_forward/factor")
+    assert set(additions) == {f"{block}/{layer}" for layer in layers}
+    for layer in additions.values():
+        assert (layer["a"].shape, layer["b"].shape) == ((64, 3), (3, 64))
+
+
+def test_additions_begin_at_the_base() -> None:
+    """B is zero; A is uniform up to one over the root of the inputs, and another for each layer."""
+    additions = lora.init(jax.random.key(0), made()[1], SPEC)
+    for layer in additions.values():
+        assert not layer["b"].any()
+        assert 0.9 < np.abs(layer["a"]).max() * np.sqrt(64) <= 1
+    query, down = (
+        additions[f"decoder/block_0/{name}"]["a"] for name in ("attention/query", "feed_forward/down")
+    )
+    assert not np.array_equal(query, down)
 
 
 @pytest.mark.parametrize("kind", quantised.KINDS)
