@@ -20,7 +20,6 @@ from motif_jax.rl.policy_config import GameNetwork
 from tests import agents
 from tests.golden_numbers import GRADIENT, Closeness, assert_golden, recipe_params
 from tests.nets.film_test import network as make_symbolic
-from tests.recorded_outputs import assert_matches_packed_recording, shown_array
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -123,26 +122,40 @@ def test_parameters_start_as_published() -> None:
 
 
 @pytest.mark.slow
-def test_fresh_parameters_stay_what_they_were(record: bool) -> None:
-    small = {
-        "hidden_size": 5,
-        "image_features": 4,
-        "vector_features": 3,
-        "message_features": 2,
-        "core_layers": 2,
-    }
-    networks = {
-        "underfoot": agents.nethack_network(
-            encoder="tiles_underfoot", core="lstm", separate_critic=True, **small
-        ),
-        "film": make_symbolic(),
-        "classifier": MessageClassifier("lt_cnn_small"),
-    }
-    parts = {}
-    for name, network in networks.items():
-        tensors = layout.to_torch(jax.jit(network.init)(jax.random.key(0)))
-        parts[name] = "\n".join(f"{key} {shown_array(leaf)}" for key, leaf in tensors.items())
-    assert_matches_packed_recording("fresh_networks", parts, record)
+def fresh(network: Any, seed: int = 0) -> dict[str, np.ndarray]:
+    return layout.to_torch(jax.jit(network.init)(jax.random.key(seed)))
+
+
+TINY = {"hidden_size": 5, "image_features": 4, "vector_features": 3, "message_features": 2, "core_layers": 2}
+
+
+@pytest.mark.slow
+def test_fresh_parameters_follow_their_key() -> None:
+    network = agents.nethack_network(encoder="tiles_underfoot", core="lstm", separate_critic=True, **TINY)
+    one, same, other = fresh(network), fresh(network), fresh(network, seed=1)
+    for name, tensor in one.items():
+        np.testing.assert_array_equal(tensor, same[name])
+    assert any(not np.array_equal(tensor, other[name]) for name, tensor in one.items())
+
+
+@pytest.mark.slow
+def test_an_lstm_starts_as_pytorchs() -> None:
+    tensors = fresh(agents.nethack_network(core="lstm", **TINY))
+    of_core = [tensor for name, tensor in tensors.items() if name.startswith("lstm")]
+    assert of_core
+    for tensor in of_core:
+        assert 0.5 / np.sqrt(5) < np.abs(tensor).max() <= 1 / np.sqrt(5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "network", [make_symbolic(), MessageClassifier("lt_cnn_small")], ids=["film", "classifier"]
+)
+def test_fresh_networks_are_finite_and_no_matrix_is_zero(network: Any) -> None:
+    for name, tensor in fresh(network).items():
+        assert np.isfinite(tensor).all(), name
+        if tensor.ndim > 1:
+            assert tensor.std() > 0, name
 
 
 def test_layout_goes_both_ways_and_names_what_does_not_fit() -> None:
