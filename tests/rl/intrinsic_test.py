@@ -17,7 +17,6 @@ from motif_jax.motif.reward.reward_model import RewardModel, read_run
 from motif_jax.motif.reward.safetensors_file import statistics_of, write_safetensors
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 from motif_jax.rl.config import AgentReward
-from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -50,16 +49,40 @@ def test_the_advised_threshold_is_taken_by_an_agent_and_in_python(trained):
     np.testing.assert_allclose(rewards.load(trained).intrinsic(messages, "auto"), paid)
 
 
-def test_no_reward_is_none_and_bad_values_are_told(trained, tmp_path, record):
+def test_without_a_folder_there_is_no_reward():
     assert rewards.load_intrinsic(section("", dir=None), SPEC) is None
+
+
+def test_a_reward_of_messages_reads_messages_alone(trained):
     rewards.check(section(trained))
     assert MotifReward.required_fields(section(trained)) == ("message",)
-    given = (trained, {"quantile": 0.52}), (trained, {"step": 9}), (tmp_path, {}), (tmp_path / "absent", {})
-    lines = [outcome_text(rewards.check, section(path, **values), folder=tmp_path) for path, values in given]
-    lines += [outcome_text(rewards.load_intrinsic, section(trained), EnvironmentSpec({}, 3), folder=trained)]
-    assert_matches_packed_recording(
-        "trained_refusals", {"lines": "\n".join(lines).replace(str(trained), "FOLDER")}, record
-    )
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (
+            {"quantile": 0.52},
+            r"config\.reward\.quantile=0\.52: must be one of 0\.05, 0\.1, .*, 0\.95, or None",
+        ),
+        ({"step": 9}, "has no evaluation 9: it has 0 to 1"),
+    ],
+)
+def test_a_quantile_or_step_that_a_reward_lacks_is_refused(trained, values, words):
+    with pytest.raises(UserError, match=words):
+        rewards.check(section(trained, **values))
+
+
+def test_a_folder_that_holds_no_reward_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"is not a run folder: it has no config\.json"):
+        rewards.check(section(tmp_path))
+    with pytest.raises(UserError, match=r"config\.reward\.dir='.*absent': must be an existing folder"):
+        rewards.check(section(tmp_path / "absent"))
+
+
+def test_an_environment_without_text_has_nothing_to_reward(trained):
+    with pytest.raises(UserError, match=r"config\.reward\.dir=.*: the environment shows no text to reward"):
+        rewards.load_intrinsic(section(trained), EnvironmentSpec({}, 3))
 
 
 @pytest.mark.slow

@@ -16,7 +16,6 @@ from motif_jax.motif.reward import reward_function, training_texts
 from motif_jax.motif.reward.reward_function import RewardFunction, as_rows
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 from motif_jax.oni.online_model import OnlineRewardModel
-from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 
 def test_it_says_what_training_knew(trained, tmp_path) -> None:
@@ -35,81 +34,140 @@ def test_it_says_what_training_knew(trained, tmp_path) -> None:
         training_texts.read_training_texts(tmp_path)
 
 
-def test_what_is_a_message_and_what_it_is_worth(record: bool, tmp_path: Path) -> None:
-    config = {
-        "reward": {"kind": "ranking", "normalise": True, "threshold": 0.75, "training": {"deviations": 0.0}},
-        "compat": {},
-    }
-    network, moments = (
-        RewardNetwork(RewardArchitecture(message="lt_cnn_small")),
-        {"mean": 3.0, "variance": 4.0, "quantiles": []},
-    )
-    asked: list[bytes] = []
+CONFIG = {
+    "reward": {"kind": "ranking", "normalise": True, "threshold": 0.75, "training": {"deviations": 0.0}},
+    "compat": {},
+}
 
-    class Sums(OnlineRewardModel):
-        def members_of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
-            asked.extend(map(bytes, messages))
-            return messages[None, :, :3].sum(-1, dtype=np.float32) / params
 
-    reward = RewardFunction(Sums(tmp_path, 7, network, 20.0, 1, moments, config, [], taken=1))
-    numbers = np.array([[1, 2], [97, 255]])
-    given = [
-        "Hi",
-        b"Hi\0\0",
-        bytearray(b"ab"),
-        "é",
-        "",
-        [],
-        ["a", b"b", np.array([99, 0])],
-        "x" * 256,
-        "x" * 257,
-        "\u2603",
-        ["a", 7],
-        numbers,
-        np.asfortranarray(numbers),
-        numbers[None, :, :1],
-        numbers - 2,
-        numbers + 1,
-        numbers / 2,
-        numbers > 1,
-        np.int8(1),
-        np.zeros((2, 0), int),
-        np.array("ab"),
-        np.array([["a", "b"]]),
-        np.array([b"x"], object),
-        np.array([7], object),
-        np.zeros((1, 257), np.uint8),
-        np.zeros((0, 9), int),
-        7,
-        None,
-        jnp.array([[1, 2]]),
-        [1, 2],
-        [[97, 98]],
-        [numbers],
-        {"a": 1},
-        range(30),
-        {"a": "x" * 51},
-        {"a": "x" * 52},
-        {"a"},
-    ]
+class Sums(OnlineRewardModel):
+    """Rewards a message by the sum of its first three bytes over 20; notes what it computes."""
 
-    def shown(one: Any) -> tuple[Any, ...]:
-        rows, shape = as_rows(one)
-        return [bytes(row).rstrip(bytes(1)) for row in rows], rows.shape, rows.dtype, shape
+    asked: list[bytes]
 
-    acts = [shown, *(lambda one, act=act: repr(act(one)) for act in (reward.raw, reward, reward.intrinsic))]
-    lines = [f"{type(one)} {said(act, one)}" for one in given for act in acts]
-    assert len(set(asked)) == len(asked) == 13, "each text is computed once"
-    lines += [said(reward.intrinsic, "a", None), said(reward.normalisation, True, 0.5)]
-    for name in ("a.txt", "a.safetensors"):
-        (tmp_path / name).touch()
-    places = [str(tmp_path / name) for name in ("a.txt", "a.safetensors", "b.safetensors", "")]
-    lines += [said(reward_function.check_place, place, "reward.dir", folder=tmp_path) for place in places]
-    lines += [said(act, "a", folder=tmp_path) for act in (reward.known, reward.disagreement)]
-    compared("reward_function", {"lines": "\n".join(lines)}, record)
+    def members_of_messages(self, params: Any, messages: np.ndarray) -> np.ndarray:
+        self.asked.extend(map(bytes, messages))
+        return messages[None, :, :3].sum(-1, dtype=np.float32) / params
+
+
+@pytest.fixture
+def reward(tmp_path: Path) -> RewardFunction:
+    network = RewardNetwork(RewardArchitecture(message="lt_cnn_small"))
+    moments = {"mean": 3.0, "variance": 4.0, "quantiles": []}
+    model = Sums(tmp_path, 7, network, 20.0, 1, moments, CONFIG, [], taken=1)
+    Sums.asked = []
+    return RewardFunction(model)
 
 
 def test_a_text_is_read_in_utf8() -> None:
     rows, shape = as_rows(["你赢了", "你输了", "can’t"])
     assert shape == (3,)
     assert [bytes(row).rstrip(b"\0").decode() for row in rows] == ["你赢了", "你输了", "can’t"]
+
+
+NUMBERS = np.array([[1, 2], [97, 255]])
+MESSAGES: list[tuple[Any, list[bytes], tuple[int, ...]]] = [
+    ("Hi", [b"Hi"], ()),
+    (b"Hi\0\0", [b"Hi"], ()),
+    (bytearray(b"ab"), [b"ab"], ()),
+    ("\u00e9", [b"\xc3\xa9"], ()),
+    ("", [b""], ()),
+    ([], [], (0,)),
+    (["a", b"b", np.array([99, 0])], [b"a", b"b", b"c"], (3,)),
+    ("x" * 256, [b"x" * 256], ()),
+    (NUMBERS, [b"\x01\x02", b"a\xff"], (2,)),
+    (np.asfortranarray(NUMBERS), [b"\x01\x02", b"a\xff"], (2,)),
+    (NUMBERS[None, :, :1], [b"\x01", b"a"], (1, 2)),
+    (np.zeros((2, 0), int), [b"", b""], (2,)),
+    (np.zeros((0, 9), int), [], (0,)),
+    (np.array("ab"), [b"ab"], ()),
+    (np.array([["a", "b"]]), [b"a", b"b"], (1, 2)),
+    (np.array([b"x"], object), [b"x"], (1,)),
+    (jnp.array([[1, 2]]), [b"\x01\x02"], (1,)),
+]
+
+
+@pytest.mark.parametrize(("given", "texts", "shape"), MESSAGES, ids=range(len(MESSAGES)))
+def test_messages_are_texts_bytes_and_arrays_of_them(
+    given: Any, texts: list[bytes], shape: tuple[int, ...]
+) -> None:
+    rows, found = as_rows(given)
+    assert [bytes(row).rstrip(b"\0") for row in rows] == texts
+    assert (rows.shape, rows.dtype, found) == ((len(texts), 256), np.uint8, shape)
+
+
+@pytest.mark.parametrize(("given", "texts", "shape"), MESSAGES, ids=range(len(MESSAGES)))
+def test_each_message_has_its_reward(
+    reward: RewardFunction, given: Any, texts: list[bytes], shape: tuple[int, ...]
+) -> None:
+    """The mean is 3 and the deviation 2."""
+    raw = np.array([sum(text[:3]) / 20 for text in texts]).reshape(shape)
+    np.testing.assert_allclose(reward.raw(given), raw, rtol=1e-5)
+    np.testing.assert_allclose(reward(given), (raw - 3) / 2, rtol=1e-5)
+    normalised = (raw - 3) / 2
+    np.testing.assert_allclose(reward.intrinsic(given), np.where(normalised > 0.75, normalised, 0), rtol=1e-5)
+
+
+NO_MESSAGE = "a message is bytes, str or an array of integers from 0 to 255"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("x" * 257, "has 257 bytes: at most 256 are read"),
+        (np.zeros((1, 257), np.uint8), "a message of 257 bytes: reward models read at most 256"),
+        (["a", 7], f"int 7 is not a message: {NO_MESSAGE}"),
+        (np.array([7], object), f"int 7 is not a message: {NO_MESSAGE}"),
+        (NUMBERS - 2, f"an array with values from -1 to 253: {NO_MESSAGE}"),
+        (NUMBERS + 1, f"an array with values from 2 to 256: {NO_MESSAGE}"),
+        (NUMBERS / 2, rf"an array float64 \[2, 2\]: {NO_MESSAGE}"),
+        (NUMBERS > 1, rf"an array bool \[2, 2\]: {NO_MESSAGE}"),
+        (np.int8(1), rf"an array int8 \[\]: {NO_MESSAGE}"),
+        (7, f"int 7: {NO_MESSAGE}"),
+        (None, f"NoneType None: {NO_MESSAGE}"),
+        ([1, 2], f"int 1 is not a message: {NO_MESSAGE}"),
+        ([[97, 98]], rf"list \[97, 98\] is not a message: {NO_MESSAGE}"),
+        ([NUMBERS], f"is not a message: {NO_MESSAGE}"),
+        (range(30), f"int 0 is not a message: {NO_MESSAGE}"),
+        ({"a": 1}, f"dict .*: {NO_MESSAGE}"),
+        ({"a": "x" * 520}, rf"dict .{{10,80}}\.\.\.: {NO_MESSAGE}"),
+        ({"a"}, f"set .*: {NO_MESSAGE}"),
+    ],
+    ids=range(19),
+)
+def test_what_is_no_message_is_refused_in_one_line(reward: RewardFunction, given: Any, words: str) -> None:
+    for call in (as_rows, reward.raw, reward, reward.intrinsic):
+        with pytest.raises(UserError, match=words) as caught:
+            call(given)
+        assert "\n" not in str(caught.value)
+
+
+def test_each_text_is_computed_once(reward: RewardFunction) -> None:
+    for given in ("Hi", b"Hi\0", ["Hi", "Ho", "Ho"], "Ho"):
+        reward(given)
+        reward.raw(given)
+    assert sorted(text.rstrip(b"\0") for text in Sums.asked) == [b"Hi", b"Ho"]
+
+
+def test_a_threshold_may_be_left_out(reward: RewardFunction) -> None:
+    assert reward.intrinsic("a", None) == pytest.approx((97 / 20 - 3) / 2)
+
+
+@pytest.mark.parametrize("name", ["a.txt", "b.safetensors"])
+def test_a_reward_is_a_folder_or_an_exported_file(tmp_path: Path, name: str) -> None:
+    (tmp_path / "a.txt").touch()
+    (tmp_path / "a.safetensors").touch()
+    for place in ("", "a.safetensors"):
+        reward_function.check_place(str(tmp_path / place), "reward.dir")
+    with pytest.raises(UserError, match=rf"config\.reward\.dir='.*{name}': must be an existing folder"):
+        reward_function.check_place(str(tmp_path / name), "reward.dir")
+
+
+def test_a_reward_without_its_trainings_texts_knows_none(reward: RewardFunction) -> None:
+    with pytest.raises(UserError, match="does not say what its reward was trained on"):
+        reward.known("a")
+
+
+def test_a_single_model_has_no_disagreement(reward: RewardFunction) -> None:
+    with pytest.raises(UserError, match=r"nothing can disagree: train with --config\.ensemble\.members=5"):
+        reward.disagreement("a")
