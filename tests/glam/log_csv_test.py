@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from motif_jax.glam.log_csv import FILE, GlamLog, GlamPosition
-from tests.recorded_outputs import assert_matches_packed_recording
+from tests.recorded_outputs import assert_matches_recording
 
 METRICS = {"loss/policy": -0.5, "loss/value": 2.0, "policy/entropy": 1.5, "value/mean": 0.7}
 METRICS |= {"optimizer/gradient_norm": 3.0}
@@ -38,13 +38,16 @@ def test_a_row_is_of_the_episodes_of_its_update_or_of_the_newest(tmp_path: Path,
     # Two episodes, and zeros in the place of the other two environments', as published.
     assert (two["return_mean"], two["success_rate"], two["num_frames_max"]) == (0.225, 0.25, 64)
     assert six["loss"] == pytest.approx(-0.5 + 0.5 * 2.0 - 0.01 * 1.5)
-    parts = {"csv": (tmp_path / FILE).read_text()}
-    (tmp_path / FILE).unlink()
-    # The symbolic log has a column of values; that of DRRN no policy's loss.
+    # What a user plots: all of the published columns, of rows with fewer and with more episodes than environments.
+    assert_matches_recording("glam_log.csv", (tmp_path / FILE).read_text(), record, exact=False)
+
+
+def test_the_symbolic_log_has_values_and_drrn_no_policys_loss(tmp_path: Path) -> None:
     log = GlamLog(tmp_path, 2, 20.0, (1.0, 0.0), value=True)
     log.write(0, 100, 1.0, {name: number for name, number in METRICS.items() if name != "loss/policy"})
     log.close()
-    assert_matches_packed_recording("glam_log", parts | {"symbolic": (tmp_path / FILE).read_text()}, record)
+    (row,) = rows(tmp_path)
+    assert (row["value"], row["policy_loss"], row["value_loss"], row["loss"]) == (0.7, 0.0, 2.0, 2.0)
 
 
 def test_a_run_that_goes_on_drops_what_is_done_again(tmp_path: Path) -> None:

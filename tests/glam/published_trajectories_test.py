@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
+import json
 
+import numpy as np
+import pytest
+
+from motif_jax.core.errors import UserError
 from motif_jax.glam import published_trajectories as trajectories
-from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 PAIRS = [("Goal of the agent: go \n Action 0: ", 2), ("But de l'agent: aller à la clef", 5)]
 
@@ -22,27 +25,50 @@ def test_what_is_written_is_read(tmp_path):
     assert trajectories.read(tmp_path, "bot_trajectories", 3) == (["a", "b", "c", "d"], [0, 1, 2, 3])
 
 
-def test_objects_are_refused_and_other_things_named(tmp_path, record):
-    texts, actions = trajectories.paths(tmp_path, "trajectories", 1)
-    one, two, lines = np.array([1]), np.array(["a", "b"]), []
-    cases = [
-        (None, one),
-        (two, one),
-        (two, np.array([0.5, 1])),
-        (np.array([1, 2]), np.arange(2)),
-        (two, None),
-        (two, np.array([True, False])),
-        (np.array([None, "a"], object), one),
-        (np.array(["é".encode(), b"\xff"]), np.array([[1], [2]], np.uint8)),
-    ]
-    for arrays in cases:
-        for path, array in zip((texts, actions), arrays, strict=True):
-            path.unlink(missing_ok=True)
-            if array is not None:
-                np.save(path, array, allow_pickle=True)
-        lines += [outcome_text(trajectories.read, tmp_path, "trajectories", 1, folder=tmp_path)]
-    texts.write_bytes(b"no array")
-    lines += [outcome_text(trajectories.read, tmp_path, "trajectories", 1, folder=tmp_path)]
+ONE, TWO = np.array([1]), np.array(["a", "b"])
+
+
+def save(folder, prompts, actions):
+    for path, array in zip(trajectories.paths(folder, "trajectories", 1), (prompts, actions), strict=True):
+        if array is not None:
+            np.save(path, array, allow_pickle=True)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "actions", "words"),
+    [
+        (None, ONE, r"prompts_1\.npy does not exist"),
+        (TWO, None, r"actions_1\.npy does not exist"),
+        (TWO, ONE, r"has 2 prompts, .*actions_1\.npy 1 actions: one for each is needed"),
+        (TWO, np.array([0.5, 1]), r"actions_1\.npy holds float64, not numbers of actions"),
+        (TWO, np.array([True, False]), r"actions_1\.npy holds bool, not numbers of actions"),
+        (np.array([1, 2]), np.arange(2), r"prompts_1\.npy holds int64, not texts"),
+        (
+            np.array([None, "a"], object),
+            ONE,
+            r"prompts_1\.npy holds Python objects, which are not read since",
+        ),
+    ],
+)
+def test_arrays_that_are_no_trajectories_are_refused(tmp_path, prompts, actions, words):
+    save(tmp_path, prompts, actions)
+    with pytest.raises(UserError, match=words):
+        trajectories.read(tmp_path, "trajectories", 1)
+
+
+def test_a_file_that_is_no_array_is_never_unpickled(tmp_path):
+    save(tmp_path, TWO, np.arange(2))
+    trajectories.paths(tmp_path, "trajectories", 1)[0].write_bytes(b"no array")
+    with pytest.raises(UserError, match="which are not read since unpickling them could run code"):
+        trajectories.read(tmp_path, "trajectories", 1)
+
+
+def test_bytes_are_read_as_utf_8(tmp_path):
+    save(tmp_path, np.array(["\u00e9".encode(), b"\xff"]), np.array([[1], [2]], np.uint8))
+    assert trajectories.read(tmp_path, "trajectories", 1) == (["\u00e9", "\ufffd"], [1, 2])
+
+
+def test_no_pairs_are_written_and_read(tmp_path):
     trajectories.write(tmp_path, "bot", [], 0, 0)
-    lines += [outcome_text(trajectories.read, tmp_path, "bot", 1), (tmp_path / "status.json").read_text()]
-    assert_matches_packed_recording("published_trajectories", {"lines": "\n".join(lines)}, record)
+    assert trajectories.read(tmp_path, "bot", 1) == ([], [])
+    assert json.loads((tmp_path / "status.json").read_text()) == {"k": 1, "nbr_frames": 0}
