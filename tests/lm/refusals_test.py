@@ -57,7 +57,11 @@ CONFIGS: list[tuple[str, dict[str, Any], str]] = [
     ("gpt2", {"n_embd": 16777220, "n_inner": 1}, "config.json: width is 16777220, which no model has"),
     ("gpt2", {"vocab_size": True}, "config.json: vocab_size is True, must be a whole number above 0"),
     ("gpt2", {"n_positions": 2147483649}, "config.json: max_length is 2147483649, which no model has"),
-    ("llama", {"num_key_value_heads": 4.0}, "config.json: num_key_value_heads is 4.0, must be a whole number above 0"),
+    (
+        "llama",
+        {"num_key_value_heads": 4.0},
+        "config.json: num_key_value_heads is 4.0, must be a whole number above 0",
+    ),
     ("t5", {"model_type": 5}, "config.json: model_type 5 is not one of t5, gpt2, llama, qwen2, roberta"),
     ("gpt2", {"layer_norm_epsilon": "1"}, "config.json: layer_norm_epsilon is '1', must be a number"),
     (

@@ -39,7 +39,9 @@ def test_an_evaluation_is_summarised_and_its_table_written(tmp_path, capsys, rec
     summary, found = evaluation_tables.summarise({"policy": "a|b", "environment": "e"}, rows, 40, 0.9)
     evaluation_tables.show(tmp_path, summary, found, "tokens", "; a note")
     told = {"summary": json.dumps(summary), "table": (tmp_path / "table.md").read_text()}
-    compared("table_of_evaluation", told | {"printed": capsys.readouterr().out}, record)
+    assert_matches_packed_recording(
+        "table_of_evaluation", told | {"printed": capsys.readouterr().out}, record
+    )
 
 
 def test_the_result_is_printed_for_a_terminal():

@@ -133,7 +133,7 @@ NO_MESSAGE = "a message is bytes, str or an array of integers from 0 to 255"
         ({"a": "x" * 520}, rf"dict .{{10,80}}\.\.\.: {NO_MESSAGE}"),
         ({"a"}, f"set .*: {NO_MESSAGE}"),
     ],
-    ids=range(19),
+    ids=range(18),
 )
 def test_what_is_no_message_is_refused_in_one_line(reward: RewardFunction, given: Any, words: str) -> None:
     for call in (as_rows, reward.raw, reward, reward.intrinsic):
