@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import collections
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -131,6 +133,11 @@ def test_imports_follow_the_structure_of_the_house() -> None:
 def test_every_knot_is_still_tied() -> None:
     tied = {file: {folder_of(name) for name, _ in imports(file)} for file in KNOTS}
     assert {file: folders - tied[file] for file, folders in KNOTS.items() if folders - tied[file]} == {}
+
+
+def test_the_picture_of_the_house_shows_its_imports() -> None:
+    script = PACKAGE.parent / "launch" / "draw_architecture.py"
+    subprocess.run([sys.executable, script, "--check"], check=True)
 
 
 def test_no_file_is_too_long_to_read() -> None:

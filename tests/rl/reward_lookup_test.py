@@ -10,7 +10,7 @@ import pytest
 
 from motif_jax.core.devices.meters import Meters
 from motif_jax.envs import registry
-from motif_jax.rewards import BatchMessages, IntrinsicReward, Values
+from motif_jax.rewards import BatchMessages, RewardKind, Values
 from motif_jax.rl.reward_lookup import IntrinsicReturn, ReturnSums, RewardLookup
 from tests.rl.runs import column
 
@@ -20,7 +20,7 @@ TEXTS, COUNTS = "abbda", [1, 1, 2, 1, 1]
 LAST = np.array([0, 0, 0, 1, 0], bool)[:, None]
 
 
-class Alphabet(IntrinsicReward):
+class Alphabet(RewardKind):
     """Pays a 1, b 2, ...; keeps what it observes."""
 
     def __init__(self) -> None:

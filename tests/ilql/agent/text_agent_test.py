@@ -43,7 +43,7 @@ def agent_of(**design: Any) -> tuple[TextAgentNetwork, Any]:
         ({"q": "mean", "double_q": False}, {"policy", "values", "target"}, ["v", "q1"], ["q1"]),
         ({"separate_target": False}, {"policy", "values"}, ["v", "q1", "q2"], ["q1", "q2"]),
     ],
-    ids=str,
+    ids=range(5),
 )
 def test_a_design_has_its_trunks_and_heads(
     design: dict[str, Any], trunks: set[str], heads: list[str], target_heads: list[str]
