@@ -15,11 +15,11 @@ lexicon: docs/results_minigrid.md).
 
 from motif_jax.core import sections
 from motif_jax.motif.annotation.config import AnnotationConfig
-from motif_jax.schema import configs, keys
+from motif_jax.schema import configs, section_keys
 
 KEYS = {
     "stage": "annotate",
-    **keys(AnnotationConfig),
+    **section_keys(AnnotationConfig),
     "compat": sections.compat("answer_first_match"),
 }
 VARIANTS = {

@@ -16,12 +16,12 @@ Variants:
 
 from motif_jax.core import resources, sections
 from motif_jax.core.training.config import CloningConfig
-from motif_jax.schema import Key, configs, keys
+from motif_jax.schema import Key, configs, section_keys
 
 _AGENT = resources.config_file("train_language_agent")["KEYS"]
 KEYS = {
     "stage": "clone_behaviour",
-    **keys(CloningConfig),
+    **section_keys(CloningConfig),
     # Of our trajectories name, options and the wording of French goals (compat.glam_french_goal) are theirs.
     "environment": _AGENT["environment"] | {"name": Key(None, "where the agent plays afterwards", str)},
     "compat": sections.compat("bc_unshuffled bc_pad_in_loss glam_french_goal"),

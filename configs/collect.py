@@ -13,7 +13,7 @@ captions of events, half a minute).
 
 from motif_jax.core import sections
 from motif_jax.play.config import CollectedPairs
-from motif_jax.schema import Key, configs, count, keys, natural, one_of, positive
+from motif_jax.schema import Key, configs, length_key, non_negative, one_of, positive, section_keys
 
 _WEIGHT = "weight of this player in a mixture"
 _HABIT = f"{_WEIGHT}; habits of NetHack's actions"
@@ -21,10 +21,10 @@ _ERRAND = f"{_WEIGHT}; it explores, and walks up to"
 KEYS = {
     "stage": "collect",
     "seed": sections.seed(1),
-    **keys(CollectedPairs),
-    "length": count(1, "steps of a sub-sequence; 1 in the paper"),
+    **section_keys(CollectedPairs),
+    "length": length_key(1, "steps of a sub-sequence; 1 in the paper"),
     # Below 1, a dataset of the same size comes from more games.
-    "start_share": Key(1.0, "share of the published start points (steps / length)", above=0, most=1),
+    "start_share": Key(1.0, "share of the published start points (steps / length)", above=0, maximum=1),
     "spread": one_of(
         ("steps", "messages"),
         "how start points are drawn: from all steps of a game alike, as published, or from its distinct messages alike",
@@ -40,18 +40,18 @@ KEYS = {
         "who plays: 'random' (all actions alike), 'mixture' (the weights draw each episode's player), or one of the others alone",
     ),
     "mixture": {
-        "uniform": natural(2.0, _WEIGHT),
-        "walker": natural(1.0, _HABIT),
-        "runner": natural(3.0, _HABIT),
-        "kicker": natural(6.0, _HABIT),
-        "searcher": natural(1.0, _HABIT),
-        "eater": natural(2.0, _HABIT),
-        "descender": natural(3.0, _HABIT),
-        "fighter": natural(0.0, f"{_ERRAND} monsters"),
-        "collector": natural(0.0, f"{_ERRAND} gold"),
-        "diver": natural(0.0, f"{_ERRAND} the stairs down"),
-        "scripted": natural(0.0, f"{_WEIGHT}: all of `scripted` together"),
-        "agents": natural(0.0, f"{_WEIGHT}: all of `agents` together"),
+        "uniform": non_negative(2.0, _WEIGHT),
+        "walker": non_negative(1.0, _HABIT),
+        "runner": non_negative(3.0, _HABIT),
+        "kicker": non_negative(6.0, _HABIT),
+        "searcher": non_negative(1.0, _HABIT),
+        "eater": non_negative(2.0, _HABIT),
+        "descender": non_negative(3.0, _HABIT),
+        "fighter": non_negative(0.0, f"{_ERRAND} monsters"),
+        "collector": non_negative(0.0, f"{_ERRAND} gold"),
+        "diver": non_negative(0.0, f"{_ERRAND} the stairs down"),
+        "scripted": non_negative(0.0, f"{_WEIGHT}: all of `scripted` together"),
+        "agents": non_negative(0.0, f"{_WEIGHT}: all of `agents` together"),
     },
     "agents": Key(
         "", "runs of train_agent, with commas between: RUN (the newest), RUN@STEP, RUN@best, RUN@all"

@@ -16,7 +16,7 @@ from motif_jax.ilql.tasks import babyai_text
 from motif_jax.ilql.tasks.reddit import task as reddit
 from motif_jax.ilql.tasks.visdial import task as visdial
 from motif_jax.ilql.tasks.wordle import task as wordle
-from motif_jax.schema import Key, configs, natural, positive
+from motif_jax.schema import Key, configs, non_negative, positive
 
 # The published noisy data with expert .5: else a word that was guessed before.
 NOISY_EXPERT = "mixture(0.5, optimal, repeat(optimal))"
@@ -32,7 +32,7 @@ KEYS = {
         "num_dialogues counts episodes of both",
     ),
     # Of 'branch' and 'adversarial' the expert's games, what branches off comes on top.
-    "num_dialogues": natural(100_000, "how many; 0: all recorded ones"),
+    "num_dialogues": non_negative(100_000, "how many; 0: all recorded ones"),
     "policy": Key(
         NOISY_EXPERT,
         "who plays; for 'branch' and 'adversarial' the expert, for 'tweets' the simulated people. Wordle: fitting, random, random_mixture(P, LIST), "

@@ -11,12 +11,12 @@ makes 400,000 steps in a few minutes on two cores.
 
 from motif_jax.core import resources, sections
 from motif_jax.play.config import LevelPolicy
-from motif_jax.schema import Key, configs, keys, positive
+from motif_jax.schema import Key, configs, positive, section_keys
 
 _AGENT = resources.config_file("train_language_agent")["KEYS"]
 KEYS = {
     "stage": "collect_trajectories",
-    **keys(LevelPolicy),
+    **section_keys(LevelPolicy),
     "policy": Key("bot", "as in configs/test_language_agent.py"),
     "steps": positive(400_000, "plays whole episodes until it has this many"),
     "successes": Key(False, "only episodes with success; 1,000 without one end the run"),

@@ -13,11 +13,11 @@ Ends with exit code 1 where the games do not support one of `claims`. Under a mi
 """
 
 from motif_jax.core import sections
-from motif_jax.schema import Key, configs, natural, positive
+from motif_jax.schema import Key, configs, non_negative, positive
 
 KEYS = {
     "stage": "compare",
-    "seed": natural(0, "of the bootstrap"),
+    "seed": non_negative(0, "of the bootstrap"),
     "title": Key("Comparison of methods", "of the page"),
     "methods": Key("", "'name=folder,folder; name=folder,...'"),
     "measure": Key("return", "key of the episodes: return, score, dlvl, intrinsic_return, ..."),

@@ -16,20 +16,20 @@ started again, it loses at most the episodes in flight.
 
 from motif_jax.core import sections
 from motif_jax.play.config import PlayedPolicy
-from motif_jax.schema import Key, configs, keys, natural, positive
+from motif_jax.schema import Key, configs, non_negative, positive, section_keys
 
 KEYS = {
     "stage": "evaluate",
-    **keys(PlayedPolicy),
+    **section_keys(PlayedPolicy),
     "bot_agreement": Key(False, "measures at how many steps the scripted player would have done the same"),
     "episodes": positive(100, "episodes in all"),
     "workers": sections.WORKERS,
     "lanes": sections.LANES,
-    "record_every": natural(0, "every Nth episode leaves a recording and a player; 0: none"),
-    "show_best": natural(0, "also this many best and worst episodes, by intrinsic return, else return"),
+    "record_every": non_negative(0, "every Nth episode leaves a recording and a player; 0: none"),
+    "show_best": non_negative(0, "also this many best and worst episodes, by intrinsic return, else return"),
     "resamples": sections.RESAMPLES,
     "confidence": sections.CONFIDENCE,
-    "forms": keys(sections.Forms),
+    "forms": section_keys(sections.Forms),
     "compat": sections.compat("sober_mask oracle_patch_edge crop_row_offset message_count_off"),
 }
 VARIANTS = {

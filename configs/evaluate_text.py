@@ -15,7 +15,7 @@ Variants: wordle, visdial, reddit: the published way to decode for that task (we
 
 from motif_jax.core import sections
 from motif_jax.ilql.evaluation.config import EvaluatedSpeaker
-from motif_jax.schema import Key, configs, keys, natural, positive
+from motif_jax.schema import Key, configs, non_negative, positive, section_keys
 
 # The published way to decode, by task.
 TASKS = {
@@ -28,11 +28,11 @@ TASKS = {
 CANDIDATES = {"utterance": 4, "chai": 5}
 KEYS = {
     "stage": "evaluate_text",
-    **keys(EvaluatedSpeaker),
+    **section_keys(EvaluatedSpeaker),
     "episodes": positive(1024, "episodes in all"),
-    "lanes": positive(1024, "played at a time, in one program", most=1 << 20),
+    "lanes": positive(1024, "played at a time, in one program", maximum=1 << 20),
     "threads": sections.THREADS,
-    "show": natural(8, "episodes on the page token by token"),
+    "show": non_negative(8, "episodes on the page token by token"),
     "resamples": sections.RESAMPLES,
     "confidence": sections.CONFIDENCE,
     "published_log": Key(False, "writes eval_log.pkl as the published evaluations do"),

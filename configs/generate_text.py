@@ -8,14 +8,14 @@ MODEL and FILE as in configs/score_text.py. Greedy by default; --config.sampling
 """
 
 from motif_jax.core import sections
-from motif_jax.schema import Key, configs, count, positive
+from motif_jax.schema import Key, configs, length_key, positive
 
 KEYS = {
     "stage": "generate_text",
     "seed": sections.SEED,
     "model": Key(None, "folder of a checkpoint, or its name on the hub", str),
     "file": Key(None, "prompts, .jsonl or one a line", str),
-    "most": count(64, "tokens at most"),
+    "most": length_key(64, "tokens at most"),
     "count": positive(1, "continuations of each prompt; several are drawn or beams"),
     "beams": Key(False, "searches `count` beams in place of drawing"),
     "stops": Key("", "texts before which a continuation ends, with | between them"),

@@ -7,7 +7,7 @@ No code of the file is run. BC, DT, ILQL, CQL, Psi, utterance ILQL and CHAI are 
 """
 
 from motif_jax.core import sections
-from motif_jax.schema import Key, configs, fraction, natural
+from motif_jax.schema import Key, configs, fraction, non_negative
 
 KEYS = {
     "stage": "import_ilql",
@@ -22,6 +22,6 @@ KEYS = {
     ),
     "tokenizer": Key(None, "of 'upvote': a folder with RoBERTa's tokenizer.json, or roberta-base", str),
     "discount": fraction(0.99, "of a step"),
-    "heads": natural(0, "of attention; 0: width / 64, as GPT-2 has"),
+    "heads": non_negative(0, "of attention; 0: width / 64, as GPT-2 has"),
 }
 get_config = configs(KEYS)

@@ -19,7 +19,7 @@ from ml_collections import ConfigDict
 
 from motif_jax.core import resources, sections
 from motif_jax.core.config import unknown_variant
-from motif_jax.schema import Key, natural, one_of, section
+from motif_jax.schema import Key, non_negative, one_of, section
 
 # Variant -> what the file holds, and the stage whose faithful config says what it is: its network and task.
 VARIANTS = {
@@ -39,7 +39,7 @@ KEYS = {
 REWARD = {
     "quantiles": Key(None, "the published quantile file beside it; None: no threshold", str),
     "mean": Key(None, "of the rewards; None: the file's reward_mean", float),
-    "variance": natural(None, "of the rewards; None: the file's reward_var", float),
+    "variance": non_negative(None, "of the rewards; None: the file's reward_var", float),
     "quantile_row": Key(-1, "row of that file for this checkpoint; -1: the last"),
 }
 

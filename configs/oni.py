@@ -20,15 +20,15 @@ Variants:
 from motif_jax.core import resources, sections
 from motif_jax.motif.annotation.config import OnlineAnnotator, Queue
 from motif_jax.rl.config import LearnedReward
-from motif_jax.schema import configs, keys
+from motif_jax.schema import configs, section_keys
 
 _FILE = resources.config_file("train_agent")
 _AGENT, _VARIANTS = _FILE["KEYS"], _FILE["VARIANTS"]
 KEYS = {
     **_AGENT,
-    "reward": keys(LearnedReward),
-    "annotator": keys(OnlineAnnotator),
-    "queue": keys(Queue),
+    "reward": section_keys(LearnedReward),
+    "annotator": section_keys(OnlineAnnotator),
+    "queue": section_keys(Queue),
     "compat": _AGENT["compat"]
     | sections.compat(
         "oni_requeue oni_label_anywhere oni_extended_steps oni_untrained_reward oni_ranking_raw_reward"

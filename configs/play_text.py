@@ -7,17 +7,17 @@ Every game is kept in WORKDIR/games.jsonl. End with Ctrl-D.
 
 from motif_jax.core import sections
 from motif_jax.ilql.evaluation.config import TextSpeaker
-from motif_jax.schema import configs, keys, one_of, positive
+from motif_jax.schema import configs, one_of, positive, section_keys
 
 KEYS = {
     "stage": "play_text",
-    **keys(TextSpeaker),
+    **section_keys(TextSpeaker),
     "mode": one_of(
         ("with", "against", "answer"),
         "'with': each turn it proposes what to say, and you take it (Enter) or say something else; 'against': you play, then it plays from the "
         "same seed; 'answer': you are the other side, and it speaks to you",
     ),
     "games": positive(1, "games to play"),
-    "decode": keys(sections.Decode, kind="greedy", advantage_clip=0.0),
+    "decode": section_keys(sections.Decode, kind="greedy", advantage_clip=0.0),
 }
 get_config = configs(KEYS)

@@ -16,11 +16,11 @@ Variants:
 """
 
 from motif_jax.core.training.config import LanguageModelConfig
-from motif_jax.schema import configs, keys
+from motif_jax.schema import configs, section_keys
 
 KEYS = {
     "stage": "pretrain_language_model",
-    **keys(LanguageModelConfig),
+    **section_keys(LanguageModelConfig),
 }
 # Up to the end of an article, a thing, a clause or a line.
 PHRASE = r"[^\n]*?(?:\b(?:a|the|key|ball|box|door) |, )|[^\n]+|\n"

@@ -11,7 +11,7 @@ per episode of 1,000 steps, GIF 10 ms per frame.
 """
 
 from motif_jax.core import sections
-from motif_jax.schema import Key, configs, keys
+from motif_jax.schema import Key, configs, section_keys
 
 KEYS = {
     "stage": "replay",
@@ -27,7 +27,7 @@ KEYS = {
         ),
         "checkpoint": sections.CHECKPOINT,
     },
-    "reward": keys(sections.Scoring),
-    "forms": keys(sections.Forms),
+    "reward": section_keys(sections.Scoring),
+    "forms": section_keys(sections.Forms),
 }
 get_config = configs(KEYS, {"smoke": {}, "quickstart": {}})

@@ -37,7 +37,7 @@ KEYS = {
         0.0,
         "with first_must_lead, BabyAI-Text: its success must exceed that of play that does not read (random, fixed shares, exchanged "
         "prompts) by this much, with intervals apart",
-        least=0,
+        minimum=0,
         below=1,
     ),
     "replays": Key("", "folders of `replay` of the training's recorded games, with commas between"),

@@ -10,7 +10,7 @@ page of the first 20 prompts token by token; a run that is stopped resumes.
 """
 
 from motif_jax.core import sections
-from motif_jax.schema import Key, configs, natural, positive
+from motif_jax.schema import Key, configs, non_negative, positive
 
 KEYS = {
     "stage": "score_text",
@@ -19,7 +19,7 @@ KEYS = {
     "file": Key(None, "prompts, .jsonl or one a line", str),
     "candidates": Key("", "of all prompts without their own, with | between them"),
     "by_length": Key(False, "divides log-probabilities by the number of tokens"),
-    "page": natural(0, "prompts that tokens.html shows token by token; 0: no page"),
+    "page": non_negative(0, "prompts that tokens.html shows token by token; 0: no page"),
     "batch": positive(32, "prompts at a time"),
     "dtype": sections.DTYPE,
 }

@@ -7,7 +7,7 @@ stopped (SIGTERM, Ctrl-C); it prints its address when it can be asked. For tryin
 """
 
 from motif_jax.motif.annotation import config as annotators
-from motif_jax.schema import Key, configs, keys, natural
+from motif_jax.schema import Key, configs, non_negative, section_keys
 
 KEYS = {
     "stage": "serve_annotator",
@@ -16,9 +16,9 @@ KEYS = {
     "host": Key("127.0.0.1", "one that other machines reach needs a key, or open_to_all"),
     "key_variable": Key("", "environment variable that holds the key which clients must send; empty: none"),
     "open_to_all": Key(False, "answers whoever reaches the address, without a key"),
-    "port": natural(8000, "0: any that is free; it is printed", below=1 << 16),
-    "latency_seconds": natural(0.0, "from a question to its answer, also of questions asked together"),
+    "port": non_negative(8000, "0: any that is free; it is printed", below=1 << 16),
+    "latency_seconds": non_negative(0.0, "from a question to its answer, also of questions asked together"),
     "prompt_file": Key("", "a prompt file of your own whose questions it answers too"),
-    "lexicon": keys(annotators.LexiconFile),
+    "lexicon": section_keys(annotators.LexiconFile),
 }
 get_config = configs(KEYS)

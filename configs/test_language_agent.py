@@ -12,12 +12,12 @@ return_per_episode/NAME.npy, the published arrays. Stopped at any moment and sta
 
 from motif_jax.core import resources, sections
 from motif_jax.play.config import LevelPolicy
-from motif_jax.schema import Key, configs, count, keys, positive
+from motif_jax.schema import Key, configs, length_key, positive, section_keys
 
 _AGENT = resources.config_file("train_language_agent")["KEYS"]
 KEYS = {
     "stage": "test_language_agent",
-    **keys(LevelPolicy),
+    **section_keys(LevelPolicy),
     "policy": Key(
         "random",
         "'random'; 'bot'; 'zero_shot' (network.model as it is, before any training); the folder of an agent run (language, cloned, DRRN, "
@@ -33,7 +33,7 @@ KEYS = {
         "of the test action_names: six names, or as many as there are actions; (): rotate left, move ahead, ...",
     ),
     "episodes": positive(1000, "of each test"),
-    "prompt_tokens": count(None, "None: the training's, twice as many where words may take more", int),
+    "prompt_tokens": length_key(None, "None: the training's, twice as many where words may take more", int),
     "workers": sections.WORKERS,
     "lanes": sections.LANES,
     "resamples": sections.RESAMPLES,

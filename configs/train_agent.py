@@ -29,15 +29,15 @@ from ml_collections import ConfigDict
 
 from motif_jax.core import resources, sections
 from motif_jax.rl.config import AgentConfig, PlayedTask
-from motif_jax.schema import Key, configs, keys, positive, section, update
+from motif_jax.schema import Key, configs, positive, section, section_keys, update
 
 KEYS = {
     "stage": "train_agent",
-    **keys(AgentConfig),
+    **section_keys(AgentConfig),
     "environment": {
         "name": Key("NetHackScore-v1", "or 'gym:ID' of gymnasium, or module:Class (docs/environments.md)"),
         **sections.GYM,
-        **keys(PlayedTask),
+        **section_keys(PlayedTask),
         "recall": {"cues": positive(4, "of Recall-v0"), "delay": positive(4, "of Recall-v0")},
     },
     "compat": sections.compat(

@@ -25,7 +25,7 @@ from motif_jax.core.config import unknown_variant
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.rl.config import ProbeQuestions
 from motif_jax.rl.policy_config import DrrnPolicy, LanguagePolicy, Ppo, QLearning
-from motif_jax.schema import Key, keys, natural, positive, section, update
+from motif_jax.schema import Key, non_negative, positive, section, section_keys, update
 
 # Quirks that exclude each other stand in one set each: those of the code since May 2023, and those of the paper's time.
 _ALWAYS = (
@@ -50,7 +50,9 @@ ENVIRONMENT = {
         "language": Key("", "'english', 'french', or '' for the level's own"),
         "observations": positive(3, "in a prompt, with the actions between them"),
         "actions": Key(ACTIONS, "names of the actions; those beyond the sixth do nothing"),
-        "distractors": natural(None, "objects without a use (published: 4, 8, 16); None: the level's", int),
+        "distractors": non_negative(
+            None, "objects without a use (published: 4, 8, 16); None: the level's", int
+        ),
         "change": Key("", "of the words of prompts (motif_jax/envs/babyai_text/changes.py); '' for none"),
     },
 }
@@ -59,17 +61,17 @@ KEYS = {
     **_AGENT,
     "seed": sections.seed(1),
     "environment": ENVIRONMENT,
-    "probes": keys(ProbeQuestions),
+    "probes": section_keys(ProbeQuestions),
     "tests": Key(
         "all",
         "tests of generalisation (docs/glam.md) whose prompts and actions are tried before the training; a named test that would be refused "
         "is an error, one of 'all' is only reported; '': tries the training's own prompts alone",
     ),
     "published_files": Key(True, "also writes log.csv and distrib.csv with the published columns"),
-    "network": keys(LanguagePolicy),
-    "lora": keys(sections.LoraOnBase, rank=16, alpha=32.0),
-    "sharding": keys(sections.Sharding),
-    "algorithm": keys(Ppo),
+    "network": section_keys(LanguagePolicy),
+    "lora": section_keys(sections.LoraOnBase, rank=16, alpha=32.0),
+    "sharding": section_keys(sections.Sharding),
+    "algorithm": section_keys(Ppo),
     "compat": sections.compat(
         f"quantile_two_decimals {FAITHFUL} glam_scaled_probability_score glam_end_token"
     ),
@@ -141,8 +143,8 @@ _CHANGES = {
 }
 # DRRN (He et al. 2016) with the published sizes: 32 environments x 4 steps, then one step of learning.
 _DRRN = {
-    "network": keys(DrrnPolicy),
-    "algorithm": keys(QLearning),
+    "network": section_keys(DrrnPolicy),
+    "algorithm": section_keys(QLearning),
     "compat": sections.compat(
         "timeout_as_terminal quantile_two_decimals glam_french_goal glam_fixed_kind_per_env drrn_first_observation"
     ),

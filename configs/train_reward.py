@@ -19,11 +19,11 @@ Variants:
 
 from motif_jax.core import sections
 from motif_jax.core.training.config import RewardConfig
-from motif_jax.schema import configs, keys
+from motif_jax.schema import configs, section_keys
 
 KEYS = {
     "stage": "train_reward",
-    **keys(RewardConfig),
+    **section_keys(RewardConfig),
     "compat": sections.compat("running_statistics quantile_two_decimals glyph_crop_centre"),
 }
 _QUICK = {

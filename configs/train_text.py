@@ -22,7 +22,7 @@ from ml_collections import ConfigDict
 from motif_jax.core import sections
 from motif_jax.ilql.config import TextConfig
 from motif_jax.ilql.tasks import registry
-from motif_jax.schema import configs, keys, update
+from motif_jax.schema import configs, section_keys, update
 
 TASKS = registry.names()
 METHODS = "bc bc_top ilql sarsa awac ilql_utterance cql psi bcq g chai dt ppo".split()
@@ -30,7 +30,7 @@ _NAMES = {f"{task}_{method}": (task, method) for task in TASKS for method in MET
 _PUBLISHED = [name for name, (_, method) in _NAMES.items() if method != "ppo"]
 KEYS = {
     "stage": "train_text",
-    **keys(TextConfig),
+    **section_keys(TextConfig),
     "compat": sections.compat(
         "ilql_policy_loss_norm ilql_utterance_int_reward ilql_padded_positions ilql_utterance_truncation ilql_next_q_zero "
         "ilql_target_dropout chai_scores"

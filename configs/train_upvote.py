@@ -10,11 +10,11 @@ Variants: faithful (the published numbers: roberta-base, batch 16, learning rate
 """
 
 from motif_jax.core.training.config import UpvoteConfig
-from motif_jax.schema import configs, keys
+from motif_jax.schema import configs, section_keys
 
 KEYS = {
     "stage": "train_upvote",
-    **keys(UpvoteConfig),
+    **section_keys(UpvoteConfig),
 }
 VARIANTS = {
     "faithful": {

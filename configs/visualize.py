@@ -11,16 +11,16 @@ their normalised reward, and those that paid most.
 
 from motif_jax.core import sections
 from motif_jax.play.config import PlayedPolicy
-from motif_jax.schema import Key, configs, keys, natural, positive
+from motif_jax.schema import Key, configs, non_negative, positive, section_keys
 
 KEYS = {
     "stage": "visualize",
-    **keys(PlayedPolicy),
+    **section_keys(PlayedPolicy),
     "episodes": positive(1, "episodes to play"),
     "live": Key(True, "shows them, where there is a terminal"),
-    "seconds_per_step": natural(0.125, "at the start; 0: as fast as possible"),
+    "seconds_per_step": non_negative(0.125, "at the start; 0: as fast as possible"),
     "top_messages": positive(100, "messages to list"),
-    "forms": keys(sections.Forms),
+    "forms": section_keys(sections.Forms),
     "compat": sections.compat("sober_mask oracle_patch_edge crop_row_offset message_count_off"),
 }
 get_config = configs(KEYS, {"smoke": {"live": False, "environment.max_episode_steps": 100}, "quickstart": {}})

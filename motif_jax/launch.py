@@ -288,11 +288,11 @@ def localise(config: ConfigDict, workdir: Path | None) -> None:
 
 def _hosts(config: ConfigDict) -> contextlib.AbstractContextManager[None]:
     """Joins the other hosts of a run of several, which imports jax."""
-    if "hosts" not in config or schema.values(ClusterHosts, config.hosts).place().count == 1:
+    if "hosts" not in config or schema.read_section(ClusterHosts, config.hosts).place().count == 1:
         return contextlib.nullcontext()
     from motif_jax.core.devices import hosts
 
-    return hosts.connected(schema.values(ClusterHosts, config.hosts))
+    return hosts.connected(schema.read_section(ClusterHosts, config.hosts))
 
 
 def _main(_: Sequence[str]) -> int:

@@ -2,20 +2,27 @@
 
 A config file lists its keys and sets its variants:
 
-    KEYS = {"stage": "evaluate", "episodes": positive(100, "played in all"), "agent": {"dir": Key(None, "its run folder", str)}}
+    KEYS = {
+        "stage": "evaluate",
+        "episodes": positive(100, "number of episodes to play"),
+        "agent": {"dir": Key(None, "run folder of the agent", str)},
+    }
     get_config = configs(KEYS, {"smoke": {"episodes": 4}})
 
-A key of a config keeps its `Key` wherever its section is put, so that `validate` and `describe` need only the config.
-What functions below the stages read is a class (`settings`), which holds the keys of its section and, as an instance, their values:
+Each value of a config carries its `Key`, also when its section becomes part of another config. So `validate` and
+`describe` need nothing but the config.
 
-    @settings
+Code below the stages does not read a config but a frozen dataclass, which `section_class` makes. The class declares the
+keys of its section, and an instance holds their values:
+
+    @section_class
     class Surrogate:
-        clip_ratio: float = positive(0.1, "of the surrogate")
+        clip_ratio: float = positive(0.1, "clipping range of the surrogate's probability ratio")
 
-    KEYS = {"algorithm": keys(Surrogate, clip_ratio=0.2)}
-    surrogate = values(Surrogate, config.algorithm)
+    KEYS = {"algorithm": section_keys(Surrogate, clip_ratio=0.2)}
+    surrogate = read_section(Surrogate, config.algorithm)
 
-These classes are in `motif_jax/core/sections.py`.
+Sections that several commands share are in `motif_jax/core/sections.py`; the others are in the `config.py` of their folder.
 """
 
 from __future__ import annotations
@@ -33,86 +40,112 @@ from ml_collections import ConfigDict, FieldReference
 
 from motif_jax.core.config import dotted, is_finite, require, unknown_variant
 
-# Upper limits of sizes of networks, lengths of sequences and sizes of batches: a larger number is a mistake, and would take all
-# memory before it fails.
-SIZE, LENGTH, BATCH = 1 << 16, 1 << 20, 1 << 24
+# Upper limits of sizes of networks, lengths of sequences and sizes of batches. A larger number is a mistake, and would take
+# all memory before it fails.
+SIZE = 1 << 16
+LENGTH = 1 << 20
+BATCH = 1 << 24
+# Whole numbers in a config must fit into 64 bits: numpy, jax and Parquet store no larger ones.
 _TOO_LARGE = 1 << 63
-T = TypeVar("T")
-_TYPES = {int: "whole number", float: "number", str: "text", bool: "True or False"}
+
 DTYPES = ("float32", "bfloat16")
+
+_TYPE_NAMES = {int: "whole number", float: "number", str: "text", bool: "True or False"}
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
 class Key:
-    """The default, meaning and allowed values of a config's key.
+    """The default, meaning and allowed values of a key of a config.
 
     Attributes:
-      default: needs `type` where it is None.
-      help: the meaning, for `--help`.
-      type: None for that of the default, or in `settings`, where the default is None, for that of the annotation.
-      above, least, below, most: limits of the value, or of each element of a tuple.
-      multiple: the value is a multiple of it.
+      default: value of the key until a variant or a flag sets another.
+      help: the meaning, which `--help` prints.
+      type: type of the value. None: the type of `default`; where `default` is None too, `section_class` takes the type
+        from the annotation of the field, and a config file must name it.
+      above, minimum, below, maximum: limits of the value, or of each element of a tuple.
+      multiple_of: the value must be a multiple of this number.
       choices: the allowed values; empty for any.
-      none: whether None is allowed; always True where the default is None.
+      allow_none: whether None is allowed where `default` is not None.
     """
 
     default: Any
     help: str
     type: Any = None
     above: float | None = None
-    least: float | None = None
+    minimum: float | None = None
     below: float | None = None
-    most: float | None = None
-    multiple: int = 1
+    maximum: float | None = None
+    multiple_of: int = 1
     choices: Sequence[Any] = ()
-    none: bool = False
+    allow_none: bool = False
+
+    @property
+    def value_type(self) -> type:
+        """The type of the value; the type of `default` unless `type` is set."""
+        return self.type or type(self.default)
 
     @property
     def optional(self) -> bool:
-        """Whether None is allowed."""
-        return self.none or self.default is None
+        """Whether None is allowed; always True where the default is None."""
+        return self.allow_none or self.default is None
 
     @property
     def allowed(self) -> str:
         """The allowed values in words; '' for any of the type."""
         if self.choices:
             return "one of " + ", ".join(map(str, self.choices))
-        if self.least == 0 and self.most == 1:
+        if self.minimum == 0 and self.maximum == 1:
             return "a number between 0 and 1"
         if self.above == 0 and self.below == 1:
             return "a number between 0 and 1, neither of them"
-        ends = {"above": self.above, "of at least": self.least, "below": self.below, "of at most": self.most}
-        ranges = [f"{word} {end:,}" for word, end in ends.items() if end is not None]
-        found = f"a number {' and '.join(ranges)}" if ranges else ""
-        return found if self.multiple == 1 else f"{found}, a multiple of {self.multiple}"
+        limits = {
+            "above": self.above,
+            "of at least": self.minimum,
+            "below": self.below,
+            "of at most": self.maximum,
+        }
+        phrases = [f"{words} {limit:,}" for words, limit in limits.items() if limit is not None]
+        text = f"a number {' and '.join(phrases)}" if phrases else ""
+        if self.multiple_of != 1:
+            text += f", a multiple of {self.multiple_of}"
+        return text
 
     def require(self, name: str, value: Any) -> None:
-        """Raises UserError unless `value` is allowed; `name` is the key's, for the error."""
+        """Raises UserError unless `value` is allowed; `name` is the dotted name of the key, for the error."""
         if value is None:
             return require(self.optional, name, value, self.allowed or "given")
-        kind = self.type or type(self.default)
-        fits = isinstance(value, (int, float) if kind is float else kind)
-        fits = fits and (kind is bool or not isinstance(value, bool))
-        require(fits, name, value, f"a {_TYPES.get(kind, kind.__name__)}")
+        self._require_type(name, value)
         if isinstance(value, float):
             require(math.isfinite(value), name, value, "a finite number")
-        if kind is tuple and self.allowed:
-            good = all(type(each) is int and self._inside(each) for each in value)
-            return require(good, name, value, f"whole numbers {self.allowed.removeprefix('a number ')}")
-        if self.most is not None and self.least != 0 and is_finite(value):
-            require(value <= self.most, name, value, f"at most {self.most:,}")
-        return require(self._inside(value), name, value, self.allowed)
+        if self.value_type is tuple and self.allowed:
+            is_valid = all(type(element) is int and self._in_range(element) for element in value)
+            return require(is_valid, name, value, f"whole numbers {self.allowed.removeprefix('a number ')}")
+        # A number that is only too large is told its limit alone: "at most 65,536", not "above 0 and of at most 65,536".
+        if self.maximum is not None and self.minimum != 0 and is_finite(value):
+            require(value <= self.maximum, name, value, f"at most {self.maximum:,}")
+        return require(self._in_range(value), name, value, self.allowed)
 
-    def _inside(self, value: Any) -> bool:
+    def _require_type(self, name: str, value: Any) -> None:
+        expected = self.value_type
+        is_valid = isinstance(value, (int, float) if expected is float else expected)
+        if expected is not bool and isinstance(value, bool):  # True is an int for Python
+            is_valid = False
+        require(is_valid, name, value, f"a {_TYPE_NAMES.get(expected, expected.__name__)}")
+
+    def _in_range(self, value: Any) -> bool:
         if self.choices:
             return value in self.choices
-        return not self.allowed or (
+        if not self.allowed:
+            return True
+        return (
             is_finite(value)
             and (self.above is None or value > self.above)
-            and (self.least is None or value >= self.least)
+            and (self.minimum is None or value >= self.minimum)
             and (self.below is None or value < self.below)
-            and (self.most is None or value <= self.most)
-            and (self.multiple == 1 or value % self.multiple == 0)
+            and (self.maximum is None or value <= self.maximum)
+            and (self.multiple_of == 1 or value % self.multiple_of == 0)
         )
 
 
@@ -124,103 +157,136 @@ class Field(FieldReference):
         self.key = key
 
 
-# Keys of any value, and of numbers: above 0; of at least 0; between 0 and 1; a network's size; a length; a batch's size.
-# Arguments are those of `Key`; they are of no type, so that they can stand in `settings`.
-key: Callable[..., Any] = Key
+# Constructors of keys. Their arguments are those of `Key`. They return Any for the type checker, so that
+# `clip_ratio: float = positive(...)` can stand in a `section_class`.
+plain_key: Callable[..., Any] = Key
 positive: Callable[..., Any] = functools.partial(Key, above=0)
-natural: Callable[..., Any] = functools.partial(Key, least=0)
-fraction: Callable[..., Any] = functools.partial(Key, least=0, most=1)
-size: Callable[..., Any] = functools.partial(Key, above=0, most=SIZE)
-count: Callable[..., Any] = functools.partial(Key, above=0, most=LENGTH)
-batch: Callable[..., Any] = functools.partial(Key, above=0, most=BATCH)
-# A section in a section, as the value of a field of `settings`: its class, and other defaults for some of its keys.
-part: Callable[..., Any] = functools.partial
+non_negative: Callable[..., Any] = functools.partial(Key, minimum=0)
+fraction: Callable[..., Any] = functools.partial(Key, minimum=0, maximum=1)
+layer_size_key: Callable[..., Any] = functools.partial(Key, above=0, maximum=SIZE)
+length_key: Callable[..., Any] = functools.partial(Key, above=0, maximum=LENGTH)
+batch_size_key: Callable[..., Any] = functools.partial(Key, above=0, maximum=BATCH)
+
+# A section inside a section, as the value of a field of a `section_class`:
+# `subsection(CLASS, key=default, ...)`, with other defaults for some keys of CLASS.
+subsection: Callable[..., Any] = functools.partial
 
 
-def one_of(choices: Sequence[Any], help: str, **more: Any) -> Any:
-    """One of `choices`, of which the first is the default."""
-    return Key(choices[0], help, choices=choices, **more)
+def one_of(choices: Sequence[Any], help: str, **options: Any) -> Any:
+    """A key whose value is one of `choices`; the first is the default. `options` are further arguments of `Key`."""
+    return Key(choices[0], help, choices=choices, **options)
 
 
 def section(keys: Mapping[str, Any]) -> ConfigDict:
-    """The section of a config with these keys; mappings among them become sections in it."""
-    made = {name: Field(key) if isinstance(key, Key) else key for name, key in keys.items()}
-    return ConfigDict({k: section(v) if isinstance(v, Mapping) else v for k, v in made.items()})
+    """The section of a config with these keys; mappings among them become sections inside it."""
+    fields: dict[str, Any] = {}
+    for name, key in keys.items():
+        if isinstance(key, Key):
+            fields[name] = Field(key)
+        elif isinstance(key, Mapping):
+            fields[name] = section(key)
+        else:
+            fields[name] = key
+    return ConfigDict(fields)
 
 
 @typing.dataclass_transform(frozen_default=True, kw_only_default=True)
-def settings(kind: type[T]) -> type[T]:
-    """A frozen dataclass of the values of a section; a field that is set to a `Key`, or to `part`, is a key of its configs."""
-    found, kinds = dict(getattr(kind, "_keys", {})), typing.get_type_hints(kind)
-    for name in vars(kind).get("__annotations__", {}):
-        given = vars(kind).get(name)
-        if isinstance(given, Key):
-            if given.default is None and given.type is None:
-                given = dataclasses.replace(given, type=typing.get_args(kinds[name])[0])
-            found[name] = given
-            setattr(kind, name, given.default)
-        elif isinstance(given, functools.partial):
-            found[name] = keys(given.func, **given.keywords)
-            setattr(kind, name, given())
-    kind._keys = found  # type: ignore[attr-defined]
-    return dataclasses.dataclass(frozen=True, kw_only=True)(kind)
+def section_class(declared: type[T]) -> type[T]:
+    """Decorator: a frozen dataclass of the values of a section of a config.
 
-
-def keys(kind: Any, /, **defaults: Any) -> dict[str, Any]:
-    """The keys of `settings`, with other defaults for some of them. Raises KeyError for a key that is not among them."""
-    found: dict[str, Any] = dict(kind._keys)
-    for name, default in defaults.items():
-        key = found[name]
-        type_ = key.type or type(key.default)
-        found[name] = dataclasses.replace(key, default=default, type=type_, none=key.optional)
-    return found
-
-
-def values(kind: type[T], config: ConfigDict | Mapping[str, Any], /, **more: Any) -> T:
-    """`kind`, a class of `settings`, with the values of a config or of its section, and `more` in place of some.
-
-    A key that is not in the section, as in older runs, has its default; keys that are no fields are left out.
+    A field that is set to a `Key`, or to a `subsection`, is a key of the section; its default becomes that of the field.
+    Other fields are plain fields of the dataclass, which no config sets. Subclasses inherit the keys.
     """
-    found, kinds = {}, typing.get_type_hints(kind)
-    for name in kinds.keys() & set(config) - more.keys():
-        value, inner = config[name], kinds[name]
+    keys = dict(getattr(declared, "_keys", {}))
+    annotations = typing.get_type_hints(declared)
+    for name in vars(declared).get("__annotations__", {}):
+        value = vars(declared).get(name)
+        if isinstance(value, Key):
+            if value.default is None and value.type is None:
+                # `int | None`: the first of the two is the type of a value.
+                value = dataclasses.replace(value, type=typing.get_args(annotations[name])[0])
+            keys[name] = value
+            setattr(declared, name, value.default)
+        elif isinstance(value, functools.partial):
+            keys[name] = section_keys(value.func, **value.keywords)
+            setattr(declared, name, value())
+    declared._keys = keys  # type: ignore[attr-defined]
+    return dataclasses.dataclass(frozen=True, kw_only=True)(declared)
+
+
+def section_keys(cls: Any, /, **defaults: Any) -> dict[str, Any]:
+    """The keys of a `section_class`, with other defaults for some of them. Raises KeyError for a name that is no key."""
+    keys: dict[str, Any] = dict(cls._keys)
+    for name, default in defaults.items():
+        key = keys[name]
+        keys[name] = dataclasses.replace(key, default=default, type=key.value_type, allow_none=key.optional)
+    return keys
+
+
+def read_section(cls: type[T], config: ConfigDict | Mapping[str, Any], /, **overrides: Any) -> T:
+    """An instance of `cls`, a `section_class`, with the values of a config or of one of its sections.
+
+    A key that the section lacks, as in configs of older runs, has its default. Keys that are no field of `cls` are ignored.
+
+    Args:
+      overrides: values of fields that take precedence over `config`.
+    """
+    fields: dict[str, Any] = {}
+    annotations = typing.get_type_hints(cls)
+    for name in annotations.keys() & set(config) - overrides.keys():
+        value = config[name]
         if isinstance(value, ConfigDict):
             value = value.to_dict()
-        own = [each for each in (inner, *typing.get_args(inner)) if hasattr(each, "_keys")]
-        if own and isinstance(value, Mapping):
-            value = values(own[0], value)
-        found[name] = tuple(value) if isinstance(value, list) else value
-    return kind(**found, **more)
+        nested = _section_class_of(annotations[name])
+        if nested is not None and isinstance(value, Mapping):
+            value = read_section(nested, value)
+        fields[name] = tuple(value) if isinstance(value, list) else value
+    return cls(**fields, **overrides)
 
 
-def all_values(kind: type[T], config: ConfigDict | Mapping[str, Any], /) -> T:
-    """As `values`, with a field for each further key, too: for parts from outside the package, which may have keys of their own."""
-    own = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    more = {name: _free(config[name]) for name in config if name not in own}
-    fields = [(name, Any) for name in more]
-    made = dataclasses.make_dataclass(kind.__name__, fields, bases=(kind,), frozen=True, kw_only=True)
-    return values(made, config, **more)
+def _section_class_of(annotation: Any) -> Any:
+    """The `section_class` in a field's annotation, `Section` or `Section | None`; None where there is no such class."""
+    for candidate in (annotation, *typing.get_args(annotation)):
+        if hasattr(candidate, "_keys"):
+            return candidate
+    return None
 
 
-def _free(value: Any) -> Any:
+def read_open_section(cls: type[T], config: ConfigDict | Mapping[str, Any], /) -> T:
+    """As `read_section`, with a field for each further key of the section, too.
+
+    Parts from outside the package read keys of their own this way.
+    """
+    declared = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    extra = {name: _untyped(config[name]) for name in config if name not in declared}
+    extended = dataclasses.make_dataclass(
+        cls.__name__, [(name, Any) for name in extra], bases=(cls,), frozen=True, kw_only=True
+    )
+    return read_section(extended, config, **extra)
+
+
+def _untyped(value: Any) -> Any:
     """A section without a class of its own as a dataclass of its keys; any other value unchanged."""
     if not isinstance(value, ConfigDict | Mapping):
         return value
-    made = dataclasses.make_dataclass("Section", [(name, Any) for name in value], frozen=True)
-    return made(**{name: _free(value[name]) for name in value})
+    cls = dataclasses.make_dataclass("Section", [(name, Any) for name in value], frozen=True)
+    return cls(**{name: _untyped(value[name]) for name in value})
 
 
-def update(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
-    """Sets existing keys, by dotted names or in mappings of sections; returns `config`."""
-    for name, value in values.items():
-        *path, last = name.split(".")
-        holder = dotted(config, ".".join(path)) if path else config
-        if last not in holder:
-            raise KeyError(f"not a key of this config: {name}")
+def update(config: ConfigDict, changes: Mapping[str, Any]) -> ConfigDict:
+    """Sets existing keys of `config` in place, by dotted names or by mappings of sections, and returns `config`.
+
+    Raises KeyError for a name that is no key of `config`.
+    """
+    for dotted_name, value in changes.items():
+        path, _, name = dotted_name.rpartition(".")
+        parent = dotted(config, path) if path else config
+        if name not in parent:
+            raise KeyError(f"not a key of this config: {dotted_name}")
         if isinstance(value, Mapping):
-            update(holder[last], value)
+            update(parent[name], value)
         else:
-            holder[last] = value
+            parent[name] = value
     return config
 
 
@@ -231,13 +297,15 @@ def configs(keys: Mapping[str, Any], variants: Mapping[str, Changes] = {}) -> Ca
     """The function `get_config` of a config file.
 
     Args:
-      variants: name -> its changes, as `update` takes them; several changes are made in turn.
+      keys: the keys of the config, as `section` takes them.
+      variants: name of a variant -> its changes, as `update` takes them; a sequence of changes is applied in order.
     """
 
     def get_config(variant: str | None = None) -> ConfigDict:
         if variant and variant not in variants:
             raise unknown_variant(variant, dict.fromkeys(("", *variants)))
-        config, changes = section(keys), variants.get(variant or "", {})
+        config = section(keys)
+        changes = variants.get(variant or "", {})
         for change in [changes] if isinstance(changes, Mapping) else changes:
             update(config, change)
         return config
@@ -259,21 +327,26 @@ def validate(config: ConfigDict, keys: Mapping[str, Key] = {}) -> None:
     """Raises UserError for the first value that is not allowed; names the key, the value and what is allowed.
 
     Args:
-      keys: dotted name -> `Key`, for values without one: a user's config may be a plain ConfigDict.
+      keys: dotted name -> `Key`, for values that carry none: a user's config may be a plain ConfigDict.
     """
     for name, value, key in items(config):
         key = key or keys.get(name)
-        for each in value if isinstance(value, list | tuple) else (value,):
-            if isinstance(each, float):
-                require(math.isfinite(each), name, value, "a finite number")
-            elif isinstance(each, int):
-                require(abs(each) < _TOO_LARGE, name, value, "below 2^63")
-            elif isinstance(each, str):
-                # Bytes that are no UTF-8 are surrogates.
-                written = not re.search("[\0\ud800-\udfff]", each)
-                require(written, name, ascii(value), "text in UTF-8 without zeros")
+        for element in value if isinstance(value, list | tuple) else (value,):
+            _require_storable(name, element)
         if key is not None:
             key.require(name, value)
+
+
+def _require_storable(name: str, value: Any) -> None:
+    """Refuses values that no key may have: NaN, integers beyond 64 bits, text that a file cannot hold."""
+    if isinstance(value, float):
+        require(math.isfinite(value), name, value, "a finite number")
+    elif isinstance(value, int):
+        require(abs(value) < _TOO_LARGE, name, value, "below 2^63")
+    elif isinstance(value, str):
+        # Python reads bytes of the command line that are no UTF-8 as surrogates.
+        is_storable = not re.search("[\0\ud800-\udfff]", value)
+        require(is_storable, name, ascii(value), "text in UTF-8 without zeros")
 
 
 def describe(config: ConfigDict) -> Iterator[str]:
@@ -282,10 +355,11 @@ def describe(config: ConfigDict) -> Iterator[str]:
         if key is None:
             yield f"--config.{name}={value}"
             continue
-        kind = key.type or type(key.default)
-        what = _TYPES.get(kind, kind.__name__)
-        if key.allowed:
-            what = key.allowed if key.choices else f"{what} {key.allowed.removeprefix('a number ')}"
-        none = ", or None" if key.optional else ""
-        yield f"--config.{name}={value}  ({what}{none})"
+        allowed = _TYPE_NAMES.get(key.value_type, key.value_type.__name__)
+        if key.choices:
+            allowed = key.allowed
+        elif key.allowed:
+            allowed += f" {key.allowed.removeprefix('a number ')}"
+        or_none = ", or None" if key.optional else ""
+        yield f"--config.{name}={value}  ({allowed}{or_none})"
         yield from textwrap.wrap(key.help, 110, initial_indent="    ", subsequent_indent="    ")

@@ -213,7 +213,7 @@ def load(
     entry_points.trust(trust)
     if dtype not in schema.DTYPES:
         raise UserError(f"dtype={dtype}: must be one of {', '.join(schema.DTYPES)}")
-    config = schema.section({"decode": schema.keys(sections.Decode)})
+    config = schema.section({"decode": schema.section_keys(sections.Decode)})
     section = config.decode
     if unknown := sorted(set(decode or {}) - set(section)):
         raise UserError(f"decode: has no {', '.join(unknown)}; its keys are {', '.join(section)}")
@@ -227,4 +227,4 @@ def load(
     if is_run and run_folder.read_config(folder).get("stage") == "train_agent":
         raise UserError(f"{folder} is an agent of train_agent: open it with motif_jax.agents.load")
     saved = agent_folder.load(folder, dtype=dtype)
-    return TextAgent(saved, schema.values(sections.Decode, section))
+    return TextAgent(saved, schema.read_section(sections.Decode, section))

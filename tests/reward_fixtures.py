@@ -108,7 +108,7 @@ def load_config(
 
 def annotation_config(values: Mapping[str, object] = MappingProxyType({})) -> AnnotationConfig:
     """The values of configs/annotate.py, with `values` by dotted key."""
-    return schema.values(AnnotationConfig, load_config("annotate", "", values))
+    return schema.read_section(AnnotationConfig, load_config("annotate", "", values))
 
 
 def reward_config(dataset: Path, **overrides: object) -> ConfigDict:

@@ -25,8 +25,8 @@ NAMES = [name for name in CONFIGS if name != "benchmark"]
 
 def wrong(key: Key) -> list[Any]:
     """Values that a key may not have: of another type, outside its range, none of its choices, None."""
-    uneven = None if key.multiple == 1 else key.default
-    beyond = [(key.above, 0), (key.below, 0), (key.least, -1), (key.most, 1), (uneven, 1)]
+    uneven = None if key.multiple_of == 1 else key.default
+    beyond = [(key.above, 0), (key.below, 0), (key.minimum, -1), (key.maximum, 1), (uneven, 1)]
     found: list[Any] = [end + step for end, step in beyond if end is not None]
     kind = key.type or type(key.default)
     values = [(value,) if kind is tuple else value for value in found]
@@ -82,12 +82,12 @@ def test_variants_change_the_recorded_keys(record: bool) -> None:
     ("key", "value", "said"),
     [
         (schema.positive(1, ""), 0, "=0: must be a number above 0"),
-        (schema.natural(1.0, ""), -1.0, "=-1.0: must be a number of at least 0"),
+        (schema.non_negative(1.0, ""), -1.0, "=-1.0: must be a number of at least 0"),
         (schema.fraction(0.5, ""), 1.5, "=1.5: must be a number between 0 and 1"),
         (Key(0.5, "", above=0, below=1), 1.0, "=1.0: must be a number between 0 and 1, neither of them"),
-        (schema.size(8, ""), 1 << 20, "=1048576: must be at most 65,536"),
-        (schema.size((8,), ""), (8, 0), r"=\(8, 0\): must be whole numbers above 0"),
-        (schema.size((), ""), (1.5,), r"=\(1.5,\): must be whole numbers above 0"),
+        (schema.layer_size_key(8, ""), 1 << 20, "=1048576: must be at most 65,536"),
+        (schema.layer_size_key((8,), ""), (8, 0), r"=\(8, 0\): must be whole numbers above 0"),
+        (schema.layer_size_key((), ""), (1.5,), r"=\(1.5,\): must be whole numbers above 0"),
         (schema.one_of(("a", "b"), ""), "c", "='c': must be one of a, b"),
         (schema.positive(1, ""), True, "=True: must be a whole number"),
         (schema.positive(1.0, ""), float("nan"), "=nan: must be a finite number"),
@@ -132,7 +132,7 @@ def test_a_plain_config_is_checked_by_the_keys_of_its_stage() -> None:
     schema.validate(plain)
     with pytest.raises(UserError, match=r"config\.episodes=-5: must be a number above 0"):
         schema.validate(plain, launch._keys_of_stage(plain))
-    assert schema.keys(Wandb, name="x")["name"].optional
+    assert schema.section_keys(Wandb, name="x")["name"].optional
 
 
 def test_keys_are_not_shared_between_configs() -> None:
@@ -144,7 +144,7 @@ def test_keys_are_not_shared_between_configs() -> None:
     with pytest.raises(KeyError, match=r"not a key of this config: c"):
         schema.update(changed, {"a": {"c": 2}})
     with pytest.raises(KeyError, match="c"):
-        schema.keys(Wandb, c=3)
+        schema.section_keys(Wandb, c=3)
 
 
 def test_a_part_from_outside_reads_keys_of_its_own_and_ours_keep_their_kind() -> None:

@@ -39,7 +39,7 @@ from motif_jax.ilql.methods.text_objective import Objective, Part, Weights
 from motif_jax.ilql.text_task import TextState, TextTraining
 from motif_jax.lm.sampling import token_log_probs
 from motif_jax.lm.sums_task import TrainingData
-from motif_jax.schema import values
+from motif_jax.schema import read_section
 
 GPU_SIZE = {"batch_size": 16, "length": 512, "dtype": "bfloat16"}
 _PAD = 0
@@ -101,7 +101,7 @@ def step(
     objective: Objective, learned: Any, target: Any, batch: TextBatch, micro: int
 ) -> tuple[Any, Carry, Any]:
     """The program of a training step of `micro` micro-batches like `batch`, and the shapes of its arguments."""
-    config = values(TextConfig, resources.config("train_text", "wordle_ilql"))
+    config = read_section(TextConfig, resources.config("train_text", "wordle_ilql"))
     parallel = DataParallel(jax.local_devices()[:1])
     none: Any = SimpleNamespace(batch_size=1, steps_per_pass=None, whole=lambda most: [])
     learned, target = shapes_of((learned, target))

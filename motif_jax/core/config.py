@@ -28,7 +28,7 @@ def default_workers() -> int:
 
 
 def dotted(config: Any, key: str) -> Any:
-    """The value of a dotted `key` such as 'reward.quantile', of a config, of `schema.settings` or of nested mappings."""
+    """The value of a dotted `key` such as 'reward.quantile', of a config, a `schema.section_class` or nested mappings."""
     value: Any = config
     for part in key.split("."):
         value = value[part] if isinstance(value, Mapping) else getattr(value, part)

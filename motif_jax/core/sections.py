@@ -7,16 +7,29 @@ from typing import Any
 from motif_jax import schema
 from motif_jax.core import cluster
 from motif_jax.core.config import default_workers
-from motif_jax.schema import DTYPES, batch, count, fraction, key, natural, one_of, positive, settings, size
+from motif_jax.schema import (
+    DTYPES,
+    batch_size_key,
+    fraction,
+    layer_size_key,
+    length_key,
+    non_negative,
+    one_of,
+    plain_key,
+    positive,
+    section_class,
+)
 
 
-def seed(default: int, most: int | None = None) -> Any:
-    """The seed of a stage."""
-    return key(default, "of all that is drawn at random", least=None if most is None else 0, most=most)
+def seed(default: int, maximum: int | None = None) -> Any:
+    """The key `seed` of a stage; with `maximum` a negative seed is refused, too."""
+    return plain_key(
+        default, "seed of all random numbers", minimum=None if maximum is None else 0, maximum=maximum
+    )
 
 
 SEED = seed(0)
-SEED_32 = seed(0, most=2**32 - 1)
+SEED_32 = seed(0, maximum=2**32 - 1)
 DTYPE = one_of(DTYPES, "of the computation; parameters, optimiser and losses are float32")
 MATMUL_PRECISION = one_of(
     ("default", "highest"),
@@ -25,15 +38,17 @@ MATMUL_PRECISION = one_of(
 SAVE_EVERY_SECONDS = positive(300.0, "between checkpoints, besides those of evaluations")
 
 
-@settings
+@section_class
 class ClusterHosts:
     """The hosts of a run of several."""
 
-    coordinator: str | None = key(None, "'HOST:PORT' of the first of several hosts, or 'slurm' under srun")
+    coordinator: str | None = plain_key(
+        None, "'HOST:PORT' of the first of several hosts, or 'slurm' under srun"
+    )
     count: int | None = positive(None, "of hosts, one process each")
-    index: int | None = natural(None, "of this host")
-    heartbeat_timeout_seconds: float = key(
-        100.0, "the other hosts end when one is silent for this long", least=1
+    index: int | None = non_negative(None, "of this host")
+    heartbeat_timeout_seconds: float = plain_key(
+        100.0, "the other hosts end when one is silent for this long", minimum=1
     )
     connect_timeout_seconds: float = positive(300.0, "how long the hosts wait for each other at the start")
 
@@ -45,7 +60,7 @@ class ClusterHosts:
 NUM_DEVICES = positive(None, "of each host; None: all. With dropout a run resumes only with as many", int)
 
 
-@settings
+@section_class
 class Nonfinite:
     """What happens after a loss that is not finite."""
 
@@ -62,23 +77,23 @@ class Nonfinite:
         return self.most_skips if self.policy == "skip" else 0
 
 
-@settings
+@section_class
 class EarlyStopping:
     """When a training ends before its last step."""
 
-    patience: int = natural(0, "evaluations without a better held-out loss until the run ends; 0: never")
+    patience: int = non_negative(0, "evaluations without a better held-out loss until the run ends; 0: never")
 
 
-@settings
+@section_class
 class Wandb:
     """Weights & Biases."""
 
-    enabled: bool = key(False, "logs to Weights & Biases, too")
-    project: str = key("motif_jax", "in W&B")
-    name: str | None = key(None, "of the run in W&B; None: W&B's own")
+    enabled: bool = plain_key(False, "logs to Weights & Biases, too")
+    project: str = plain_key("motif_jax", "in W&B")
+    name: str | None = plain_key(None, "of the run in W&B; None: W&B's own")
 
 
-@settings
+@section_class
 class Sharding:
     """How a model is split over devices."""
 
@@ -90,68 +105,68 @@ class Sharding:
     tensor: int = positive(1, "see fsdp; devices along tensor work on the same rows")
 
 
-@settings
+@section_class
 class Lora:
     """Low-rank additions to a frozen model."""
 
-    patterns: str = key(
+    patterns: str = plain_key(
         "",
         "layers that get low-rank additions, such as '*/attention/query,*/attention/value' (docs/language.md); only they and the heads "
         "are learned; empty: all is learned",
     )
-    rank: int = size(8, "of the additions")
+    rank: int = layer_size_key(8, "of the additions")
     alpha: float = positive(16.0, "additions are multiplied by alpha / rank")
 
 
-@settings
+@section_class
 class LoraOnBase(Lora):
     """Low-rank additions to a frozen model of any precision."""
 
     base: str = one_of(("float32", "bfloat16", "int8", "nf4"), "what the frozen weights are kept in")
 
 
-@settings
+@section_class
 class Profile:
     """A trace of XLA."""
 
-    start: int | None = natural(None, "update after which a trace starts; None: no trace")
+    start: int | None = non_negative(None, "update after which a trace starts; None: no trace")
     steps: int = positive(2, "updates in the trace")
     server_port: int | None = positive(
         None, "where TensorBoard can ask for a trace; None: none", below=1 << 16
     )
 
 
-@settings
+@section_class
 class Optimizer:
     """Adam and its learning rate."""
 
-    learning_rate: float = positive(1e-4, "of Adam", most=100.0)
+    learning_rate: float = positive(1e-4, "of Adam", maximum=100.0)
     schedule: str = one_of(
         ("constant", "linear", "cosine"),
         "'linear' and 'cosine' fall until the last step, down to final_fraction of the rate",
     )
-    warmup_steps: int | None = natural(0, "optimiser steps over which a factor of the rate rises to 1")
+    warmup_steps: int | None = non_negative(0, "optimiser steps over which a factor of the rate rises to 1")
     final_fraction: float = fraction(0.0, "of the rate, at the end of its schedule")
-    b1: float = key(0.9, "of Adam's mean", least=0, below=1)
-    b2: float = key(0.999, "of Adam's second moment", least=0, below=1)
+    b1: float = plain_key(0.9, "of Adam's mean", minimum=0, below=1)
+    b2: float = plain_key(0.999, "of Adam's second moment", minimum=0, below=1)
     eps: float = positive(1e-8, "of Adam")
-    max_gradient_norm: float = natural(0.0, "gradients of a greater norm are clipped to it; 0: no clip")
+    max_gradient_norm: float = non_negative(0.0, "gradients of a greater norm are clipped to it; 0: no clip")
 
 
-@settings
+@section_class
 class DecayingOptimizer(Optimizer):
     """Adam with weight decay (Loshchilov and Hutter 2019)."""
 
-    weight_decay: float = natural(0.0, "of matrices, times the learning rate")
+    weight_decay: float = non_negative(0.0, "of matrices, times the learning rate")
 
 
-DROPOUT = key(0.1, "share left out while training", least=0, below=1)
+DROPOUT = plain_key(0.1, "share left out while training", minimum=0, below=1)
 # Keys of trainings in steps.
-ACCUMULATE = batch(1, "micro-batches of a step, one after the other: changes only memory")
-CHUNK_STEPS = batch(8, "optimiser steps of one program")
+ACCUMULATE = batch_size_key(1, "micro-batches of a step, one after the other: changes only memory")
+CHUNK_STEPS = batch_size_key(8, "optimiser steps of one program")
 EVALUATE_EVERY = positive(500, "steps")
 KEEP_CHECKPOINTS = positive(2, "the newest, besides the best")
-REMAT = key(False, "computes activations again in the backward pass instead of keeping them")
+REMAT = plain_key(False, "computes activations again in the backward pass instead of keeping them")
 LOGITS_CHUNK = positive(
     None,
     "positions whose logits and Qs of all tokens are in memory at once; None: all of a micro-batch. Dropout of heads depends on it",
@@ -159,62 +174,64 @@ LOGITS_CHUNK = positive(
 )
 
 
-@settings
+@section_class
 class Kl:
     """The penalty on the divergence from the first policy (rl/algorithms/kl_penalty.py)."""
 
-    coefficient: float = natural(0.0, "of log pi - log pi_ref in the reward, pi_ref at the start; 0: none")
+    coefficient: float = non_negative(
+        0.0, "of log pi - log pi_ref in the reward, pi_ref at the start; 0: none"
+    )
     target: float | None = positive(
         None, "nats an action (free text: an utterance) to which the coefficient adapts; None: it is fixed"
     )
     horizon: int = positive(10_000, "actions over which the coefficient changes by the relative error")
 
 
-@settings
+@section_class
 class ModelSizes:
     """The sizes of a fresh language model."""
 
-    width: int = size(768, "of the residual stream")
-    layers: int = size(12, "of a T5 on both sides")
-    heads: int = size(12, "of attention")
+    width: int = layer_size_key(768, "of the residual stream")
+    layers: int = layer_size_key(12, "of a T5 on both sides")
+    heads: int = layer_size_key(12, "of attention")
 
 
 # Keys of stages that play episodes.
 WORKERS = positive(default_workers(), "processes that play")
-LANES = count(32, "episodes of an agent at a time; the network sees lanes / 2 at once", multiple=2)
-GREEDY = key(False, "takes the most likely action instead of drawing one (networks only)")
+LANES = length_key(32, "episodes of an agent at a time; the network sees lanes / 2 at once", multiple_of=2)
+GREEDY = plain_key(False, "takes the most likely action instead of drawing one (networks only)")
 RESAMPLES = positive(2000, "of the bootstrap")
-CONFIDENCE = key(0.95, "of the intervals", above=0, below=1)
-CHECKPOINT = key("latest", "'latest', 'best' (by mean return in training), or a step; 0: before it")
+CONFIDENCE = plain_key(0.95, "of the intervals", above=0, below=1)
+CHECKPOINT = plain_key("latest", "'latest', 'best' (by mean return in training), or a step; 0: before it")
 # An agent keeps the options of its training; on another level without kind and distractors.
-PLAYED_LEVEL = key(None, "None: the agent's, or BabyAI-MixedTrainLocal-v0", str)
-THREADS = size(1, "environments that answer at a time; take more where they wait for a server")
+PLAYED_LEVEL = plain_key(None, "None: the agent's, or BabyAI-MixedTrainLocal-v0", str)
+THREADS = layer_size_key(1, "environments that answer at a time; take more where they wait for a server")
 GYM = {
-    "text": key("", "of gym:ID: a step's text: 'module:function', 'info:KEY', 'obs:KEY'; empty: none"),
+    "text": plain_key("", "of gym:ID: a step's text: 'module:function', 'info:KEY', 'obs:KEY'; empty: none"),
     "text_bytes": positive(256, "of gym:ID: bytes of a text at most"),
-    "modules": key("", "of gym:ID: modules that register environments, with commas between"),
+    "modules": plain_key("", "of gym:ID: modules that register environments, with commas between"),
 }
-LAST_TEXT = key(
+LAST_TEXT = plain_key(
     None,
     "whether the text of an episode's final observation is collected and paid, with the step that led there; None: yes, but not in "
     "NetHack, where the published systems do not",
     bool,
 )
-REWARD_STEP = natural(None, "checkpoint of the reward, with its quantiles; None: the newest", int)
-QUANTILE = fraction(0.5, "values at or below this quantile become 0; None: no threshold", none=True)
+REWARD_STEP = non_negative(None, "checkpoint of the reward, with its quantiles; None: the newest", int)
+QUANTILE = fraction(0.5, "values at or below this quantile become 0; None: no threshold", allow_none=True)
 THRESHOLD = one_of(
     ("quantile", "auto"),
     "'quantile', or 'auto': above the texts that the judge called ties and above the empty text (docs/rewards.md)",
 )
-NORMALISE = key(True, "subtracts the rewards' mean and divides by their standard deviation")
-COUNT_EXPONENT = natural(3.0, "a message's reward is divided by its count in the episode to this power")
+NORMALISE = plain_key(True, "subtracts the rewards' mean and divides by their standard deviation")
+COUNT_EXPONENT = non_negative(3.0, "a message's reward is divided by its count in the episode to this power")
 
 
-@settings
+@section_class
 class Scoring:
     """The reward that rates episodes."""
 
-    dir: str | None = key(
+    dir: str | None = plain_key(
         None,
         "a reward run, or its .safetensors file; None: the agent's (or evaluation's) own, if there is one, with its settings; empty: none",
     )
@@ -230,62 +247,64 @@ class Scoring:
         return "auto" if self.threshold == "auto" else self.quantile
 
 
-@settings
+@section_class
 class Forms:
     """Files that show episodes."""
 
-    html: bool = key(True, "a player for a browser")
-    ttyrec: bool = key(True, "a file for nle-ttyplay2")
-    gif: bool = key(False, "a movie")
+    html: bool = plain_key(True, "a player for a browser")
+    ttyrec: bool = plain_key(True, "a file for nle-ttyplay2")
+    gif: bool = plain_key(False, "a movie")
     frames_per_second: float = positive(10.0, "of movies")
-    start: int = natural(0, "movies show steps [start, stop), every `every`-th and the rewarded ones")
+    start: int = non_negative(0, "movies show steps [start, stop), every `every`-th and the rewarded ones")
     stop: int | None = positive(None, "see start; None: the end")
     every: int = positive(1, "see start")
 
 
-@settings
+@section_class
 class TokenReward:
     """Rewards of the tokens of actions."""
 
-    constant: float = key(0.0, "reward of every token of an action")
-    file: str | None = key(None, "a JSON file {token: value} in place of the constant")
-    scale: float = key(1.0, "the file's values are multiplied by it")
-    shift: float = key(0.0, "is added to the scaled values")
+    constant: float = plain_key(0.0, "reward of every token of an action")
+    file: str | None = plain_key(None, "a JSON file {token: value} in place of the constant")
+    scale: float = plain_key(1.0, "the file's values are multiplied by it")
+    shift: float = plain_key(0.0, "is added to the scaled values")
 
 
-@settings
+@section_class
 class Decode:
     """How text agents choose what they write."""
 
-    kind: str | None = key(
+    kind: str | None = plain_key(
         None,
         "'sample', 'greedy', 'beam' (of `width`), or 'rerank': the best of `batches` x `width` samples (utterance ILQL and CHAI: by the value "
         "of the whole action; others: by sums over its tokens). None: as published, 'rerank' for these two methods, else 'sample'",
         choices=("sample", "greedy", "beam", "rerank"),
     )
-    max_tokens: int | None = count(None, "of an action; None: the longest of the agent's data")
-    width: int | None = size(None, "None: 4 for utterance ILQL, 5 for CHAI, else 1")
+    max_tokens: int | None = length_key(None, "of an action; None: the longest of the agent's data")
+    width: int | None = layer_size_key(None, "None: 4 for utterance ILQL, 5 for CHAI, else 1")
     batches: int = positive(1, "of samples, for 'rerank'")
-    temperature: float = key(1.0, "of the policy's logits, before they are steered")
-    top_k: int = key(0, "tokens that may be drawn; 0: all")
-    top_p: float = key(1.0, "probability of the tokens that may be drawn")
-    advantage_weight: float = key(16.0, "weight x (Q - V) is added to the logits")
-    advantage_clip: float | None = key(None, "at most this is added; 0: tokens can only become less likely")
+    temperature: float = plain_key(1.0, "of the policy's logits, before they are steered")
+    top_k: int = plain_key(0, "tokens that may be drawn; 0: all")
+    top_p: float = plain_key(1.0, "probability of the tokens that may be drawn")
+    advantage_weight: float = plain_key(16.0, "weight x (Q - V) is added to the logits")
+    advantage_clip: float | None = plain_key(
+        None, "at most this is added; 0: tokens can only become less likely"
+    )
     advantage_form: str = one_of(("exp", "sign"), "'sign' adds log(weight) where Q > V, else log(1 - weight)")
-    logits: bool = key(True, "False: values alone decide")
-    advantages: bool = key(True, "False: the policy alone decides")
-    rerank_advantage_weight: float = key(1.0, "of 'rerank': weight of the sum over an action's tokens")
-    rerank_log_prob_weight: float = key(0.0, "of 'rerank': weight of the sum over an action's tokens")
-    log_prob_weight: float = key(0.0, "utterance ILQL: weight of log pi beside the action's value")
-    target_return: float = key(-5.7, "what a decision transformer is conditioned on")
+    logits: bool = plain_key(True, "False: values alone decide")
+    advantages: bool = plain_key(True, "False: the policy alone decides")
+    rerank_advantage_weight: float = plain_key(1.0, "of 'rerank': weight of the sum over an action's tokens")
+    rerank_log_prob_weight: float = plain_key(0.0, "of 'rerank': weight of the sum over an action's tokens")
+    log_prob_weight: float = plain_key(0.0, "utterance ILQL: weight of log pi beside the action's value")
+    target_return: float = plain_key(-5.7, "what a decision transformer is conditioned on")
 
 
 def quirk(help: str) -> Any:
     """A switch of `Compat`."""
-    return key(False, f"quirk of the published code: {help}")
+    return plain_key(False, f"quirk of the published code: {help}")
 
 
-@settings
+@section_class
 class Compat:
     """Quirks of the published code, each off unless a config turns it on."""
 
@@ -344,7 +363,7 @@ class Compat:
 
 def compat(names: str) -> dict[str, schema.Key]:
     """The switches of a stage, all off, from their names with spaces between; KeyError for an unknown one."""
-    found = schema.keys(Compat)
+    found = schema.section_keys(Compat)
     return {name: found[name] for name in names.split()}
 
 

@@ -27,7 +27,7 @@ from motif_jax.lm import weights
 from motif_jax.lm.text import fetch
 from motif_jax.rl import agent_networks, settings
 from motif_jax.rl.config import AgentConfig, agent_config
-from motif_jax.schema import values
+from motif_jax.schema import read_section
 
 IDENTITY = (
     "stage seed trajectories published train_pairs held_out_share loss target_tokens batch_size accumulate epochs evaluate_every "
@@ -37,20 +37,20 @@ IDENTITY = (
 
 def check(given: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, given)
-    config = values(CloningConfig, given)
+    config = read_section(CloningConfig, given)
     scored = config.network.policy == "score" or config.loss == cloning_task.CANDIDATES
     allowed = "'candidates' with network.policy='actions': a head says no words"
     checks.require_key(config, "loss", scored, allowed)
     offline_run.check(config, None)
     found = resolved(given)
     run_folder.check_identity(workdir, found, IDENTITY)
-    _open(values(CloningConfig, found), agent_config(found))
+    _open(read_section(CloningConfig, found), agent_config(found))
 
 
 def resolved(given: ConfigDict) -> dict[str, Any]:
     """The config with the environment and wording of the trajectories; UserError if both name none, or differ."""
     config: dict[str, Any] = given.to_dict()
-    said, section = cloning_data.about(values(CloningConfig, given)), config["environment"]
+    said, section = cloning_data.about(read_section(CloningConfig, given)), config["environment"]
     allowed = "a level of BabyAI-Text: published trajectories do not say where they were played"
     checks.require_key(config, "environment.name", bool(section["name"] or said), allowed)
     if said:
@@ -88,7 +88,7 @@ def _open(config: CloningConfig, agent: AgentConfig) -> tuple[LanguageAgent, Clo
 
 def run(given: ConfigDict, workdir: Path) -> int:
     found = resolved(given)
-    config, agent = values(CloningConfig, found), agent_config(found)
+    config, agent = read_section(CloningConfig, found), agent_config(found)
     parallel = DataParallel(training_devices(config.num_devices))
 
     def build(stopped: Callable[[], bool]) -> OfflineRun:

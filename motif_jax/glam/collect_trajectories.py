@@ -25,7 +25,7 @@ from motif_jax.play import evaluation_files, policies
 from motif_jax.play.config import LevelPolicy
 from motif_jax.play.episodes import PlaySettings
 from motif_jax.play.journal import play_policy
-from motif_jax.schema import values
+from motif_jax.schema import read_section
 
 # What the trajectories depend on.
 IDENTITY = "seed greedy lanes policy agent environment network steps successes".split()
@@ -37,13 +37,13 @@ _EPISODES = ".episodes"  # seeds and actions of what was played
 def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config, IDENTITY)
     capacity.require_workers("workers", config.workers)
-    eval_agents.open_pinned(values(LevelPolicy, config), workdir)
+    eval_agents.open_pinned(read_section(LevelPolicy, config), workdir)
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
     with interruption.Interruption() as stop, run_folder.opened(workdir, config, IDENTITY):
         meta = workdir / parquet.META
-        player = eval_agents.open_pinned(values(LevelPolicy, config), workdir)
+        player = eval_agents.open_pinned(read_section(LevelPolicy, config), workdir)
         eval_agents.pin(workdir, player)
         rows = _enough(config, workdir, player, stop)
         if rows is None:

@@ -22,7 +22,7 @@ from motif_jax.play import agent_policy, evaluation_setup, policies
 from motif_jax.play.config import LevelPolicy
 from motif_jax.rl import agent_networks, settings
 from motif_jax.rl.config import AgentConfig, TrainedTask, agent_config
-from motif_jax.schema import values
+from motif_jax.schema import read_section
 
 ZERO_SHOT = "zero_shot"
 PLAN = "plan.json"
@@ -214,7 +214,7 @@ def refused_after(config: AgentConfig) -> dict[str, str]:
 
 
 def _refuse_other_options(config: LevelPolicy) -> None:
-    own = values(LevelPolicy, resources.config("test_language_agent"))
+    own = read_section(LevelPolicy, resources.config("test_language_agent"))
     usual, given = ({key: asdict(each)[key] for key in ("environment", "network")} for each in (own, config))
     for section in (given, usual):
         section["environment"].pop("name")

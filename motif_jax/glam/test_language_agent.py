@@ -21,7 +21,7 @@ from motif_jax.play.journal import play_policy
 from motif_jax.reports import generalisation_files, text_tables
 from motif_jax.reports.evaluation_tables import write_table
 from motif_jax.reports.generalisation_files import RETURNS, SUMMARY, TABLE, Rows
-from motif_jax.schema import values
+from motif_jax.schema import read_section
 
 # What a result depends on; more tests and more episodes may be asked for.
 IDENTITY = "seed greedy lanes policy agent environment network action_names prompt_tokens resamples confidence".split()
@@ -33,13 +33,13 @@ def check(config: ConfigDict, workdir: Path) -> None:
     named = tuple(config.action_names)
     good = len(set(named)) == len(named) and all(isinstance(name, str) and name for name in named)
     checks.require(good, "action_names", named, "names of actions, each different and not empty")
-    player = eval_agents.open_pinned(values(LevelPolicy, config), workdir)
+    player = eval_agents.open_pinned(read_section(LevelPolicy, config), workdir)
     _tests(config, player)
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
     with interruption.Interruption() as stop, run_folder.opened(workdir, config, IDENTITY):
-        player = eval_agents.open_pinned(values(LevelPolicy, config), workdir)
+        player = eval_agents.open_pinned(read_section(LevelPolicy, config), workdir)
         eval_agents.pin(workdir, player)
         tests, left_out = _tests(config, player)
         results: list[dict[str, Any]] = []

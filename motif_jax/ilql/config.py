@@ -4,59 +4,71 @@ from __future__ import annotations
 
 from motif_jax.core import sections
 from motif_jax.core.training.config import TextDatasetConfig
-from motif_jax.schema import LENGTH, count, fraction, key, natural, one_of, part, positive, settings
+from motif_jax.schema import (
+    LENGTH,
+    fraction,
+    length_key,
+    non_negative,
+    one_of,
+    plain_key,
+    positive,
+    section_class,
+    subsection,
+)
 
 
-@settings
+@section_class
 class PolicyWeights:
     """What the policy learns most from."""
 
-    beta: float = natural(0.0, "an action has weight exp(beta A); see exponential")
-    exponential: bool = key(True, "False: an action has weight beta where A > 0, else 1 - beta")
+    beta: float = non_negative(0.0, "an action has weight exp(beta A); see exponential")
+    exponential: bool = plain_key(True, "False: an action has weight beta where A > 0, else 1 - beta")
     most_weight: float | None = positive(None, "weights are clipped to it")
-    context_weight: float = natural(0.0, "weight of tokens that the agent did not say")
+    context_weight: float = non_negative(0.0, "weight of tokens that the agent did not say")
 
 
-@settings
+@section_class
 class TextMethod:
     """The method of a training on dialogues."""
 
-    name: str = key("ilql", "of METHOD above, or module:Class (docs/ilql.md)")
+    name: str = plain_key("ilql", "of METHOD above, or module:Class (docs/ilql.md)")
     discount: float = fraction(0.99, "from one action (a token; of ilql_utterance an utterance) to the next")
-    expectile: float = key(0.7, "expectile of the target Q that V estimates; 0.5: the mean", above=0, below=1)
+    expectile: float = plain_key(
+        0.7, "expectile of the target Q that V estimates; 0.5: the mean", above=0, below=1
+    )
     polyak: float = fraction(0.005, "share by which targets move to the Qs after every step")
     copy_every: int | None = positive(None, "steps between whole copies to the targets; None: no copies")
-    double_q: bool = key(True, "two Qs, of which targets take the smaller one")
-    separate_policy: bool = key(True, "the policy has a trunk of its own; else that of the values")
-    separate_target: bool = key(True, "the target Qs have a trunk of their own")
-    advanced_mlp: bool = key(False, "the other form of heads: a residual layer with dropout")
-    detach_v: bool = key(False, "no gradient of V reaches the trunk")
-    detach_q: bool = key(False, "no gradient of Q reaches the trunk")
-    detach_policy: bool = key(False, "no gradient of the policy reaches the trunk")
-    q_min: float | None = key(None, "target Qs are at least this")
-    q_max: float | None = key(None, "target Qs are at most this")
-    monte_carlo: bool = key(False, "V estimates the return that followed instead of the target Q")
+    double_q: bool = plain_key(True, "two Qs, of which targets take the smaller one")
+    separate_policy: bool = plain_key(True, "the policy has a trunk of its own; else that of the values")
+    separate_target: bool = plain_key(True, "the target Qs have a trunk of their own")
+    advanced_mlp: bool = plain_key(False, "the other form of heads: a residual layer with dropout")
+    detach_v: bool = plain_key(False, "no gradient of V reaches the trunk")
+    detach_q: bool = plain_key(False, "no gradient of Q reaches the trunk")
+    detach_policy: bool = plain_key(False, "no gradient of the policy reaches the trunk")
+    q_min: float | None = plain_key(None, "target Qs are at least this")
+    q_max: float | None = plain_key(None, "target Qs are at most this")
+    monte_carlo: bool = plain_key(False, "V estimates the return that followed instead of the target Q")
     cql_temperature: float = positive(1.0, "of the conservative term's softmax")
-    margin: float = natural(0.0, "of the margin term")
+    margin: float = non_negative(0.0, "of the margin term")
     reward_scale: float = positive(1.0, "rewards are divided by it")
-    policy: PolicyWeights = part(PolicyWeights)
+    policy: PolicyWeights = subsection(PolicyWeights)
 
 
-@settings
+@section_class
 class CandidateTexts:
     """Texts among which method chai chooses."""
 
     count: int = positive(5, "of method chai: texts of the policy in each state of the data")
-    max_tokens: int = positive(6, "of each", most=LENGTH)
+    max_tokens: int = positive(6, "of each", maximum=LENGTH)
     together: int = positive(4, "states whose candidates are written in one program")
-    temperature: float = key(1.0, "of their draws")
-    top_k: int = key(0, "tokens that may be drawn; 0: all")
-    top_p: float = key(1.0, "probability of the tokens that may be drawn")
+    temperature: float = plain_key(1.0, "of their draws")
+    top_k: int = plain_key(0, "tokens that may be drawn; 0: all")
+    top_p: float = plain_key(1.0, "probability of the tokens that may be drawn")
     cache_mebibytes: int = positive(1024, "kept in candidates/ of the run; the oldest are dropped")
-    folder: str | None = key(None, "keeps candidates here, for several runs of one policy")
+    folder: str | None = plain_key(None, "keeps candidates here, for several runs of one policy")
 
 
-@settings
+@section_class
 class TextPpo:
     """Method ppo."""
 
@@ -64,95 +76,105 @@ class TextPpo:
     minibatches: int = positive(4, "of a pass, each one optimiser step in `accumulate` parts")
     clip_ratio: float = positive(0.2, "of the surrogate: [0.8, 1.2]")
     clip_value: float = positive(0.2, "of the value's change, in units of the reward")
-    value_coefficient: float = natural(0.1, "of the value's loss")
-    entropy_coefficient: float = natural(0.0, "of the entropy")
+    value_coefficient: float = non_negative(0.1, "of the value's loss")
+    entropy_coefficient: float = non_negative(0.0, "of the entropy")
     gae_lambda: float = fraction(0.95, "of generalised advantage estimation")
-    normalise_advantage: bool = key(True, "subtracts the mean of a step's tokens, divides by their deviation")
-    kl: sections.Kl = part(sections.Kl)
+    normalise_advantage: bool = plain_key(
+        True, "subtracts the mean of a step's tokens, divides by their deviation"
+    )
+    kl: sections.Kl = subsection(sections.Kl)
 
 
-@settings
+@section_class
 class HeldOutDialogues:
     """Dialogues to measure with."""
 
-    share: float = key(
+    share: float = plain_key(
         0.02,
         "of the data (of groups) on which losses are measured: 1 of n where it is 1 / n",
         above=0,
-        most=0.5,
+        maximum=0.5,
     )
-    data: str | None = key(None, "other data in place of a share; of a stream they are drawn beforehand")
+    data: str | None = plain_key(
+        None, "other data in place of a share; of a stream they are drawn beforehand"
+    )
 
 
-@settings
+@section_class
 class DialogueFilter:
     """Which dialogues are learned from."""
 
-    top: float = key(1.0, "%BC: only this best part of the data, by return, is learned from", above=0, most=1)
-    bottom: float = key(1.0, "or the worst part", above=0, most=1)
-    cutoff: float | None = key(None, "or those with a return of at least this, without token_reward")
+    top: float = plain_key(
+        1.0, "%BC: only this best part of the data, by return, is learned from", above=0, maximum=1
+    )
+    bottom: float = plain_key(1.0, "or the worst part", above=0, maximum=1)
+    cutoff: float | None = plain_key(None, "or those with a return of at least this, without token_reward")
 
 
-@settings
+@section_class
 class LossWeights:
     """Weights of the loss terms."""
 
-    q: float = natural(1.0, "weight of Q's term")
-    v: float = natural(1.0, "weight of V's term")
-    policy: float = natural(1.0, "weight of the policy's cross-entropy")
-    cql: float = natural(0.0, "weight of the conservative term")
-    margin: float = natural(0.0, "weight of the margin term")
+    q: float = non_negative(1.0, "weight of Q's term")
+    v: float = non_negative(1.0, "weight of V's term")
+    policy: float = non_negative(1.0, "weight of the policy's cross-entropy")
+    cql: float = non_negative(0.0, "weight of the conservative term")
+    margin: float = non_negative(0.0, "weight of the margin term")
 
 
-@settings
+@section_class
 class TextTrunks(sections.ModelSizes):
     """The trunks of an agent that writes."""
 
-    checkpoint: str | None = key(
+    checkpoint: str | None = plain_key(
         None, "trunks begin as this folder or hub model; None: fresh, of these sizes"
     )
-    max_length: int = count(1024, "positions of the table")
+    max_length: int = length_key(1024, "positions of the table")
 
 
-@settings
+@section_class
 class InitialParameters:
     """Runs that an agent begins as."""
 
-    policy: str | None = key(None, "a run that the policy's parameters are taken from")
-    value: str | None = key(None, "a run that the values' parameters are taken from")
+    policy: str | None = plain_key(None, "a run that the policy's parameters are taken from")
+    value: str | None = plain_key(None, "a run that the values' parameters are taken from")
 
 
-@settings
+@section_class
 class EvaluationGames:
     """Episodes of evaluations."""
 
-    episodes: int = natural(16, "played at every evaluation, the same each time; 0: none")
-    decode: sections.Decode = part(sections.Decode)
+    episodes: int = non_negative(16, "played at every evaluation, the same each time; 0: none")
+    decode: sections.Decode = subsection(sections.Decode)
 
 
-@settings
+@section_class
 class TextConfig(TextDatasetConfig):
     """A training of an agent that writes."""
 
-    task: str = key("wordle", "a text task, or module:Class (docs/ilql.md)")
-    options: str = key("", 'of the task, as JSON: {"num_words": 100}; data of collect_text bring theirs')
-    data: str | None = key(
+    task: str = plain_key("wordle", "a text task, or module:Class (docs/ilql.md)")
+    options: str = plain_key(
+        "", 'of the task, as JSON: {"num_words": 100}; data of collect_text bring theirs'
+    )
+    data: str | None = plain_key(
         None, "dialogues (.jsonl, .parquet) or their folder; None: drawn as by collect_text"
     )
-    kind: str = key("games", "of dialogues that are drawn")
-    policy: str = key("mixture(0.5, optimal, repeat(optimal))", "of dialogues that are drawn")
-    held_out: HeldOutDialogues = part(HeldOutDialogues)
-    filter: DialogueFilter = part(DialogueFilter)
-    token_reward: sections.TokenReward = part(sections.TokenReward)
-    method: TextMethod = part(TextMethod)
-    loss: LossWeights = part(LossWeights)
-    candidates: CandidateTexts = part(CandidateTexts)
-    ppo: TextPpo = part(TextPpo)
-    network: TextTrunks = part(TextTrunks)
-    initial: InitialParameters = part(InitialParameters)
-    max_len: int | None = count(None, "tokens of a dialogue that are kept; None: what the model has room for")
-    length_buckets: bool = key(True, "batches dialogues of similar length; False: pads to the longest")
-    batch_size: int = sections.batch(64, "dialogues of a step")
+    kind: str = plain_key("games", "of dialogues that are drawn")
+    policy: str = plain_key("mixture(0.5, optimal, repeat(optimal))", "of dialogues that are drawn")
+    held_out: HeldOutDialogues = subsection(HeldOutDialogues)
+    filter: DialogueFilter = subsection(DialogueFilter)
+    token_reward: sections.TokenReward = subsection(sections.TokenReward)
+    method: TextMethod = subsection(TextMethod)
+    loss: LossWeights = subsection(LossWeights)
+    candidates: CandidateTexts = subsection(CandidateTexts)
+    ppo: TextPpo = subsection(TextPpo)
+    network: TextTrunks = subsection(TextTrunks)
+    initial: InitialParameters = subsection(InitialParameters)
+    max_len: int | None = length_key(
+        None, "tokens of a dialogue that are kept; None: what the model has room for"
+    )
+    length_buckets: bool = plain_key(True, "batches dialogues of similar length; False: pads to the longest")
+    batch_size: int = sections.batch_size_key(64, "dialogues of a step")
     accumulate: int = sections.ACCUMULATE
     average: str = one_of(
         ("batch", "micro_batch"), "over a step's actions, or over micro-batches (published)"
@@ -160,11 +182,11 @@ class TextConfig(TextDatasetConfig):
     max_steps: int = positive(10_000, "of the training")
     evaluate_every: int = sections.EVALUATE_EVERY
     evaluation_batches: int = positive(16, "of held-out dialogues, at most")
-    games: EvaluationGames = part(EvaluationGames)
-    optimizer: sections.DecayingOptimizer = part(sections.DecayingOptimizer, final_fraction=0.1)
+    games: EvaluationGames = subsection(EvaluationGames)
+    optimizer: sections.DecayingOptimizer = subsection(sections.DecayingOptimizer, final_fraction=0.1)
     dropout: float = sections.DROPOUT
     dtype: str = sections.DTYPE
     remat: bool = sections.REMAT
     logits_chunk: int | None = sections.LOGITS_CHUNK
-    lora: sections.Lora = part(sections.Lora)
+    lora: sections.Lora = subsection(sections.Lora)
     log_every_seconds: float = positive(20.0, "between rows of Q, V and advantages (docs/metrics.md)")

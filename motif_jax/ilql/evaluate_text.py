@@ -23,7 +23,7 @@ from motif_jax.play import evaluation_files
 from motif_jax.play.evaluation_files import Journal
 from motif_jax.play.journal import FAILED, play_missing
 from motif_jax.reports import evaluation_tables, text_games_page
-from motif_jax.schema import values
+from motif_jax.schema import read_section
 
 IDENTITY = "seed agent policy task options data decode token_reward show dtype".split()
 PLAN, PAGE, DIALOGUES, LOG = "plan.json", "tokens.html", "dialogues.parquet", "eval_log.pkl"
@@ -32,7 +32,7 @@ _Played = tuple[dict[str, Any], list[dict[str, Any]]]  # the plan, and the rows 
 
 def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config, IDENTITY, free=registry.FREE_OPTIONS)
-    speaker = values(EvaluatedSpeaker, config)
+    speaker = read_section(EvaluatedSpeaker, config)
     (recorded_texts if recorded_texts.wanted(speaker) else text_setup).check(speaker)
 
 
@@ -47,7 +47,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
 
 
 def _play(config: ConfigDict, workdir: Path, journal: Journal, stop: Interruption) -> _Played:
-    speaker = values(EvaluatedSpeaker, config)
+    speaker = read_section(EvaluatedSpeaker, config)
     if recorded_texts.wanted(speaker):
         return _look(config, workdir, journal)
     setup = text_setup.open_setup(speaker)

@@ -14,7 +14,7 @@ from motif_jax.core.files import append_lines, regular_file
 from motif_jax.ilql.evaluation import text_setup
 from motif_jax.ilql.evaluation.config import TextSpeaker
 from motif_jax.ilql.evaluation.text_terminal import Terminal, TextTable
-from motif_jax.schema import values
+from motif_jax.schema import read_section
 
 GAMES = "games.jsonl"
 
@@ -23,11 +23,11 @@ def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config)
     agent = config.mode != "answer" or not config.policy
     checks.require_key(config, "policy", agent, "None with config.mode=answer: an agent has to speak")
-    text_setup.check(values(TextSpeaker, config))
+    text_setup.check(read_section(TextSpeaker, config))
 
 
 def run(config: ConfigDict, workdir: Path) -> None:
-    setup = text_setup.open_setup(values(TextSpeaker, config))
+    setup = text_setup.open_setup(read_section(TextSpeaker, config))
     table = TextTable(setup.task, setup.actor, Terminal(), setup.tokenizer, config.seed)
     with run_folder.opened(workdir, config):
         path = workdir / GAMES

@@ -25,7 +25,7 @@ from motif_jax.ilql.tasks import registry, text_scores
 from motif_jax.ilql.text_run import TextRun
 from motif_jax.lm import tokenised
 from motif_jax.lm.sampling import Sampling
-from motif_jax.schema import values
+from motif_jax.schema import read_section
 
 IDENTITY = (
     "stage seed task options data kind policy held_out filter token_reward method loss network initial max_len length_buckets batch_size "
@@ -36,7 +36,7 @@ IDENTITY = (
 
 def check(given: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, given, IDENTITY, registry.FREE_OPTIONS)
-    config = values(TextConfig, given)
+    config = read_section(TextConfig, given)
     offline_run.check(config, config.max_steps)
     _check_method(config)
     _check_data(config)
@@ -156,7 +156,7 @@ def _made(config: TextConfig, workdir: Path) -> list[str]:
 
 
 def run(given: ConfigDict, workdir: Path) -> int:
-    config = values(TextConfig, given)
+    config = read_section(TextConfig, given)
 
     def build(stopped: Callable[[], bool]) -> OfflineRun | None:
         try:

@@ -18,7 +18,7 @@ from motif_jax.ilql.tasks.reddit.task import RECORDED
 from motif_jax.lm import byte_pairs
 from motif_jax.lm.text import fetch
 from motif_jax.lm.tokens import Tokenizer
-from motif_jax.schema import values
+from motif_jax.schema import read_section
 
 IDENTITY = (
     "stage seed reddit cutoff held_out_share network vocab_size max_len freeze batch_size accumulate max_steps evaluate_every "
@@ -28,7 +28,7 @@ IDENTITY = (
 
 def check(given: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, given, IDENTITY)
-    config = values(UpvoteConfig, given)
+    config = read_section(UpvoteConfig, given)
     offline_run.check(config, config.max_steps)
     upvote_run.task_of(config.reddit).check(RECORDED, RECORDED)
     tokenizer = None
@@ -42,7 +42,7 @@ def check(given: ConfigDict, workdir: Path) -> None:
 
 
 def run(given: ConfigDict, workdir: Path) -> int:
-    config = values(UpvoteConfig, given)
+    config = read_section(UpvoteConfig, given)
     parallel = DataParallel(training_devices(config.num_devices))
     build = functools.partial(upvote_run.build, config, workdir, parallel)
     made = upvote_run.made_files(config.reddit)

@@ -14,7 +14,7 @@ from motif_jax.core.training.config import LanguageModelConfig
 from motif_jax.lm import byte_pairs, corpus, finetune_params, language_run, text_batches, text_data
 from motif_jax.lm.text import fetch
 from motif_jax.lm.tokens import Tokenizer
-from motif_jax.schema import values
+from motif_jax.schema import read_section
 
 IDENTITY = (
     "stage seed texts text_item tokens held_out model tokenizer objective packing length batch_size accumulate steps "
@@ -24,7 +24,7 @@ IDENTITY = (
 
 def check(given: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, given, IDENTITY)
-    config = values(LanguageModelConfig, given)
+    config = read_section(LanguageModelConfig, given)
     offline_run.check(config, config.steps)
     _check_model(config)
     _check_texts(config)
@@ -88,7 +88,7 @@ def _check_texts(config: LanguageModelConfig) -> None:
 
 
 def run(given: ConfigDict, workdir: Path) -> int:
-    config = values(LanguageModelConfig, given)
+    config = read_section(LanguageModelConfig, given)
     parallel = offline_run.devices_of(config)
     build = functools.partial(language_run.build, config, workdir, parallel)
     return offline_run.run(config, given.to_dict(), workdir, IDENTITY, language_run.MADE, build)

@@ -33,7 +33,7 @@ from motif_jax.motif.annotation.session import AnnotationSession
 from motif_jax.motif.annotation.store import AnswerStore, check_store
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.pairs.outcomes import count_outcomes, describe
-from motif_jax.schema import all_values
+from motif_jax.schema import read_open_section
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
@@ -64,7 +64,7 @@ def run(config: ConfigDict, workdir: Path) -> int:
 
 def _typed(config: ConfigDict) -> AnnotationConfig:
     """The config's values; an annotator from outside the package may have keys of its own."""
-    return all_values(AnnotationConfig, config)
+    return read_open_section(AnnotationConfig, config)
 
 
 def _open_dataset(config: ConfigDict) -> PairsDataset:

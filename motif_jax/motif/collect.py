@@ -24,7 +24,7 @@ from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.sampling import Players, SamplingPlan
 from motif_jax.play import policies
 from motif_jax.play.config import CollectedPairs
-from motif_jax.schema import values
+from motif_jax.schema import read_section
 
 UNIFORM, AGENTS, SCRIPTED = "uniform", "agents", "scripted"
 # Which checkpoints 'latest' and the like meant when the collection was started.
@@ -148,7 +148,9 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         habits = PLAYERS if has_habits(spec) else {UNIFORM: policies.RandomPolicy()}
         players = Players(weights, config.seed, {**habits, **scripted})
         with Interruption() as stop:
-            collection = Collection(values(CollectedPairs, config), plan, players, agents, workdir, stop)
+            collection = Collection(
+                read_section(CollectedPairs, config), plan, players, agents, workdir, stop
+            )
             plain, versions = run_folder.as_plain(config), run_folder.versions()
             engine = {name: versions[name] for name in ("nle", "numpy") if name in versions}
             settings = {key: plain[key] for key in IDENTITY}

@@ -142,7 +142,7 @@ def _names(models: list[Any]) -> list[str]:
 
 
 def _scoring(config: ConfigDict) -> Scoring:
-    return schema.values(Scoring, config.reward)
+    return schema.read_section(Scoring, config.reward)
 
 
 def _payment(config: ConfigDict, model: Any) -> Any:

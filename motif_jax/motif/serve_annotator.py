@@ -15,7 +15,7 @@ from motif_jax.motif.annotation import serve as replies
 from motif_jax.motif.annotation.annotator import annotator_class, check_annotator
 from motif_jax.motif.annotation.config import AnnotatorConfig
 from motif_jax.motif.annotation.serve import ChatJudge, own_prompts
-from motif_jax.schema import all_values
+from motif_jax.schema import read_open_section
 
 NEEDS_WORKDIR = False
 
@@ -29,7 +29,7 @@ def check(config: ConfigDict, workdir: Path | None) -> None:
     embedded = annotator.reads_items and not annotator.reads_prompt
     checks.require_key(config, "annotator", embedded, "one that judges texts without a language model")
     for form in annotator.forms:
-        check_annotator(all_values(AnnotatorConfig, config), form)
+        check_annotator(read_open_section(AnnotatorConfig, config), form)
     if config.prompt_file:
         there = os.path.isfile(config.prompt_file)
         checks.require_key(config, "prompt_file", there, "a prompt file, or empty")
@@ -49,7 +49,7 @@ def run(config: ConfigDict, workdir: Path | None) -> int:
         url = f"http://{host}:{port}/v1"
         print(f"{config.annotator} answers as {config.model} ({forms}) at {url}{who}", flush=True)
 
-    judge = ChatJudge(all_values(AnnotatorConfig, config), config.model, config.prompt_file)
+    judge = ChatJudge(read_open_section(AnnotatorConfig, config), config.model, config.prompt_file)
     handle = functools.partial(replies.handle, judge)
     where = config.host, config.port
     serving = http_server.serve(handle, *where, config.latency_seconds, listening, key, config.open_to_all)

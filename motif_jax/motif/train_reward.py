@@ -20,7 +20,7 @@ from motif_jax.motif.reward import reward_data
 from motif_jax.motif.reward.reward_model import architecture_of, read_run
 from motif_jax.motif.reward.reward_task import RewardTask
 from motif_jax.motif.reward.training_texts import FILE, write_training_texts
-from motif_jax.schema import values
+from motif_jax.schema import read_section
 
 IDENTITY = (
     "stage seed annotator batch_size epochs least_steps train_fraction network optimizer labels ensemble early_stopping chunk_steps "
@@ -36,7 +36,7 @@ MOST_PADDED = 1 << 16
 
 def check(given: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, given, IDENTITY)
-    config = values(RewardConfig, given)
+    config = read_section(RewardConfig, given)
     offline_run.check(config, None)
     architecture = architecture_of(config)
     problem = architecture.problem()
@@ -61,7 +61,7 @@ def check(given: ConfigDict, workdir: Path) -> None:
 
 
 def run(given: ConfigDict, workdir: Path) -> int:
-    config = values(RewardConfig, given)
+    config = read_section(RewardConfig, given)
     parallel = DataParallel(training_devices(config.num_devices))
 
     def build(stopped: Callable[[], bool]) -> OfflineRun:

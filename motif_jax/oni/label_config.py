@@ -15,7 +15,7 @@ from motif_jax.motif.annotation.annotator import check_annotator
 from motif_jax.motif.annotation.config import AnnotatorConfig, OnlineAnnotator
 from motif_jax.motif.annotation.store import check_store
 from motif_jax.rl.config import AgentConfig
-from motif_jax.schema import all_values, keys
+from motif_jax.schema import read_open_section, section_keys
 
 # Folder of a run's own answer store, in the run folder.
 STORE = "answers"
@@ -35,7 +35,7 @@ def check(config: AgentConfig, form: Form) -> None:
 def annotator_config(config: AgentConfig) -> AnnotatorConfig:
     """The section `annotator` in the form that annotators read."""
     given = {**vars(config.annotator), "annotator": config.annotator.kind, "compat": config.compat}
-    return all_values(AnnotatorConfig, given)
+    return read_open_section(AnnotatorConfig, given)
 
 
 @contextlib.contextmanager
@@ -46,7 +46,7 @@ def in_section() -> Iterator[None]:
     except UserError as error:
         text = re.sub(r"\bconfig\.annotator=", "config.kind=", str(error))
         # Only keys of the section: an error may also name files, such as config.json.
-        names = "|".join(keys(OnlineAnnotator))
+        names = "|".join(section_keys(OnlineAnnotator))
         raise UserError(re.sub(rf"\bconfig\.(?=({names})\b)", "config.annotator.", text)) from error
 
 

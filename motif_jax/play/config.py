@@ -6,75 +6,75 @@ from motif_jax.core import sections
 from motif_jax.core.config import available_cores
 from motif_jax.rl.config import PlayedTask
 from motif_jax.rl.policy_config import LanguagePolicy
-from motif_jax.schema import key, part, positive, settings
+from motif_jax.schema import plain_key, positive, section_class, subsection
 
 
-@settings
+@section_class
 class PlayedEnvironment:
     """Where episodes are played."""
 
-    name: str | None = key(None, "None: the agent's, or NetHackScore-v1; else as in train_agent")
-    text: str | None = key(None, "of gym:ID, as in train_agent; None: the agent's, or the default")
+    name: str | None = plain_key(None, "None: the agent's, or NetHackScore-v1; else as in train_agent")
+    text: str | None = plain_key(None, "of gym:ID, as in train_agent; None: the agent's, or the default")
     text_bytes: int | None = positive(None, "of gym:ID, as in train_agent; None: the agent's, or the default")
-    modules: str | None = key(None, "of gym:ID, as in train_agent; None: the agent's, or the default")
-    change: str | None = key(
+    modules: str | None = plain_key(None, "of gym:ID, as in train_agent; None: the agent's, or the default")
+    change: str | None = plain_key(
         None, "of BabyAI-Text's prompts ('other_episode'; docs/glam.md); None: the agent's"
     )
     max_episode_steps: int | None = positive(None, "None: the agent's, or the environment's own")
 
 
-@settings
+@section_class
 class AgentCheckpoint:
     """Which checkpoint of an agent plays."""
 
     checkpoint: str = sections.CHECKPOINT
 
 
-@settings
+@section_class
 class PlayedAgent(AgentCheckpoint):
     """An agent, and which checkpoint of it plays."""
 
-    dir: str | None = key(None, "run folder of train_agent; the random policy plays in its environment")
+    dir: str | None = plain_key(None, "run folder of train_agent; the random policy plays in its environment")
 
 
-@settings
+@section_class
 class PlayedPolicy:
     """Which policy plays where, and what rates it."""
 
     seed: int = sections.SEED
-    policy: str = key(
+    policy: str = plain_key(
         "random",
         "'random'; 'fixed': actions drawn at every step by the same shares, fitted first to earn most; 'bot', where the environment has a "
         "scripted player (BabyAI-Text); 'agent' (that of agent.dir); the folder of an agent run; or module:Class of your own "
         "(play/policies.py)",
     )
-    agent: PlayedAgent = part(PlayedAgent)
+    agent: PlayedAgent = subsection(PlayedAgent)
     greedy: bool = sections.GREEDY
-    environment: PlayedEnvironment = part(PlayedEnvironment)
-    reward: sections.Scoring = part(sections.Scoring)
+    environment: PlayedEnvironment = subsection(PlayedEnvironment)
+    reward: sections.Scoring = subsection(sections.Scoring)
     # Of the environment without an agent; with one, its own hold.
     compat: sections.Compat = sections.Compat()
     bot_agreement: bool = False
 
 
-@settings
+@section_class
 class LevelPolicy:
     """Who plays BabyAI-Text; an agent keeps the environment's options and the network of its training."""
 
     seed: int = sections.SEED
     policy: str = ""
-    agent: AgentCheckpoint = part(AgentCheckpoint)
+    agent: AgentCheckpoint = subsection(AgentCheckpoint)
     greedy: bool = sections.GREEDY
     environment: PlayedTask = PlayedTask()
     network: LanguagePolicy = LanguagePolicy()
 
 
-@settings
+@section_class
 class CollectedPairs:
     """How many pairs are collected, and which."""
 
     num_pairs: int = positive(500_000, "of the dataset")
-    drop_equal_captions: bool = key(False, "leaves out pairs with two equal captions, which are ties")
+    drop_equal_captions: bool = plain_key(False, "leaves out pairs with two equal captions, which are ties")
     lanes: int = sections.LANES
     # The process that collects only hands out episodes, so all cores play.
     workers: int = positive(available_cores(), "processes that play")

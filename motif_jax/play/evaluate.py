@@ -24,7 +24,7 @@ from motif_jax.play.journal import play_policy
 from motif_jax.reports import evaluation_tables
 from motif_jax.reports.film_files import FilmForms, Films
 from motif_jax.rl.actors.rerecording import differences, record_actions
-from motif_jax.schema import values
+from motif_jax.schema import read_section
 
 IDENTITY = "seed greedy lanes bot_agreement policy agent environment reward compat".split()
 PLAN = "plan.json"
@@ -36,7 +36,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     capacity.require_workers("workers", min(config.workers, config.episodes))
     forms = FilmForms(**config.forms)
     forms.check()
-    who = evaluation_setup.check(values(PlayedPolicy, config), _pinned(workdir))
+    who = evaluation_setup.check(read_section(PlayedPolicy, config), _pinned(workdir))
     if config.show_best or config.record_every:
         forms.check_screen(who.environment, who.options)
         key = "record_every" if config.record_every else "show_best"
@@ -90,7 +90,7 @@ class _Evaluation:
 
     def __init__(self, config: ConfigDict, workdir: Path) -> None:
         self._config, self._workdir = config, workdir
-        self._setup = evaluation_setup.open_setup(values(PlayedPolicy, config), _pinned(workdir))
+        self._setup = evaluation_setup.open_setup(read_section(PlayedPolicy, config), _pinned(workdir))
         rater = self._setup.rater
         self.reward = "none"
         if rater is not None:

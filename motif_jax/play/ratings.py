@@ -16,7 +16,7 @@ from motif_jax.core.sections import Scoring
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.play.episode_worker import PlayedEpisode
 from motif_jax.rl.config import AgentReward
-from motif_jax.schema import values
+from motif_jax.schema import read_section
 
 # Observations that a reward of more than the text reads at a time.
 _ROWS = 64
@@ -41,7 +41,7 @@ class RatingReward:
 
     def plan(self) -> dict[str, Any]:
         """All that decides its values, JSON-able."""
-        found = asdict(values(Scoring, vars(self.section)) if self.is_trained else self.section)
+        found = asdict(read_section(Scoring, vars(self.section)) if self.is_trained else self.section)
         return {**run_folder.as_plain(found), "two_decimals": self.two_decimals}
 
     def count_exponent(self, spec: EnvironmentSpec) -> float:
@@ -84,7 +84,7 @@ def choose_reward(
         _check_settings_unused(asked, own, owner)
         chosen = own
     else:
-        chosen = RatingReward(values(AgentReward, vars(asked)), two_decimals) if asked.dir else None
+        chosen = RatingReward(read_section(AgentReward, vars(asked)), two_decimals) if asked.dir else None
     if chosen is None or not chosen.is_trained:
         return chosen and replace(chosen, two_decimals=None)
     place = str(chosen.section.dir)

@@ -22,7 +22,7 @@ from motif_jax.play.config import PlayedPolicy
 from motif_jax.reports import terminal
 from motif_jax.reports.film_files import FilmForms, Films
 from motif_jax.rl.actors.rerecording import record_actions
-from motif_jax.schema import values
+from motif_jax.schema import read_section
 
 _HELP = "Space pause  Right step  +/- speed  n next reward  e end of episode  q quit"
 SPEEDS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0, math.inf)
@@ -35,7 +35,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config)
     forms = FilmForms(**config.forms)
     forms.check()
-    who = evaluation_setup.check(values(PlayedPolicy, config))
+    who = evaluation_setup.check(read_section(PlayedPolicy, config))
     forms.check_screen(who.environment, who.options)
 
 
@@ -55,7 +55,7 @@ class _Stage:
     def __init__(self, config: ConfigDict, workdir: Path, console: Console) -> None:
         self._config, self._workdir, self._console = config, workdir, console
         self._films = Films(workdir, workdir, FilmForms(**config.forms))
-        self._who = evaluation_setup.open_setup(values(PlayedPolicy, config))
+        self._who = evaluation_setup.open_setup(read_section(PlayedPolicy, config))
         self._rater = self._who.live_rater()
 
     def show(self) -> None:

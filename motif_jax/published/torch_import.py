@@ -30,7 +30,7 @@ from motif_jax.nets.agent import AgentNetwork
 from motif_jax.nets.reward import RewardNetwork
 from motif_jax.published import name_matching, torch_file
 from motif_jax.published.name_matching import Match
-from motif_jax.schema import values
+from motif_jax.schema import read_section
 
 # Modules in the order of the published network's files, with the convolutions of all image encoders.
 AGENT_ORDER = (
@@ -111,7 +111,7 @@ def reward(
     Raises:
       UserError: tensors do not match the network, or nobody says the mean or the variance.
     """
-    network = RewardNetwork(architecture_of(values(RewardConfig, config)))
+    network = RewardNetwork(architecture_of(read_section(RewardConfig, config)))
     found = _match(checkpoint, reward_layout.named_shapes(network), names)
     params = reward_layout.from_named(found.tensors(checkpoint.tensors), network)
     mean = _moment(checkpoint, "reward_mean", mean, "mean")

@@ -37,7 +37,7 @@ from motif_jax.reports import (
 from motif_jax.reports.glance import headline
 from motif_jax.reports.learned_reward import LabelLogReport, LearnedText
 from motif_jax.reports.run_data import LikedMessage, RunData, read_reward_summary
-from motif_jax.schema import values
+from motif_jax.schema import read_section
 
 _TOKENS = "tokens.html"
 MAX_EVALUATIONS = 12
@@ -227,7 +227,7 @@ def liked_messages(config: ConfigDict, dataset: PairsDataset, data: RunData) -> 
     texts = texts[chosen]
     reward = rewards.load(config.reward.dir, config.reward.step)
     normalised = reward(texts)
-    scoring = values(Scoring, config.reward)
+    scoring = read_section(Scoring, config.reward)
     paid = reward.intrinsic(texts, scoring.level, scoring.quantile)
     data.message_curves = _message_curves(config, texts, normalised)
     return [

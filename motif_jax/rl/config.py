@@ -12,10 +12,20 @@ from motif_jax.core import entry_points, sections
 from motif_jax.core.config import default_workers
 from motif_jax.motif.annotation.config import OnlineAnnotator, Queue
 from motif_jax.rl.policy_config import Appo, DrrnPolicy, GameNetwork, LanguagePolicy, Ppo, QLearning
-from motif_jax.schema import count, fraction, key, natural, one_of, part, positive, settings, size
+from motif_jax.schema import (
+    fraction,
+    layer_size_key,
+    length_key,
+    non_negative,
+    one_of,
+    plain_key,
+    positive,
+    section_class,
+    subsection,
+)
 
 
-@settings
+@section_class
 class PlayedTask:
     """An environment; None names that of an agent. A task's own options, such as `recall` and `babyai_text`, are mappings."""
 
@@ -29,50 +39,58 @@ class PlayedTask:
     babyai_text: Mapping[str, Any] | None = None
 
 
-@settings
+@section_class
 class TrainedTask(PlayedTask):
     """The environment of a training, which has a name."""
 
     name: str = ""
 
 
-@settings
+@section_class
 class ProbeQuestions:
     """What a language agent is asked before updates."""
 
-    prompts: str = key(
+    prompts: str = plain_key(
         "own",
         "fixed situations in which the agent is asked what it would do, before every update: 'own' (11 built-in ones in English, those with "
         "no more observations than its prompts), '' for none, or a JSON file like configs/probes/babyai_text.json",
     )
-    clauses_every: int = natural(50, "updates between probes that leave out each clause in turn; 0: never")
+    clauses_every: int = non_negative(
+        50, "updates between probes that leave out each clause in turn; 0: never"
+    )
 
 
-@settings
+@section_class
 class AgentReward(sections.Scoring):
     """The reward that an agent learns from."""
 
-    kind: str = key(
+    kind: str = plain_key(
         "motif",
         "'motif': frozen, of the run in `dir`. 'table': the numbers of a file. 'bag_of_words': how much a message is like the goal. Or "
         "module:Class of your own (motif_jax/rl/intrinsic.py). docs/rewards.md",
     )
-    dir: str | None = key(None, "run of train_reward, file of export_reward, or hf://OWNER/NAME; None: none")
-    table: str | None = key(
+    dir: str | None = plain_key(
+        None, "run of train_reward, file of export_reward, or hf://OWNER/NAME; None: none"
+    )
+    table: str | None = plain_key(
         None, "of kind table: JSON {text: number}, or a run of configs/oni.py; others get 0"
     )
-    vectors: str | None = key(None, "of kind bag_of_words: word vectors of fastText; None: hashed letters")
-    goal: str = key("defaultgoal", "of kind bag_of_words: one of the prompts' goals, or a sentence")
-    similarity: float = key(-0.5, "of kind bag_of_words: the cosine above which a message is paid")
-    intrinsic_coefficient: float = natural(0.1, "of the intrinsic reward")
-    extrinsic_coefficient: float | None = natural(None, "None: 0.1 for the score tasks, 10 for the others")
+    vectors: str | None = plain_key(
+        None, "of kind bag_of_words: word vectors of fastText; None: hashed letters"
+    )
+    goal: str = plain_key("defaultgoal", "of kind bag_of_words: one of the prompts' goals, or a sentence")
+    similarity: float = plain_key(-0.5, "of kind bag_of_words: the cosine above which a message is paid")
+    intrinsic_coefficient: float = non_negative(0.1, "of the intrinsic reward")
+    extrinsic_coefficient: float | None = non_negative(
+        None, "None: 0.1 for the score tasks, 10 for the others"
+    )
     extrinsic_scale: float = positive(0.1, "of the task's reward")
     extrinsic_clip: float = positive(
         10.0, "clips the task's reward, after the scale and before the coefficient"
     )
 
 
-@settings
+@section_class
 class Classifier:
     """The reward of kind 'classification'."""
 
@@ -80,22 +98,22 @@ class Classifier:
     dropout: float = fraction(0.1, "while it trains")
 
 
-@settings
+@section_class
 class RankedPairs:
     """Which messages the reward of kind 'ranking' compares."""
 
     every: int = positive(10, "ranking: pairs are drawn from every Nth step")
-    distinct: bool = key(False, "ranking: draws each distinct text alike, not each step")
+    distinct: bool = plain_key(False, "ranking: draws each distinct text alike, not each step")
     a_batch: int = positive(10, "ranking: pairs drawn with each batch")
     waiting: int = positive(200, "ranking: draws only while fewer questions than this wait")
 
 
-@settings
+@section_class
 class OnlineTraining:
     """How a reward is trained while the agent plays."""
 
-    batch_size: int = sections.batch(256, "labels")
-    learning_rate: float = positive(1e-4, "of Adam", most=100.0)
+    batch_size: int = sections.batch_size_key(256, "labels")
+    learning_rate: float = positive(1e-4, "of Adam", maximum=100.0)
     schedule: str = one_of(
         ("budget", "published"),
         "'budget': new labels call for steps_per_arrival steps, taken beside the learner, at most steps_per_update an "
@@ -104,108 +122,116 @@ class OnlineTraining:
     steps_per_arrival: int = positive(32, "see schedule")
     steps_per_update: int = positive(1, "see schedule")
     target: str = one_of(("label", "probability"), "learns labels, or the annotator's probabilities")
-    members: int = size(1, "networks")
-    deviations: float = natural(0.0, "standard deviations of the members that are subtracted from their mean")
-    device: str = key("auto", "number of the device that trains; 'auto': the one that computes rewards")
+    members: int = layer_size_key(1, "networks")
+    deviations: float = non_negative(
+        0.0, "standard deviations of the members that are subtracted from their mean"
+    )
+    device: str = plain_key("auto", "number of the device that trains; 'auto': the one that computes rewards")
 
 
-@settings
+@section_class
 class LearnedReward(AgentReward):
     """The reward that an agent learns from, and that is learned while it plays (ONI)."""
 
-    kind: str = key(
+    kind: str = plain_key(
         "retrieval",
         "retrieval: the labels themselves. classification: a network that is trained on them. ranking: one that is trained on preferences "
         "between two messages. motif, table, bag_of_words: frozen, as in configs/train_agent.py. none: the task's reward alone",
     )
-    intrinsic_coefficient: float = natural(
+    intrinsic_coefficient: float = non_negative(
         0.4, "of the intrinsic reward; as published for retrieval on the score"
     )
     value: str = one_of(("label", "probability"), "pays 1 for yes (above the threshold), or its probability")
     encoder: str = one_of(
         ("lt_cnn", "lt_cnn_small"), "of networks; the small one reads 128 bytes and is cheap"
     )
-    classifier: Classifier = part(Classifier)
+    classifier: Classifier = subsection(Classifier)
     # With reward.normalise=False rewards are raw, and there is no threshold.
-    threshold: Any = key(-0.5, "ranking: normalised rewards at or below it become 0")
-    decay: float = key(1.0, "ranking: factor on the weight of earlier steps at each batch", above=0, most=1)
-    pairs: RankedPairs = part(RankedPairs)
-    training: OnlineTraining = part(OnlineTraining)
+    threshold: Any = plain_key(-0.5, "ranking: normalised rewards at or below it become 0")
+    decay: float = plain_key(
+        1.0, "ranking: factor on the weight of earlier steps at each batch", above=0, maximum=1
+    )
+    pairs: RankedPairs = subsection(RankedPairs)
+    training: OnlineTraining = subsection(OnlineTraining)
 
 
-@settings
+@section_class
 class Actors:
     """The processes that play."""
 
     workers: int = positive(default_workers(), "processes that play, on every host")
-    envs_per_worker: int = count(20, "environments of each")
+    envs_per_worker: int = length_key(20, "environments of each")
     start_method: str = one_of(("auto", "fork", "exec"), "'exec': start each process by itself, more slowly")
-    cores: str = key("auto", "one a worker: 'auto' (claimed by no other run), '' for any, or '2,3,5'")
+    cores: str = plain_key("auto", "one a worker: 'auto' (claimed by no other run), '' for any, or '2,3,5'")
     groups_per_worker: int | None = positive(
         None, "one is stepped while others wait for their actions; None: 4 on one host with a GPU, else 2"
     )
     slots_per_group: int | None = positive(None, "rollouts a group can hold; None: as many as batches need")
-    warmup_steps: int = natural(32, "every environment starts with up to this many random steps")
-    warmup_seconds: float = natural(0.0, "every worker starts with a random delay of up to this")
+    warmup_steps: int = non_negative(32, "every environment starts with up to this many random steps")
+    warmup_seconds: float = non_negative(0.0, "every worker starts with a random delay of up to this")
     timeout_seconds: float = positive(300.0, "a process that does not answer for this long is replaced")
     start_timeout_seconds: float = positive(
         120.0, "a process that takes longer than this to start is replaced"
     )
     # In serial runs nothing dies, and they are always remembered.
-    rebuild: bool = key(False, "games whose process died are replayed from seed and actions, in memory")
+    rebuild: bool = plain_key(False, "games whose process died are replayed from seed and actions, in memory")
     max_failures: int = positive(3, "deaths of a process without a rollout between them until the run ends")
 
 
-@settings
+@section_class
 class Devices:
     """Which devices learn, and which choose actions."""
 
-    learner: str = key("all", "numbers of the devices that learn ('0,1'), or 'all'")
-    actor: str = key("first", "numbers of those that choose actions, 'all', or 'first' (of the learner's)")
+    learner: str = plain_key("all", "numbers of the devices that learn ('0,1'), or 'all'")
+    actor: str = plain_key(
+        "first", "numbers of those that choose actions, 'all', or 'first' (of the learner's)"
+    )
     cpu_count: int | None = positive(None, "without a GPU: splits the CPU into this many devices")
 
 
-@settings
+@section_class
 class AgentConfig:
     """A training of an agent; sections that only some of its config files have are None in the others."""
 
     seed: int = sections.seed(777)
     train_for_env_steps: int = positive(2_000_000_000, "of the whole run")
-    batch_size: int = sections.batch(4096, "steps of an update, of all hosts together")
-    rollout: int = count(32, "steps of a trajectory; gradients run back through all of them")
+    batch_size: int = sections.batch_size_key(4096, "steps of an update, of all hosts together")
+    rollout: int = length_key(32, "steps of a trajectory; gradients run back through all of them")
     max_waiting_batches: int = positive(1, "batches that wait for the learner until actors wait: policy lag")
     # A run that is continued from a checkpoint plays its games on, from seeds and actions, and ends as one that was never
     # stopped (compat.seed_noop: it begins new games, which nobody can play again). On a GPU: docs/clusters.md, Precision.
-    serial: bool = key(
+    serial: bool = plain_key(
         False, "everything in one thread and in order: slow, and two runs are equal bit for bit"
     )
     # A batch has a rollout of every environment; actors play one group while the other's actions are chosen.
-    on_policy: bool = key(False, "plays a batch only after the update before it")
+    on_policy: bool = plain_key(False, "plays a batch only after the update before it")
     environment: TrainedTask = TrainedTask()
-    network: GameNetwork | LanguagePolicy | DrrnPolicy = part(GameNetwork)
-    algorithm: Any = part(Appo)
-    optimizer: sections.Optimizer = part(sections.Optimizer, eps=1e-6, max_gradient_norm=4.0)
-    reward: AgentReward = part(AgentReward)
-    actors: Actors = part(Actors)
-    devices: Devices = part(Devices)
-    hosts: sections.ClusterHosts = part(sections.ClusterHosts)
-    nonfinite: sections.Nonfinite = part(sections.Nonfinite)
+    network: GameNetwork | LanguagePolicy | DrrnPolicy = subsection(GameNetwork)
+    algorithm: Any = subsection(Appo)
+    optimizer: sections.Optimizer = subsection(sections.Optimizer, eps=1e-6, max_gradient_norm=4.0)
+    reward: AgentReward = subsection(AgentReward)
+    actors: Actors = subsection(Actors)
+    devices: Devices = subsection(Devices)
+    hosts: sections.ClusterHosts = subsection(sections.ClusterHosts)
+    nonfinite: sections.Nonfinite = subsection(sections.Nonfinite)
     save_every_steps: int = positive(10_000_000, "between checkpoints")
     save_every_seconds: float = sections.SAVE_EVERY_SECONDS
     keep_checkpoints: int = positive(
         5, "how many of the newest checkpoints stay, and of the newest of save_every_steps, besides the best"
     )
     stats_episodes: int = positive(1000, "episodes over which statistics are means")
-    record_every: int = natural(0, "every Nth game of each environment is recorded in recordings/; 0: none")
+    record_every: int = non_negative(
+        0, "every Nth game of each environment is recorded in recordings/; 0: none"
+    )
     log_every_seconds: float = positive(20.0, "between rows of metrics")
     matmul_precision: str = sections.MATMUL_PRECISION
-    compile_cache: str = key(
+    compile_cache: str = plain_key(
         "auto",
         "folder of compiled programs; 'auto': that of the variable JAX_COMPILATION_CACHE_DIR, or else in the user's cache folder; "
         "'': as the variable says alone",
     )
-    profile: sections.Profile = part(sections.Profile, steps=5)
-    wandb: sections.Wandb = part(sections.Wandb)
+    profile: sections.Profile = subsection(sections.Profile, steps=5)
+    wandb: sections.Wandb = subsection(sections.Wandb)
     compat: sections.Compat = sections.Compat()
     # Of language agents.
     probes: ProbeQuestions | None = None
@@ -231,10 +257,10 @@ def agent_config(config: ConfigDict | Mapping[str, Any]) -> AgentConfig:
         given["network"] = {**given["network"], "read_text": True}
     algorithms: dict[str, type] = {"minibatch_size": Ppo, "replay_steps": QLearning}
     algorithm = next((kind for key, kind in algorithms.items() if key in given["algorithm"]), Appo)
-    return schema.values(
+    return schema.read_section(
         AgentConfig,
         config,
-        network=schema.values(network, given["network"]),
+        network=schema.read_section(network, given["network"]),
         algorithm=_read(algorithm, given["algorithm"], "name"),
         # Rewards that are learned while the agent plays have a queue of questions.
         reward=_read(LearnedReward if "queue" in config else AgentReward, given["reward"], "kind"),
@@ -249,4 +275,4 @@ def agent_reward(section: ConfigDict | Mapping[str, Any]) -> AgentReward:
 
 def _read(kind: Any, section: ConfigDict | Mapping[str, Any], choice: str) -> Any:
     is_outside = entry_points.is_entry_point(section.get(choice))
-    return (schema.all_values if is_outside else schema.values)(kind, section)
+    return (schema.read_open_section if is_outside else schema.read_section)(kind, section)

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from motif_jax.core import sections
-from motif_jax.schema import DTYPES, count, fraction, key, natural, one_of, part, positive, settings, size
+from motif_jax.schema import (
+    DTYPES,
+    fraction,
+    layer_size_key,
+    length_key,
+    non_negative,
+    one_of,
+    plain_key,
+    positive,
+    section_class,
+    subsection,
+)
 
 
-@settings
+@section_class
 class GameNetwork:
     """The network of an agent that sees fields."""
 
@@ -17,36 +28,38 @@ class GameNetwork:
         "covers); 'film' (BabyAI's view and instruction: image_features channels, words and the GRU that reads them "
         "message_features wide)",
     )
-    read_text: bool = key(
+    read_text: bool = plain_key(
         False,
         "of gym:ID with environment.text=info:KEY or a function: the network reads the caption's bytes, too; else only the reward does",
     )
     image_encoder: str = one_of(("convnet_simple", "convnet_impala", "resnet_impala", "mlp"), "of the window")
-    image_features: int = size(512, "of the window")
-    vector_features: int = size(128, "of the status")
-    message_features: int = size(128, "of the message")
-    flat_sizes: tuple[int, ...] = size((128,), "layers of the flat encoder")
+    image_features: int = layer_size_key(512, "of the window")
+    vector_features: int = layer_size_key(128, "of the status")
+    message_features: int = layer_size_key(128, "of the message")
+    flat_sizes: tuple[int, ...] = layer_size_key((128,), "layers of the flat encoder")
     obs_scale: float = positive(255.0, "pixels are divided by it")
     nonlinearity: str = one_of(("elu", "relu", "tanh"), "of the encoders")
     core: str = one_of(("gru", "lstm", "none"), "the memory")
-    hidden_size: int = size(512, "of the core")
-    core_layers: int = size(1, "of the core")
-    head_sizes: tuple[int, ...] = size((), "layers, with tanh, before the heads of policy and value")
-    separate_critic: bool = key(False, "the value has a network of its own")
+    hidden_size: int = layer_size_key(512, "of the core")
+    core_layers: int = layer_size_key(1, "of the core")
+    head_sizes: tuple[int, ...] = layer_size_key(
+        (), "layers, with tanh, before the heads of policy and value"
+    )
+    separate_critic: bool = plain_key(False, "the value has a network of its own")
     first_convolution: str = one_of(
         ("auto", "table", "picture"), "looks tiles up (fast on CPU), or draws them"
     )
     dtype: str = one_of(DTYPES, "of the computation; parameters, states, losses and targets are float32")
 
 
-@settings
+@section_class
 class LanguagePolicy:
     """A language model as an agent."""
 
     kind: str = one_of(("language",), "of agent")
-    model: str = key("", "a folder, or a name of the Hugging Face hub")
-    pretrained: bool = key(True, "False: fresh weights of the model's shapes")
-    keep_embedding: bool = key(False, "with fresh weights: still takes the folder's embeddings")
+    model: str = plain_key("", "a folder, or a name of the Hugging Face hub")
+    pretrained: bool = plain_key(True, "False: fresh weights of the model's shapes")
+    keep_embedding: bool = plain_key(False, "with fresh weights: still takes the folder's embeddings")
     policy: str = one_of(
         ("score", "actions"), "scores the actions' words, or has a head on the value's state"
     )
@@ -55,34 +68,36 @@ class LanguagePolicy:
         "of actions by their words: the sum of their tokens' log-probabilities, or of their logits, or the product of their tokens' "
         "probabilities over the greatest of all actions'",
     )
-    by_length: bool = key(False, "divides an action's sum by its number of tokens")
+    by_length: bool = plain_key(False, "divides an action's sum by its number of tokens")
     special_tokens: str = one_of(
         ("prompt", "nowhere"),
         "where the tokens that the tokenizer adds to a text (such as T5's end token) stand: round the prompt, as in pretraining, or "
         "nowhere, as in the released code",
     )
-    head_widths: tuple[int, ...] = size((1024, 1024), "of the value's hidden layers, and the action head's")
-    prompt_tokens: int = count(512, "of the longest prompt; batches are padded to the longest in them")
+    head_widths: tuple[int, ...] = layer_size_key(
+        (1024, 1024), "of the value's hidden layers, and the action head's"
+    )
+    prompt_tokens: int = length_key(512, "of the longest prompt; batches are padded to the longest in them")
     dtype: str = sections.DTYPE
     remat: bool = sections.REMAT
 
 
-@settings
+@section_class
 class DrrnPolicy:
     """DRRN (He et al. 2016) as an agent, with the published sizes."""
 
     kind: str = one_of(("drrn",), "of agent")
-    tokenizer: str = key("", "a tokenizer.json, or a folder with one")
-    embedding: int = size(128, "width of a token's")
-    hidden_size: int = size(128, "of both encoders and of the layer before Q")
-    prompt_tokens: int = count(512, "of the longest prompt; batches are padded to the longest in them")
+    tokenizer: str = plain_key("", "a tokenizer.json, or a folder with one")
+    embedding: int = layer_size_key(128, "width of a token's")
+    hidden_size: int = layer_size_key(128, "of both encoders and of the layer before Q")
+    prompt_tokens: int = length_key(512, "of the longest prompt; batches are padded to the longest in them")
 
 
-@settings
+@section_class
 class Appo:
     """APPO (rl/algorithms/appo.py)."""
 
-    name: str = key("appo", "or module:Class of your own (motif_jax/rl/algorithms/registry.py)")
+    name: str = plain_key("appo", "or module:Class of your own (motif_jax/rl/algorithms/registry.py)")
     gamma: float = fraction(0.99, "discount of a step")
     advantage: str = one_of(("vtrace", "gae"), "how advantages are estimated")
     # Where rewards are rare most batches hold none, and by its own spread a batch's noise becomes as large as they are.
@@ -95,12 +110,12 @@ class Appo:
     c_clip: float = positive(1.0, "of V-trace's weights of traces")
     gae_lambda: float = fraction(0.95, "of gae")
     ratio_min: float = positive(0.05, "of the ratio of the policies, 1 where nothing has changed", below=1)
-    ratio_max: float = key(20.0, "of the ratio of the policies, 1 where nothing has changed", above=1)
+    ratio_max: float = plain_key(20.0, "of the ratio of the policies, 1 where nothing has changed", above=1)
     clip_ratio: float = positive(0.1, "of the surrogate: [1 / 1.1, 1.1]")
     clip_value: float = positive(1.0, "of the value's change")
-    value_coefficient: float = natural(0.5, "of the value's loss")
+    value_coefficient: float = non_negative(0.5, "of the value's loss")
     exploration: str = one_of(("entropy", "symmetric_kl", "none"), "the loss that keeps the policy exploring")
-    exploration_coefficient: float = natural(0.003, "of that loss")
+    exploration_coefficient: float = non_negative(0.003, "of that loss")
     epochs: int = positive(1, "over a batch")
     # Each deals with a rollout of every `minibatches` consecutive ones: the same on any number of devices.
     minibatches: int = positive(1, "of whole rollouts (docs/clusters.md)")
@@ -109,40 +124,42 @@ class Appo:
     value_statistics_rate: float = fraction(3e-4, "of the statistics of value_normalisation")
 
 
-@settings
+@section_class
 class Ppo:
     """PPO in minibatches of steps or sequences (rl/algorithms/ppo_update.py)."""
 
-    name: str = key("ppo", "or module:Class of your own (motif_jax/rl/algorithms/registry.py)")
+    name: str = plain_key("ppo", "or module:Class of your own (motif_jax/rl/algorithms/registry.py)")
     gamma: float = fraction(0.99, "discount of a step")
     gae_lambda: float = fraction(0.99, "of generalised advantage estimation")
     clip_ratio: float = positive(0.2, "of the surrogate: [0.8, 1.2]")
     clip_value: float = positive(0.2, "of the value's change")
-    value_coefficient: float = natural(0.5, "of the value's loss")
-    entropy_coefficient: float = natural(0.01, "of the entropy")
+    value_coefficient: float = non_negative(0.5, "of the value's loss")
+    entropy_coefficient: float = non_negative(0.01, "of the entropy")
     epochs: int = positive(4, "over a batch")
-    minibatch_size: int = sections.batch(64, "steps, of all devices together")
-    microbatch_size: int = sections.batch(
+    minibatch_size: int = sections.batch_size_key(64, "steps, of all devices together")
+    microbatch_size: int = sections.batch_size_key(
         16, "steps of a minibatch at a time on a device: changes memory alone"
     )
     recurrence: int = positive(1, "steps that gradients run back through; a language model has no memory: 1")
-    normalise_advantage: bool = key(False, "subtracts the batch's mean, divides by its standard deviation")
+    normalise_advantage: bool = plain_key(
+        False, "subtracts the batch's mean, divides by its standard deviation"
+    )
     kl_limit: float | None = positive(
         None, "nats from the policy that played until an update ends; None: never"
     )
-    kl: sections.Kl = part(sections.Kl)
-    positive_reward: bool = key(True, "negative rewards of the task count as 0, as published")
+    kl: sections.Kl = subsection(sections.Kl)
+    positive_reward: bool = plain_key(True, "negative rewards of the task count as 0, as published")
     broadcast_rows: int = positive(16, "with compat.glam_value_broadcast: steps of a published process")
 
 
-@settings
+@section_class
 class QLearning:
     """DRRN's Q-learning (glam/drrn_update.py)."""
 
-    name: str = key("drrn", "or module:Class of your own (motif_jax/rl/algorithms/registry.py)")
+    name: str = plain_key("drrn", "or module:Class of your own (motif_jax/rl/algorithms/registry.py)")
     gamma: float = fraction(0.9, "discount of a step")
     epochs: int = positive(1, "steps of learning after each batch, each on its own draw")
     # All of the published run.
     replay_steps: int = positive(1_500_000, "steps remembered, each in 2.5 bytes x network.prompt_tokens")
     replay_draw: int = positive(64, "steps of a draw, of all devices together")
-    positive_reward: bool = key(True, "negative rewards of the task count as 0, as published")
+    positive_reward: bool = plain_key(True, "negative rewards of the task count as 0, as published")

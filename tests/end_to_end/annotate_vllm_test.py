@@ -18,7 +18,7 @@ from motif_jax.motif.annotation.config import OnlineAnnotator, Queue
 from motif_jax.oni import label_config as online
 from motif_jax.oni.label_service import LabelService
 from motif_jax.rl.config import agent_config
-from motif_jax.schema import keys
+from motif_jax.schema import section_keys
 from tests import tiny_judge
 from tests.end_to_end.annotate_datasets import (
     conversations,
@@ -162,7 +162,7 @@ def test_soft_labels_and_too_long_prompts(judge, pairs, tmp_path):
 
 def online_accuracy(folder, **values):
     """The share of right labels of messages that come in two parts, with nothing to ask in between."""
-    config = schema.section({"annotator": keys(OnlineAnnotator), "queue": keys(Queue)})
+    config = schema.section({"annotator": section_keys(OnlineAnnotator), "queue": section_keys(Queue)})
     config.annotator.store_dir = str(folder)
     config.annotator.sampling.max_tokens = 64
     config.update_from_flattened_dict({f"annotator.{key}": value for key, value in values.items()})

@@ -16,7 +16,7 @@ from motif_jax.glam.cloning_data import CloningData
 from motif_jax.lm import scoring
 from motif_jax.rl import agent_networks, settings
 from motif_jax.rl.config import agent_config
-from motif_jax.schema import values
+from motif_jax.schema import read_section
 from tests.lm import talkers
 from tests.reward_fixtures import load_config
 
@@ -84,7 +84,7 @@ def test_low_rank_additions_are_cloned_into_a_base_that_stays(model):
     losses = []
     for patterns in ("*/attention/query", ""):
         config, network = made("clone_behaviour", model, **{"lora.patterns": patterns})
-        cloning = values(CloningConfig, config)
+        cloning = read_section(CloningConfig, config)
         task = cloning_task.CloningTask(cloning, network, data, parallel, (1, 0), {})
         trainer = OfflineTrainer(task, parallel)
         carry = trainer.place(task.init_state())

@@ -7,7 +7,7 @@ import pytest
 from motif_jax.glam import collect_trajectories, eval_agents
 from motif_jax.play import evaluation_setup
 from motif_jax.play.config import LevelPolicy
-from motif_jax.schema import values
+from motif_jax.schema import read_section
 from tests.play import untrained
 from tests.reward_fixtures import load_config
 
@@ -23,7 +23,7 @@ def test_an_agent_of_one_kind_of_task_plays_on_other_levels(tmp_path):
     for other, left in ((MIXED, {"goto"}), ("BabyAI-GoToRedBallGrey-v0", set()), (None, {"goto"})):
         config = load_config("test_language_agent")
         config.policy, config.environment.name = agent, other
-        base = eval_agents.open_agent(values(LevelPolicy, config)).base
+        base = eval_agents.open_agent(read_section(LevelPolicy, config)).base
         assert (base.environment, {base.options.get("kind")} - {None}) == (other or MIXED, left)
         setup = evaluation_setup.open_setup(evaluation_setup.of_folder(agent, environment=other))
         assert (setup.environment, {setup.options.get("kind")} - {None}) == (other or MIXED, left)

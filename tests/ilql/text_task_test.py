@@ -16,7 +16,7 @@ from motif_jax.ilql.methods import implicit_q
 from motif_jax.ilql.methods.text_objective import Objective, Part
 from motif_jax.ilql.text_task import TextTraining
 from motif_jax.lm.sums_task import TrainingData
-from motif_jax.schema import values
+from motif_jax.schema import read_section
 from tests.ilql.methods.text_objective_test import batch_of, objective_of, parameters
 from tests.reward_fixtures import load_config
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("compiled_quickly")
 def task_of(
     objective: Objective, given: Any = ({}, {}, {}), devices: int = 1, **changes: Any
 ) -> TextTraining:
-    config = values(TextConfig, load_config("train_text", "wordle_ilql", {"batch_size": 3, **changes}))
+    config = read_section(TextConfig, load_config("train_text", "wordle_ilql", {"batch_size": 3, **changes}))
     batches: Any = SimpleNamespace(whole=lambda most: [])
     data = TrainingData(None, batches, {"train": "some"}, "")
     return TextTraining(config, objective, given, data, DataParallel(jax.local_devices()[:devices]))

@@ -16,7 +16,7 @@ from motif_jax.core.training.config import LanguageModelConfig
 from motif_jax.core.training.task import TrainingPosition
 from motif_jax.lm import folder as folders
 from motif_jax.lm import language_run, masked_head
-from motif_jax.schema import values
+from motif_jax.schema import read_section
 from tests import texts
 from tests.lm.pretraining import config_of, train
 
@@ -50,7 +50,7 @@ def perplexities(run: Path) -> list[float]:
 
 def measured(workdir: Path, text: Path, **given: Any) -> float:
     """The perplexity of a model that is opened anew."""
-    config = values(LanguageModelConfig, config_of(text, **given))
+    config = read_section(LanguageModelConfig, config_of(text, **given))
     run = language_run.build(config, workdir, DataParallel(jax.local_devices()[:1]))
     found = run.task.evaluate(run.task.init_state(), None, TrainingPosition())
     return found.row["validation/perplexity"]

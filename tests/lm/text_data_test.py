@@ -10,7 +10,7 @@ from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.ilql.dialogues import dialogue, parquet
 from motif_jax.lm import text_data
 from motif_jax.lm.tokens import Tokenizer, candidate_rows
-from motif_jax.schema import values
+from motif_jax.schema import read_section
 from tests.lm.pretraining import config_of
 
 
@@ -24,7 +24,7 @@ def test_actions_of_dialogues_are_the_tokens_by_which_an_agent_chooses(tmp_path:
     parquet.write(tmp_path / "dialogues.parquet", [dialogue.Dialogues.of(played)], {})
     changes = {"model.architecture": "t5", "tokenizer.vocab_size": 600, "packing": "items"}
     changes |= {"tokenizer.phrases": phrases}
-    config = values(LanguageModelConfig, config_of(tmp_path / "dialogues.parquet", **changes))
+    config = read_section(LanguageModelConfig, config_of(tmp_path / "dialogues.parquet", **changes))
     made = text_data.make_tokenizer(config, "t5", tmp_path / "tokenizer")
     data = text_data.prepare(config, tmp_path / "run", made, 1, None, lambda: False, whole_prompts=True)
     assert data is not None

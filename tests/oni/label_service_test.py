@@ -25,7 +25,7 @@ from motif_jax.oni import label_queue, label_service
 from motif_jax.oni.label_queue import Label, LabelBookkeeper
 from motif_jax.oni.label_service import LabelService
 from motif_jax.rl.config import agent_config
-from motif_jax.schema import keys
+from motif_jax.schema import section_keys
 from tests.end_to_end.annotate_datasets import conversations
 from tests.processes import wait_until
 
@@ -57,7 +57,7 @@ class Counting(Annotator):
 
 
 def make_config(tmp_path, **values):
-    config = schema.section({"annotator": keys(OnlineAnnotator), "queue": keys(Queue)})
+    config = schema.section({"annotator": section_keys(OnlineAnnotator), "queue": section_keys(Queue)})
     config.compat = ConfigDict({"oni_requeue": False})
     config.annotator.store_dir = str(tmp_path / "store")
     config.update_from_flattened_dict({name.replace("__", "."): value for name, value in values.items()})

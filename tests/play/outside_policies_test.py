@@ -15,7 +15,7 @@ from motif_jax.glam import eval_agents
 from motif_jax.lm.model import LanguageModel
 from motif_jax.play import evaluation_setup
 from motif_jax.play.config import LevelPolicy, PlayedPolicy
-from motif_jax.schema import values
+from motif_jax.schema import read_section
 from tests.lm import talkers
 from tests.recorded_outputs import assert_matches_packed_recording, outcome_text, replaced
 from tests.reward_fixtures import load_config
@@ -25,7 +25,7 @@ CORRIDOR = "tests.toys:Corridor"
 
 def configured(**changes):
     config = load_config("evaluate", "smoke", {"environment.name": CORRIDOR, **changes})
-    return values(PlayedPolicy, config)
+    return read_section(PlayedPolicy, config)
 
 
 def about(call, *given):
@@ -128,7 +128,7 @@ def test_players_take_the_tests_that_were_recorded(run, monkeypatch, record):
     talkers.write(run / "base", "gpt2")
 
     def opened(**given):
-        return values(LevelPolicy, load_config("test_language_agent", "smoke", given))
+        return read_section(LevelPolicy, load_config("test_language_agent", "smoke", given))
 
     told = {name: about(eval_agents.open_pinned, opened(**given), run) for name, given in PLAYERS.items()}
     level = {"environment.name": LEVEL, "environment.max_episode_steps": 20}
@@ -143,7 +143,7 @@ def test_players_take_the_tests_that_were_recorded(run, monkeypatch, record):
 
 
 def test_a_run_goes_on_with_the_player_that_it_began_with(tmp_path):
-    config = values(LevelPolicy, load_config("test_language_agent", "smoke"))
+    config = read_section(LevelPolicy, load_config("test_language_agent", "smoke"))
     eval_agents.pin(tmp_path, eval_agents.open_pinned(config, tmp_path))
     assert eval_agents.open_pinned(config, tmp_path).name == "random"
     damaged = r"plan.json is damaged \(no checkpoint or no digests\): restore"

@@ -18,7 +18,7 @@ from motif_jax.play.episodes import PlaySettings, play_episodes
 from motif_jax.play.evaluation_setup import PinnedVersions, check, of_folder, open_setup
 from motif_jax.rl.actors.rerecording import record_actions
 from motif_jax.rl.config import AgentReward
-from motif_jax.schema import values
+from motif_jax.schema import read_section
 from tests.play import untrained
 from tests.reward_fixtures import load_config, make_dataset, reward_config, train
 
@@ -49,7 +49,7 @@ def agent_run(folder, reward, **changes):
 
 
 def evaluate_config(**changes):
-    return values(PlayedPolicy, load_config("evaluate", "smoke", changes))
+    return read_section(PlayedPolicy, load_config("evaluate", "smoke", changes))
 
 
 def rated(who, texts):

@@ -35,7 +35,7 @@ from motif_jax.rl.call_packing import CallLayout
 from motif_jax.rl.config import AgentReward
 from motif_jax.rl.learner import Learner
 from motif_jax.rl.publishing import Publisher
-from motif_jax.schema import values
+from motif_jax.schema import read_section
 from tests.agents import NETHACK_SPEC, appo_config, nethack_network, random_batch, random_params
 from tests.reward_fixtures import make_dataset, reward_config
 
@@ -199,7 +199,7 @@ def test_acting_runs_on_a_gpu(core: str, dtype: str) -> None:
 def test_training_a_reward_runs_on_a_gpu(inputs: str, dtype: str, tmp_path: Path) -> None:
     make_dataset(tmp_path, pairs=300, glyphs=inputs == "everything")
     network = RewardNetworkSizes(**REWARDS[inputs], dtype=dtype)
-    config = dataclasses.replace(values(RewardConfig, reward_config(tmp_path)), network=network)
+    config = dataclasses.replace(read_section(RewardConfig, reward_config(tmp_path)), network=network)
     data = reward_data.load(config)
     parallel = DataParallel(jax.devices()[:DEVICES])
     task = RewardTask(config, data, parallel)

@@ -6,10 +6,21 @@ from motif_jax import schema
 from motif_jax.core import sections
 from motif_jax.rl.config import PlayedTask
 from motif_jax.rl.policy_config import LanguagePolicy
-from motif_jax.schema import DTYPES, count, fraction, key, natural, one_of, part, positive, settings, size
+from motif_jax.schema import (
+    DTYPES,
+    fraction,
+    layer_size_key,
+    length_key,
+    non_negative,
+    one_of,
+    plain_key,
+    positive,
+    section_class,
+    subsection,
+)
 
 
-@settings
+@section_class
 class DatasetConfig:
     """What trainings from datasets have in common."""
 
@@ -18,7 +29,7 @@ class DatasetConfig:
     accumulate: int = 1
     chunk_steps: int
     optimizer: sections.Optimizer
-    early_stopping: sections.EarlyStopping = part(sections.EarlyStopping)
+    early_stopping: sections.EarlyStopping = subsection(sections.EarlyStopping)
     num_devices: int | None = sections.NUM_DEVICES
     sharding: sections.Sharding | None = None
     hosts: sections.ClusterHosts | None = None
@@ -26,13 +37,13 @@ class DatasetConfig:
     keep_checkpoints: int | None = None
     save_every_seconds: float = sections.SAVE_EVERY_SECONDS
     log_every_seconds: float | None = None
-    nonfinite: sections.Nonfinite = part(sections.Nonfinite)
-    profile: sections.Profile = part(sections.Profile)
-    wandb: sections.Wandb = part(sections.Wandb)
+    nonfinite: sections.Nonfinite = subsection(sections.Nonfinite)
+    profile: sections.Profile = subsection(sections.Profile)
+    wandb: sections.Wandb = subsection(sections.Wandb)
     compat: sections.Compat = sections.Compat()
 
 
-@settings
+@section_class
 class GradientConfig(DatasetConfig):
     """What trainings whose evaluations are so many steps apart have in common."""
 
@@ -41,104 +52,114 @@ class GradientConfig(DatasetConfig):
     dropout: float = 0.0
 
 
-@settings
+@section_class
 class TextDatasetConfig(GradientConfig):
     """What trainings of language models and of agents that write have in common."""
 
     keep_checkpoints: int = sections.KEEP_CHECKPOINTS
-    sharding: sections.Sharding = part(sections.Sharding)
+    sharding: sections.Sharding = subsection(sections.Sharding)
     chunk_steps: int = sections.CHUNK_STEPS
-    hosts: sections.ClusterHosts = part(sections.ClusterHosts)
+    hosts: sections.ClusterHosts = subsection(sections.ClusterHosts)
 
 
-@settings
+@section_class
 class RewardNetworkSizes:
     """The network of a reward."""
 
     message: str = one_of(("lt_cnn", "lt_cnn_small", "none"), "what reads the message")
-    status: bool = key(False, "also reads the status line")
-    crop: bool = key(False, "also reads a window of the map round the hero (needs the status)")
-    glyphs: bool = key(False, "also reads the whole map")
-    hidden_dim: int = key(512, "of the layers; the first has half of it", least=2, most=schema.SIZE)
-    embedding_dim: int = size(128, "of glyphs")
+    status: bool = plain_key(False, "also reads the status line")
+    crop: bool = plain_key(False, "also reads a window of the map round the hero (needs the status)")
+    glyphs: bool = plain_key(False, "also reads the whole map")
+    hidden_dim: int = plain_key(
+        512, "of the layers; the first has half of it", minimum=2, maximum=schema.SIZE
+    )
+    embedding_dim: int = layer_size_key(128, "of glyphs")
     crop_dim: int = positive(16, "of the window")
-    num_layers: int = positive(2, "convolutions of the crop and of the map", most=4)
+    num_layers: int = positive(2, "convolutions of the crop and of the map", maximum=4)
     dtype: str = one_of(DTYPES, "of the computation")
 
 
-@settings
+@section_class
 class LabelUse:
     """How labels become targets."""
 
-    soft: bool = key(False, "learns the annotators' probabilities instead of their labels")
+    soft: bool = plain_key(False, "learns the annotators' probabilities instead of their labels")
     smoothing: float = fraction(0.0, "share of every target that is moved to one half each")
     confidence: str = one_of(("none", "probability"), "weighs pairs by the annotator's probability")
     ties: str = one_of(("half", "drop"), "'drop' leaves ties out of the loss")
-    annotator_weights: str = key("", "one number an annotator, such as '2,1'; empty: all count alike")
+    annotator_weights: str = plain_key("", "one number an annotator, such as '2,1'; empty: all count alike")
 
 
-@settings
+@section_class
 class Ensemble:
     """Models side by side."""
 
-    members: int = size(1, "models from other initial parameters, side by side; their mean is the reward")
-    bootstrap: bool = key(False, "each learns from its own sample of the pairs")
+    members: int = layer_size_key(
+        1, "models from other initial parameters, side by side; their mean is the reward"
+    )
+    bootstrap: bool = plain_key(False, "each learns from its own sample of the pairs")
 
 
-@settings
+@section_class
 class LeastSteps:
     """Optimiser steps that a small dataset gets at least: an epoch then passes over the pairs several times."""
 
-    per_text: float = natural(0.0, "optimiser steps for each distinct message at least; 0: one pass an epoch")
-    most: int = natural(250, "of the steps that per_text asks for; epochs of one pass may have more")
+    per_text: float = non_negative(
+        0.0, "optimiser steps for each distinct message at least; 0: one pass an epoch"
+    )
+    most: int = non_negative(250, "of the steps that per_text asks for; epochs of one pass may have more")
 
 
-@settings
+@section_class
 class RewardConfig(DatasetConfig):
     """A training of a reward model."""
 
-    seed: int = sections.seed(777, most=2**32 - 1)
-    dataset_dir: str | None = key(None, "folder of a pairs dataset")
-    annotator: str | None = key(None, "names of label files, with commas between")
-    batch_size: int = sections.batch(1024, "pairs")
-    epochs: int = natural(10, "over the pairs")
-    least_steps: LeastSteps = part(LeastSteps)
-    train_fraction: float = key(0.8, "of the pairs; losses are measured on the others", above=0, below=1)
-    network: RewardNetworkSizes = part(RewardNetworkSizes)
-    optimizer: sections.Optimizer = part(sections.Optimizer, learning_rate=1e-5)
-    labels: LabelUse = part(LabelUse)
-    ensemble: Ensemble = part(Ensemble)
-    chunk_steps: int = sections.batch(32, "optimiser steps of one program")
+    seed: int = sections.seed(777, maximum=2**32 - 1)
+    dataset_dir: str | None = plain_key(None, "folder of a pairs dataset")
+    annotator: str | None = plain_key(None, "names of label files, with commas between")
+    batch_size: int = sections.batch_size_key(1024, "pairs")
+    epochs: int = non_negative(10, "over the pairs")
+    least_steps: LeastSteps = subsection(LeastSteps)
+    train_fraction: float = plain_key(
+        0.8, "of the pairs; losses are measured on the others", above=0, below=1
+    )
+    network: RewardNetworkSizes = subsection(RewardNetworkSizes)
+    optimizer: sections.Optimizer = subsection(sections.Optimizer, learning_rate=1e-5)
+    labels: LabelUse = subsection(LabelUse)
+    ensemble: Ensemble = subsection(Ensemble)
+    chunk_steps: int = sections.batch_size_key(32, "optimiser steps of one program")
 
 
-@settings
+@section_class
 class PublishedArrays:
     """Published trajectories."""
 
-    dir: str | None = key(None, "or published arrays: DIR/NAME_prompts_NUMBER.npy, NAME_actions_NUMBER.npy")
-    name: str = key("trajectories", "see dir")
-    number: int = natural(13, "see dir")
+    dir: str | None = plain_key(
+        None, "or published arrays: DIR/NAME_prompts_NUMBER.npy, NAME_actions_NUMBER.npy"
+    )
+    name: str = plain_key("trajectories", "see dir")
+    number: int = non_negative(13, "see dir")
 
 
-@settings
+@section_class
 class CloningConfig(GradientConfig):
     """A training of a language agent on trajectories."""
 
     seed: int = sections.SEED
-    trajectories: str | None = key(None, "folder of collect_trajectories")
+    trajectories: str | None = plain_key(None, "folder of collect_trajectories")
     # Arrays of Python objects are refused.
-    published: PublishedArrays = part(PublishedArrays)
+    published: PublishedArrays = subsection(PublishedArrays)
     train_pairs: int | None = positive(
         None, "the first ones (published: 400,000); None: all but held_out_share"
     )
-    held_out_share: float = key(0.05, "of the steps, to measure with", above=0, most=0.5)
+    held_out_share: float = plain_key(0.05, "of the steps, to measure with", above=0, maximum=0.5)
     loss: str = one_of(
         ("tokens", "candidates"),
         "'tokens': cross-entropy of each token of the action's words and of the end token after them, as published. 'candidates': "
         "cross-entropy of the action among all actions, as PPO acts",
     )
-    target_tokens: int = size(3, "with compat.bc_pad_in_loss: pads up to this many tokens count")
-    batch_size: int = sections.batch(64, "steps of a batch")
+    target_tokens: int = layer_size_key(3, "with compat.bc_pad_in_loss: pads up to this many tokens count")
+    batch_size: int = sections.batch_size_key(64, "steps of a batch")
     accumulate: int = sections.ACCUMULATE
     epochs: int = positive(1, "passes over the pairs")
     evaluate_every: int = positive(250, "steps")
@@ -147,16 +168,16 @@ class CloningConfig(GradientConfig):
     warmup_share: float = fraction(
         0.01, "share of the steps that warm up, where optimizer.warmup_steps is None"
     )
-    optimizer: sections.Optimizer = part(
+    optimizer: sections.Optimizer = subsection(
         sections.Optimizer, learning_rate=5e-4, schedule="cosine", warmup_steps=None, max_gradient_norm=0.0
     )
     # What a language agent is made of.
-    network: LanguagePolicy = part(LanguagePolicy)
-    lora: sections.LoraOnBase = part(sections.LoraOnBase, rank=16, alpha=32.0)
+    network: LanguagePolicy = subsection(LanguagePolicy)
+    lora: sections.LoraOnBase = subsection(sections.LoraOnBase, rank=16, alpha=32.0)
     # Of our trajectories name, options and the wording of French goals (compat.glam_french_goal) are theirs.
     environment: PlayedTask = PlayedTask()
     keep_checkpoints: int = positive(3, "of the newest evaluations, besides the best")
-    profile: sections.Profile = part(sections.Profile, steps=5)
+    profile: sections.Profile = subsection(sections.Profile, steps=5)
 
     @property
     def source(self) -> str:
@@ -164,55 +185,59 @@ class CloningConfig(GradientConfig):
         return self.trajectories or self.published.dir or ""
 
 
-@settings
+@section_class
 class HeldOutTexts:
     """Texts to measure with."""
 
-    share: float = key(
-        0.02, "of the items, evenly spread, on which perplexity is measured", above=0, most=0.5
+    share: float = plain_key(
+        0.02, "of the items, evenly spread, on which perplexity is measured", above=0, maximum=0.5
     )
-    texts: str | None = key(None, "in place of a share: files of their own")
+    texts: str | None = plain_key(None, "in place of a share: files of their own")
 
 
-@settings
+@section_class
 class FreshModel(sections.ModelSizes):
     """The model that is trained."""
 
-    folder: str | None = key(None, "fine-tunes this folder or hub model; keys below are those of a fresh one")
+    folder: str | None = plain_key(
+        None, "fine-tunes this folder or hub model; keys below are those of a fresh one"
+    )
     architecture: str = one_of(("gpt2", "t5", "llama", "qwen2", "roberta"), "'t5' as version 1.1")
     key_value_heads: int | None = positive(None, "fewer than heads in 'llama' and 'qwen2'; None: as many")
-    feed_forward: int | None = size(None, "None: 4 times the width")
-    max_length: int | None = count(None, "positions of the table; None: config.length")
+    feed_forward: int | None = layer_size_key(None, "None: 4 times the width")
+    max_length: int | None = length_key(None, "positions of the table; None: config.length")
     attention: str = one_of(
         ("random", "comparing"),
         "how a fresh model's attention begins; 'comparing': heads of a T5 look at equal tokens and at neighbours (docs/glam.md)",
     )
 
 
-@settings
+@section_class
 class LearnedTokenizer:
     """The tokenizer of a model."""
 
-    folder: str | None = key(None, "with tokenizer.json; None: made from the texts")
+    folder: str | None = plain_key(None, "with tokenizer.json; None: made from the texts")
     vocab_size: int = positive(32_768, "at most")
-    phrases: bool = key(False, "merges over spaces too, up to the end of a sentence or line")
-    phrase: str = key("", "a regular expression of a phrase; empty: up to the end of a sentence or line")
+    phrases: bool = plain_key(False, "merges over spaces too, up to the end of a sentence or line")
+    phrase: str = plain_key(
+        "", "a regular expression of a phrase; empty: up to the end of a sentence or line"
+    )
     most_texts: int = positive(1_000_000, "texts that it is made from, the first ones")
 
 
-@settings
+@section_class
 class LanguageModelConfig(TextDatasetConfig):
     """A training of a language model on texts."""
 
-    texts: str | None = key(None, "files and folders, with commas between them")
+    texts: str | None = plain_key(None, "files and folders, with commas between them")
     text_item: str = one_of(("paragraph", "line", "file"), "of .txt and .md; empty lines divide paragraphs")
-    tokens: str | None = key(
+    tokens: str | None = plain_key(
         None, "in place of texts: tokens/ of another run, whose tokenizer is named below"
     )
-    held_out: HeldOutTexts = part(HeldOutTexts)
-    model: FreshModel = part(FreshModel)
-    tokenizer: LearnedTokenizer = part(LearnedTokenizer)
-    objective: str | None = key(
+    held_out: HeldOutTexts = subsection(HeldOutTexts)
+    model: FreshModel = subsection(FreshModel)
+    tokenizer: LearnedTokenizer = subsection(LearnedTokenizer)
+    objective: str | None = plain_key(
         None,
         "what is predicted: 'causal' (decoders), 'masked' (roberta), 'spans' or 'prefix' (t5); None: the first that the architecture has",
     )
@@ -220,13 +245,13 @@ class LanguageModelConfig(TextDatasetConfig):
         ("windows", "items"),
         "'windows': items laid end to end and cut, none of them with a prompt; 'items': a row each, with rows of about one length together",
     )
-    length: int = key(1024, "tokens of a row", least=4, most=1 << 20)
-    batch_size: int = sections.batch(256, "rows of a step")
+    length: int = plain_key(1024, "tokens of a row", minimum=4, maximum=1 << 20)
+    batch_size: int = sections.batch_size_key(256, "rows of a step")
     accumulate: int = sections.ACCUMULATE
     steps: int = positive(20_000, "of the training")
     evaluate_every: int = sections.EVALUATE_EVERY
     evaluation_batches: int | None = positive(None, "of held-out text; None: all")
-    optimizer: sections.DecayingOptimizer = part(
+    optimizer: sections.DecayingOptimizer = subsection(
         sections.DecayingOptimizer,
         learning_rate=6e-4,
         schedule="cosine",
@@ -236,57 +261,62 @@ class LanguageModelConfig(TextDatasetConfig):
         max_gradient_norm=1.0,
         weight_decay=0.1,
     )
-    dropout: float = key(0.0, "left out while training, where the architecture has dropout", least=0, below=1)
+    dropout: float = plain_key(
+        0.0, "left out while training, where the architecture has dropout", minimum=0, below=1
+    )
     dtype: str = sections.DTYPE
     remat: bool = sections.REMAT
     logits_chunk: int | None = sections.LOGITS_CHUNK
-    lora: sections.LoraOnBase = part(sections.LoraOnBase)
+    lora: sections.LoraOnBase = subsection(sections.LoraOnBase)
 
 
-@settings
+@section_class
 class CommentFiles:
     """The comments of Reddit."""
 
-    folder: str = key("", "with comments_positive.csv and comments_negative.csv; empty: made up")
-    indexes: str = key("", "a JSON list of rows that are used (published: the test split); empty: all")
+    folder: str = plain_key("", "with comments_positive.csv and comments_negative.csv; empty: made up")
+    indexes: str = plain_key("", "a JSON list of rows that are used (published: the test split); empty: all")
     num_comments: int = positive(2000, "that are made up")
-    data_seed: int = key(1, "seed of the comments that are made up")
+    data_seed: int = plain_key(1, "seed of the comments that are made up")
 
 
-@settings
+@section_class
 class UpvoteNetwork:
     """The classifier of comments."""
 
     # With its tokenizer and, where it has one, its pooler.
-    checkpoint: str | None = key(None, "a RoBERTa's folder or hub name; None: fresh, of these sizes")
-    width: int = size(128, "of the residual stream")
-    layers: int = size(2, "of a T5 on both sides")
-    heads: int = size(4, "of attention")
-    max_length: int = count(256, "positions of the table")
+    checkpoint: str | None = plain_key(None, "a RoBERTa's folder or hub name; None: fresh, of these sizes")
+    width: int = layer_size_key(128, "of the residual stream")
+    layers: int = layer_size_key(2, "of a T5 on both sides")
+    heads: int = layer_size_key(4, "of attention")
+    max_length: int = length_key(256, "positions of the table")
 
 
-@settings
+@section_class
 class UpvoteConfig(GradientConfig):
     """A training of a model of upvotes."""
 
-    reddit: CommentFiles = part(CommentFiles)
-    cutoff: int = key(0, "comments with a higher score were liked")
-    held_out_share: float = key(0.1, "of the texts, to measure with", above=0, most=0.5)
-    network: UpvoteNetwork = part(UpvoteNetwork)
+    reddit: CommentFiles = subsection(CommentFiles)
+    cutoff: int = plain_key(0, "comments with a higher score were liked")
+    held_out_share: float = plain_key(0.1, "of the texts, to measure with", above=0, maximum=0.5)
+    network: UpvoteNetwork = subsection(UpvoteNetwork)
     vocab_size: int = positive(1024, "of the tokenizer that is learned for a fresh one")
-    max_len: int = key(
-        256, "tokens of a comment that the model reads, with the two round it", least=3, most=schema.LENGTH
+    max_len: int = plain_key(
+        256,
+        "tokens of a comment that the model reads, with the two round it",
+        minimum=3,
+        maximum=schema.LENGTH,
     )
-    freeze: bool = key(False, "learns the head alone")
-    batch_size: int = sections.batch(32, "comments of a step")
+    freeze: bool = plain_key(False, "learns the head alone")
+    batch_size: int = sections.batch_size_key(32, "comments of a step")
     accumulate: int = sections.ACCUMULATE
     max_steps: int = positive(300, "of the training")
     evaluate_every: int = positive(100, "steps")
     evaluation_batches: int = positive(64, "of held-out comments, at most")
-    optimizer: sections.DecayingOptimizer = part(
+    optimizer: sections.DecayingOptimizer = subsection(
         sections.DecayingOptimizer, learning_rate=3e-4, final_fraction=0.1
     )
     dropout: float = sections.DROPOUT
     dtype: str = sections.DTYPE
     keep_checkpoints: int = sections.KEEP_CHECKPOINTS
-    chunk_steps: int = sections.batch(4, "optimiser steps of one program")
+    chunk_steps: int = sections.batch_size_key(4, "optimiser steps of one program")

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from motif_jax.core import sections
-from motif_jax.schema import count, fraction, key, natural, one_of, part, positive, settings
+from motif_jax.schema import (
+    fraction,
+    length_key,
+    non_negative,
+    one_of,
+    plain_key,
+    positive,
+    section_class,
+    subsection,
+)
 
 
-@settings
+@section_class
 class PromptChoice:
     """Which prompt asks."""
 
-    version: str = key("default", "default, reworded, or that of a prompt file of your own")
-    file: str = key("", "a prompt file of your own")
+    version: str = plain_key("default", "default, reworded, or that of a prompt file of your own")
+    file: str = plain_key("", "a prompt file of your own")
 
 
-@settings
+@section_class
 class AnswerMode:
     """How an answer is asked for and read."""
 
@@ -23,136 +32,150 @@ class AnswerMode:
         "analysis: free text, then the verdict (published). verdict: the verdict alone, by structured output. soft: probabilities of the "
         "verdicts after a prefilled answer",
     )
-    retry: bool = key(True, "an answer without a verdict is followed by a request for one")
+    retry: bool = plain_key(True, "an answer without a verdict is followed by a request for one")
     minimum_mass: float = fraction(
         0.05, "soft: an answer whose verdicts have less probability together is unknown"
     )
 
 
-@settings
+@section_class
 class AnswerSampling:
     """How an answer's tokens are drawn."""
 
-    temperature: float | None = natural(
-        0.1, "of answers; None: not sent, as reasoning models of some servers refuse it", none=True
+    temperature: float | None = non_negative(
+        0.1, "of answers; None: not sent, as reasoning models of some servers refuse it", allow_none=True
     )
-    top_k: int = key(50, "tokens that may be drawn; -1: all", least=-1)
-    top_p: float | None = key(
-        0.95, "probability of the tokens that may be drawn; None: not sent", above=0, most=1, none=True
+    top_k: int = plain_key(50, "tokens that may be drawn; -1: all", minimum=-1)
+    top_p: float | None = plain_key(
+        0.95,
+        "probability of the tokens that may be drawn; None: not sent",
+        above=0,
+        maximum=1,
+        allow_none=True,
     )
-    max_tokens: int = count(4096, "of an answer, with its reasoning; one that is cut is unknown")
-    verdict_tokens: int = count(
+    max_tokens: int = length_key(4096, "of an answer, with its reasoning; one that is cut is unknown")
+    verdict_tokens: int = length_key(
         64, "of an answer in mode verdict, in place of max_tokens; a model that reasons first needs more"
     )
-    seeded: bool = key(
+    seeded: bool = plain_key(
         True, "a seed for every question, derived from `seed`; False is a little faster on a GPU"
     )
 
 
-@settings
+@section_class
 class LexiconFile:
     """The lexicon, which answers in place of a language model."""
 
-    file: str = key("", "a YAML file, or a built-in one: nethack.yaml (empty), minigrid.yaml, comments.yaml")
+    file: str = plain_key(
+        "", "a YAML file, or a built-in one: nethack.yaml (empty), minigrid.yaml, comments.yaml"
+    )
 
 
-OPTIONS = key("{}", "of an annotator class of your own, as a JSON object: '{\"weight\": 2}'")
-GOAL = key("defaultgoal", "defaultgoal, zeroknowledge, combat, gold, stairs, or one of your prompt file")
-STORE_DIR = key("runs/answer_store", "answers of all runs; stored questions are never asked again")
-KEEP_CONVERSATIONS = key(False, "keeps each question with its answer, word for word")
+OPTIONS = plain_key("{}", "of an annotator class of your own, as a JSON object: '{\"weight\": 2}'")
+GOAL = plain_key(
+    "defaultgoal", "defaultgoal, zeroknowledge, combat, gold, stairs, or one of your prompt file"
+)
+STORE_DIR = plain_key("runs/answer_store", "answers of all runs; stored questions are never asked again")
+KEEP_CONVERSATIONS = plain_key(False, "keeps each question with its answer, word for word")
 
 
-@settings
+@section_class
 class VllmEngine:
     """vLLM's engine."""
 
-    model: str = key("", "folder or hub name")
-    revision: str | None = key(None, "of the model on the hub")
-    tokenizer: str | None = key(None, "None: the model's")
+    model: str = plain_key("", "folder or hub name")
+    revision: str | None = plain_key(None, "of the model on the hub")
+    tokenizer: str | None = plain_key(None, "None: the model's")
     tensor_parallel_size: int = positive(1, "GPUs that share each layer")
     pipeline_parallel_size: int = positive(1, "groups of GPUs that share the layers")
-    dtype: str = key("auto", "of the weights")
-    quantization: str | None = key(None, "None: as the model says")
-    kv_cache_dtype: str = key("auto", "of keys and values")
+    dtype: str = plain_key("auto", "of the weights")
+    quantization: str | None = plain_key(None, "None: as the model says")
+    kv_cache_dtype: str = plain_key("auto", "of keys and values")
     max_model_len: int | None = positive(None, "tokens of a question and its answer; None: vLLM's choice")
     max_num_seqs: int | None = positive(None, "questions that are answered at a time; None: vLLM's choice")
     max_num_batched_tokens: int | None = positive(None, "of a step; None: vLLM's choice")
-    gpu_memory_utilization: float = key(0.92, "share of a GPU's memory", above=0, most=1)
+    gpu_memory_utilization: float = plain_key(0.92, "share of a GPU's memory", above=0, maximum=1)
     kv_cache_memory_bytes: int | None = positive(None, "None: what the share leaves")
     block_size: int | None = positive(None, "None: vLLM's choice")
-    enable_prefix_caching: bool = key(True, "computes what prompts share once")
-    enforce_eager: bool = key(False, "no CUDA graphs")
-    trust_remote_code: bool = key(False, "runs Python code that the model brings")
-    download_dir: str | None = key(None, "None: the hub's cache")
+    enable_prefix_caching: bool = plain_key(True, "computes what prompts share once")
+    enforce_eager: bool = plain_key(False, "no CUDA graphs")
+    trust_remote_code: bool = plain_key(False, "runs Python code that the model brings")
+    download_dir: str | None = plain_key(None, "None: the hub's cache")
     in_flight: int = positive(
         2000,
         "questions in the engine's queue at most. It is filled up when an eighth of it, or room for 64, is free: keep it above "
         "max_num_seqs by more than that",
     )
-    engine: str = key("{}", "any other option of vLLM's engine as a JSON object, '{\"cpu_offload_gb\": 8}'")
-    chat_template_kwargs: str = key(
+    engine: str = plain_key(
+        "{}", "any other option of vLLM's engine as a JSON object, '{\"cpu_offload_gb\": 8}'"
+    )
+    chat_template_kwargs: str = plain_key(
         "{}", "of the model's chat template as a JSON object, '{\"enable_thinking\": false}'"
     )
 
 
-@settings
+@section_class
 class TokenPrices:
     """Prices of a million tokens."""
 
-    prompt: float = natural(0.0, "of a million tokens, for the progress line, the summary and the dry run")
-    completion: float = natural(0.0, "of a million tokens")
-    cached: float | None = natural(None, "of a prompt that the server remembers; None: the price of a prompt")
+    prompt: float = non_negative(
+        0.0, "of a million tokens, for the progress line, the summary and the dry run"
+    )
+    completion: float = non_negative(0.0, "of a million tokens")
+    cached: float | None = non_negative(
+        None, "of a prompt that the server remembers; None: the price of a prompt"
+    )
 
 
-@settings
+@section_class
 class OpenaiServer:
     """A server that speaks the OpenAI protocol."""
 
-    base_url: str = key("http://127.0.0.1:8000/v1", "of any server that speaks the OpenAI protocol")
-    model: str = key("", "the model's name on the server")
-    revision: str | None = key(None, "of the model, where its name does not say it")
-    key_variable: str = key("OPENAI_API_KEY", "environment variable that holds the key")
+    base_url: str = plain_key("http://127.0.0.1:8000/v1", "of any server that speaks the OpenAI protocol")
+    model: str = plain_key("", "the model's name on the server")
+    revision: str | None = plain_key(None, "of the model, where its name does not say it")
+    key_variable: str = plain_key("OPENAI_API_KEY", "environment variable that holds the key")
     concurrency: int = positive(64, "requests at a time at most")
-    prices: TokenPrices = part(TokenPrices)
+    prices: TokenPrices = subsection(TokenPrices)
     timeout_seconds: float = positive(600.0, "time limit of a request")
-    retries: int = natural(
+    retries: int = non_negative(
         6, "times that a failed request is sent again, after 1, 2, 4 ... seconds or when the server says"
     )
     structured: str = one_of(
         ("structured_outputs", "response_format", "none"),
         "for answer.mode=verdict: structured_outputs (vLLM), response_format (OpenAI's JSON schema), or none",
     )
-    send_top_k: bool = key(True, "turn it off for a server that does not know the field")
-    send_seed: bool = key(True, "turn it off for a server that does not know the field")
-    extra_body: str = key("{}", "further fields of each request as a JSON object")
+    send_top_k: bool = plain_key(True, "turn it off for a server that does not know the field")
+    send_seed: bool = plain_key(True, "turn it off for a server that does not know the field")
+    extra_body: str = plain_key("{}", "further fields of each request as a JSON object")
 
 
-@settings
+@section_class
 class OnlineAnnotator:
     """The annotator beside a training."""
 
-    kind: str = key(
+    kind: str = plain_key(
         "lexicon",
         "openai: any server that speaks the protocol (launch/oni.sh starts one of vLLM), asked in the background. lexicon, or module:Class of "
         "your own: answers in the training's process, which waits for it",
     )
     options: str = OPTIONS
     goal: str = GOAL
-    seed: int = key(0, "of answers; runs that share a store find each other's where it is the same")
-    store_dir: str = key(STORE_DIR.default, f"{STORE_DIR.help}; empty: answers/ in the run folder")
+    seed: int = plain_key(0, "of answers; runs that share a store find each other's where it is the same")
+    store_dir: str = plain_key(STORE_DIR.default, f"{STORE_DIR.help}; empty: answers/ in the run folder")
     keep_conversations: bool = KEEP_CONVERSATIONS
-    prompt: PromptChoice = part(PromptChoice)
-    answer: AnswerMode = part(AnswerMode)
-    sampling: AnswerSampling = part(AnswerSampling, top_k=-1, top_p=1.0)
+    prompt: PromptChoice = subsection(PromptChoice)
+    answer: AnswerMode = subsection(AnswerMode)
+    sampling: AnswerSampling = subsection(AnswerSampling, top_k=-1, top_p=1.0)
     attempts: int = positive(2, "times that a question is asked at most, until an answer has a verdict")
-    wait_seconds: float = natural(600.0, "how long a start waits for a server that does not answer yet")
-    lexicon: LexiconFile = part(LexiconFile)
+    wait_seconds: float = non_negative(600.0, "how long a start waits for a server that does not answer yet")
+    lexicon: LexiconFile = subsection(LexiconFile)
     # A question that gets no answer is asked again later, so that nothing else has to wait for it.
-    openai: OpenaiServer = part(OpenaiServer, timeout_seconds=120.0)
+    openai: OpenaiServer = subsection(OpenaiServer, timeout_seconds=120.0)
     conversations_dir: str = ""  # of a run that keeps them
 
 
-@settings
+@section_class
 class Budget:
     """What the questions of a training may cost."""
 
@@ -162,7 +185,7 @@ class Budget:
     tokens_per_million_steps: int | None = positive(None, "of the environment; None: no limit")
 
 
-@settings
+@section_class
 class Queue:
     """Questions that wait for the annotator beside a training."""
 
@@ -172,56 +195,58 @@ class Queue:
         "frequent: messages seen at most steps. newest: those seen last (published). uncertain: those that the reward is least sure of",
     )
     batch: int = positive(100, "entries of one call as published; only compat.oni_requeue reads it")
-    budget: Budget = part(Budget)
+    budget: Budget = subsection(Budget)
 
 
-@settings
+@section_class
 class Captions:
     """What a caption shows."""
 
-    messages: bool = key(True, "shows messages")
-    status: bool = key(False, "shows the status line")
+    messages: bool = plain_key(True, "shows messages")
+    status: bool = plain_key(False, "shows the status line")
 
 
-@settings
+@section_class
 class AnnotatorConfig:
     """What annotators read."""
 
     seed: int = sections.SEED
-    dataset_dir: str = key("", "folder of a pairs dataset")
-    annotator: str = key(
+    dataset_dir: str = plain_key("", "folder of a pairs dataset")
+    annotator: str = plain_key(
         "lexicon", "score, return, random, lexicon, a model by vllm or openai, or module:Class of your own"
     )
     options: str = OPTIONS
     goal: str = GOAL
-    captions: Captions = part(Captions)
-    prompt: PromptChoice = part(PromptChoice)
-    answer: AnswerMode = part(AnswerMode)
-    sampling: AnswerSampling = part(AnswerSampling)
-    lexicon: LexiconFile = part(LexiconFile)
-    vllm: VllmEngine = part(VllmEngine)
-    openai: OpenaiServer = part(OpenaiServer)
+    captions: Captions = subsection(Captions)
+    prompt: PromptChoice = subsection(PromptChoice)
+    answer: AnswerMode = subsection(AnswerMode)
+    sampling: AnswerSampling = subsection(AnswerSampling)
+    lexicon: LexiconFile = subsection(LexiconFile)
+    vllm: VllmEngine = subsection(VllmEngine)
+    openai: OpenaiServer = subsection(OpenaiServer)
     compat: sections.Compat = sections.Compat()
 
 
-@settings
+@section_class
 class AnnotationConfig(AnnotatorConfig):
     """The labels of a dataset."""
 
     store_dir: str = STORE_DIR
-    name: str = key("", "of the label file; empty: the published scheme, llama70b_msg_defaultgoal_default")
+    name: str = plain_key(
+        "", "of the label file; empty: the published scheme, llama70b_msg_defaultgoal_default"
+    )
     num_shards: int = positive(1, "parts of the dataset, each a command of its own")
-    shard_index: int = natural(0, "which part this command does, below num_shards")
-    restart: bool = key(False, "discards the labels of this name first; answers in the store stay")
+    shard_index: int = non_negative(0, "which part this command does, below num_shards")
+    restart: bool = plain_key(False, "discards the labels of this name first; answers in the store stay")
     attempts: int = positive(1, "times that a question is asked at most, until an answer has a verdict")
     orders: str = one_of(
         ("once", "given", "both"),
         "once: asks one of (a, b) and (b, a). given: asks in the dataset's order. both: asks both, averaged",
     )
-    flush_seconds: float = natural(2.0, "between writes of new answers")
+    flush_seconds: float = non_negative(2.0, "between writes of new answers")
     limit: int | None = positive(None, "questions of this run at most, for a pilot; None: all")
     keep_conversations: bool = KEEP_CONVERSATIONS
-    dry_run: bool = key(
+    dry_run: bool = plain_key(
         False, "prints the conversations of the first pairs and a cost estimate; asks nothing"
     )
     dry_run_pairs: int = positive(2, "pairs whose conversations dry_run prints")

@@ -26,7 +26,7 @@ from motif_jax.ilql.tasks.reddit import text_scorer, upvote_run, upvote_task
 from motif_jax.lm import footprint, init_model, language_run, language_task, sums_task
 from motif_jax.lm.init_model import Sizes
 from motif_jax.motif.reward import reward_task
-from motif_jax.schema import values
+from motif_jax.schema import read_section
 from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 from tests.reward_fixtures import load_config
 
@@ -34,7 +34,7 @@ from tests.reward_fixtures import load_config
 def given(stage: str, variant: str | None = None, **changes: Any) -> Any:
     kinds = {"train_text": TextConfig, "clone_behaviour": CloningConfig, "train_upvote": UpvoteConfig}
     changes = {name.replace("__", "."): value for name, value in changes.items()}
-    return values(kinds.get(stage, LanguageModelConfig), load_config(stage, variant or "", changes))
+    return read_section(kinds.get(stage, LanguageModelConfig), load_config(stage, variant or "", changes))
 
 
 GPT = init_model.make("gpt2", Sizes(8, 1, 2, max_length=48), 40, {"start": 1, "pad": 2, "end": 3})

@@ -21,7 +21,7 @@ def test_the_task_of_every_variant_takes_its_options_its_kind_and_its_policy():
 
 def test_options_have_the_defaults_and_limits_that_were_recorded(record):
     def limits(key):
-        return key.above, key.least, key.below, key.most, key.multiple, key.choices, key.none
+        return key.above, key.minimum, key.below, key.maximum, key.multiple_of, key.choices, key.allow_none
 
     found = {}
     for name in registry.names():

@@ -14,7 +14,7 @@ from motif_jax.motif.pairs.split import torch_split
 from motif_jax.motif.reward import reward_data, reward_task
 from motif_jax.motif.reward.reward_model import read_run
 from motif_jax.motif.reward.statistics import RunningMoments
-from motif_jax.schema import values
+from motif_jax.schema import read_section
 from tests.motif.reward.reward_task_test import plain_loop
 from tests.reward_fixtures import load_config, make_dataset, train
 
@@ -64,7 +64,7 @@ def test_a_faithful_run_equals_the_published_loop_in_files_and_parameters(tmp_pa
     make_dataset(tmp_path / "dataset", pairs=250, messages=60)
     changes = {"batch_size": BATCH, "epochs": EPOCHS, "num_devices": 1, "annotator": "test"}
     given = load_config("train_reward", "faithful", {**changes, "dataset_dir": str(tmp_path / "dataset")})
-    config = values(RewardConfig, given)
+    config = read_section(RewardConfig, given)
     assert (config.seed, config.train_fraction) == (SEED, 0.8)
     data = reward_data.load(config)
     task = reward_task.RewardTask(config, data, DataParallel(jax.local_devices()[:1]))

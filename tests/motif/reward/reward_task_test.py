@@ -13,7 +13,7 @@ from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.training.config import RewardConfig
 from motif_jax.core.training.trainer import OfflineTrainer
 from motif_jax.motif.reward import reward_data, reward_task
-from motif_jax.schema import values
+from motif_jax.schema import read_section
 from tests.reward_fixtures import make_dataset, reward_config, write_labels
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
@@ -32,7 +32,7 @@ def folder(tmp_path_factory):
 
 def make_task(folder, devices=1, **overrides):
     overrides = {"epochs": 2, "chunk_steps": 2, "network.hidden_dim": 32, **overrides}
-    config = values(RewardConfig, reward_config(folder, **overrides))
+    config = read_section(RewardConfig, reward_config(folder, **overrides))
     data = reward_data.load(config)
     return reward_task.RewardTask(config, data, DataParallel(jax.local_devices()[:devices]))
 

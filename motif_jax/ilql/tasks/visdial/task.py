@@ -19,7 +19,7 @@ from motif_jax.ilql.tasks.visdial import data
 from motif_jax.ilql.tasks.visdial.client import REWARDS, VisDialServer, checked_url
 from motif_jax.ilql.tasks.visdial.environment import Talk, VisDialEnvironment, VisDialObservation, recorded
 from motif_jax.ilql.tasks.visdial.rules import MODES, STOP, YES_NO, Rules
-from motif_jax.schema import Key, natural, one_of, positive
+from motif_jax.schema import Key, non_negative, one_of, positive
 
 RECORDED, GAMES, REWARD_CACHE = "recorded", "games", "reward_cache"
 
@@ -52,7 +52,7 @@ KEYS: Mapping[str, Key] = {
     "normalise": Key(True, "divides the features of a picture by their length"),
     "additional": Key("", "further dialogues (a parquet file) behind the recorded ones"),
     "tokenizer": Key("", TOKENIZER_HELP),
-    "vocab_size": natural(0, "of byte pairs that are learned; 0: none yet"),
+    "vocab_size": non_negative(0, "of byte pairs that are learned; 0: none yet"),
 }
 
 

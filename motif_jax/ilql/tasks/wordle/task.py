@@ -16,7 +16,7 @@ from motif_jax.ilql.tasks.wordle.environment import WordleEnvironment
 from motif_jax.ilql.tasks.wordle.policies import Plan, parse, policy_of
 from motif_jax.ilql.tasks.wordle.tokens import WordleTokenizer
 from motif_jax.ilql.tasks.wordle.words import distinct, read_words
-from motif_jax.schema import Key, natural, positive
+from motif_jax.schema import Key, non_negative, positive
 
 # Bytes of a worker's array [games, words] for a chunk of games.
 _CHUNK_BYTES, _MOST_GAMES, _FEWEST_GAMES = 1 << 22, 1024, 16
@@ -28,7 +28,7 @@ KEYS: Mapping[str, Key] = {
         "wordle_official_200 (236 words), tweet_words (40), wordle_official (2,315), wordle_official_guess (12,972), wordle_official_400 (431), "
         "wordle_official_800 (826), or a file with a word a line",
     ),
-    "num_words": natural(0, "the first so many of them; 0: all"),
+    "num_words": non_negative(0, "the first so many of them; 0: all"),
     "suboptimal": Key("random", "of 'branch' and 'adversarial': who goes on"),
     "num_suboptimal": positive(1, "games of these for a state (branch) or a game (adversarial)"),
     "adversary": Key("wrong", "of 'adversarial': who leaves the expert at its third guess"),
@@ -38,7 +38,10 @@ KEYS: Mapping[str, Key] = {
     "indexes": Key("", "of 'tweets': a JSON list of the games that are used; empty: all"),
     "true_word": Key(False, "of 'tweets': the hidden word is the day's, not any that the colours allow"),
     "top_p": Key(
-        1.0, "of 'tweets': the best part of the games, by number of guesses, lost ones last", above=0, most=1
+        1.0,
+        "of 'tweets': the best part of the games, by number of guesses, lost ones last",
+        above=0,
+        maximum=1,
     ),
     "simulated": positive(20_000, "of 'tweets': people who tweet"),
     "simulated_seed": Key(1, "of those people"),
