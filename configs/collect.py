@@ -30,8 +30,8 @@ KEYS = {
         "how start points are drawn: from all steps of a game alike, as published, or from its distinct messages alike",
     ),
     "environment": {
-        "name": Key("NetHackScore-v1", "as in train_agent"),
-        "max_episode_steps": positive(5000, "cuts episodes off"),
+        "name": Key("NetHackScore-v1", "environment to play, named as in train_agent"),
+        "max_episode_steps": positive(5000, "longest episode in steps; longer ones are cut off"),
         "last_text": sections.LAST_TEXT,
         **sections.GYM,
     },

@@ -32,20 +32,20 @@ KEYS = {
         "num_dialogues counts episodes of both",
     ),
     # Of 'branch' and 'adversarial' the expert's games, what branches off comes on top.
-    "num_dialogues": non_negative(100_000, "how many; 0: all recorded ones"),
+    "num_dialogues": non_negative(100_000, "number of dialogues; 0: all recorded ones"),
     "policy": Key(
         NOISY_EXPERT,
         "who plays; for 'branch' and 'adversarial' the expert, for 'tweets' the simulated people. Wordle: fitting, random, random_mixture(P, LIST), "
         "start(LIST), optimal(START), repeat(START, FIRST_N), wrong(LIST), mixture(P, ONE, OTHER), monte_carlo(GAMES, PLAYER); LIST in quotes, a "
         "list's name or file",
     ),
-    "options": Key("", 'of a task from outside, as JSON: {"words": 3}'),
+    "options": Key("", 'options of a task from outside the package, as JSON: {"words": 3}'),
     "wordle": wordle.KEYS,
     "visdial": visdial.KEYS,
     "babyai_text": babyai_text.KEYS,
     "reddit": reddit.KEYS,
     # This one only hands out work.
-    "workers": positive(available_cores(), "processes"),
+    "workers": positive(available_cores(), "number of processes that play"),
     "compat": sections.compat(
         "wordle_branch_restarts wordle_top_p_rows visdial_last_turn_free upvote_zero_one"
     ),

@@ -17,7 +17,7 @@ _AGENT = resources.config_file("train_language_agent")["KEYS"]
 KEYS = {
     "stage": "collect_trajectories",
     **section_keys(LevelPolicy),
-    "policy": Key("bot", "as in configs/test_language_agent.py"),
+    "policy": Key("bot", "policy that plays, named as in configs/test_language_agent.py"),
     "steps": positive(400_000, "plays whole episodes until it has this many"),
     "successes": Key(False, "only episodes with success; 1,000 without one end the run"),
     # 4 bytes a letter.

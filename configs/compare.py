@@ -17,13 +17,13 @@ from motif_jax.schema import Key, configs, non_negative, positive
 
 KEYS = {
     "stage": "compare",
-    "seed": non_negative(0, "of the bootstrap"),
-    "title": Key("Comparison of methods", "of the page"),
-    "methods": Key("", "'name=folder,folder; name=folder,...'"),
+    "seed": non_negative(0, "seed of the bootstrap"),
+    "title": Key("Comparison of methods", "title of the page"),
+    "methods": Key("", "methods and the run folders of each: 'name=folder,folder; name=folder,...'"),
     "measure": Key("return", "key of the episodes: return, score, dlvl, intrinsic_return, ..."),
     "normalise_zero": Key(None, "method whose mean becomes 0 on every task", str),
     "normalise_one": Key(None, "method whose mean becomes 1 on every task", str),
-    "published": Key(None, "a motif_results.pkl", str),
+    "published": Key(None, "file motif_results.pkl of published results", str),
     "published_tasks": Key("", "'theirs=ours, ...' for names that differ; the others are matched by name"),
     "published_task": Key(
         None,

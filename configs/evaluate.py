@@ -22,7 +22,7 @@ KEYS = {
     "stage": "evaluate",
     **section_keys(PlayedPolicy),
     "bot_agreement": Key(False, "measures at how many steps the scripted player would have done the same"),
-    "episodes": positive(100, "episodes in all"),
+    "episodes": positive(100, "number of episodes to play"),
     "workers": sections.WORKERS,
     "lanes": sections.LANES,
     "record_every": non_negative(0, "every Nth episode leaves a recording and a player; 0: none"),

@@ -29,7 +29,7 @@ CANDIDATES = {"utterance": 4, "chai": 5}
 KEYS = {
     "stage": "evaluate_text",
     **section_keys(EvaluatedSpeaker),
-    "episodes": positive(1024, "episodes in all"),
+    "episodes": positive(1024, "number of episodes to play"),
     "lanes": positive(1024, "played at a time, in one program", maximum=1 << 20),
     "threads": sections.THREADS,
     "show": non_negative(8, "episodes on the page token by token"),

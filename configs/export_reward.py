@@ -19,7 +19,7 @@ KEYS = {
         "dir": Key(None, "run folder of train_reward or of configs/oni.py", str),
         "step": sections.REWARD_STEP,
     },
-    "licence": Key("", "of the weights, for the card"),
+    "licence": Key("", "licence of the weights, for the model card"),
     "notes": Key("", "further sentences for the card"),
 }
 get_config = configs(KEYS)

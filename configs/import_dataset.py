@@ -12,6 +12,6 @@ from motif_jax.schema import Key, configs
 KEYS = {
     "stage": "import_dataset",
     "seed": sections.SEED,
-    "file": Key(None, "pairs.parquet of export_dataset", str),
+    "file": Key(None, "file pairs.parquet of export_dataset", str),
 }
 get_config = configs(KEYS)

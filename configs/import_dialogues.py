@@ -16,6 +16,6 @@ KEYS = {
         "FILE.jsonl: {sequence: [[text, is_action], ...], reward: [...], done} a line; FILE.pkl: published Wordle games",
         str,
     ),
-    "words": Key("", "of Wordle games: the list to replay them under; empty: the one that the file names"),
+    "words": Key("", "word list under which Wordle games are replayed; empty: the one that the file names"),
 }
 get_config = configs(KEYS)

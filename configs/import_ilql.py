@@ -12,16 +12,18 @@ from motif_jax.schema import Key, configs, fraction, non_negative
 KEYS = {
     "stage": "import_ilql",
     "seed": sections.SEED,
-    "file": Key(None, "outputs/.../model.pkl", str),
-    "task": Key("wordle", "what it was trained for: wordle, visdial, reddit, or module:Class"),
-    "options": Key("", "of the task as JSON"),
+    "file": Key(None, "checkpoint to import, outputs/.../model.pkl", str),
+    "task": Key("wordle", "task that it was trained for: wordle, visdial, reddit, or module:Class"),
+    "options": Key("", "options of the task as JSON"),
     "method": Key(
         "",
         "empty: bc, dt, ilql, ilql_utterance or chai, by what the file holds; cql and psi look like ilql. 'upvote': the file is that of the "
         "upvote model, and becomes a folder like train_upvote's",
     ),
-    "tokenizer": Key(None, "of 'upvote': a folder with RoBERTa's tokenizer.json, or roberta-base", str),
-    "discount": fraction(0.99, "of a step"),
-    "heads": non_negative(0, "of attention; 0: width / 64, as GPT-2 has"),
+    "tokenizer": Key(
+        None, "tokenizer of 'upvote': a folder with RoBERTa's tokenizer.json, or roberta-base", str
+    ),
+    "discount": fraction(0.99, "discount of a step"),
+    "heads": non_negative(0, "number of attention heads; 0: width / 64, as GPT-2 has"),
 }
 get_config = configs(KEYS)

@@ -11,6 +11,6 @@ from motif_jax.schema import Key, configs
 KEYS = {
     "stage": "import_reward",
     "seed": sections.SEED,
-    "file": Key(None, "reward.safetensors of export_reward", str),
+    "file": Key(None, "file reward.safetensors of export_reward", str),
 }
 get_config = configs(KEYS)

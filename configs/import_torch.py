@@ -33,13 +33,13 @@ KEYS = {
     "stage": "import_torch",
     "seed": sections.SEED,
     "kind": one_of(("reward", "agent", "language_agent"), "what the file holds, as the variant says"),
-    "file": Key(None, "a checkpoint, FILE.pth", str),
+    "file": Key(None, "checkpoint to import, FILE.pth", str),
     "names": Key("", "choices by hand: LAYER/weight=NAME IN THE FILE, with commas between"),
 }
 REWARD = {
     "quantiles": Key(None, "the published quantile file beside it; None: no threshold", str),
-    "mean": Key(None, "of the rewards; None: the file's reward_mean", float),
-    "variance": non_negative(None, "of the rewards; None: the file's reward_var", float),
+    "mean": Key(None, "mean of the rewards; None: the file's reward_mean", float),
+    "variance": non_negative(None, "variance of the rewards; None: the file's reward_var", float),
     "quantile_row": Key(-1, "row of that file for this checkpoint; -1: the last"),
 }
 

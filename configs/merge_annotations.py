@@ -15,7 +15,7 @@ KEYS = {
     "seed": sections.SEED,
     "dataset_dir": Key("", "folder of a pairs dataset"),
     "names": Key("", "label files to combine, with commas between; empty: all of the dataset"),
-    "name": Key("", "of the label file to write; empty: only the tables"),
+    "name": Key("", "name of the label file to write; empty: only the tables"),
     "method": one_of(
         ("majority", "mean"),
         "majority: the verdict with most votes, a draw is a tie. mean: of the probabilities, where annotators keep them",

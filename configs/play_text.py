@@ -17,7 +17,7 @@ KEYS = {
         "'with': each turn it proposes what to say, and you take it (Enter) or say something else; 'against': you play, then it plays from the "
         "same seed; 'answer': you are the other side, and it speaks to you",
     ),
-    "games": positive(1, "games to play"),
+    "games": positive(1, "number of games to play"),
     "decode": section_keys(sections.Decode, kind="greedy", advantage_clip=0.0),
 }
 get_config = configs(KEYS)

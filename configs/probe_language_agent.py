@@ -12,7 +12,7 @@ from motif_jax.schema import Key, configs
 KEYS = {
     "stage": "probe_language_agent",
     "policy": Key("", "folder of a run of train_language_agent"),
-    "checkpoint": Key("all", "of it: 'all', 'latest', 'best', or a step"),
+    "checkpoint": Key("all", "checkpoint of the agent: 'all', 'latest', 'best', or a step"),
     "probes": {"prompts": Key("own", "11 of ours, or a JSON file as configs/probes/babyai_text.json is")},
     "must_be_right": Key(
         False,

@@ -14,9 +14,11 @@ KEYS = {
     "stage": "rank_text",
     "agents": Key("", "runs of train_text with commas between; their tokens must have values"),
     "data": Key(None, "a folder of collect_text, or a file of dialogues (.parquet)", str),
-    "dialogues": positive(10_000, "of the data, from its start; groups stay whole"),
+    "dialogues": positive(
+        10_000, "number of dialogues to read, from the start of the data; groups are never split"
+    ),
     "n_gram": positive(3, "tokens of an n-gram"),
-    "shown": positive(20, "of the greatest and of the least"),
+    "shown": positive(20, "number of texts to show in the list of the greatest and in that of the least"),
     "least_count": positive(2, "the lists leave out what was said less often"),
     "tokens": positive(6, "last tokens of an action for which ranking accuracy is measured"),
 }

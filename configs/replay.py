@@ -17,7 +17,10 @@ KEYS = {
     "stage": "replay",
     "seed": sections.SEED,
     "evaluation": Key(None, "folder of an evaluation", str),
-    "episodes": Key("best,worst", "of it: indices, best, worst (by intrinsic return, else return), or all"),
+    "episodes": Key(
+        "best,worst",
+        "episodes of the evaluation: indices, best, worst (by intrinsic return, else return), or all",
+    ),
     "recordings": Key("", "recordings (.json) or folders of them, with commas between"),
     "agent": {
         "dir": Key(

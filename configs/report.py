@@ -14,7 +14,7 @@ from motif_jax.schema import Key, configs, positive
 KEYS = {
     "stage": "report",
     "seed": sections.SEED,
-    "title": Key("Motif: a run", "of the page"),
+    "title": Key("Motif: a run", "title of the page"),
     "dataset_dir": Key(None, "folder of a pairs dataset", str),
     "reward": {
         "dir": Key(None, "run folder of train_reward", str),
@@ -41,7 +41,9 @@ KEYS = {
         below=1,
     ),
     "replays": Key("", "folders of `replay` of the training's recorded games, with commas between"),
-    "max_messages": positive(5000, "of the dataset, most frequent first, in the page's list"),
+    "max_messages": positive(
+        5000, "number of messages in the page's list, the most frequent of the dataset first"
+    ),
     "plots": Key(True, "PNG and PDF files beside the page"),
 }
 get_config = configs(KEYS, {"smoke": {"plots": False}, "quickstart": {"title": "Motif quickstart"}})

@@ -17,7 +17,7 @@ KEYS = {
     "seed": sections.SEED,
     "model": Key(None, "folder of a checkpoint, or its name on the hub", str),
     "file": Key(None, "prompts, .jsonl or one a line", str),
-    "candidates": Key("", "of all prompts without their own, with | between them"),
+    "candidates": Key("", "candidates of all prompts that have none of their own, with | between them"),
     "by_length": Key(False, "divides log-probabilities by the number of tokens"),
     "page": non_negative(0, "prompts that tokens.html shows token by token; 0: no page"),
     "batch": positive(32, "prompts at a time"),

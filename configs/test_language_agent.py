@@ -30,10 +30,12 @@ KEYS = {
     ),
     "action_names": Key(
         (),
-        "of the test action_names: six names, or as many as there are actions; (): rotate left, move ahead, ...",
+        "names of the actions in the test action_names: six names, or as many as there are actions; (): rotate left, move ahead, ...",
     ),
-    "episodes": positive(1000, "of each test"),
-    "prompt_tokens": length_key(None, "None: the training's, twice as many where words may take more", int),
+    "episodes": positive(1000, "number of episodes of each test"),
+    "prompt_tokens": length_key(
+        None, "longest prompt in tokens; None: the training's, twice as many where words may take more", int
+    ),
     "workers": sections.WORKERS,
     "lanes": sections.LANES,
     "resamples": sections.RESAMPLES,

@@ -35,10 +35,16 @@ KEYS = {
     "stage": "train_agent",
     **section_keys(AgentConfig),
     "environment": {
-        "name": Key("NetHackScore-v1", "or 'gym:ID' of gymnasium, or module:Class (docs/environments.md)"),
+        "name": Key(
+            "NetHackScore-v1",
+            "environment: a NetHack task, 'gym:ID' of gymnasium, or module:Class (docs/environments.md)",
+        ),
         **sections.GYM,
         **section_keys(PlayedTask),
-        "recall": {"cues": positive(4, "of Recall-v0"), "delay": positive(4, "of Recall-v0")},
+        "recall": {
+            "cues": positive(4, "number of cues of Recall-v0"),
+            "delay": positive(4, "steps of Recall-v0 between the cue and the question"),
+        },
     },
     "compat": sections.compat(
         "sober_mask oracle_patch_edge crop_row_offset seed_noop message_count_off vtrace_bootstrap timeout_as_terminal "

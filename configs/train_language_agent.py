@@ -46,14 +46,16 @@ ENVIRONMENT = {
     "name": Key("BabyAI-MixedTrainLocal-v0", "a level of BabyAI-Text"),
     "max_episode_steps": positive(5000, "cuts episodes off before the level's own limit"),
     "babyai_text": {
-        "kind": Key("", "of task in the Mixed levels; '' draws it for each episode"),
+        "kind": Key("", "kind of task in the Mixed levels; '' draws it for each episode"),
         "language": Key("", "'english', 'french', or '' for the level's own"),
-        "observations": positive(3, "in a prompt, with the actions between them"),
+        "observations": positive(3, "number of observations in a prompt, with the actions between them"),
         "actions": Key(ACTIONS, "names of the actions; those beyond the sixth do nothing"),
         "distractors": non_negative(
             None, "objects without a use (published: 4, 8, 16); None: the level's", int
         ),
-        "change": Key("", "of the words of prompts (motif_jax/envs/babyai_text/changes.py); '' for none"),
+        "change": Key(
+            "", "change of the words of prompts (motif_jax/envs/babyai_text/changes.py); '' for none"
+        ),
     },
 }
 _AGENT = resources.config_file("train_agent")["KEYS"]

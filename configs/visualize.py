@@ -16,10 +16,10 @@ from motif_jax.schema import Key, configs, non_negative, positive, section_keys
 KEYS = {
     "stage": "visualize",
     **section_keys(PlayedPolicy),
-    "episodes": positive(1, "episodes to play"),
+    "episodes": positive(1, "number of episodes to play"),
     "live": Key(True, "shows them, where there is a terminal"),
-    "seconds_per_step": non_negative(0.125, "at the start; 0: as fast as possible"),
-    "top_messages": positive(100, "messages to list"),
+    "seconds_per_step": non_negative(0.125, "seconds between steps at the start; 0: as fast as possible"),
+    "top_messages": positive(100, "number of messages to list"),
     "forms": section_keys(sections.Forms),
     "compat": sections.compat("sober_mask oracle_patch_edge crop_row_offset message_count_off"),
 }

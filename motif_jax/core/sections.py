@@ -30,12 +30,12 @@ def seed(default: int, maximum: int | None = None) -> Any:
 
 SEED = seed(0)
 SEED_32 = seed(0, maximum=2**32 - 1)
-DTYPE = one_of(DTYPES, "of the computation; parameters, optimiser and losses are float32")
+DTYPE = one_of(DTYPES, "dtype of the computation; parameters, optimiser and losses are float32")
 MATMUL_PRECISION = one_of(
     ("default", "highest"),
-    "of float32 matrix products; 'default' rounds their factors to TF32 (10 bits) on recent GPUs",
+    "precision of float32 matrix products; 'default' rounds their factors to TF32 (10 bits) on recent GPUs",
 )
-SAVE_EVERY_SECONDS = positive(300.0, "between checkpoints, besides those of evaluations")
+SAVE_EVERY_SECONDS = positive(300.0, "seconds between checkpoints, besides those of evaluations")
 
 
 @section_class
@@ -45,19 +45,23 @@ class ClusterHosts:
     coordinator: str | None = plain_key(
         None, "'HOST:PORT' of the first of several hosts, or 'slurm' under srun"
     )
-    count: int | None = positive(None, "of hosts, one process each")
-    index: int | None = non_negative(None, "of this host")
+    count: int | None = positive(None, "number of hosts, one process each")
+    index: int | None = non_negative(None, "index of this host")
     heartbeat_timeout_seconds: float = plain_key(
         100.0, "the other hosts end when one is silent for this long", minimum=1
     )
-    connect_timeout_seconds: float = positive(300.0, "how long the hosts wait for each other at the start")
+    connect_timeout_seconds: float = positive(
+        300.0, "seconds that the hosts wait for each other at the start"
+    )
 
     def place(self) -> cluster.HostPosition:
         """This process's host. Raises UserError: values do not fit."""
         return cluster.place(self.coordinator, self.count, self.index)
 
 
-NUM_DEVICES = positive(None, "of each host; None: all. With dropout a run resumes only with as many", int)
+NUM_DEVICES = positive(
+    None, "number of devices of each host; None: all. With dropout a run resumes only with as many", int
+)
 
 
 @section_class
@@ -89,8 +93,8 @@ class Wandb:
     """Weights & Biases."""
 
     enabled: bool = plain_key(False, "logs to Weights & Biases, too")
-    project: str = plain_key("motif_jax", "in W&B")
-    name: str | None = plain_key(None, "of the run in W&B; None: W&B's own")
+    project: str = plain_key("motif_jax", "project of the run in W&B")
+    name: str | None = plain_key(None, "name of the run in W&B; None: W&B's own")
 
 
 @section_class
@@ -102,7 +106,7 @@ class Sharding:
         "for models that do not fit one device: splits parameters and optimiser over fsdp x tensor devices of a host, batches over the "
         "other devices and fsdp (docs/language.md); 1 and 1: every device holds all",
     )
-    tensor: int = positive(1, "see fsdp; devices along tensor work on the same rows")
+    tensor: int = positive(1, "devices along tensor, which work on the same rows; see fsdp")
 
 
 @section_class
@@ -114,7 +118,7 @@ class Lora:
         "layers that get low-rank additions, such as '*/attention/query,*/attention/value' (docs/language.md); only they and the heads "
         "are learned; empty: all is learned",
     )
-    rank: int = layer_size_key(8, "of the additions")
+    rank: int = layer_size_key(8, "rank of the low-rank additions")
     alpha: float = positive(16.0, "additions are multiplied by alpha / rank")
 
 
@@ -122,7 +126,7 @@ class Lora:
 class LoraOnBase(Lora):
     """Low-rank additions to a frozen model of any precision."""
 
-    base: str = one_of(("float32", "bfloat16", "int8", "nf4"), "what the frozen weights are kept in")
+    base: str = one_of(("float32", "bfloat16", "int8", "nf4"), "dtype or format of the frozen weights")
 
 
 @section_class
@@ -132,7 +136,7 @@ class Profile:
     start: int | None = non_negative(None, "update after which a trace starts; None: no trace")
     steps: int = positive(2, "updates in the trace")
     server_port: int | None = positive(
-        None, "where TensorBoard can ask for a trace; None: none", below=1 << 16
+        None, "port at which TensorBoard can ask for a trace; None: none", below=1 << 16
     )
 
 
@@ -140,16 +144,16 @@ class Profile:
 class Optimizer:
     """Adam and its learning rate."""
 
-    learning_rate: float = positive(1e-4, "of Adam", maximum=100.0)
+    learning_rate: float = positive(1e-4, "learning rate of Adam", maximum=100.0)
     schedule: str = one_of(
         ("constant", "linear", "cosine"),
         "'linear' and 'cosine' fall until the last step, down to final_fraction of the rate",
     )
     warmup_steps: int | None = non_negative(0, "optimiser steps over which a factor of the rate rises to 1")
-    final_fraction: float = fraction(0.0, "of the rate, at the end of its schedule")
-    b1: float = plain_key(0.9, "of Adam's mean", minimum=0, below=1)
-    b2: float = plain_key(0.999, "of Adam's second moment", minimum=0, below=1)
-    eps: float = positive(1e-8, "of Adam")
+    final_fraction: float = fraction(0.0, "final learning rate of the schedule, as a share of the first")
+    b1: float = plain_key(0.9, "decay rate of Adam's mean", minimum=0, below=1)
+    b2: float = plain_key(0.999, "decay rate of Adam's second moment", minimum=0, below=1)
+    eps: float = positive(1e-8, "epsilon of Adam, added to the denominator")
     max_gradient_norm: float = non_negative(0.0, "gradients of a greater norm are clipped to it; 0: no clip")
 
 
@@ -157,14 +161,14 @@ class Optimizer:
 class DecayingOptimizer(Optimizer):
     """Adam with weight decay (Loshchilov and Hutter 2019)."""
 
-    weight_decay: float = non_negative(0.0, "of matrices, times the learning rate")
+    weight_decay: float = non_negative(0.0, "weight decay of matrices, times the learning rate")
 
 
 DROPOUT = plain_key(0.1, "share left out while training", minimum=0, below=1)
 # Keys of trainings in steps.
 ACCUMULATE = batch_size_key(1, "micro-batches of a step, one after the other: changes only memory")
 CHUNK_STEPS = batch_size_key(8, "optimiser steps of one program")
-EVALUATE_EVERY = positive(500, "steps")
+EVALUATE_EVERY = positive(500, "steps between evaluations")
 KEEP_CHECKPOINTS = positive(2, "the newest, besides the best")
 REMAT = plain_key(False, "computes activations again in the backward pass instead of keeping them")
 LOGITS_CHUNK = positive(
@@ -179,7 +183,7 @@ class Kl:
     """The penalty on the divergence from the first policy (rl/algorithms/kl_penalty.py)."""
 
     coefficient: float = non_negative(
-        0.0, "of log pi - log pi_ref in the reward, pi_ref at the start; 0: none"
+        0.0, "coefficient of log pi - log pi_ref in the reward, with pi_ref the policy at the start; 0: none"
     )
     target: float | None = positive(
         None, "nats an action (free text: an utterance) to which the coefficient adapts; None: it is fixed"
@@ -191,25 +195,25 @@ class Kl:
 class ModelSizes:
     """The sizes of a fresh language model."""
 
-    width: int = layer_size_key(768, "of the residual stream")
-    layers: int = layer_size_key(12, "of a T5 on both sides")
-    heads: int = layer_size_key(12, "of attention")
+    width: int = layer_size_key(768, "width of the residual stream")
+    layers: int = layer_size_key(12, "number of layers; of a T5, on each side")
+    heads: int = layer_size_key(12, "number of attention heads")
 
 
 # Keys of stages that play episodes.
-WORKERS = positive(default_workers(), "processes that play")
+WORKERS = positive(default_workers(), "number of processes that play")
 LANES = length_key(32, "episodes of an agent at a time; the network sees lanes / 2 at once", multiple_of=2)
 GREEDY = plain_key(False, "takes the most likely action instead of drawing one (networks only)")
-RESAMPLES = positive(2000, "of the bootstrap")
-CONFIDENCE = plain_key(0.95, "of the intervals", above=0, below=1)
+RESAMPLES = positive(2000, "number of resamples of the bootstrap")
+CONFIDENCE = plain_key(0.95, "confidence level of the intervals", above=0, below=1)
 CHECKPOINT = plain_key("latest", "'latest', 'best' (by mean return in training), or a step; 0: before it")
 # An agent keeps the options of its training; on another level without kind and distractors.
-PLAYED_LEVEL = plain_key(None, "None: the agent's, or BabyAI-MixedTrainLocal-v0", str)
+PLAYED_LEVEL = plain_key(None, "level to play; None: the agent's, or BabyAI-MixedTrainLocal-v0", str)
 THREADS = layer_size_key(1, "environments that answer at a time; take more where they wait for a server")
 GYM = {
-    "text": plain_key("", "of gym:ID: a step's text: 'module:function', 'info:KEY', 'obs:KEY'; empty: none"),
-    "text_bytes": positive(256, "of gym:ID: bytes of a text at most"),
-    "modules": plain_key("", "of gym:ID: modules that register environments, with commas between"),
+    "text": plain_key("", "text of a step of gym:ID: 'module:function', 'info:KEY', 'obs:KEY'; empty: none"),
+    "text_bytes": positive(256, "greatest number of bytes of a text of gym:ID"),
+    "modules": plain_key("", "modules that register environments of gym:ID, with commas between"),
 }
 LAST_TEXT = plain_key(
     None,
@@ -253,11 +257,11 @@ class Forms:
 
     html: bool = plain_key(True, "a player for a browser")
     ttyrec: bool = plain_key(True, "a file for nle-ttyplay2")
-    gif: bool = plain_key(False, "a movie")
-    frames_per_second: float = positive(10.0, "of movies")
+    gif: bool = plain_key(False, "writes a movie")
+    frames_per_second: float = positive(10.0, "frames per second of movies")
     start: int = non_negative(0, "movies show steps [start, stop), every `every`-th and the rewarded ones")
-    stop: int | None = positive(None, "see start; None: the end")
-    every: int = positive(1, "see start")
+    stop: int | None = positive(None, "step at which movies end, see start; None: the end")
+    every: int = positive(1, "movies show every n-th step, and the rewarded ones")
 
 
 @section_class
@@ -267,7 +271,7 @@ class TokenReward:
     constant: float = plain_key(0.0, "reward of every token of an action")
     file: str | None = plain_key(None, "a JSON file {token: value} in place of the constant")
     scale: float = plain_key(1.0, "the file's values are multiplied by it")
-    shift: float = plain_key(0.0, "is added to the scaled values")
+    shift: float = plain_key(0.0, "amount that is added to the scaled values")
 
 
 @section_class
@@ -280,23 +284,31 @@ class Decode:
         "of the whole action; others: by sums over its tokens). None: as published, 'rerank' for these two methods, else 'sample'",
         choices=("sample", "greedy", "beam", "rerank"),
     )
-    max_tokens: int | None = length_key(None, "of an action; None: the longest of the agent's data")
-    width: int | None = layer_size_key(None, "None: 4 for utterance ILQL, 5 for CHAI, else 1")
-    batches: int = positive(1, "of samples, for 'rerank'")
-    temperature: float = plain_key(1.0, "of the policy's logits, before they are steered")
+    max_tokens: int | None = length_key(
+        None, "greatest number of tokens of an action; None: the longest of the agent's data"
+    )
+    width: int | None = layer_size_key(
+        None, "number of candidate texts (beams); None: 4 for utterance ILQL, 5 for CHAI, else 1"
+    )
+    batches: int = positive(1, "number of batches of samples, for 'rerank'")
+    temperature: float = plain_key(1.0, "temperature of the policy's logits, before they are steered")
     top_k: int = plain_key(0, "tokens that may be drawn; 0: all")
     top_p: float = plain_key(1.0, "probability of the tokens that may be drawn")
     advantage_weight: float = plain_key(16.0, "weight x (Q - V) is added to the logits")
     advantage_clip: float | None = plain_key(
-        None, "at most this is added; 0: tokens can only become less likely"
+        None, "greatest addition to a logit; 0: tokens can only become less likely"
     )
     advantage_form: str = one_of(("exp", "sign"), "'sign' adds log(weight) where Q > V, else log(1 - weight)")
-    logits: bool = plain_key(True, "False: values alone decide")
-    advantages: bool = plain_key(True, "False: the policy alone decides")
-    rerank_advantage_weight: float = plain_key(1.0, "of 'rerank': weight of the sum over an action's tokens")
-    rerank_log_prob_weight: float = plain_key(0.0, "of 'rerank': weight of the sum over an action's tokens")
+    logits: bool = plain_key(True, "steers the policy's logits; False: values alone decide")
+    advantages: bool = plain_key(True, "steers by advantages; False: the policy alone decides")
+    rerank_advantage_weight: float = plain_key(
+        1.0, "weight of the advantages' sum over an action's tokens, for 'rerank'"
+    )
+    rerank_log_prob_weight: float = plain_key(
+        0.0, "weight of the log-probabilities' sum over an action's tokens, for 'rerank'"
+    )
     log_prob_weight: float = plain_key(0.0, "utterance ILQL: weight of log pi beside the action's value")
-    target_return: float = plain_key(-5.7, "what a decision transformer is conditioned on")
+    target_return: float = plain_key(-5.7, "return that a decision transformer is conditioned on")
 
 
 def quirk(help: str) -> Any:

@@ -22,7 +22,9 @@ class PolicyWeights:
     """What the policy learns most from."""
 
     beta: float = non_negative(0.0, "an action has weight exp(beta A); see exponential")
-    exponential: bool = plain_key(True, "False: an action has weight beta where A > 0, else 1 - beta")
+    exponential: bool = plain_key(
+        True, "weights are exp(beta x A); False: an action has weight beta where A > 0, else 1 - beta"
+    )
     most_weight: float | None = positive(None, "weights are clipped to it")
     context_weight: float = non_negative(0.0, "weight of tokens that the agent did not say")
 
@@ -31,8 +33,10 @@ class PolicyWeights:
 class TextMethod:
     """The method of a training on dialogues."""
 
-    name: str = plain_key("ilql", "of METHOD above, or module:Class (docs/ilql.md)")
-    discount: float = fraction(0.99, "from one action (a token; of ilql_utterance an utterance) to the next")
+    name: str = plain_key("ilql", "method of METHOD above, or module:Class (docs/ilql.md)")
+    discount: float = fraction(
+        0.99, "discount from one action (a token; of ilql_utterance an utterance) to the next"
+    )
     expectile: float = plain_key(
         0.7, "expectile of the target Q that V estimates; 0.5: the mean", above=0, below=1
     )
@@ -48,8 +52,8 @@ class TextMethod:
     q_min: float | None = plain_key(None, "target Qs are at least this")
     q_max: float | None = plain_key(None, "target Qs are at most this")
     monte_carlo: bool = plain_key(False, "V estimates the return that followed instead of the target Q")
-    cql_temperature: float = positive(1.0, "of the conservative term's softmax")
-    margin: float = non_negative(0.0, "of the margin term")
+    cql_temperature: float = positive(1.0, "temperature of the softmax in the conservative term")
+    margin: float = non_negative(0.0, "margin of the margin term")
     reward_scale: float = positive(1.0, "rewards are divided by it")
     policy: PolicyWeights = subsection(PolicyWeights)
 
@@ -58,10 +62,10 @@ class TextMethod:
 class CandidateTexts:
     """Texts among which method chai chooses."""
 
-    count: int = positive(5, "of method chai: texts of the policy in each state of the data")
-    max_tokens: int = positive(6, "of each", maximum=LENGTH)
+    count: int = positive(5, "texts that method chai draws from the policy in each state of the data")
+    max_tokens: int = positive(6, "greatest number of tokens of a candidate text", maximum=LENGTH)
     together: int = positive(4, "states whose candidates are written in one program")
-    temperature: float = plain_key(1.0, "of their draws")
+    temperature: float = plain_key(1.0, "temperature of the draws of candidate texts")
     top_k: int = plain_key(0, "tokens that may be drawn; 0: all")
     top_p: float = plain_key(1.0, "probability of the tokens that may be drawn")
     cache_mebibytes: int = positive(1024, "kept in candidates/ of the run; the oldest are dropped")
@@ -72,13 +76,15 @@ class CandidateTexts:
 class TextPpo:
     """Method ppo."""
 
-    epochs: int = positive(4, "of method ppo: passes over the episodes of a step, batch_size of them")
-    minibatches: int = positive(4, "of a pass, each one optimiser step in `accumulate` parts")
-    clip_ratio: float = positive(0.2, "of the surrogate: [0.8, 1.2]")
-    clip_value: float = positive(0.2, "of the value's change, in units of the reward")
-    value_coefficient: float = non_negative(0.1, "of the value's loss")
-    entropy_coefficient: float = non_negative(0.0, "of the entropy")
-    gae_lambda: float = fraction(0.95, "of generalised advantage estimation")
+    epochs: int = positive(4, "passes over the episodes of a step, batch_size of them (method ppo)")
+    minibatches: int = positive(4, "minibatches of a pass, each one optimiser step in `accumulate` parts")
+    clip_ratio: float = positive(0.2, "clipping range of the surrogate's probability ratio; 0.2: [0.8, 1.2]")
+    clip_value: float = positive(
+        0.2, "greatest change of the value in its clipped loss, in units of the reward"
+    )
+    value_coefficient: float = non_negative(0.1, "weight of the value loss")
+    entropy_coefficient: float = non_negative(0.0, "weight of the entropy loss")
+    gae_lambda: float = fraction(0.95, "lambda of generalised advantage estimation")
     normalise_advantage: bool = plain_key(
         True, "subtracts the mean of a step's tokens, divides by their deviation"
     )
@@ -91,7 +97,7 @@ class HeldOutDialogues:
 
     share: float = plain_key(
         0.02,
-        "of the data (of groups) on which losses are measured: 1 of n where it is 1 / n",
+        "share of the data (of groups) on which losses are measured: 1 of n where it is 1 / n",
         above=0,
         maximum=0.5,
     )
@@ -107,8 +113,12 @@ class DialogueFilter:
     top: float = plain_key(
         1.0, "%BC: only this best part of the data, by return, is learned from", above=0, maximum=1
     )
-    bottom: float = plain_key(1.0, "or the worst part", above=0, maximum=1)
-    cutoff: float | None = plain_key(None, "or those with a return of at least this, without token_reward")
+    bottom: float = plain_key(
+        1.0, "%BC: only this worst part of the data, by return, is learned from", above=0, maximum=1
+    )
+    cutoff: float | None = plain_key(
+        None, "%BC: only dialogues with a return of at least this, without token_reward"
+    )
 
 
 @section_class
@@ -154,13 +164,15 @@ class TextConfig(TextDatasetConfig):
 
     task: str = plain_key("wordle", "a text task, or module:Class (docs/ilql.md)")
     options: str = plain_key(
-        "", 'of the task, as JSON: {"num_words": 100}; data of collect_text bring theirs'
+        "", 'options of the task, as JSON: {"num_words": 100}; data of collect_text bring theirs'
     )
     data: str | None = plain_key(
         None, "dialogues (.jsonl, .parquet) or their folder; None: drawn as by collect_text"
     )
-    kind: str = plain_key("games", "of dialogues that are drawn")
-    policy: str = plain_key("mixture(0.5, optimal, repeat(optimal))", "of dialogues that are drawn")
+    kind: str = plain_key("games", "kind of dialogues that are drawn")
+    policy: str = plain_key(
+        "mixture(0.5, optimal, repeat(optimal))", "policy that plays the dialogues that are drawn"
+    )
     held_out: HeldOutDialogues = subsection(HeldOutDialogues)
     filter: DialogueFilter = subsection(DialogueFilter)
     token_reward: sections.TokenReward = subsection(sections.TokenReward)
@@ -177,11 +189,13 @@ class TextConfig(TextDatasetConfig):
     batch_size: int = sections.batch_size_key(64, "dialogues of a step")
     accumulate: int = sections.ACCUMULATE
     average: str = one_of(
-        ("batch", "micro_batch"), "over a step's actions, or over micro-batches (published)"
+        ("batch", "micro_batch"), "scope of a mean: a step's actions, or those of a micro-batch (published)"
     )
-    max_steps: int = positive(10_000, "of the training")
+    max_steps: int = positive(10_000, "number of optimiser steps of the training")
     evaluate_every: int = sections.EVALUATE_EVERY
-    evaluation_batches: int = positive(16, "of held-out dialogues, at most")
+    evaluation_batches: int = positive(
+        16, "greatest number of batches of held-out dialogues in an evaluation"
+    )
     games: EvaluationGames = subsection(EvaluationGames)
     optimizer: sections.DecayingOptimizer = subsection(sections.DecayingOptimizer, final_fraction=0.1)
     dropout: float = sections.DROPOUT
@@ -189,4 +203,4 @@ class TextConfig(TextDatasetConfig):
     remat: bool = sections.REMAT
     logits_chunk: int | None = sections.LOGITS_CHUNK
     lora: sections.Lora = subsection(sections.Lora)
-    log_every_seconds: float = positive(20.0, "between rows of Q, V and advantages (docs/metrics.md)")
+    log_every_seconds: float = positive(20.0, "seconds between rows of Q, V and advantages (docs/metrics.md)")

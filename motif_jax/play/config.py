@@ -13,14 +13,26 @@ from motif_jax.schema import plain_key, positive, section_class, subsection
 class PlayedEnvironment:
     """Where episodes are played."""
 
-    name: str | None = plain_key(None, "None: the agent's, or NetHackScore-v1; else as in train_agent")
-    text: str | None = plain_key(None, "of gym:ID, as in train_agent; None: the agent's, or the default")
-    text_bytes: int | None = positive(None, "of gym:ID, as in train_agent; None: the agent's, or the default")
-    modules: str | None = plain_key(None, "of gym:ID, as in train_agent; None: the agent's, or the default")
-    change: str | None = plain_key(
-        None, "of BabyAI-Text's prompts ('other_episode'; docs/glam.md); None: the agent's"
+    name: str | None = plain_key(
+        None, "environment to play, named as in train_agent; None: the agent's, or NetHackScore-v1"
     )
-    max_episode_steps: int | None = positive(None, "None: the agent's, or the environment's own")
+    text: str | None = plain_key(
+        None, "text of a step of gym:ID, as in train_agent; None: the agent's, or the default"
+    )
+    text_bytes: int | None = positive(
+        None,
+        "greatest number of bytes of a text of gym:ID, as in train_agent; None: the agent's, or the default",
+    )
+    modules: str | None = plain_key(
+        None,
+        "modules that register environments of gym:ID, as in train_agent; None: the agent's, or the default",
+    )
+    change: str | None = plain_key(
+        None, "change of BabyAI-Text's prompts ('other_episode'; docs/glam.md); None: the agent's"
+    )
+    max_episode_steps: int | None = positive(
+        None, "longest episode in steps; None: the agent's, or the environment's own"
+    )
 
 
 @section_class
@@ -73,8 +85,8 @@ class LevelPolicy:
 class CollectedPairs:
     """How many pairs are collected, and which."""
 
-    num_pairs: int = positive(500_000, "of the dataset")
+    num_pairs: int = positive(500_000, "number of pairs of the dataset")
     drop_equal_captions: bool = plain_key(False, "leaves out pairs with two equal captions, which are ties")
     lanes: int = sections.LANES
     # The process that collects only hands out episodes, so all cores play.
-    workers: int = positive(available_cores(), "processes that play")
+    workers: int = positive(available_cores(), "number of processes that play")

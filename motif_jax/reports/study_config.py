@@ -27,7 +27,7 @@ _COMMAND = "a config file and flags; {workdir} is the folder of the study, {run}
 # Keys of all studies.
 STUDY = {
     "stage": "study",
-    "seed": Key(1, "of the first run of a method; the others follow"),
+    "seed": Key(1, "seed of the first run of a method; the others follow"),
     "seeds": positive(3, "runs of each method"),
     "rows": Key("", "file of finished runs: one JSON line each; empty: rows.jsonl of the work folder"),
     "prepare": Key(
@@ -43,7 +43,8 @@ STUDY = {
         "'A > B: measure', by more than a number where one is added: the 95 % interval of the paired difference",
     ),
     "goal": Key(
-        "defaultgoal", "of the annotator whose labels judge the games; another goal or lexicon is another run"
+        "defaultgoal",
+        "goal of the annotator whose labels judge the games; another goal or lexicon is another run",
     ),
     "lexicon": {"file": Key("", "a YAML file, or a built-in one; empty: nethack.yaml")},
     "methods": {},  # method -> its flags of the training

@@ -33,7 +33,7 @@ class PlayedTask:
     text: str = ""
     text_bytes: int = 256
     modules: str = ""
-    max_episode_steps: int = positive(5000, "cuts episodes off")
+    max_episode_steps: int = positive(5000, "longest episode in steps; longer ones are cut off")
     last_text: bool | None = sections.LAST_TEXT
     recall: Mapping[str, Any] | None = None
     babyai_text: Mapping[str, Any] | None = None
@@ -73,18 +73,20 @@ class AgentReward(sections.Scoring):
         None, "run of train_reward, file of export_reward, or hf://OWNER/NAME; None: none"
     )
     table: str | None = plain_key(
-        None, "of kind table: JSON {text: number}, or a run of configs/oni.py; others get 0"
+        None, "rewards of kind table: JSON {text: number}, or a run of configs/oni.py; others get 0"
     )
     vectors: str | None = plain_key(
-        None, "of kind bag_of_words: word vectors of fastText; None: hashed letters"
+        None, "word vectors of fastText, for kind bag_of_words; None: hashed letters"
     )
-    goal: str = plain_key("defaultgoal", "of kind bag_of_words: one of the prompts' goals, or a sentence")
-    similarity: float = plain_key(-0.5, "of kind bag_of_words: the cosine above which a message is paid")
-    intrinsic_coefficient: float = non_negative(0.1, "of the intrinsic reward")
+    goal: str = plain_key(
+        "defaultgoal", "goal of kind bag_of_words: one of the prompts' goals, or a sentence"
+    )
+    similarity: float = plain_key(-0.5, "cosine above which kind bag_of_words pays a message")
+    intrinsic_coefficient: float = non_negative(0.1, "weight of the intrinsic reward")
     extrinsic_coefficient: float | None = non_negative(
-        None, "None: 0.1 for the score tasks, 10 for the others"
+        None, "weight of the reward of the task; None: 0.1 for the score tasks, 10 for the others"
     )
-    extrinsic_scale: float = positive(0.1, "of the task's reward")
+    extrinsic_scale: float = positive(0.1, "factor on the reward of the task")
     extrinsic_clip: float = positive(
         10.0, "clips the task's reward, after the scale and before the coefficient"
     )
@@ -95,7 +97,7 @@ class Classifier:
     """The reward of kind 'classification'."""
 
     threshold: float = fraction(0.5, "probabilities strictly above it are helpful")
-    dropout: float = fraction(0.1, "while it trains")
+    dropout: float = fraction(0.1, "share of units left out while the classifier trains")
 
 
 @section_class
@@ -112,17 +114,17 @@ class RankedPairs:
 class OnlineTraining:
     """How a reward is trained while the agent plays."""
 
-    batch_size: int = sections.batch_size_key(256, "labels")
-    learning_rate: float = positive(1e-4, "of Adam", maximum=100.0)
+    batch_size: int = sections.batch_size_key(256, "number of labels in a batch")
+    learning_rate: float = positive(1e-4, "learning rate of Adam", maximum=100.0)
     schedule: str = one_of(
         ("budget", "published"),
         "'budget': new labels call for steps_per_arrival steps, taken beside the learner, at most steps_per_update an "
         "update. 'published': all at once, and from 25,000 labels on one step an update",
     )
-    steps_per_arrival: int = positive(32, "see schedule")
-    steps_per_update: int = positive(1, "see schedule")
+    steps_per_arrival: int = positive(32, "gradient steps for each new label, see schedule")
+    steps_per_update: int = positive(1, "greatest number of gradient steps an update, see schedule")
     target: str = one_of(("label", "probability"), "learns labels, or the annotator's probabilities")
-    members: int = layer_size_key(1, "networks")
+    members: int = layer_size_key(1, "number of networks in the ensemble")
     deviations: float = non_negative(
         0.0, "standard deviations of the members that are subtracted from their mean"
     )
@@ -139,11 +141,12 @@ class LearnedReward(AgentReward):
         "between two messages. motif, table, bag_of_words: frozen, as in configs/train_agent.py. none: the task's reward alone",
     )
     intrinsic_coefficient: float = non_negative(
-        0.4, "of the intrinsic reward; as published for retrieval on the score"
+        0.4, "weight of the intrinsic reward; as published for retrieval on the score"
     )
     value: str = one_of(("label", "probability"), "pays 1 for yes (above the threshold), or its probability")
     encoder: str = one_of(
-        ("lt_cnn", "lt_cnn_small"), "of networks; the small one reads 128 bytes and is cheap"
+        ("lt_cnn", "lt_cnn_small"),
+        "encoder of the reward networks; the small one reads 128 bytes and is cheap",
     )
     classifier: Classifier = subsection(Classifier)
     # With reward.normalise=False rewards are raw, and there is no threshold.
@@ -160,7 +163,7 @@ class Actors:
     """The processes that play."""
 
     workers: int = positive(default_workers(), "processes that play, on every host")
-    envs_per_worker: int = length_key(20, "environments of each")
+    envs_per_worker: int = length_key(20, "environments of each process")
     start_method: str = one_of(("auto", "fork", "exec"), "'exec': start each process by itself, more slowly")
     cores: str = plain_key("auto", "one a worker: 'auto' (claimed by no other run), '' for any, or '2,3,5'")
     groups_per_worker: int | None = positive(
@@ -194,7 +197,7 @@ class AgentConfig:
     """A training of an agent; sections that only some of its config files have are None in the others."""
 
     seed: int = sections.seed(777)
-    train_for_env_steps: int = positive(2_000_000_000, "of the whole run")
+    train_for_env_steps: int = positive(2_000_000_000, "environment steps of the whole run")
     batch_size: int = sections.batch_size_key(4096, "steps of an update, of all hosts together")
     rollout: int = length_key(32, "steps of a trajectory; gradients run back through all of them")
     max_waiting_batches: int = positive(1, "batches that wait for the learner until actors wait: policy lag")
@@ -214,16 +217,16 @@ class AgentConfig:
     devices: Devices = subsection(Devices)
     hosts: sections.ClusterHosts = subsection(sections.ClusterHosts)
     nonfinite: sections.Nonfinite = subsection(sections.Nonfinite)
-    save_every_steps: int = positive(10_000_000, "between checkpoints")
+    save_every_steps: int = positive(10_000_000, "environment steps between checkpoints")
     save_every_seconds: float = sections.SAVE_EVERY_SECONDS
     keep_checkpoints: int = positive(
-        5, "how many of the newest checkpoints stay, and of the newest of save_every_steps, besides the best"
+        5, "number of newest checkpoints that stay, and of newest ones of save_every_steps, besides the best"
     )
     stats_episodes: int = positive(1000, "episodes over which statistics are means")
     record_every: int = non_negative(
         0, "every Nth game of each environment is recorded in recordings/; 0: none"
     )
-    log_every_seconds: float = positive(20.0, "between rows of metrics")
+    log_every_seconds: float = positive(20.0, "seconds between rows of metrics")
     matmul_precision: str = sections.MATMUL_PRECISION
     compile_cache: str = plain_key(
         "auto",

@@ -66,17 +66,17 @@ class TextDatasetConfig(GradientConfig):
 class RewardNetworkSizes:
     """The network of a reward."""
 
-    message: str = one_of(("lt_cnn", "lt_cnn_small", "none"), "what reads the message")
+    message: str = one_of(("lt_cnn", "lt_cnn_small", "none"), "encoder of the message")
     status: bool = plain_key(False, "also reads the status line")
     crop: bool = plain_key(False, "also reads a window of the map round the hero (needs the status)")
     glyphs: bool = plain_key(False, "also reads the whole map")
     hidden_dim: int = plain_key(
-        512, "of the layers; the first has half of it", minimum=2, maximum=schema.SIZE
+        512, "size of the hidden layers; the first has half of it", minimum=2, maximum=schema.SIZE
     )
-    embedding_dim: int = layer_size_key(128, "of glyphs")
-    crop_dim: int = positive(16, "of the window")
+    embedding_dim: int = layer_size_key(128, "size of the embedding of a glyph")
+    crop_dim: int = positive(16, "side of the window of glyphs around the hero")
     num_layers: int = positive(2, "convolutions of the crop and of the map", maximum=4)
-    dtype: str = one_of(DTYPES, "of the computation")
+    dtype: str = one_of(DTYPES, "dtype of the computation")
 
 
 @section_class
@@ -97,7 +97,7 @@ class Ensemble:
     members: int = layer_size_key(
         1, "models from other initial parameters, side by side; their mean is the reward"
     )
-    bootstrap: bool = plain_key(False, "each learns from its own sample of the pairs")
+    bootstrap: bool = plain_key(False, "trains each member on its own sample of the pairs")
 
 
 @section_class
@@ -107,7 +107,9 @@ class LeastSteps:
     per_text: float = non_negative(
         0.0, "optimiser steps for each distinct message at least; 0: one pass an epoch"
     )
-    most: int = non_negative(250, "of the steps that per_text asks for; epochs of one pass may have more")
+    most: int = non_negative(
+        250, "greatest number of steps that per_text asks for; epochs of one pass may have more"
+    )
 
 
 @section_class
@@ -117,11 +119,11 @@ class RewardConfig(DatasetConfig):
     seed: int = sections.seed(777, maximum=2**32 - 1)
     dataset_dir: str | None = plain_key(None, "folder of a pairs dataset")
     annotator: str | None = plain_key(None, "names of label files, with commas between")
-    batch_size: int = sections.batch_size_key(1024, "pairs")
-    epochs: int = non_negative(10, "over the pairs")
+    batch_size: int = sections.batch_size_key(1024, "number of pairs in a batch")
+    epochs: int = non_negative(10, "number of epochs over the pairs")
     least_steps: LeastSteps = subsection(LeastSteps)
     train_fraction: float = plain_key(
-        0.8, "of the pairs; losses are measured on the others", above=0, below=1
+        0.8, "share of the pairs to train on; losses are measured on the others", above=0, below=1
     )
     network: RewardNetworkSizes = subsection(RewardNetworkSizes)
     optimizer: sections.Optimizer = subsection(sections.Optimizer, learning_rate=1e-5)
@@ -135,10 +137,11 @@ class PublishedArrays:
     """Published trajectories."""
 
     dir: str | None = plain_key(
-        None, "or published arrays: DIR/NAME_prompts_NUMBER.npy, NAME_actions_NUMBER.npy"
+        None,
+        "folder of published arrays in place of trajectories: DIR/NAME_prompts_NUMBER.npy, NAME_actions_NUMBER.npy",
     )
-    name: str = plain_key("trajectories", "see dir")
-    number: int = non_negative(13, "see dir")
+    name: str = plain_key("trajectories", "NAME of the published arrays, see dir")
+    number: int = non_negative(13, "NUMBER of the published arrays, see dir")
 
 
 @section_class
@@ -146,24 +149,26 @@ class CloningConfig(GradientConfig):
     """A training of a language agent on trajectories."""
 
     seed: int = sections.SEED
-    trajectories: str | None = plain_key(None, "folder of collect_trajectories")
+    trajectories: str | None = plain_key(None, "folder of collect_trajectories to learn from")
     # Arrays of Python objects are refused.
     published: PublishedArrays = subsection(PublishedArrays)
     train_pairs: int | None = positive(
         None, "the first ones (published: 400,000); None: all but held_out_share"
     )
-    held_out_share: float = plain_key(0.05, "of the steps, to measure with", above=0, maximum=0.5)
+    held_out_share: float = plain_key(
+        0.05, "share of the steps that is held out to measure with", above=0, maximum=0.5
+    )
     loss: str = one_of(
         ("tokens", "candidates"),
         "'tokens': cross-entropy of each token of the action's words and of the end token after them, as published. 'candidates': "
         "cross-entropy of the action among all actions, as PPO acts",
     )
-    target_tokens: int = layer_size_key(3, "with compat.bc_pad_in_loss: pads up to this many tokens count")
+    target_tokens: int = layer_size_key(3, "number of pads, at most, that count with compat.bc_pad_in_loss")
     batch_size: int = sections.batch_size_key(64, "steps of a batch")
     accumulate: int = sections.ACCUMULATE
     epochs: int = positive(1, "passes over the pairs")
-    evaluate_every: int = positive(250, "steps")
-    evaluation_batches: int = positive(64, "of held-out steps, at most")
+    evaluate_every: int = positive(250, "optimiser steps between evaluations")
+    evaluation_batches: int = positive(64, "greatest number of batches of held-out steps in an evaluation")
     chunk_steps: int = sections.CHUNK_STEPS
     warmup_share: float = fraction(
         0.01, "share of the steps that warm up, where optimizer.warmup_steps is None"
@@ -176,7 +181,9 @@ class CloningConfig(GradientConfig):
     lora: sections.LoraOnBase = subsection(sections.LoraOnBase, rank=16, alpha=32.0)
     # Of our trajectories name, options and the wording of French goals (compat.glam_french_goal) are theirs.
     environment: PlayedTask = PlayedTask()
-    keep_checkpoints: int = positive(3, "of the newest evaluations, besides the best")
+    keep_checkpoints: int = positive(
+        3, "number of newest evaluations whose checkpoints stay, besides the best"
+    )
     profile: sections.Profile = subsection(sections.Profile, steps=5)
 
     @property
@@ -190,9 +197,9 @@ class HeldOutTexts:
     """Texts to measure with."""
 
     share: float = plain_key(
-        0.02, "of the items, evenly spread, on which perplexity is measured", above=0, maximum=0.5
+        0.02, "share of the items, evenly spread, on which perplexity is measured", above=0, maximum=0.5
     )
-    texts: str | None = plain_key(None, "in place of a share: files of their own")
+    texts: str | None = plain_key(None, "files of held-out text, in place of a share")
 
 
 @section_class
@@ -204,7 +211,9 @@ class FreshModel(sections.ModelSizes):
     )
     architecture: str = one_of(("gpt2", "t5", "llama", "qwen2", "roberta"), "'t5' as version 1.1")
     key_value_heads: int | None = positive(None, "fewer than heads in 'llama' and 'qwen2'; None: as many")
-    feed_forward: int | None = layer_size_key(None, "None: 4 times the width")
+    feed_forward: int | None = layer_size_key(
+        None, "width of the feed-forward layers; None: 4 times the width"
+    )
     max_length: int | None = length_key(None, "positions of the table; None: config.length")
     attention: str = one_of(
         ("random", "comparing"),
@@ -216,8 +225,8 @@ class FreshModel(sections.ModelSizes):
 class LearnedTokenizer:
     """The tokenizer of a model."""
 
-    folder: str | None = plain_key(None, "with tokenizer.json; None: made from the texts")
-    vocab_size: int = positive(32_768, "at most")
+    folder: str | None = plain_key(None, "folder with tokenizer.json; None: made from the texts")
+    vocab_size: int = positive(32_768, "greatest size of the vocabulary")
     phrases: bool = plain_key(False, "merges over spaces too, up to the end of a sentence or line")
     phrase: str = plain_key(
         "", "a regular expression of a phrase; empty: up to the end of a sentence or line"
@@ -230,9 +239,11 @@ class LanguageModelConfig(TextDatasetConfig):
     """A training of a language model on texts."""
 
     texts: str | None = plain_key(None, "files and folders, with commas between them")
-    text_item: str = one_of(("paragraph", "line", "file"), "of .txt and .md; empty lines divide paragraphs")
+    text_item: str = one_of(
+        ("paragraph", "line", "file"), "what is one text in .txt and .md files; empty lines divide paragraphs"
+    )
     tokens: str | None = plain_key(
-        None, "in place of texts: tokens/ of another run, whose tokenizer is named below"
+        None, "tokens/ of another run, in place of texts; its tokenizer is named below"
     )
     held_out: HeldOutTexts = subsection(HeldOutTexts)
     model: FreshModel = subsection(FreshModel)
@@ -248,9 +259,11 @@ class LanguageModelConfig(TextDatasetConfig):
     length: int = plain_key(1024, "tokens of a row", minimum=4, maximum=1 << 20)
     batch_size: int = sections.batch_size_key(256, "rows of a step")
     accumulate: int = sections.ACCUMULATE
-    steps: int = positive(20_000, "of the training")
+    steps: int = positive(20_000, "number of optimiser steps of the training")
     evaluate_every: int = sections.EVALUATE_EVERY
-    evaluation_batches: int | None = positive(None, "of held-out text; None: all")
+    evaluation_batches: int | None = positive(
+        None, "number of batches of held-out text in an evaluation; None: all"
+    )
     optimizer: sections.DecayingOptimizer = subsection(
         sections.DecayingOptimizer,
         learning_rate=6e-4,
@@ -274,9 +287,9 @@ class LanguageModelConfig(TextDatasetConfig):
 class CommentFiles:
     """The comments of Reddit."""
 
-    folder: str = plain_key("", "with comments_positive.csv and comments_negative.csv; empty: made up")
+    folder: str = plain_key("", "folder with comments_positive.csv and comments_negative.csv; empty: made up")
     indexes: str = plain_key("", "a JSON list of rows that are used (published: the test split); empty: all")
-    num_comments: int = positive(2000, "that are made up")
+    num_comments: int = positive(2000, "number of comments that are made up")
     data_seed: int = plain_key(1, "seed of the comments that are made up")
 
 
@@ -286,9 +299,9 @@ class UpvoteNetwork:
 
     # With its tokenizer and, where it has one, its pooler.
     checkpoint: str | None = plain_key(None, "a RoBERTa's folder or hub name; None: fresh, of these sizes")
-    width: int = layer_size_key(128, "of the residual stream")
-    layers: int = layer_size_key(2, "of a T5 on both sides")
-    heads: int = layer_size_key(4, "of attention")
+    width: int = layer_size_key(128, "width of the residual stream")
+    layers: int = layer_size_key(2, "number of layers; of a T5, on each side")
+    heads: int = layer_size_key(4, "number of attention heads")
     max_length: int = length_key(256, "positions of the table")
 
 
@@ -298,9 +311,11 @@ class UpvoteConfig(GradientConfig):
 
     reddit: CommentFiles = subsection(CommentFiles)
     cutoff: int = plain_key(0, "comments with a higher score were liked")
-    held_out_share: float = plain_key(0.1, "of the texts, to measure with", above=0, maximum=0.5)
+    held_out_share: float = plain_key(
+        0.1, "share of the texts that is held out to measure with", above=0, maximum=0.5
+    )
     network: UpvoteNetwork = subsection(UpvoteNetwork)
-    vocab_size: int = positive(1024, "of the tokenizer that is learned for a fresh one")
+    vocab_size: int = positive(1024, "size of the vocabulary that is learned for a fresh tokenizer")
     max_len: int = plain_key(
         256,
         "tokens of a comment that the model reads, with the two round it",
@@ -310,9 +325,9 @@ class UpvoteConfig(GradientConfig):
     freeze: bool = plain_key(False, "learns the head alone")
     batch_size: int = sections.batch_size_key(32, "comments of a step")
     accumulate: int = sections.ACCUMULATE
-    max_steps: int = positive(300, "of the training")
-    evaluate_every: int = positive(100, "steps")
-    evaluation_batches: int = positive(64, "of held-out comments, at most")
+    max_steps: int = positive(300, "number of optimiser steps of the training")
+    evaluate_every: int = positive(100, "optimiser steps between evaluations")
+    evaluation_batches: int = positive(64, "greatest number of batches of held-out comments in an evaluation")
     optimizer: sections.DecayingOptimizer = subsection(
         sections.DecayingOptimizer, learning_rate=3e-4, final_fraction=0.1
     )

@@ -13,8 +13,8 @@ class TextSpeaker:
     seed: int = sections.SEED
     agent: str | None = plain_key(None, "a run folder of train_text")
     policy: str | None = plain_key(None, "a policy of the task in its place, such as 'optimal'")
-    task: str | None = plain_key(None, "None: the agent's")
-    options: str = plain_key("", "of the task as JSON, over those that the agent was trained with")
+    task: str | None = plain_key(None, "task to play; None: the agent's")
+    options: str = plain_key("", "options of the task as JSON, over those that the agent was trained with")
     data: str | None = None
     url: str | None = None
     decode: sections.Decode = subsection(sections.Decode)
@@ -34,9 +34,11 @@ class EvaluatedSpeaker(TextSpeaker):
     policy: str | None = plain_key(
         None, "plays in the agent's place, such as 'optimal'; with an agent, in its task"
     )
-    task: str | None = plain_key(None, "None: the agent's; a text task or module:Class (docs/ilql.md)")
+    task: str | None = plain_key(
+        None, "task to play: a text task or module:Class (docs/ilql.md); None: the agent's"
+    )
     options: str = plain_key(
-        "", 'of the task as JSON, {"num_words": 100}; over those that the agent was trained with'
+        "", 'options of the task as JSON, {"num_words": 100}; over those that the agent was trained with'
     )
     data: str | None = plain_key(
         None,
@@ -44,5 +46,5 @@ class EvaluatedSpeaker(TextSpeaker):
         "`dialogues` without an environment, takes those that the training held out",
     )
     url: str | None = plain_key(
-        None, "of the task's server, replaces that of options; may change on resuming"
+        None, "address of the task's server, in place of that of options; may change on resuming"
     )

@@ -43,7 +43,9 @@ class AnswerSampling:
     """How an answer's tokens are drawn."""
 
     temperature: float | None = non_negative(
-        0.1, "of answers; None: not sent, as reasoning models of some servers refuse it", allow_none=True
+        0.1,
+        "temperature of answers; None: not sent, as reasoning models of some servers refuse it",
+        allow_none=True,
     )
     top_k: int = plain_key(50, "tokens that may be drawn; -1: all", minimum=-1)
     top_p: float | None = plain_key(
@@ -53,9 +55,12 @@ class AnswerSampling:
         maximum=1,
         allow_none=True,
     )
-    max_tokens: int = length_key(4096, "of an answer, with its reasoning; one that is cut is unknown")
+    max_tokens: int = length_key(
+        4096, "greatest number of tokens of an answer, with its reasoning; one that is cut is unknown"
+    )
     verdict_tokens: int = length_key(
-        64, "of an answer in mode verdict, in place of max_tokens; a model that reasons first needs more"
+        64,
+        "greatest number of tokens in mode verdict, in place of max_tokens; a model that reasons first needs more",
     )
     seeded: bool = plain_key(
         True, "a seed for every question, derived from `seed`; False is a little faster on a GPU"
@@ -71,7 +76,7 @@ class LexiconFile:
     )
 
 
-OPTIONS = plain_key("{}", "of an annotator class of your own, as a JSON object: '{\"weight\": 2}'")
+OPTIONS = plain_key("{}", "options of an annotator class of your own, as a JSON object: '{\"weight\": 2}'")
 GOAL = plain_key(
     "defaultgoal", "defaultgoal, zeroknowledge, combat, gold, stairs, or one of your prompt file"
 )
@@ -84,23 +89,27 @@ class VllmEngine:
     """vLLM's engine."""
 
     model: str = plain_key("", "folder or hub name")
-    revision: str | None = plain_key(None, "of the model on the hub")
-    tokenizer: str | None = plain_key(None, "None: the model's")
+    revision: str | None = plain_key(None, "revision of the model on the hub")
+    tokenizer: str | None = plain_key(None, "folder or hub name of the tokenizer; None: the model's")
     tensor_parallel_size: int = positive(1, "GPUs that share each layer")
     pipeline_parallel_size: int = positive(1, "groups of GPUs that share the layers")
-    dtype: str = plain_key("auto", "of the weights")
-    quantization: str | None = plain_key(None, "None: as the model says")
-    kv_cache_dtype: str = plain_key("auto", "of keys and values")
+    dtype: str = plain_key("auto", "dtype of the weights")
+    quantization: str | None = plain_key(None, "quantization of the weights; None: as the model says")
+    kv_cache_dtype: str = plain_key("auto", "dtype of cached keys and values")
     max_model_len: int | None = positive(None, "tokens of a question and its answer; None: vLLM's choice")
     max_num_seqs: int | None = positive(None, "questions that are answered at a time; None: vLLM's choice")
-    max_num_batched_tokens: int | None = positive(None, "of a step; None: vLLM's choice")
+    max_num_batched_tokens: int | None = positive(
+        None, "greatest number of tokens of a step; None: vLLM's choice"
+    )
     gpu_memory_utilization: float = plain_key(0.92, "share of a GPU's memory", above=0, maximum=1)
-    kv_cache_memory_bytes: int | None = positive(None, "None: what the share leaves")
-    block_size: int | None = positive(None, "None: vLLM's choice")
+    kv_cache_memory_bytes: int | None = positive(
+        None, "bytes of the cache of keys and values; None: what the share leaves"
+    )
+    block_size: int | None = positive(None, "tokens of a block of the cache; None: vLLM's choice")
     enable_prefix_caching: bool = plain_key(True, "computes what prompts share once")
-    enforce_eager: bool = plain_key(False, "no CUDA graphs")
+    enforce_eager: bool = plain_key(False, "runs the model without CUDA graphs")
     trust_remote_code: bool = plain_key(False, "runs Python code that the model brings")
-    download_dir: str | None = plain_key(None, "None: the hub's cache")
+    download_dir: str | None = plain_key(None, "folder of downloaded models; None: the hub's cache")
     in_flight: int = positive(
         2000,
         "questions in the engine's queue at most. It is filled up when an eighth of it, or room for 64, is free: keep it above "
@@ -110,7 +119,7 @@ class VllmEngine:
         "{}", "any other option of vLLM's engine as a JSON object, '{\"cpu_offload_gb\": 8}'"
     )
     chat_template_kwargs: str = plain_key(
-        "{}", "of the model's chat template as a JSON object, '{\"enable_thinking\": false}'"
+        "{}", "arguments of the model's chat template as a JSON object, '{\"enable_thinking\": false}'"
     )
 
 
@@ -119,11 +128,11 @@ class TokenPrices:
     """Prices of a million tokens."""
 
     prompt: float = non_negative(
-        0.0, "of a million tokens, for the progress line, the summary and the dry run"
+        0.0, "price of a million tokens of prompts, for the progress line, the summary and the dry run"
     )
-    completion: float = non_negative(0.0, "of a million tokens")
+    completion: float = non_negative(0.0, "price of a million tokens of answers")
     cached: float | None = non_negative(
-        None, "of a prompt that the server remembers; None: the price of a prompt"
+        None, "price of a million tokens of prompts that the server remembers; None: the price of a prompt"
     )
 
 
@@ -131,9 +140,11 @@ class TokenPrices:
 class OpenaiServer:
     """A server that speaks the OpenAI protocol."""
 
-    base_url: str = plain_key("http://127.0.0.1:8000/v1", "of any server that speaks the OpenAI protocol")
+    base_url: str = plain_key(
+        "http://127.0.0.1:8000/v1", "address of any server that speaks the OpenAI protocol"
+    )
     model: str = plain_key("", "the model's name on the server")
-    revision: str | None = plain_key(None, "of the model, where its name does not say it")
+    revision: str | None = plain_key(None, "revision of the model, where its name does not say it")
     key_variable: str = plain_key("OPENAI_API_KEY", "environment variable that holds the key")
     concurrency: int = positive(64, "requests at a time at most")
     prices: TokenPrices = subsection(TokenPrices)
@@ -161,14 +172,18 @@ class OnlineAnnotator:
     )
     options: str = OPTIONS
     goal: str = GOAL
-    seed: int = plain_key(0, "of answers; runs that share a store find each other's where it is the same")
+    seed: int = plain_key(
+        0, "seed of answers; runs that share a store find each other's where it is the same"
+    )
     store_dir: str = plain_key(STORE_DIR.default, f"{STORE_DIR.help}; empty: answers/ in the run folder")
     keep_conversations: bool = KEEP_CONVERSATIONS
     prompt: PromptChoice = subsection(PromptChoice)
     answer: AnswerMode = subsection(AnswerMode)
     sampling: AnswerSampling = subsection(AnswerSampling, top_k=-1, top_p=1.0)
     attempts: int = positive(2, "times that a question is asked at most, until an answer has a verdict")
-    wait_seconds: float = non_negative(600.0, "how long a start waits for a server that does not answer yet")
+    wait_seconds: float = non_negative(
+        600.0, "seconds that a start waits for a server that does not answer yet"
+    )
     lexicon: LexiconFile = subsection(LexiconFile)
     # A question that gets no answer is asked again later, so that nothing else has to wait for it.
     openai: OpenaiServer = subsection(OpenaiServer, timeout_seconds=120.0)
@@ -179,10 +194,14 @@ class OnlineAnnotator:
 class Budget:
     """What the questions of a training may cost."""
 
-    questions: int | None = positive(None, "at most, in all; None: no limit")
-    tokens: int | None = positive(None, "at most, in all; None: no limit")
-    questions_per_million_steps: int | None = positive(None, "of the environment; None: no limit")
-    tokens_per_million_steps: int | None = positive(None, "of the environment; None: no limit")
+    questions: int | None = positive(None, "greatest number of questions in all; None: no limit")
+    tokens: int | None = positive(None, "greatest number of tokens in all; None: no limit")
+    questions_per_million_steps: int | None = positive(
+        None, "greatest number of questions per million steps of the environment; None: no limit"
+    )
+    tokens_per_million_steps: int | None = positive(
+        None, "greatest number of tokens per million steps of the environment; None: no limit"
+    )
 
 
 @section_class
@@ -202,7 +221,7 @@ class Queue:
 class Captions:
     """What a caption shows."""
 
-    messages: bool = plain_key(True, "shows messages")
+    messages: bool = plain_key(True, "shows the messages in a caption")
     status: bool = plain_key(False, "shows the status line")
 
 
@@ -233,17 +252,17 @@ class AnnotationConfig(AnnotatorConfig):
 
     store_dir: str = STORE_DIR
     name: str = plain_key(
-        "", "of the label file; empty: the published scheme, llama70b_msg_defaultgoal_default"
+        "", "name of the label file; empty: the published scheme, llama70b_msg_defaultgoal_default"
     )
     num_shards: int = positive(1, "parts of the dataset, each a command of its own")
-    shard_index: int = non_negative(0, "which part this command does, below num_shards")
+    shard_index: int = non_negative(0, "number of the part that this command does, below num_shards")
     restart: bool = plain_key(False, "discards the labels of this name first; answers in the store stay")
     attempts: int = positive(1, "times that a question is asked at most, until an answer has a verdict")
     orders: str = one_of(
         ("once", "given", "both"),
         "once: asks one of (a, b) and (b, a). given: asks in the dataset's order. both: asks both, averaged",
     )
-    flush_seconds: float = non_negative(2.0, "between writes of new answers")
+    flush_seconds: float = non_negative(2.0, "seconds between writes of new answers")
     limit: int | None = positive(None, "questions of this run at most, for a pilot; None: all")
     keep_conversations: bool = KEEP_CONVERSATIONS
     dry_run: bool = plain_key(

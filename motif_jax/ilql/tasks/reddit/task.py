@@ -73,7 +73,7 @@ class RedditEnvironment(contract.TextEnvironment):
 
 
 KEYS: Mapping[str, Key] = {
-    "folder": Key("", "with comments_positive.csv and comments_negative.csv; empty: made-up ones"),
+    "folder": Key("", "folder with comments_positive.csv and comments_negative.csv; empty: made-up ones"),
     "indexes": Key("", "a JSON list of the rows that are used, counted through both files; empty: all"),
     "include_parent": Key(True, "shows what a reply is to"),
     "reward": Key(
@@ -82,24 +82,28 @@ KEYS: Mapping[str, Key] = {
         "(whether a model expects that it is liked, by `scores`), 'none'",
         choices=tuple(REWARDS),
     ),
-    "reward_scale": Key(None, "None: -5 of toxicity, as published, 1 of the others", float),
-    "reward_shift": Key(0.0, "added to it"),
+    "reward_scale": Key(
+        None, "factor on the reward; None: -5 of toxicity, as published, 1 of the others", float
+    ),
+    "reward_shift": Key(0.0, "amount that is added to the scaled reward"),
     "cutoff": Key(None, "recorded replies that are paid less are left out", float),
     "scores": Key("", "a JSON file, a text -> its score; what has none in there is asked"),
-    "upvote_run": Key("", "of upvote_model: a run of train_upvote, for texts without a score in the file"),
-    "noise_seed": Key(0, "of toxicity_noised"),
-    "num_comments": positive(2000, "that are made up"),
-    "data_seed": Key(1, "of those"),
+    "upvote_run": Key(
+        "", "run of train_upvote, whose model pays texts without a score in the file (upvote_model)"
+    ),
+    "noise_seed": Key(0, "seed of the noise of toxicity_noised"),
+    "num_comments": positive(2000, "number of comments that are made up"),
+    "data_seed": Key(1, "seed of the comments that are made up"),
     "tokenizer": Key("", TOKENIZER_HELP),
-    "vocab_size": positive(512, "of byte pairs that are learned"),
+    "vocab_size": positive(512, "number of byte pairs that the tokenizer learns"),
     "annotator": Key(
         "lexicon", "who says how toxic a text is: lexicon, openai, or (of recorded comments) vllm"
     ),
     "lexicon": Key("", "a YAML file; empty: built in"),
     "prompt": Key("", "a prompt file; empty: built in"),
-    "answer_mode": one_of(("soft", "verdict", "analysis"), "as in annotate"),
-    "server": Key("", "its address; the same command resumes with another"),
-    "model": Key("", "its name on the server, or for vllm"),
+    "answer_mode": one_of(("soft", "verdict", "analysis"), "form of the annotator's answer, as in annotate"),
+    "server": Key("", "address of the annotator's server; the same command resumes with another"),
+    "model": Key("", "name of the annotator's model, on the server or for vllm"),
     "store": Key("runs/answer_store", "folder of the answers that are kept"),
 }
 

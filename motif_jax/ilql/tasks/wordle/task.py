@@ -29,24 +29,26 @@ KEYS: Mapping[str, Key] = {
         "wordle_official_800 (826), or a file with a word a line",
     ),
     "num_words": non_negative(0, "the first so many of them; 0: all"),
-    "suboptimal": Key("random", "of 'branch' and 'adversarial': who goes on"),
+    "suboptimal": Key("random", "policy that goes on in games of 'branch' and 'adversarial'"),
     "num_suboptimal": positive(1, "games of these for a state (branch) or a game (adversarial)"),
-    "adversary": Key("wrong", "of 'adversarial': who leaves the expert at its third guess"),
-    "num_adversarial": positive(5, "games of these"),
-    "tweets": Key("", "of 'tweets': a CSV file, or JSON {games, transitions}; empty: simulated people"),
-    "guesses": Key("", "of 'tweets' from CSV: words that may have been guessed; empty: those of `words`"),
-    "indexes": Key("", "of 'tweets': a JSON list of the games that are used; empty: all"),
-    "true_word": Key(False, "of 'tweets': the hidden word is the day's, not any that the colours allow"),
+    "adversary": Key("wrong", "policy that takes over from the expert at its third guess, in 'adversarial'"),
+    "num_adversarial": positive(5, "number of adversarial games for a game"),
+    "tweets": Key("", "file of 'tweets': CSV, or JSON {games, transitions}; empty: simulated people"),
+    "guesses": Key(
+        "", "file of the words that may have been guessed in 'tweets' from CSV; empty: those of `words`"
+    ),
+    "indexes": Key("", "file of 'tweets': a JSON list of the games that are used; empty: all"),
+    "true_word": Key(False, "the hidden word of 'tweets' is the day's, not any that the colours allow"),
     "top_p": Key(
         1.0,
-        "of 'tweets': the best part of the games, by number of guesses, lost ones last",
+        "share of the games of 'tweets' that is used, the best by number of guesses, lost ones last",
         above=0,
         maximum=1,
     ),
-    "simulated": positive(20_000, "of 'tweets': people who tweet"),
-    "simulated_seed": Key(1, "of those people"),
+    "simulated": positive(20_000, "number of simulated people who tweet, for 'tweets'"),
+    "simulated_seed": Key(1, "seed of the simulated people"),
     "write_structure": Key(
-        False, "of 'tweets': writes tweets.json, the published structure, beside the dialogues"
+        False, "writes tweets.json, the published structure of 'tweets', beside the dialogues"
     ),
 }
 
