@@ -67,11 +67,19 @@ def check(config: ConfigDict) -> None:
 
 
 class Subject(NamedTuple):
-    """A model with fresh weights, prompts of random tokens int32 [B, T], and candidates int32 [B, N, S] (N may be 0)."""
+    """A model with fresh weights, prompts of random tokens, and candidates.
+
+    Attributes:
+      prompt: int32 [B, T].
+      valid: bool [B, T], all True. An argument of programs, as in use: what follows from a constant mask the compiler computes by itself,
+        which took it 6 s of `generate_gpu`.
+      candidates: int32 [B, N, S]; N may be 0.
+    """
 
     model: LanguageModel
     params: Any
     prompt: jax.Array
+    valid: jax.Array
     candidates: jax.Array
 
 
@@ -79,7 +87,8 @@ def subject(config: ConfigDict) -> Subject:
     chosen = config.options
     settings = configs.parse(SHAPES[chosen.model])
     model = LanguageModel(settings, jnp.dtype(chosen.dtype))
-    cast = jax.jit(lambda key: jax.tree.map(lambda leaf: leaf.astype(chosen.dtype), model.init(key)))
+    fresh = model.init(jax.random.key(config.seed))
+    params = jax.tree.map(lambda leaf: leaf.astype(chosen.dtype), fresh)
     rng = np.random.default_rng(config.seed)
 
     def tokens(*shape: int) -> jax.Array:
@@ -87,7 +96,7 @@ def subject(config: ConfigDict) -> Subject:
 
     prompt = tokens(chosen.prompt_tokens)
     candidates = tokens(chosen.get("candidates", 0), chosen.get("candidate_tokens", 1))
-    return Subject(model, cast(jax.random.key(config.seed)), prompt, candidates)
+    return Subject(model, params, prompt, jnp.ones(prompt.shape, bool), candidates)
 
 
 def first_step_seconds(step: Callable[[], Any]) -> float:

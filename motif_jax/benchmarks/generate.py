@@ -30,7 +30,8 @@ def options() -> ConfigDict:
 
 def run(config: ConfigDict) -> dict[str, Any]:
     subject, chosen = _language.subject(config), config.options
-    write = functools.partial(jax.jit(_written(subject, chosen.new_tokens)), subject.params, subject.prompt)
+    written = jax.jit(_written(subject, chosen.new_tokens))
+    write = functools.partial(written, subject.params, subject.prompt, subject.valid)
     first = _language.first_step_seconds(write)
     middle = jnp.pad(subject.prompt, ((0, 0), (0, max(1, chosen.new_tokens // 2))))
     again = functools.partial(jax.jit(_next(subject)), subject.params, middle)
@@ -53,11 +54,11 @@ def run(config: ConfigDict) -> dict[str, Any]:
 
 
 def _written(subject: Subject, new_tokens: int) -> Any:
-    """(params, prompt) -> tokens int32 [B, M]; there is no stop token."""
+    """(params, prompt, valid) -> tokens int32 [B, M]; there is no stop token."""
     model, limits, sampling = subject.model, Limits(new_tokens, (-1,)), Sampling(greedy=True)
 
-    def call(params: Any, prompt: jax.Array) -> jax.Array:
-        valid, key = jnp.ones(prompt.shape, bool), jax.random.key(0)
+    def call(params: Any, prompt: jax.Array, valid: jax.Array) -> jax.Array:
+        key = jax.random.key(0)
         return generation.generate(model, params, prompt, valid, key, limits, sampling).tokens[:, 0]
 
     return call
@@ -82,8 +83,8 @@ def _next(subject: Subject) -> Any:
 
 
 def _flops(subject: Subject, new_tokens: int) -> float:
-    valid = jnp.ones(subject.prompt.shape, bool)
-    prompts = _language.product_flops(subject.model.prefill, subject.params, subject.prompt, valid)
+    arguments = (subject.params, subject.prompt, subject.valid)
+    prompts = _language.product_flops(subject.model.prefill, *arguments)
     # The count has one step of the loop.
-    once = _language.product_flops(_written(subject, new_tokens), subject.params, subject.prompt)
+    once = _language.product_flops(_written(subject, new_tokens), *arguments)
     return prompts + new_tokens * (once - prompts)

@@ -32,7 +32,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     sides = {"shared": shared(subject)}
     if chosen.baseline:
         sides["rows"] = rows(subject)
-    arguments = (subject.params, subject.prompt, subject.candidates)
+    arguments = (subject.params, subject.prompt, subject.valid, subject.candidates)
     calls = {name: functools.partial(jax.jit(side), *arguments) for name, side in sides.items()}
     first = _language.first_step_seconds(calls["shared"])
     totals = {name: np.asarray(call()) for name, call in calls.items()}
@@ -54,10 +54,10 @@ def run(config: ConfigDict) -> dict[str, Any]:
 
 
 def shared(subject: Subject) -> Callable[..., jax.Array]:
-    """(params, prompt, candidates) -> log-probabilities float32 [B, N]; runs each prompt once."""
+    """(params, prompt, valid, candidates) -> log-probabilities float32 [B, N]; runs each prompt once."""
 
-    def call(params: Any, prompt: jax.Array, candidates: jax.Array) -> jax.Array:
-        valid, good = jnp.ones(prompt.shape, bool), jnp.ones(candidates.shape, bool)
+    def call(params: Any, prompt: jax.Array, valid: jax.Array, candidates: jax.Array) -> jax.Array:
+        good = jnp.ones(candidates.shape, bool)
         return scoring.score(subject.model, params, prompt, valid, candidates, good).total
 
     return call
@@ -67,9 +67,9 @@ def rows(subject: Subject) -> Callable[..., jax.Array]:
     """As `shared`, with a row for every candidate with its prompt."""
     score = shared(subject)
 
-    def call(params: Any, prompt: jax.Array, candidates: jax.Array) -> jax.Array:
+    def call(params: Any, prompt: jax.Array, valid: jax.Array, candidates: jax.Array) -> jax.Array:
         batch, count, length = candidates.shape
-        each = jnp.repeat(prompt, count, axis=0)
-        return score(params, each, candidates.reshape(batch * count, 1, length)).reshape(batch, count)
+        prompts, masks = jnp.repeat(prompt, count, axis=0), jnp.repeat(valid, count, axis=0)
+        return score(params, prompts, masks, candidates.reshape(batch * count, 1, length)).reshape(batch, count)
 
     return call

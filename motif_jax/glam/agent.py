@@ -124,7 +124,7 @@ class LanguageAgent(PromptReader):
             return {"additions": lora.init(model_key, shapes, self.adaptation.spec), "heads": heads}
         if self.source is not None:
             return {"model": jax.tree.map(jnp.asarray, folders.read(self.source).params), "heads": heads}
-        params = jax.jit(self.model.init)(model_key)
+        params = self.model.init(model_key)
         if self.keep_embedding is not None:
             params = _with_embeddings(params, folders.read(self.keep_embedding).params)
         return {"model": params, "heads": heads}

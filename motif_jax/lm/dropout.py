@@ -95,15 +95,15 @@ def of_block(key: LazyRng, first: int, last: int, index: jax.Array) -> Iterator[
         names = [
             (*key.suffix, f"block_{block}", *module.path, calls[module.path]) for block in range(first, last)
         ]
-        numbers = jnp.asarray(np.array([_number(each) for each in names], np.uint32))
+        numbers = jnp.asarray(np.array([folded_number(each) for each in names], np.uint32))
         return plain(*arguments, **keywords, rng=jax.random.fold_in(key.rng, numbers[index]))
 
     with nn.intercept_methods(intercept):
         yield
 
 
-def _number(names: Sequence[str | int]) -> int:
-    """The number that flax folds into a key for these names."""
+def folded_number(names: Sequence[str | int]) -> int:
+    """The number that flax folds into a key for these names: from the network to the layer, and the number of its call or parameter."""
     digest = hashlib.sha1()  # as flax has it; nothing secret
     for name in names:
         if flax.config.flax_fix_rng_separator:

@@ -180,7 +180,7 @@ def _parameters(config: LanguageModelConfig, model: LanguageModel, source: Path 
         params = weights.load(source, model.config)
         head = masked_head.load(source) if not model.config.has_decoder else None
     else:
-        params = jax.device_get(jax.jit(model.init)(key_of(config.seed, "parameters")))
+        params = jax.device_get(model.init(key_of(config.seed, "parameters")))
         if config.model.attention == COMPARING:
             params = init_model.with_comparing_heads(params, model.config)
     if not model.config.has_decoder and head is None:

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from motif_jax.core.training import block_stack
-from motif_jax.lm import linear
+from motif_jax.lm import fresh_params, linear
 from motif_jax.lm.attention import mask_bias
 from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.layers import Context, KeyValues, LayerKeys, over_layers, own_bias
@@ -89,7 +89,13 @@ class LanguageModel:
         return dataclasses.replace(self, dropout=key)
 
     def init(self, key: jax.Array) -> Any:
-        return self.network.init(key, jnp.zeros((1, 2), jnp.int32))["params"]
+        """Fresh parameters, float32, of a tree for each block; the same key gives the same numbers in a loop and without one.
+
+        Call it as it is, not in jit: of a large model a program that takes stacks apart is long.
+        """
+        if not self.looped:
+            return fresh_params.plain(self.network, key)
+        return block_stack.unstacked(fresh_params.stacked(self.network, key))
 
     def prepared(self, params: Any) -> Any:
         """The parameters as programs read them: the blocks' are stacked where blocks run in a loop, with kernels in `dtype`.

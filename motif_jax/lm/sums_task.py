@@ -72,7 +72,8 @@ class GradientTask(Task):
     def start(self) -> tuple[Any, Any, Any]:
         """Trained parameters, the optimiser's state, and step 0; releases the parameters, so call it once."""
         learned, self._start = self._start, None
-        return learned, jax.device_get(jax.jit(self.optimizer.init)(learned)), np.int32(0)
+        # Not in jit, where each array of zeros would be compiled: here each shape is.
+        return learned, jax.device_get(self.optimizer.init(learned)), np.int32(0)
 
     def dropout_key(self, step: jax.Array) -> jax.Array:
         return jax.random.fold_in(jax.random.fold_in(self._key, step), jax.lax.axis_index(AXIS))

@@ -111,8 +111,7 @@ class TextAgentNetwork:
     def init(self, key: jax.Array) -> dict[str, Any]:
         """Fresh parameters, float32; target heads and trunks are copies of the online ones."""
         keys = jax.random.split(key, 4)
-        fresh = jax.jit(self.model.init)
-        trunks = {name: fresh(each) for name, each in zip(self.design.roles.trunks, keys[:2])}
+        trunks = {name: self.model.init(each) for name, each in zip(self.design.roles.trunks, keys[:2])}
         if TARGET in self.design.roles.trunks:
             trunks[TARGET] = trunks[VALUES]
         params: dict[str, Any] = {"trunks": trunks}

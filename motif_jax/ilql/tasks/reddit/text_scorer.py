@@ -41,7 +41,7 @@ class ScorerNetwork:
     def init(self, key: jax.Array) -> tuple[Any, Any]:
         """Fresh parameters of the model and of the head, float32."""
         trunk, head = jax.random.split(key)
-        return jax.jit(self.model.init)(trunk), heads_of(self.model.config).init(head)
+        return self.model.init(trunk), heads_of(self.model.config).init(head)
 
     def logits(
         self, params: Any, heads: Any, tokens: jax.Array, valid: jax.Array, key: jax.Array | None = None
