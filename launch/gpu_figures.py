@@ -79,13 +79,27 @@ def benchmark_line(ended: Ended) -> dict[str, Any]:
 
 
 def cold_line(ended: Ended) -> dict[str, Any]:
-    """Of a program's first start nothing but its seconds: other programs run beside it."""
+    """Of a program's first start nothing but its seconds and when each phase began: other programs may run beside it."""
     line = benchmark_line(ended)
     compiled = line.get("step", {}).get("compile_seconds")
     return {
         "first_step_seconds": line.get("first_step_seconds"),
+        "phases": phases(ended.log),
         **({} if compiled is None else {"step_compile_seconds": compiled}),
     }
+
+
+def benchmark_and_phases(ended: Ended) -> dict[str, Any]:
+    """The JSON line of a benchmark, and when each phase of its start began."""
+    return {"phases": phases(ended.log), **benchmark_line(ended)}
+
+
+def phases(log: str) -> dict[str, float]:
+    """When each phase of a start first began, in seconds since the process did."""
+    began: dict[str, float] = {}
+    for name, seconds in re.findall(r"(?m)^phase (\w+) begins after ([\d.]+) s", log):
+        began.setdefault(name, float(seconds))
+    return began
 
 
 def tests_line(ended: Ended) -> dict[str, Any]:
@@ -179,24 +193,26 @@ class Plan:
     """The items of this machine: those that may share the GPU, and those that run alone."""
 
     def __init__(
-        self, work: Path, tiny: bool, reward: str, training_seconds: float, glam_seconds: float
+        self, work: Path, tiny: bool, reward: str, training_seconds: float, glam_seconds: float, apart: bool
     ) -> None:
         self._work, self._tiny = work, tiny
         self._reward, self._model = reward or str(work / "reward"), work / "language" / "model"
         self._training_seconds, self._glam_seconds = training_seconds, glam_seconds
         self._cores = len(os.sched_getaffinity(0))
-        self.together = [
-            *([] if reward else [self._make_reward()]),
-            self._make_model(),
-            *(self._language(name, cold=True) for name in LANGUAGE_PROGRAMS),
-            self._tests(),
-        ]
+        made = [*([] if reward else [self._make_reward()]), self._make_model()]
+        cold = [self._language(name, cold=True) for name in LANGUAGE_PROGRAMS]
+        # Chains run side by side, the items of a chain one after the other.
+        self.together = [[item] for item in made] + ([cold] if apart else [[item] for item in cold])
+        if not apart:
+            self.together.append([self._tests()])
         self.alone = [
             *(self._language(name, cold=False) for name in LANGUAGE_PROGRAMS),
             *self._of_agents(),
             self._benchmark("inference_host", "inference_host", 30.0, 8.0, {}),
             self._nethack(),
+            *([self._tests()] if apart else []),
             self._glam(),
+            *(self._without_triton(name) for name in LANGUAGE_PROGRAMS),
         ]
 
     def _of_agents(self) -> list[Item]:
@@ -214,7 +230,7 @@ class Plan:
 
     def stretch(self, factor: float) -> None:
         """Multiplies the limits of all items that end by themselves."""
-        for items in (self.together, self.alone):
+        for items in (*self.together, self.alone):
             items[:] = [
                 item if item.timed else dataclasses.replace(item, limit=factor * item.limit) for item in items
             ]
@@ -281,6 +297,19 @@ class Plan:
             return self._benchmark(name, f"{name}_gpu", 60.0, 14.0, options, repeats=3)
         item = self._benchmark(f"{name}_cold", f"{name}_gpu", 95.0, 14.0, options)
         return dataclasses.replace(item, read=cold_line, environment=sharing_memory())
+
+    def _without_triton(self, name: str) -> Item:
+        """A cold start whose products are cuBLAS's alone: the compiler tries no kernels of its own for them."""
+        item = self._language(name, cold=True)
+        flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_gpu_enable_triton_gemm=false".strip()
+        environment = (
+            item.environment
+            if os.environ.get("JAX_PLATFORMS") == "cpu"
+            else {**item.environment, "XLA_FLAGS": flags}
+        )
+        return dataclasses.replace(
+            item, name=f"{name}_cublas_cold", reserve=0.0, read=benchmark_and_phases, environment=environment
+        )
 
     def _tests(self) -> Item:
         # A program of the tests takes no part in the starts from an empty cache.
@@ -373,12 +402,17 @@ class Figures:
             with open(self._out / "figures.jsonl", "a", encoding="utf-8") as file:
                 file.write(text + "\n")
 
-    def run_together(self, items: list[Item], reserved: float) -> None:
-        threads = [threading.Thread(target=self.run, args=(item, reserved)) for item in items]
+    def run_together(self, chains: list[list[Item]], reserved: float) -> None:
+        """Runs chains side by side, the items of each one after the other, and leaves `reserved` seconds to what is behind all of them."""
+        threads = [threading.Thread(target=self.run_chain, args=(chain, reserved)) for chain in chains]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
+
+    def run_chain(self, items: list[Item], reserved: float) -> None:
+        for number, item in enumerate(items):
+            self.run(item, reserved + sum(later.reserve for later in items[number + 1 :]))
 
     def run(self, item: Item, reserved: float) -> None:
         """Runs an item, but leaves `reserved` seconds to those behind it; its line has an `error` where it did not end well."""
@@ -513,10 +547,19 @@ def main() -> None:
     parser.add_argument(
         "--started", type=float, default=time.time(), help="when the call began, in seconds since 1970"
     )
+    parser.add_argument(
+        "--apart",
+        action="store_true",
+        help="starts the language programs one after the other, and runs the numeric tests by themselves",
+    )
     given = parser.parse_args()
-    plan = Plan(given.work, given.tiny, given.reward, given.training_seconds, given.glam_seconds)
-    names = [item.name for item in (*plan.together, *plan.alone)]
-    wanted = given.items.split(",") if given.items else names
+    plan = Plan(given.work, given.tiny, given.reward, given.training_seconds, given.glam_seconds, given.apart)
+    names = [item.name for item in (*itertools.chain(*plan.together), *plan.alone)]
+    wanted = (
+        given.items.split(",")
+        if given.items
+        else [name for name in names if not name.endswith("_cublas_cold")]
+    )
     unknown = sorted(set(wanted) - set(names))
     if unknown:
         parser.error(f"--items: {', '.join(unknown)}: must be of {', '.join(names)}")
@@ -526,10 +569,10 @@ def main() -> None:
         # A machine that is busy with other work is slow: no limit is tried with tiny sizes.
         plan.stretch(10.0)
     alone = [item for item in plan.alone if item.name in wanted]
-    together = [item for item in plan.together if item.name in wanted]
-    if any(item.name.endswith("_cold") for item in together):
+    chains = [[item for item in chain if item.name in wanted] for chain in plan.together]
+    if any(item.name.endswith("_cold") for item in itertools.chain(*chains)):
         shutil.rmtree(given.work / "compiled", ignore_errors=True)  # of an earlier call
-    figures.run_together(together, sum(item.reserve for item in alone))
+    figures.run_together(chains, sum(item.reserve for item in alone))
     for in_one_process, group in itertools.groupby(alone, key=lambda item: item.benchmark is not None):
         members = list(group)
         behind = alone[alone.index(members[-1]) + 1 :]
@@ -537,8 +580,7 @@ def main() -> None:
         if in_one_process:
             figures.run_in_one_process(members, reserved)
             continue
-        for number, item in enumerate(members):
-            figures.run(item, reserved + sum(later.reserve for later in members[number + 1 :]))
+        figures.run_chain(members, reserved)
     figures.keep_logs()
     figures.emit({"item": "all", "seconds": round(time.time() - given.started, 1)})
 

@@ -72,7 +72,7 @@ def test_an_item_beyond_its_limit_ends_alone_and_with_all_it_started(tmp_path: P
         FIGURES.Item("good", ["true"], FIGURES.nothing, 20.0, 1.0),
         FIGURES.Item("broken", ["bash", "-c", "echo why; exit 3"], FIGURES.nothing, 20.0, 1.0),
     ]
-    figures.run_together(items, 0.0)
+    figures.run_together([[item] for item in items], 0.0)
     lines = {line["item"]: line for line in FIGURES.json_lines(tmp_path / "figures.jsonl")}
     assert lines["late"]["error"] == "not done in 2 s"
     assert "error" not in lines["good"]

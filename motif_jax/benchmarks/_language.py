@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
@@ -87,6 +88,9 @@ def subject(config: ConfigDict) -> Subject:
     chosen = config.options
     settings = configs.parse(SHAPES[chosen.model])
     model = LanguageModel(settings, jnp.dtype(chosen.dtype))
+    phase("devices")
+    jax.local_devices()
+    phase("parameters")
     fresh = model.init(jax.random.key(config.seed))
     params = jax.tree.map(lambda leaf: leaf.astype(chosen.dtype), fresh)
     rng = np.random.default_rng(config.seed)
@@ -99,13 +103,34 @@ def subject(config: ConfigDict) -> Subject:
     return Subject(model, params, prompt, jnp.ones(prompt.shape, bool), candidates)
 
 
+def age() -> float:
+    """Seconds since the start of this process."""
+    return time.time() - psutil.Process().create_time()
+
+
+def phase(name: str) -> None:
+    """Says on stderr what begins now, and how old the process is: a run that is ended before its first step has told how far it came."""
+    print(f"phase {name} begins after {age():.1f} s", file=sys.stderr, flush=True)
+
+
+def compiled(call: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
+    """`call` as a compiled program that is called with these arguments; its phases are said."""
+    phase("trace")
+    traced = jax.jit(call).trace(*arguments)
+    phase("lower")
+    lowered = traced.lower()
+    phase("compile")
+    return functools.partial(lowered.compile(), *arguments)
+
+
 def first_step_seconds(step: Callable[[], Any]) -> float:
     """Runs `step` once; returns the seconds from the start of this process to its end, with imports and compilation.
 
     They are printed, too: a run that ends before its result has told them.
     """
+    phase("step")
     jax.block_until_ready(step())
-    seconds = time.time() - psutil.Process().create_time()
+    seconds = age()
     print(f"first step after {seconds:.1f} s", file=sys.stderr, flush=True)
     return seconds
 

@@ -30,8 +30,8 @@ def options() -> ConfigDict:
 
 def run(config: ConfigDict) -> dict[str, Any]:
     subject, chosen = _language.subject(config), config.options
-    written = jax.jit(_written(subject, chosen.new_tokens))
-    write = functools.partial(written, subject.params, subject.prompt, subject.valid)
+    arguments = (subject.params, subject.prompt, subject.valid)
+    write = _language.compiled(_written(subject, chosen.new_tokens), *arguments)
     first = _language.first_step_seconds(write)
     middle = jnp.pad(subject.prompt, ((0, 0), (0, max(1, chosen.new_tokens // 2))))
     again = functools.partial(jax.jit(_next(subject)), subject.params, middle)

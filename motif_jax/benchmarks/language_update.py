@@ -9,7 +9,7 @@ the matrix-product rate, and memory.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -130,15 +130,20 @@ def run(config: ConfigDict) -> dict[str, Any]:
     chosen = config.options
     ours, theirs = (agent(chosen, config.seed, kind) for kind in (LanguageAgent, Apart))
     (update, make_state), (other, _) = (update_of(config, network) for network in (ours, theirs))
+    _language.phase("devices")
+    jax.local_devices()
+    _language.phase("parameters")
     state = make_state(jax.random.key(config.seed))
     data = jax.device_put(batch(chosen, ours.model.config.vocab_size, config.seed))
-    programs = {"shared": jax.jit(update)}
+    updates = {"shared": update}
     if chosen.baseline:
-        programs["rows"] = jax.jit(other)
-    first = _language.first_step_seconds(functools.partial(_step, programs["shared"], state, data))
-    apart = _changes_apart(programs, state, data) if chosen.baseline else None
+        updates["rows"] = other
+    programs = {name: _language.compiled(function, state, data) for name, function in updates.items()}
+    # The metrics alone: new parameters and moments are released.
+    calls = {name: functools.partial(_metrics, program) for name, program in programs.items()}
+    first = _language.first_step_seconds(calls["shared"])
+    apart = _changes_apart(programs, state) if chosen.baseline else None
     memory = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")  # None: not reported
-    calls = {name: functools.partial(_step, program, state, data) for name, program in programs.items()}
     rates = _language.rates(config, calls, chosen.batch_size)
     flops = _language.product_flops(update, jax.eval_shape(lambda: state), data)
     seconds = chosen.batch_size / float(np.median(rates["shared"]))
@@ -155,14 +160,14 @@ def run(config: ConfigDict) -> dict[str, Any]:
     )
 
 
-def _changes_apart(programs: Mapping[str, Any], state: Any, data: TrajectoryBatch) -> float:
+def _changes_apart(programs: Mapping[str, Callable[[], Any]], state: Any) -> float:
     """The mean over parameters of the largest difference of both sides' changes, relative to the largest change."""
-    after = {name: program(state, data)[0].params for name, program in programs.items()}
+    after = {name: program()[0].params for name, program in programs.items()}
     changes = {name: jax.tree.map(jnp.subtract, params, state.params) for name, params in after.items()}
     largest = max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(changes["rows"]))
     gaps = jax.tree.map(lambda a, b: jnp.abs(a - b).max() / largest, changes["shared"], changes["rows"])
     return float(np.mean([float(gap) for gap in jax.tree.leaves(gaps)]))
 
 
-def _step(program: Any, state: Any, data: TrajectoryBatch) -> Any:
-    return program(state, data)[1]
+def _metrics(program: Callable[[], Any]) -> Any:
+    return program()[1]

@@ -5,7 +5,6 @@ Both sides run in turns with the same weights. It takes a minute on CPU. On a GP
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -33,7 +32,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
     if chosen.baseline:
         sides["rows"] = rows(subject)
     arguments = (subject.params, subject.prompt, subject.valid, subject.candidates)
-    calls = {name: functools.partial(jax.jit(side), *arguments) for name, side in sides.items()}
+    calls = {name: _language.compiled(side, *arguments) for name, side in sides.items()}
     first = _language.first_step_seconds(calls["shared"])
     totals = {name: np.asarray(call()) for name, call in calls.items()}
     rates = _language.rates(config, calls, chosen.batch_size)
@@ -70,6 +69,8 @@ def rows(subject: Subject) -> Callable[..., jax.Array]:
     def call(params: Any, prompt: jax.Array, valid: jax.Array, candidates: jax.Array) -> jax.Array:
         batch, count, length = candidates.shape
         prompts, masks = jnp.repeat(prompt, count, axis=0), jnp.repeat(valid, count, axis=0)
-        return score(params, prompts, masks, candidates.reshape(batch * count, 1, length)).reshape(batch, count)
+        return score(params, prompts, masks, candidates.reshape(batch * count, 1, length)).reshape(
+            batch, count
+        )
 
     return call

@@ -59,14 +59,16 @@ def check(config: ConfigDict) -> None:
 
 def run(config: ConfigDict) -> dict[str, Any]:
     chosen = config.options
+    _language.phase("devices")
+    jax.local_devices()
+    _language.phase("parameters")
     objective, learned, frozen = subject(config)
     gradients = {"ours": _gradient(objective.terms)}
     if chosen.baseline:
         gradients["plain"] = _gradient(functools.partial(_plain, objective))
-    programs = {name: jax.jit(gradient) for name, gradient in gradients.items()}
     batch = batch_of(chosen, config.seed)
     arguments = learned, frozen, Part(batch, implicit_q.counts(batch, objective.settings))
-    sides = {side: functools.partial(program, *arguments) for side, program in programs.items()}
+    sides = {side: _language.compiled(gradient, *arguments) for side, gradient in gradients.items()}
     first = _language.first_step_seconds(sides["ours"])
     apart = _apart(sides["ours"](), sides["plain"]()) if chosen.baseline else None
     flops = {side: _language.product_flops(gradient, *arguments) for side, gradient in gradients.items()}
