@@ -101,13 +101,6 @@ def make_update(
         order = ppo.minibatches(deal, len(samples.action) // length, size // length, settings.epochs)
 
         def step(current: PpoTrainState, chosen: Array) -> tuple[PpoTrainState, Metrics]:
-            # A reference and frozen parameters, which a step does not change, stay as they are.
-            params, opt_state = block_stack.arranged((current.params, current.opt_state))
-            new, metrics = arranged_step(current._replace(params=params, opt_state=opt_state), chosen)
-            params, opt_state = block_stack.unstacked((new.params, new.opt_state))
-            return new._replace(params=params, opt_state=opt_state), metrics
-
-        def arranged_step(current: PpoTrainState, chosen: Array) -> tuple[PpoTrainState, Metrics]:
             some = jax.tree.map(lambda x: jnp.take(x, chosen, axis=0), sequences)
             if config.compat.glam_value_broadcast:
                 some = _with_peers(some, min(settings.broadcast_rows, size))
@@ -121,12 +114,17 @@ def make_update(
             return current._replace(params=kept[0], opt_state=kept[1]), {**metrics, _TAKEN: near * 1.0}
 
         order = order.reshape(-1, size // length)
-        state = state._replace(key=key, kl_coefficient=coefficient)
+        # Outside the loop over minibatches, whose compilation would take long with each block's arrays as its carry. A reference and
+        # frozen parameters, which no step changes, stay as they are.
+        params, opt_state = block_stack.arranged((state.params, state.opt_state))
+        state = state._replace(params=params, opt_state=opt_state, key=key, kl_coefficient=coefficient)
         if limit is None:
             state, metrics = jax.lax.scan(step, state, order)
             metrics = update.joined(metrics)
         else:
             state, metrics = _until(step, state, order)
+        params, opt_state = block_stack.unstacked((state.params, state.opt_state))
+        state = state._replace(params=params, opt_state=opt_state)
         played = {"value/mean": reductions.mean(samples.behaviour_value, samples.valid, axis_name)}
         return state, {**metrics, **divergence, **advantages, **played}
 

@@ -1,0 +1,61 @@
+"""Fresh parameters are the same however their program is arranged, and that program does not grow with the layers."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+from motif_jax.lm import fresh_params
+from motif_jax.lm.config import ModelConfig
+from motif_jax.lm.init_model import Sizes, make
+from motif_jax.lm.model import LanguageModel
+
+TOKENS = {"start": 0, "pad": 1, "end": 2}
+
+
+def settings(architecture: str, layers: int = 3) -> ModelConfig:
+    return make(architecture, Sizes(width=16, layers=layers, heads=2, max_length=8), 24, TOKENS)
+
+
+@pytest.mark.parametrize("architecture", ["t5", "gpt2", "llama", "qwen2", "roberta"])
+def test_stacked_draws_are_those_of_blocks_one_by_one(architecture: str) -> None:
+    model = LanguageModel(settings(architecture), loop=True)
+    key = jax.random.key(5)
+    found = model.init(key)
+    expected = dataclasses.replace(model, loop=False).init(key)
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_blocks_begin_with_numbers_of_their_own() -> None:
+    blocks = LanguageModel(settings("gpt2"), loop=True).init(jax.random.key(5))["decoder"]
+    kernels = [blocks[f"block_{block}"]["attention"]["query"]["kernel"] for block in range(3)]
+    assert np.abs(kernels[0] - kernels[1]).max() > 0.01
+    assert np.abs(kernels[1] - kernels[2]).max() > 0.01
+
+
+def test_the_program_of_many_layers_is_as_long_as_that_of_two() -> None:
+    def lines(layers: int) -> int:
+        network = LanguageModel(settings("t5", layers)).network
+        draw = jax.jit(functools.partial(fresh_params.stacked, network))
+        return len(draw.lower(jax.random.key(0)).as_text().splitlines())
+
+    assert lines(24) <= 1.1 * lines(2)
+
+
+def test_a_fresh_model_is_compiled_in_a_number_of_programs_that_layers_do_not_change(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def programs(layers: int) -> int:
+        jax.clear_caches()
+        caplog.clear()
+        with jax.log_compiles():
+            LanguageModel(settings("t5", layers), loop=True).init(jax.random.key(0))
+        return sum("Finished XLA compilation" in record.message for record in caplog.records)
+
+    assert 0 < programs(9) <= programs(4)
