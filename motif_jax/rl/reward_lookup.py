@@ -113,24 +113,47 @@ class ReturnSums:
             if count is not None:
                 of_last /= np.maximum(count[1:], 1) ** self._exponent
             earned += np.where(batch.last[1:], of_last, 0.0)
+        first_rows = batch.last[0].astype(int)
+        # In the order of `earned[start:, column].sum()`, so that both give the same bits.
+        by_column = np.ascontiguousarray(earned.T)
+        whole = np.where(first_rows, by_column[:, 1:].sum(axis=1), by_column.sum(axis=1)).tolist()
         ended = batch.terminated | batch.truncated
-        finished = []
+        ends = ended.any(axis=0).tolist()
+        numbers = episode[first_rows.clip(max=len(earned) - 1), np.arange(len(envs))].tolist()
+        finished: list[IntrinsicReturn] = []
         for column, env in enumerate(envs.tolist()):
-            start = 0
-            for end in [*np.flatnonzero(ended[:, column]).tolist(), None]:
-                stop = len(earned) if end is None else end + 1
-                # The row of a final observation still belongs to the episode just summed.
-                start += bool(batch.last[start, column])
-                if start >= stop:
-                    continue
-                number = int(episode[start, column])
-                known, total = self._sums.get(env, (number, 0.0))
-                # An environment whose actor died continues with another episode: drop the old sum.
-                total = (total if known == number else 0.0) + float(earned[start:stop, column].sum())
-                if end is None:
-                    self._sums[env] = (number, total)
-                else:
-                    finished.append(IntrinsicReturn(env, number, total))
-                    self._sums.pop(env, None)
-                start = stop
+            if ends[column]:
+                finished += self._add_ended(
+                    env, by_column[column], ended[:, column], batch.last[:, column], episode[:, column]
+                )
+            elif first_rows[column] < len(earned):
+                self._sums[env] = numbers[column], self._before(env, numbers[column]) + whole[column]
+        return finished
+
+    def _before(self, env: int, episode: int) -> float:
+        """The sum of an environment's running episode so far."""
+        number, total = self._sums.get(env, (episode, 0.0))
+        # An environment whose actor died continues with another episode: drop the old sum.
+        return total if number == episode else 0.0
+
+    def _add_ended(
+        self, env: int, earned: np.ndarray, ended: np.ndarray, last: np.ndarray, episode: np.ndarray
+    ) -> list[IntrinsicReturn]:
+        """Adds a column [T] in which episodes end (`last` [T + 1]); returns these."""
+        finished = []
+        start = 0
+        for end in [*np.flatnonzero(ended).tolist(), None]:
+            stop = len(earned) if end is None else end + 1
+            # The row of a final observation still belongs to the episode just summed.
+            start += bool(last[start])
+            if start >= stop:
+                continue
+            number = int(episode[start])
+            total = self._before(env, number) + float(earned[start:stop].sum())
+            if end is None:
+                self._sums[env] = (number, total)
+            else:
+                finished.append(IntrinsicReturn(env, number, total))
+                self._sums.pop(env, None)
+            start = stop
         return finished

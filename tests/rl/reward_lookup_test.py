@@ -81,3 +81,34 @@ def test_an_episodes_return_holds_the_final_text(of_last: float | None, total: f
     count = np.array([1, 1, 2, 1], np.int32)[:, None]
     sums = ReturnSums(2.0).add(batch, count, np.array([7]), np.zeros((3, 1), int))
     assert sums == [IntrinsicReturn(7, 0, total)]
+
+
+def test_columns_of_a_batch_are_summed_as_each_alone() -> None:
+    rng = np.random.default_rng(0)
+    rewards = rng.normal(size=(40, 6)).astype(np.float32)
+    ended = np.zeros((40, 6), bool)
+    ended[[3, 39, 20], [1, 1, 4]] = True
+    last = np.zeros((41, 6), bool)
+    last[1:] = ended
+    last[0, 2] = True
+    episode = np.zeros((40, 6), int)
+    together, alone = ReturnSums(0.5), ReturnSums(0.5)
+    for _ in range(2):
+        batch = column([0] * 40, [0] * 40, [0] * 41)._replace(
+            intrinsic_reward=rewards, terminated=ended, truncated=np.zeros_like(ended), last=last
+        )
+        returns = together.add(batch, None, np.arange(6), episode)
+        of_columns = []
+        for env in range(6):
+            only = slice(env, env + 1)
+            one = batch._replace(
+                intrinsic_reward=rewards[:, only],
+                terminated=ended[:, only],
+                truncated=np.zeros_like(ended[:, only]),
+                last=last[:, only],
+            )
+            of_columns += alone.add(one, None, np.array([env]), episode[:, only])
+        assert returns == of_columns
+    assert together.state() == alone.state()
+    by_hand = np.float64(rewards[1:, 2].astype(np.float64).sum())
+    assert together.state()[1] == [2, 0, by_hand + by_hand]
