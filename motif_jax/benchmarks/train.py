@@ -6,7 +6,9 @@
 
 Value: environment steps a second. Baseline: 1 / (1 / learner + 1 / inference), the rate if both took turns on the device, with
 inference at the training's mean rows a call; measured after all repeats, when no actors run. Further fields: waits of every part,
-policy lag, bytes moved, model FLOP/s as a share of the matrix-product rate, memory.
+policy lag, bytes moved, model FLOP/s as a share of the matrix-product rate, memory; `launch_share`, the part of inference's host
+share in which its program is launched; and `threads`: the share of the last repeat that each thread was on a core, queued for one,
+or waiting (for the interpreter's lock, a pipe, the device).
 
 With `beside`, a variant of train_agent, the system runs with that network and its own in turns, a new system each time. It takes
 about two minutes on CPU. On a GPU: `configs/benchmark.py:train_gpu`.
@@ -24,7 +26,7 @@ import numpy as np
 import psutil
 from ml_collections import ConfigDict
 
-from motif_jax.benchmarks import _agents, beside, inference, result
+from motif_jax.benchmarks import _agents, _thread_times, beside, inference, result
 from motif_jax.core.devices.meters import system_metrics
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.batcher import Batch
@@ -48,16 +50,20 @@ def run(config: ConfigDict) -> dict[str, Any]:
         other = ConfigDict({**options.to_dict(), "network": options.beside})
         turns.append(_agents.training_config(other, config.seed))
     system = System(training)
-    rates, alone, metrics = [], [], []
+    rates, alone, metrics, launches = [], [], [], []
+    threads: dict[str, dict[str, float]] = {}
     with BatchStream(system) as stream:
         batch = _play(system, stream, options.warmup_seconds)[1]
         memory = _memory()
         for _ in range(config.repeats):
             system.meters.read()
             averages = Averages()
+            before = _thread_times.of_named_threads()
             rates.append(_play(system, stream, options.seconds, averages)[0])
-            reading = system_metrics(system.meters.read(), system.inference_threads)
-            metrics.append({**reading, **averages.read()})
+            threads = _thread_times.shares(before)
+            reading = system.meters.read()
+            launches.append(reading.rate("inference/launch") / system.inference_threads)
+            metrics.append({**system_metrics(reading, system.inference_threads), **averages.read()})
         memory = max(memory, _memory())
     assert batch is not None
     combined = combine(metrics)
@@ -83,6 +89,8 @@ def run(config: ConfigDict) -> dict[str, Any]:
         inference_rows_per_second=float(np.median([p[1] for p in parts])),
         matrix_product_share=float(np.median(rates)) * flops_per_step / float(np.median(peaks)),
         memory_megabytes=memory / 1e6,
+        launch_share=float(np.mean(launches)),
+        threads=threads,
         metrics=combined,
         **more,
     )

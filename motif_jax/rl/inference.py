@@ -153,7 +153,7 @@ class _Program:
 
 
 class _Running(NamedTuple):
-    """A launched call: groups, their rows of the slots, the parameters' version, and the packed choice on the device."""
+    """A launched call: groups, their rows of the slots, the parameters' version, the packed choice, and seconds so far."""
 
     ready: Sequence[Ready]
     rows: np.ndarray
@@ -161,7 +161,8 @@ class _Running(NamedTuple):
     choice: jax.Array
     program: _Program
     input: _Input
-    launch_seconds: float
+    host_seconds: float
+    launch_seconds: float  # part of `host_seconds`
 
 
 class Inference:
@@ -311,12 +312,13 @@ class Inference:
         self._rows.copy(rows, call.first.reshape(bucket, self._envs), filled.observation)
         program, filled = self._cropped(bucket, program, filled)
         version, params = self._publisher.newest(self._device)
+        launched = time.perf_counter()
         with self._replacing:
             choice, self._state = program.run(params, self._state, self._key, filled.packed)
         choice.copy_to_host_async()
         self.counter += 1
-        seconds = time.perf_counter() - start
-        return _Running(ready, rows[:count], version, choice, program, filled, seconds)
+        done = time.perf_counter()
+        return _Running(ready, rows[:count], version, choice, program, filled, done - start, done - launched)
 
     def _finish(self, running: _Running, waiting: Sequence[Ready]) -> None:
         """Waits for the choice of a call, writes it, and lets the groups in `waiting` act."""
@@ -331,7 +333,8 @@ class Inference:
         num_groups = len(running.input.call.groups)
         self._meters.add_all(
             {
-                "inference/host": running.launch_seconds + time.perf_counter() - done,
+                "inference/host": running.host_seconds + time.perf_counter() - done,
+                "inference/launch": running.launch_seconds,
                 "inference/device": done - start,
                 "inference/bytes": running.input.packed.nbytes,
                 "inference/rows": len(running.rows) * self._envs,
