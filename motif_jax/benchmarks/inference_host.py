@@ -6,12 +6,17 @@ work is next to none and a machine without a GPU tells as much. Groups reach row
 Baseline, in turns: copying the same observations out of the slots into one array, which is the least that a call can do.
 `host_microseconds` has 330 rows, too. Processor time: a wait for the device costs none, nor do other programs. It takes a few
 seconds.
+
+With `beside=batcher`, calls of 560 rows run alone and beside a batcher in turns, which makes a batch of 4,096 steps with an
+intrinsic reward for every 4,096 rows served. `alone` and `beside` divide a call's microseconds, in the mean: on a core, queued for
+one, waiting (for the device, or the interpreter's lock). `batcher_microseconds_per_row` is the batcher's processor time.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import statistics
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -22,7 +27,10 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.benchmarks import result
+from motif_jax.benchmarks._batching_beside import BatchingBeside
+from motif_jax.benchmarks._thread_times import ThreadTimes
 from motif_jax.core.devices.meters import Meters
+from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import never
 from motif_jax.envs import registry
 from motif_jax.envs.spec import EnvironmentSpec
@@ -35,15 +43,20 @@ from motif_jax.rl.publishing import Publisher
 _CALLS = {330: (11, 30), 560: (14, 40)}
 _WORKERS, _GROUPS_PER_WORKER, _SLOTS_PER_GROUP, _ROLLOUT = 15, 2, 3, 32
 _GROUPS = _WORKERS * _GROUPS_PER_WORKER
+_BATCHER = "batcher"
 _WARM_UP = 40  # calls, in which every group passes a row 0
 
 
 def options() -> ConfigDict:
-    """The task whose observations are copied, and calls of each size in a repeat."""
-    return ConfigDict({"env": "NetHackScore-v1", "calls": 300})
+    """The task whose observations are copied, calls of each size in a repeat, and what runs beside: nothing or `batcher`."""
+    return ConfigDict({"env": "NetHackScore-v1", "calls": 300, "beside": ""})
 
 
 def run(config: ConfigDict) -> dict[str, Any]:
+    if config.options.beside not in ("", _BATCHER):
+        raise UserError(
+            f"config.options.beside={config.options.beside}: give {_BATCHER}, or nothing to measure calls alone"
+        )
     calls = {rows: _Call(config, *sizes) for rows, sizes in _CALLS.items()}
     for call in calls.values():
         for _ in range(_WARM_UP):
@@ -55,6 +68,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
         for rows, call in calls.items():
             values[rows].append(_median_microseconds(call.host_seconds, config.options.calls))
         copies.append(_median_microseconds(calls[largest].copy_seconds, config.options.calls))
+    more = _in_turns(calls[largest], config) if config.options.beside else {}
     return result(
         config,
         "microseconds of host work a call",
@@ -62,8 +76,28 @@ def run(config: ConfigDict) -> dict[str, Any]:
         "copying the same observations out of the slots",
         copies,
         rows=largest,
-        host_microseconds={str(rows): statistics.median(found) for rows, found in values.items()},
+        host_microseconds={str(rows): statistics.median(times) for rows, times in values.items()},
+        **more,
     )
+
+
+def _in_turns(call: _Call, config: ConfigDict) -> dict[str, Any]:
+    """Calls alone and beside a batcher: the medians of the repeats' means."""
+    alone, beside, batching = [], [], []
+    for _ in range(config.repeats):
+        alone.append(call.mean_microseconds(config.options.calls))
+        with call.batching_beside(config.seed) as batcher:
+            beside.append(call.mean_microseconds(config.options.calls, batcher))
+        batching.append(batcher.microseconds_per_row)
+    return {
+        "alone": _medians(alone),
+        "beside": _medians(beside),
+        "batcher_microseconds_per_row": statistics.median(batching),
+    }
+
+
+def _medians(repeats: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: statistics.median(each[name] for each in repeats) for name in repeats[0]}
 
 
 def _median_microseconds(call: Callable[[], float], count: int) -> float:
@@ -124,6 +158,9 @@ class _WaitingGroups(Rollouts):
     def act(self, ready: Sequence[Ready]) -> None:
         pass
 
+    def release(self, slot: int) -> None:
+        pass
+
     def episodes(self) -> list[dict[str, Any]]:
         return []
 
@@ -155,12 +192,28 @@ class _Call:
         publisher.publish(0, network.init(key))
         self._groups, self._fields = _WaitingGroups(actors, groups), network.fields
         self._inference = Inference(network, self._groups, publisher, device, key, Meters())
+        self._spec = network.spec
 
     def host_seconds(self) -> float:
         """The processor time of one call."""
         start = time.thread_time()
         self._inference.serve(0.0)
         return time.thread_time() - start
+
+    def batching_beside(self, seed: int) -> BatchingBeside:
+        return BatchingBeside(self._spec, self._groups, self._inference, seed)
+
+    def mean_microseconds(self, count: int, batcher: BatchingBeside | None = None) -> dict[str, float]:
+        """A call's time on a core, queued for one and waiting, the mean of `count` calls, of which `batcher` hears."""
+        thread = threading.get_native_id()
+        before = ThreadTimes.now(thread)
+        for _ in range(count):
+            served = self._inference.serve(0.0)
+            if batcher is not None:
+                batcher.served(served)
+        times = ThreadTimes.now(thread).since(before)
+        parts = {"processor": times.processor, "queued": times.queued, "waiting": times.waiting}
+        return {name: 1e6 * seconds / count for name, seconds in parts.items()}
 
     def copy_seconds(self) -> float:
         ready = self._groups.ready(0.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from motif_jax.benchmarks import inference_host
+from motif_jax.core.errors import UserError
 from tests.reward_fixtures import load_config
 
 
@@ -27,3 +28,20 @@ def test_groups_wait_in_turns_and_pass_row_zero() -> None:
     assert {each.group for each in played} == set(range(30))
     starts = [any(each.row == 0 for each in ready) for ready in calls]
     assert 0 < sum(starts) < len(starts)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiled_quickly")
+def test_a_call_beside_a_batcher_is_divided_into_its_parts() -> None:
+    overrides = {"repeats": 1, "options.calls": 30, "options.beside": "batcher"}
+    line = inference_host.run(load_config("benchmark", "inference_host", overrides))
+    assert line["alone"].keys() == line["beside"].keys() == {"processor", "queued", "waiting"}
+    assert line["beside"]["processor"] > 0
+    # 30 calls of 560 rows are four batches.
+    assert line["batcher_microseconds_per_row"] > 0
+
+
+def test_calls_run_beside_a_batcher_or_nothing() -> None:
+    config = load_config("benchmark", "inference_host", {"options.beside": "learner"})
+    with pytest.raises(UserError, match=r"options\.beside=learner"):
+        inference_host.run(config)
