@@ -4,6 +4,7 @@
 #
 #   bash launch/gpu_figures.sh                          everything
 #   bash launch/gpu_figures.sh --items=train,learner    these items (--help has their names and all switches)
+#   bash launch/gpu_figures.sh --apart ...              the language programs one after the other, with the seconds of each phase
 #   bash launch/gpu_figures.sh --tiny                   tiny sizes, to try the script itself on any machine
 #   python launch/gpu_table.py figures.jsonl            writes the table
 #

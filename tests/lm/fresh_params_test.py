@@ -14,6 +14,7 @@ from motif_jax.lm.config import ModelConfig
 from motif_jax.lm.init_model import Sizes, make
 from motif_jax.lm.model import LanguageModel
 
+pytestmark = pytest.mark.usefixtures("compiled_quickly")
 TOKENS = {"start": 0, "pad": 1, "end": 2}
 
 
