@@ -45,6 +45,8 @@ def test_benchmark_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if name == "train":
         assert 0 <= line["metrics"]["lag/mean"] < 20
         assert 0 < line["metrics"]["inference/act_share"] < 1
+        assert 0 < line["launch_share"] < line["metrics"]["inference/host_share"]
+        assert {"batcher", "inference 0"} < line["threads"].keys()
 
 
 def test_rates_by_a_clock_of_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
