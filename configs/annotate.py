@@ -2,7 +2,13 @@
 
     python -m motif_jax.launch --config=configs/annotate.py --workdir=runs/annotate --config.dataset_dir=DATASET
 
-asks the lexicon (a stand-in for a language model, seconds). A language model in process, 8 GPUs:
+asks the lexicon (a stand-in for a language model, seconds). A small language model in this process, on a laptop; with
+`--config.probe=True` first pairs with a known answer:
+
+    python -m motif_jax.launch --config=configs/annotate.py --workdir=runs/annotate --config.dataset_dir=DATASET \
+        --config.annotator=model --config.model.model=FOLDER
+
+A large one, 8 GPUs:
 
     python -m motif_jax.launch --config=configs/annotate.py --workdir=runs/annotate --config.dataset_dir=DATASET \
         --config.annotator=vllm --config.vllm.model=MODEL --config.vllm.tensor_parallel_size=8
@@ -28,6 +34,8 @@ VARIANTS = {
     "faithful": {
         **sections.on(*KEYS["compat"]),
         "orders": "given",
+        "prompt.version": "default",
+        "answer.mode": "analysis",
         "annotator": "vllm",
         "vllm": {"model": "meta-llama/Llama-2-70b-chat-hf", "tensor_parallel_size": 8},
     },

@@ -50,6 +50,8 @@ _FAITHFUL = {
     "network.obs_scale": 1.0,
     "actors.groups_per_worker": 2,
     "annotator": {"kind": "openai", "openai.model": "Meta-Llama-3.1-8B-Instruct"},
+    "annotator.prompt.version": "default",
+    "annotator.answer.mode": "analysis",
     "annotator.openai.base_url": "http://localhost:9001/v1",
 }
 _QUICKSTART = {

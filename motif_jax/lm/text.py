@@ -197,7 +197,7 @@ def load(folder: str | Path, dtype: Any = jnp.float32, batch: int = 32) -> TextM
     path = fetch(folder)
     settings = weights.read_config(path)
     tokenizer = Tokenizer.read(path, settings.vocab_size)
-    params = weights.load(path, settings, dtype)
+    params = weights.load(path, settings, dtype, jax.device_put)
     return TextModel(LanguageModel(settings, dtype), params, tokenizer, batch)
 
 

@@ -179,23 +179,34 @@ def _file_shape(entry: WeightEntry, shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape[::-1] if entry.transposed else shape
 
 
-def load(folder: str | Path, config: ModelConfig, dtype: Any = None) -> Any:
-    """Reads the parameters of a checkpoint folder, numpy arrays of `dtype` (None: float32), one tensor at a time.
+def load(
+    folder: str | Path,
+    config: ModelConfig,
+    dtype: Any = None,
+    place: Callable[[np.ndarray], Any] = np.asarray,
+) -> Any:
+    """Reads the parameters of a checkpoint folder, arrays of `dtype` (None: float32), one tensor at a time.
+
+    `place` puts a parameter where it stays, as `jax.device_put` does: the host then holds one tensor besides.
 
     Raises:
       UserError: a tensor is missing, has another shape or dtype, is not used, or has numbers that are not finite.
     """
     tensors = Tensors(folder)
     checkpoint_fit.say_unused(folder, _require(tensors, folder, config))
-    return collect(tensors.find, folder, config, dtype)
+    return collect(tensors.find, folder, config, dtype, place)
 
 
 def collect(
-    find: Callable[[str], np.ndarray | None], source: str | Path, config: ModelConfig, dtype: Any = None
+    find: Callable[[str], np.ndarray | None],
+    source: str | Path,
+    config: ModelConfig,
+    dtype: Any = None,
+    place: Callable[[np.ndarray], Any] = np.asarray,
 ) -> Any:
     """The parameters of a model from tensors under transformers' names; errors name `source`.
 
-    `find` has None for a missing tensor.
+    `find` has None for a missing tensor; `place` as in `load`.
 
     Raises:
       UserError: tensors are missing, have another shape, or have numbers that are not finite; all of them are named.
@@ -216,7 +227,7 @@ def collect(
         array = np.asarray(tensor.T if entry.transposed else tensor, dtype or np.float32)
         if not _is_finite(array):
             not_finite.append(entry.name)
-        flat[entry.path] = array
+        flat[entry.path] = place(array)
     for names, problem in ((missing, "missing"), (not_finite, "damaged (NaN or infinite numbers)")):
         if names:
             distinct = list(dict.fromkeys(names))

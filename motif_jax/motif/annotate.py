@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from ml_collections import ConfigDict
 
 from motif_jax.core import config as checks
@@ -15,8 +17,15 @@ from motif_jax.core.distinct import distinct_rows
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json
 from motif_jax.core.progress import Progress
-from motif_jax.motif.annotation import shards
-from motif_jax.motif.annotation.annotator import Annotator, Question, check_annotator, make_annotator
+from motif_jax.motif.annotation import judge_probes, judging, shards
+from motif_jax.motif.annotation.annotator import (
+    Annotator,
+    Question,
+    annotator_class,
+    check_annotator,
+    make_annotator,
+    settled,
+)
 from motif_jax.motif.annotation.captions import pair_captions
 from motif_jax.motif.annotation.chat import CUT, UNFINISHED
 from motif_jax.motif.annotation.config import AnnotationConfig
@@ -30,10 +39,13 @@ from motif_jax.motif.annotation.questions import (
     pair_questions,
 )
 from motif_jax.motif.annotation.session import AnnotationSession
-from motif_jax.motif.annotation.store import AnswerStore, check_store
+from motif_jax.motif.annotation.store import AnswerStore, StoredAnswer, check_store
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.pairs.outcomes import count_outcomes, describe
 from motif_jax.schema import read_open_section
+
+# Captions at each end of the judge's order that the summary keeps.
+_CAPTIONS_KEPT = 20
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
@@ -48,18 +60,51 @@ def check(config: ConfigDict, workdir: Path) -> None:
     checks.existing_folder(config, "dataset_dir")
     _open_dataset(config)
     check_annotator(_typed(config))
+    _check_measures(config)
 
 
 def run(config: ConfigDict, workdir: Path) -> int:
     """Annotates one shard, and merges the shards when all are finished."""
     dataset = _open_dataset(config)
     annotator = make_annotator(_typed(config), dataset=dataset)
+    if config.probe:
+        with run_folder.opened(workdir, config):
+            return _probe(config, workdir, annotator)
     questions = _list_questions(config, dataset, annotator)
     if config.dry_run:
         report_dry_run(_typed(config), workdir, annotator, questions, AnswerStore(config.store_dir))
         return 0
     with run_folder.opened(workdir, config):
         return _annotate(config, workdir, dataset, annotator, questions)
+
+
+def _check_measures(config: ConfigDict) -> None:
+    """Raises UserError where what is asked about the annotator cannot be measured."""
+    chosen = settled(_typed(config))
+    if config.agreement_with:
+        path = shards.Annotation(Path(config.dataset_dir), config.agreement_with).preference_path
+        checks.require_key(config, "agreement_with", path.is_file(), f"a label file: there is no {path}")
+    if config.correct_position_bias:
+        soft = chosen.answer.mode == "soft" and chosen.orders != "given"
+        allowed = "False unless answer.mode=soft and orders=once or both"
+        checks.require_key(config, "correct_position_bias", soft, allowed)
+    if config.probe:
+        texts = annotator_class(config.annotator).reads_items
+        allowed = f"False: the annotator {config.annotator} reads no messages"
+        checks.require_key(config, "probe", texts, allowed)
+        judge_probes.read(config.probe_pairs)
+
+
+def _probe(config: ConfigDict, workdir: Path, annotator: Annotator) -> int:
+    """Asks pairs with a known answer; prints and writes how many are right."""
+    pairs = judge_probes.read(config.probe_pairs)
+    with AnnotationSession(annotator, config.store_dir, attempts=config.attempts) as session:
+        figures = judge_probes.ask(session, pairs)
+        telemetry = session.summary()
+    rate = {"questions_per_second": telemetry["questions_per_second"]} if telemetry["asked"] else {}
+    atomic_write_json(workdir / "probe.json", {"pairs": config.probe_pairs, **figures, **rate})
+    print(judge_probes.describe(figures), flush=True)
+    return 0
 
 
 def _typed(config: ConfigDict) -> AnnotationConfig:
@@ -76,9 +121,13 @@ def _list_questions(config: ConfigDict, dataset: PairsDataset, annotator: Annota
     hasher = QuestionHasher(annotator.identity)
     if not annotator.reads_items:
         return pair_questions(dataset.num_pairs, hasher)
+    captions = _captions(config, dataset)
+    return caption_questions(captions, dataset.num_pairs, hasher, settled(_typed(config)).orders)
+
+
+def _captions(config: ConfigDict, dataset: PairsDataset) -> Iterator[tuple[str, str]]:
     status = dataset.data["blstats"] if config.captions.status else None
-    captions = pair_captions(dataset.data["message"], status, config.captions.messages)
-    return caption_questions(captions, dataset.num_pairs, hasher, config.orders)
+    return pair_captions(dataset.data["message"], status, config.captions.messages)
 
 
 def _manifest(
@@ -86,7 +135,11 @@ def _manifest(
 ) -> dict:
     about: dict[str, Any] = {"about": "pairs"}
     if annotator.reads_items:
-        about = {"about": "captions", "orders": config.orders, "captions": config.captions.to_dict()}
+        about = {
+            "about": "captions",
+            "orders": settled(_typed(config)).orders,
+            "captions": config.captions.to_dict(),
+        }
     content = {"length": dataset.length, "content_hash": dataset.content_hash()}
     return {
         "format": shards.MANIFEST_FORMAT,
@@ -140,7 +193,7 @@ def _annotate(
     print(_cut_warning(summary), end="", flush=True)
     if not summary["finished"]:
         return interruption.EXIT_CODE if stop.requested else 0
-    merged = _merge(annotation, questions, count, manifest, dataset)
+    merged = _merge(config, annotation, questions, manifest, dataset)
     if merged is not None:
         atomic_write_json(workdir / "summary.json", {**summary, "merged": merged})
     return 0
@@ -182,26 +235,73 @@ def _cut_warning(summary: dict[str, Any]) -> str:
 
 
 def _merge(
-    annotation: shards.Annotation, questions: QuestionList, count: int, manifest: dict, dataset: PairsDataset
+    config: ConfigDict,
+    annotation: shards.Annotation,
+    questions: QuestionList,
+    manifest: dict,
+    dataset: PairsDataset,
 ) -> dict[str, Any] | None:
+    """Writes the labels if all shards are finished; returns the summary, None if they are not."""
+    count = config.num_shards
     with annotation.merging():
         answers, unfinished = annotation.read_answers(questions, count, manifest)
         if unfinished:
             some = ", ".join([*map(str, unfinished[:8]), *["..."] * (len(unfinished) > 8)])
             print(f"{annotation.name}: waiting for {len(unfinished)} of {count} shards ({some})", flush=True)
             return None
-        merged, num_pairs = shards.merge(questions, answers), dataset.num_pairs
+        figures = _judge_figures(config, questions, answers)
+        used = judging.corrected(answers) if config.correct_position_bias else answers
+        merged, num_pairs = shards.merge(questions, used), dataset.num_pairs
         summary: dict[str, Any] = {"pairs": num_pairs, "questions": len(answers), **counts(merged.labels)}
         summary["questions_per_pair"] = len(answers) / num_pairs
         if merged.position_bias is not None:
             summary["position_bias"] = merged.position_bias
+        if config.agreement_with:
+            others = shards.Annotation(dataset.folder, config.agreement_with).preference_path
+            agreement = judging.agreement(merged.labels, np.load(others))
+            summary["agreement"] = {"with": config.agreement_with, **agreement}
+        ranked = _ranked(config, dataset, figures, merged)
+        if figures:
+            summary["judge"] = {**figures, "captions": _ends(ranked)}
         annotation.write(merged, summary)
     print(f"{annotation.preference_path}: {_sentence(summary)}", flush=True)
+    if figures:
+        print(f"{judging.describe_order(ranked)}\n{figures['advice']}", flush=True)
     if manifest["questions"].get("captions", {}).get("messages"):
         messages, ids = distinct_rows(dataset.data["message"].reshape(-1, 256))
         found = count_outcomes(ids.reshape(num_pairs, 2, dataset.length), merged.labels, len(messages))
         print(describe(found, messages), flush=True)
     return summary
+
+
+def _judge_figures(
+    config: ConfigDict, questions: QuestionList, answers: list[StoredAnswer | None]
+) -> dict[str, Any]:
+    """Figures of an annotator that reads messages, and whether its labels are of use; {} for others."""
+    if not annotator_class(config.annotator).reads_items:
+        return {}
+    figures: dict[str, Any] = judging.answer_figures(answers)
+    consistent = judging.consistency(questions, answers)
+    if consistent is not None:
+        figures["consistent"] = consistent
+    figures["median_log_odds"] = judging.median_log_odds(answers)
+    return {**figures, "advice": judging.advice(figures, consistent)}
+
+
+def _ranked(
+    config: ConfigDict, dataset: PairsDataset, figures: dict[str, Any], merged: shards.MergedLabels
+) -> list[judging.RankedCaption]:
+    if not figures:
+        return []
+    return judging.rank_captions(_captions(config, dataset), merged.probabilities)
+
+
+def _ends(ranked: list[judging.RankedCaption]) -> list[dict[str, Any]]:
+    """The captions that win most and least, in the judge's order."""
+    chosen = (
+        ranked if len(ranked) <= 2 * _CAPTIONS_KEPT else ranked[:_CAPTIONS_KEPT] + ranked[-_CAPTIONS_KEPT:]
+    )
+    return [each._asdict() for each in chosen]
 
 
 def _sentence(summary: dict[str, Any]) -> str:
@@ -211,4 +311,7 @@ def _sentence(summary: dict[str, Any]) -> str:
     )
     if bias := summary.get("position_bias"):
         text += f"; asked both ways {bias['consistent']:.1%} agree, the caption shown first wins {bias['first_share']:.1%}"
+    if "agreement" in summary:
+        found = summary["agreement"]
+        text += f"; {found['equal']:.1%} equal to {found['with']}, kappa {found['kappa']:.2f}"
     return text

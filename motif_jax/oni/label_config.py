@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from motif_jax.core import config as checks
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import Form
-from motif_jax.motif.annotation.annotator import check_annotator
+from motif_jax.motif.annotation.annotator import annotator_class, check_annotator
 from motif_jax.motif.annotation.config import AnnotatorConfig, OnlineAnnotator
 from motif_jax.motif.annotation.store import check_store
 from motif_jax.rl.config import AgentConfig
@@ -24,8 +24,12 @@ CONVERSATIONS = "conversations"
 
 def check(config: AgentConfig, form: Form) -> None:
     """Raises UserError for a bad value of the sections; asks no server and loads no model."""
-    allowed = "lexicon, openai (a model of vLLM: bash launch/oni.sh MODEL), or module:Class of your own"
-    checks.require(config.annotator.kind != "vllm", "annotator.kind", config.annotator.kind, allowed)
+    allowed = (
+        "lexicon, model, openai (a model of vLLM: bash launch/oni.sh MODEL), or module:Class of your own"
+    )
+    with in_section():
+        possible = annotator_class(config.annotator.kind).beside_training
+    checks.require(possible, "annotator.kind", config.annotator.kind, allowed)
     with in_section():
         if config.annotator.store_dir:
             check_store(config.annotator.store_dir)

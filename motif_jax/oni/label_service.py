@@ -16,6 +16,7 @@ from typing import Any
 from motif_jax.core.interruption import StoppedError, never
 from motif_jax.core.verdicts import UNKNOWN, Form
 from motif_jax.motif.annotation.annotator import Answer, Question, make_annotator
+from motif_jax.motif.annotation.both_orders import in_default_orders
 from motif_jax.motif.annotation.conversations import ConversationLog
 from motif_jax.motif.annotation.replies import ServerError
 from motif_jax.motif.annotation.store import AnswerStore
@@ -24,8 +25,6 @@ from motif_jax.oni.label_queue import Label, LabelBookkeeper
 from motif_jax.oni.question_queue import Items, Pending
 from motif_jax.rl.config import AgentConfig
 
-# Most questions of a call of `poll` where an annotator answers at once.
-_MAX_AT_ONCE = 256
 # How often a waiting thread checks whether to end, and whether delayed questions may be sent.
 _LOOK_SECONDS = 0.25
 # Pause between two attempts to reach a server that is still starting.
@@ -49,7 +48,8 @@ class LabelService(LabelBookkeeper):
         section = config.annotator
         with in_section():
             # An `OpenAIAnnotator` where there is a server.
-            self._annotator: Any = make_annotator(annotator_config(config), form)
+            annotator = make_annotator(annotator_config(config), form)
+            self._annotator: Any = in_default_orders(annotator, form)
         published = config.compat.oni_requeue
         about = self._annotator.identity, self._annotator.prices
         super().__init__(config.queue, section.attempts, published, form, *about)
@@ -60,7 +60,7 @@ class LabelService(LabelBookkeeper):
         self._store_lock = threading.Lock()
         self._closed = False
         self._wait_seconds = section.wait_seconds
-        self._is_server = section.kind == "openai"
+        self._is_server = self._annotator.in_background
         self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
         # Question in flight -> what it is, and when it was sent (monotonic).
         self._sent: dict[concurrent.futures.Future[Answer], tuple[Pending, Question, float]] = {}
@@ -97,7 +97,7 @@ class LabelService(LabelBookkeeper):
     def poll(self) -> list[Label]:
         self._check()
         if not self._is_server:
-            self._ask(self._open(self.take(_MAX_AT_ONCE)))
+            self._ask(self._open(self.take(self._annotator.questions_at_once)))
         return super().poll()
 
     def close(self) -> None:

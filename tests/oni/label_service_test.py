@@ -7,6 +7,7 @@ import itertools
 import json
 import random
 from concurrent.futures import Future
+from operator import itemgetter
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -16,7 +17,7 @@ from ml_collections import ConfigDict
 from motif_jax import schema
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import FIRST, NO, PAIR, SECOND, SINGLE, TIE, UNKNOWN, YES
-from motif_jax.motif.annotation.annotator import Annotator, Answer, Prices
+from motif_jax.motif.annotation.annotator import Annotator, Answer, Prices, Question, make_annotator
 from motif_jax.motif.annotation.config import Budget, OnlineAnnotator, Queue
 from motif_jax.motif.annotation.replies import ServerError
 from motif_jax.motif.annotation.store import StoredAnswer
@@ -26,8 +27,10 @@ from motif_jax.oni.label_queue import Label, LabelBookkeeper
 from motif_jax.oni.label_service import LabelService
 from motif_jax.rl.config import agent_config
 from motif_jax.schema import section_keys
+from tests import made_up_judge
 from tests.end_to_end.annotate_datasets import conversations
 from tests.processes import wait_until
+from tests.reward_fixtures import annotation_config
 
 KILL, WALL = ("You kill the newt!",), ("It's a wall.",)
 
@@ -379,3 +382,21 @@ def test_a_server_is_asked_again_beside_the_training_which_hears_of_a_full_disk(
     assert capsys.readouterr().err.startswith("\n".join(f"the annotator {line}" for line in lines))
     with pytest.raises(OSError, match="full"):
         wait_until(lambda: service.enqueue([("b",)], [1], None, 0), "it is told", 60, 0.01)
+
+
+def test_a_model_is_asked_in_both_orders(make, tmp_path) -> None:
+    folder = made_up_judge.write(tmp_path / "judge")
+    values = {"model__model": str(folder), "answer__minimum_mass": 0.0}
+    service = make(PAIR, "model", **{f"annotator__{name}": value for name, value in values.items()})
+    service.enqueue([KILL + WALL], [1], None, 0)
+    (label,) = service.poll()
+    config = annotation_config({"annotator": "model"} | {k.replace("__", "."): v for k, v in values.items()})
+    annotator = make_annotator(config)
+    annotator.start()
+    orders = [Question("0" * 32, KILL + WALL), Question("0" * 32, WALL + KILL)]
+    given, reverse = (
+        answer.probabilities
+        for _, answer in sorted(filter(None, annotator.annotate(orders)), key=itemgetter(0))
+    )
+    expected = (given[FIRST] + given[TIE] / 2 + reverse[SECOND] + reverse[TIE] / 2) / 2
+    assert label.probability == pytest.approx(expected, abs=1e-5)

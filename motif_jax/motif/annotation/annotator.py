@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from motif_jax.core import config as checks
 from motif_jax.core import entry_points
@@ -21,9 +21,17 @@ BUILT_IN = {
     "lexicon": "motif_jax.motif.annotation.lexicon:LexiconAnnotator",
     "vllm": "motif_jax.motif.annotation.vllm_engine:VllmAnnotator",
     "openai": "motif_jax.motif.annotation.openai_client:OpenAIAnnotator",
+    "model": "motif_jax.motif.model_judge:ModelAnnotator",
 }
+# The value of a key that each annotator chooses for itself, see `settled`.
+AUTO = "auto"
 # Keys that only annotators with a prompt read, and their neutral values.
-_OF_PROMPTS = {"answer.mode": "analysis", "prompt.version": "default", "prompt.file": ""}
+_OF_PROMPTS = {
+    "answer.mode": (AUTO, "analysis"),
+    "prompt.version": (AUTO, "default"),
+    "prompt.file": ("",),
+}
+Config = TypeVar("Config", bound=AnnotatorConfig)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,6 +98,12 @@ class Annotator(abc.ABC):
       forms: class attribute, the possible forms of its verdicts.
       reads_items: class attribute. True: a question is its texts. False: each pair of a dataset is its own question.
       reads_prompt: class attribute, whether it reads config.prompt and config.answer.
+      default_mode, default_prompt, default_orders: class attributes, what answer.mode, prompt.version and orders are where they
+        are left at auto.
+      in_background: class attribute, whether it has `submit`, `ping`, `quiet_seconds` and `concurrency`, and so answers a training
+        that does not wait for it.
+      beside_training: class attribute, whether a training can ask it.
+      questions_at_once: class attribute, most questions that a training which waits for it asks in one call.
       identity: JSON-able; all that an answer depends on besides the question and `config.options` (model and revision, prompt texts, sampling, the
         dataset's content hash where its numbers are read). Part of the manifest and of every question's id.
       short_name: default name of the label file, without a dot (`llama70b_msg_defaultgoal_default`).
@@ -99,6 +113,12 @@ class Annotator(abc.ABC):
     forms: tuple[Form, ...] = (PAIR,)
     reads_items: bool = True
     reads_prompt: bool = False
+    default_mode: str = "analysis"
+    default_prompt: str = "default"
+    default_orders: str = "once"
+    in_background: bool = False
+    beside_training: bool = True
+    questions_at_once: int = 256
     identity: Mapping[str, Any]
     short_name: str
     prices: Prices | None = None
@@ -161,6 +181,20 @@ def annotator_class(name: str) -> type[Annotator]:
     return found
 
 
+def settled(config: Config) -> Config:
+    """`config` with the annotator's own choices in place of auto."""
+    chosen = annotator_class(config.annotator)
+    answer, prompt = config.answer, config.prompt
+    if answer.mode == AUTO:
+        answer = dataclasses.replace(answer, mode=chosen.default_mode)
+    if prompt.version == AUTO:
+        prompt = dataclasses.replace(prompt, version=chosen.default_prompt)
+    changes: dict[str, Any] = {"answer": answer, "prompt": prompt}
+    if getattr(config, "orders", None) == AUTO:
+        changes["orders"] = chosen.default_orders
+    return dataclasses.replace(config, **changes)
+
+
 def check_annotator(config: AnnotatorConfig, form: Form = PAIR) -> None:
     """Raises UserError when the config's annotator or its settings are not usable for questions of `form`."""
     annotator = annotator_class(config.annotator)
@@ -171,12 +205,12 @@ def check_annotator(config: AnnotatorConfig, form: Form = PAIR) -> None:
         )
     if not annotator.reads_prompt:
         for key, silent in _OF_PROMPTS.items():
-            allowed = f"left at '{silent}': the annotator {config.annotator} reads no prompt"
-            checks.require_key(config, key, checks.dotted(config, key) == silent, allowed)
+            allowed = f"left at '{silent[0]}': the annotator {config.annotator} reads no prompt"
+            checks.require_key(config, key, checks.dotted(config, key) in silent, allowed)
     if own_options(config) and config.annotator in BUILT_IN:
         allowed = f"left at '{{}}': the annotator {config.annotator} has keys of its own"
         checks.require(False, "options", config.options, allowed)
-    annotator.check(config, form)
+    annotator.check(settled(config), form)
 
 
 def make_annotator(config: AnnotatorConfig, form: Form = PAIR, dataset: Any = None) -> Annotator:
@@ -184,7 +218,7 @@ def make_annotator(config: AnnotatorConfig, form: Form = PAIR, dataset: Any = No
 
     `config.options` become part of its identity, so that answers under other options are never taken for its own.
     """
-    annotator = annotator_class(config.annotator)(config, form, dataset)
+    annotator = annotator_class(config.annotator)(settled(config), form, dataset)
     if options := own_options(config):
         annotator.identity = {**annotator.identity, "options": options}
     return annotator

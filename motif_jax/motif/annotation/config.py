@@ -19,7 +19,10 @@ from motif_jax.schema import (
 class PromptChoice:
     """Which prompt asks."""
 
-    version: str = plain_key("default", "default, reworded, or that of a prompt file of your own")
+    version: str = plain_key(
+        "auto",
+        "default, reworded, small (for small models), or minigrid. auto: small for annotator=model, else default",
+    )
     file: str = plain_key("", "a prompt file of your own")
 
 
@@ -28,8 +31,8 @@ class AnswerMode:
     """How an answer is asked for and read."""
 
     mode: str = one_of(
-        ("analysis", "verdict", "soft"),
-        "analysis: free text, then the verdict (published). verdict: the verdict alone, by structured output. soft: probabilities of the "
+        ("auto", "analysis", "verdict", "soft"),
+        "auto: soft for annotator=model, else analysis. analysis: free text, then the verdict (published). verdict: the verdict alone, by structured output. soft: probabilities of the "
         "verdicts after a prefilled answer",
     )
     retry: bool = plain_key(True, "an answer without a verdict is followed by a request for one")
@@ -124,6 +127,18 @@ class VllmEngine:
 
 
 @section_class
+class ModelJudge:
+    """A language model in this process."""
+
+    model: str = plain_key("", "folder, hub name, or GGUF file of a Llama, Qwen2 or GPT-2 model")
+    dtype: str = one_of(
+        ("auto", "float32", "bfloat16"),
+        "of the weights and of the computation. auto: bfloat16 on a GPU; float32 on a CPU, which computes no faster in bfloat16",
+    )
+    batch: int = positive(32, "questions that run at a time at most")
+
+
+@section_class
 class TokenPrices:
     """Prices of a million tokens."""
 
@@ -167,8 +182,8 @@ class OnlineAnnotator:
 
     kind: str = plain_key(
         "lexicon",
-        "openai: any server that speaks the protocol (launch/oni.sh starts one of vLLM), asked in the background. lexicon, or module:Class of "
-        "your own: answers in the training's process, which waits for it",
+        "openai: any server that speaks the protocol (launch/oni.sh starts one of vLLM), asked in the background. lexicon, model, or "
+        "module:Class of your own: answers in the training's process, which waits for it",
     )
     options: str = OPTIONS
     goal: str = GOAL
@@ -185,6 +200,7 @@ class OnlineAnnotator:
         600.0, "seconds that a start waits for a server that does not answer yet"
     )
     lexicon: LexiconFile = subsection(LexiconFile)
+    model: ModelJudge = subsection(ModelJudge)
     # A question that gets no answer is asked again later, so that nothing else has to wait for it.
     openai: OpenaiServer = subsection(OpenaiServer, timeout_seconds=120.0)
     conversations_dir: str = ""  # of a run that keeps them
@@ -232,7 +248,8 @@ class AnnotatorConfig:
     seed: int = sections.SEED
     dataset_dir: str = plain_key("", "folder of a pairs dataset")
     annotator: str = plain_key(
-        "lexicon", "score, return, random, lexicon, a model by vllm or openai, or module:Class of your own"
+        "lexicon",
+        "score, return, random, lexicon, a language model by model, vllm or openai, or module:Class of your own",
     )
     options: str = OPTIONS
     goal: str = GOAL
@@ -241,6 +258,7 @@ class AnnotatorConfig:
     answer: AnswerMode = subsection(AnswerMode)
     sampling: AnswerSampling = subsection(AnswerSampling)
     lexicon: LexiconFile = subsection(LexiconFile)
+    model: ModelJudge = subsection(ModelJudge)
     vllm: VllmEngine = subsection(VllmEngine)
     openai: OpenaiServer = subsection(OpenaiServer)
     compat: sections.Compat = sections.Compat()
@@ -259,8 +277,22 @@ class AnnotationConfig(AnnotatorConfig):
     restart: bool = plain_key(False, "discards the labels of this name first; answers in the store stay")
     attempts: int = positive(1, "times that a question is asked at most, until an answer has a verdict")
     orders: str = one_of(
-        ("once", "given", "both"),
-        "once: asks one of (a, b) and (b, a). given: asks in the dataset's order. both: asks both, averaged",
+        ("auto", "once", "given", "both"),
+        "auto: both for annotator=model, else once. once: asks one of (a, b) and (b, a). given: asks in the dataset's order. both: asks both, averaged",
+    )
+    correct_position_bias: bool = plain_key(
+        False,
+        "soft: takes the median preference for the message shown first out of the probabilities; needs orders=once or both",
+    )
+    agreement_with: str = plain_key(
+        "", "label file of this dataset, to report the agreement with; empty: none"
+    )
+    probe: bool = plain_key(
+        False,
+        "asks pairs with a known answer, prints how many are right, and stops; asks nothing of the dataset",
+    )
+    probe_pairs: str = plain_key(
+        "nethack", "pairs that probe asks: nethack, minihack, minigrid, crafter, or a JSON file of your own"
     )
     flush_seconds: float = non_negative(2.0, "seconds between writes of new answers")
     limit: int | None = positive(None, "questions of this run at most, for a pilot; None: all")

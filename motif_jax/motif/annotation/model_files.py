@@ -30,6 +30,8 @@ def check_model(model: str, key: str) -> None:
 
 
 def _fault(folder: Path) -> str | None:
+    if is_gguf(folder):
+        return None
     if not folder.is_dir():
         return "there is no such folder"
     if not (folder / "config.json").is_file():
@@ -45,6 +47,16 @@ def _fault(folder: Path) -> str | None:
     return None if any(folder.glob("tokenizer*")) else "the folder has no tokenizer"
 
 
+def is_gguf(path: Path) -> bool:
+    """Whether a path is a file that holds a whole model: weights, settings and tokenizer."""
+    return path.suffix == ".gguf" and path.is_file()
+
+
+def short_name(model: str) -> str:
+    """A model's name; the last part of a folder or file, so that it may be moved."""
+    return Path(model).name.removesuffix(".gguf") if is_folder(model) else model
+
+
 def _weights(folder: Path) -> list[Path]:
     return sorted(path for pattern in _WEIGHTS for path in folder.glob(pattern) if path.stat().st_size)
 
@@ -52,26 +64,33 @@ def _weights(folder: Path) -> list[Path]:
 def revision(model: str, wanted: str | None, download_dir: str | None = None, key: str = "vllm.model") -> str:
     """The version of a model or tokenizer (`key`): the commit for a name, the fingerprint for a folder."""
     if is_folder(model):
-        return _fingerprint(Path(model))
+        return fingerprint(Path(model))
     if wanted and re.fullmatch(r"[0-9a-f]{40}", wanted):
         return wanted
     return _commit(model, wanted or "main", download_dir, key)
 
 
-def _fingerprint(folder: Path) -> str:
+def fingerprint(folder: Path) -> str:
     """A digest of settings, and of size, first and last megabyte of weights: to read 140 GB would take minutes."""
     state = hashlib.blake2b(digest_size=16)
+    if is_gguf(folder):
+        _add_weights(state, folder)
+        return state.hexdigest()
     for path in sorted({path for pattern in _SETTINGS for path in folder.glob(pattern)}):
         state.update(f"{path.name} {path.stat().st_size}\n".encode())
         state.update(path.read_bytes())
     for path in _weights(folder):
-        size = path.stat().st_size
-        state.update(f"{path.name} {size}\n".encode())
-        with open(path, "rb") as file:
-            state.update(file.read(_SAMPLE))
-            file.seek(max(0, size - _SAMPLE))
-            state.update(file.read(_SAMPLE))
+        _add_weights(state, path)
     return state.hexdigest()
+
+
+def _add_weights(state: hashlib.blake2b, path: Path) -> None:
+    size = path.stat().st_size
+    state.update(f"{path.name} {size}\n".encode())
+    with open(path, "rb") as file:
+        state.update(file.read(_SAMPLE))
+        file.seek(max(0, size - _SAMPLE))
+        state.update(file.read(_SAMPLE))
 
 
 def _commit(model: str, wanted: str, download_dir: str | None, key: str) -> str:

@@ -64,6 +64,8 @@ class _Refused(Exception):
 class OpenAIAnnotator(chat.ChatAnnotator):
     """Asks a chat model through a server. `start` before the first question."""
 
+    in_background = True
+
     def __init__(self, config: AnnotatorConfig, form: Form, dataset: Any = None) -> None:
         settings = config.openai
         self._extra = json_option(config, "openai.extra_body")

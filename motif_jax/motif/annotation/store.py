@@ -26,11 +26,15 @@ from motif_jax.motif.annotation.annotator import Answer, Question
 
 
 class StoredAnswer(NamedTuple):
-    """An `Answer` as the store and the shards keep it; `attempts` counts how often the question was asked so far."""
+    """An `Answer` as the store and the shards keep it; `attempts` counts how often the question was asked so far.
+
+    `mass` is the verdicts' probability together, None where it was not read from log-probabilities, or by an older version.
+    """
 
     label: int
     probabilities: tuple[float, ...] | None = None
     attempts: int = 1
+    mass: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         value: dict[str, Any] = {"label": self.label}
@@ -38,20 +42,24 @@ class StoredAnswer(NamedTuple):
             value["p"] = list(self.probabilities)
         if self.attempts != 1:
             value["attempts"] = self.attempts
+        if self.mass is not None:
+            value["mass"] = self.mass
         return value
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> StoredAnswer | None:
         """The inverse of `to_json`; None if the object is not an answer of any form."""
         label, p, attempts = value.get("label"), value.get("p"), value.get("attempts", 1)
+        mass = value.get("mass")
+        mass = float(mass) if isinstance(mass, float | int) and 0 <= mass <= 1 else None
         if not isinstance(label, int) or not isinstance(attempts, int):
             return None
         sizes = [len(form.verdicts) for form in FORMS if label in form.labels]
         if p is None and sizes:
-            return cls(label, None, attempts)
+            return cls(label, None, attempts, mass)
         if not (isinstance(p, list) and len(p) in sizes and all(isinstance(x, float | int) for x in p)):
             return None
-        return cls(label, tuple(map(float, p)), attempts)
+        return cls(label, tuple(map(float, p)), attempts, mass)
 
     @classmethod
     def of(cls, question: Question, answer: Answer) -> StoredAnswer:
@@ -63,7 +71,7 @@ class StoredAnswer(NamedTuple):
             )
         if p is not None and not all(map(math.isfinite, p)):
             raise ValueError(f"probabilities are not finite: {p}")
-        return cls(int(answer.label), p, question.attempt + 1)
+        return cls(int(answer.label), p, question.attempt + 1, answer.mass)
 
 
 def better(old: StoredAnswer | None, new: StoredAnswer) -> StoredAnswer:

@@ -32,6 +32,8 @@ _CHUNK = 64
 class VllmAnnotator(chat.ChatAnnotator):
     """Asks a chat model through `vllm.LLM`."""
 
+    beside_training = False  # its engine takes the GPU, and its process
+
     def __init__(self, config: AnnotatorConfig, form: Form, dataset: Any = None) -> None:
         super().__init__(config, form, vllm_options.identity(config))
         self._config = config

@@ -1,0 +1,118 @@
+"""Measures a language model in this process as the judge: questions a second with what prompts share run once, against each prompt whole.
+
+Both sides run in turns with the same weights and give the same answers. With `options.model`, a folder or a hub name, it is a
+published model; else one of a made-up shape.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from motif_jax import lm
+from motif_jax.benchmarks import _language, result
+from motif_jax.core import config as checks
+from motif_jax.lm import config as configs
+from motif_jax.lm.model import LanguageModel
+from motif_jax.lm.next_token import NextToken
+
+# Shapes of published models that people judge with, and one for tests.
+SHAPES: dict[str, dict[str, Any]] = {
+    "smollm2_135m": {
+        "model_type": "llama", "vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536,
+        "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3, "tie_word_embeddings": True,
+        "max_position_embeddings": 8192,
+    },
+    "qwen2_0.5b": {
+        "model_type": "qwen2", "vocab_size": 151936, "hidden_size": 896, "intermediate_size": 4864,
+        "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2, "tie_word_embeddings": True,
+        "max_position_embeddings": 32768,
+    },
+    "tiny": {
+        "model_type": "llama", "vocab_size": 64, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1,
+        "num_attention_heads": 2, "num_key_value_heads": 1, "tie_word_embeddings": True, "max_position_embeddings": 512,
+    },
+}  # fmt: skip
+GPU_SIZE = {"shape": "qwen2_0.5b", "dtype": "bfloat16", "questions": 512, "batch": 128}
+# Tokens of the verdicts; which they are does not matter to the rate.
+_VERDICTS = ([3], [4], [5])
+
+
+def options() -> ConfigDict:
+    """A model or a shape, tokens that all prompts share and of their own, questions of a repeat, questions at a time."""
+    return ConfigDict(
+        {
+            "model": "",
+            "shape": "smollm2_135m",
+            "dtype": "float32",
+            "shared_tokens": 86,
+            "own_tokens": 32,
+            "questions": 32,
+            "batch": 32,
+            "baseline": True,
+            "seconds": 3.0,
+        }
+    )
+
+
+def check(config: ConfigDict) -> None:
+    """Raises UserError for an unknown shape."""
+    if not config.options.model:
+        checks.choice(config, "options.shape", tuple(SHAPES))
+
+
+def run(config: ConfigDict) -> dict[str, Any]:
+    chosen = config.options
+    model, params = _model(config)
+    rng = np.random.default_rng(config.seed)
+    shared = rng.integers(6, 64, chosen.shared_tokens).tolist()
+    rows = [shared + rng.integers(6, 64, chosen.own_tokens).tolist() for _ in range(chosen.questions)]
+    calls = {"shared": answering(NextToken(model, params, _VERDICTS, shared, chosen.batch), rows)}
+    first = _language.first_step_seconds(calls["shared"])
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    if chosen.baseline:
+        calls["whole"] = answering(NextToken(model, params, _VERDICTS, (), chosen.batch), rows)
+    answers = {name: call() for name, call in calls.items()}
+    apart = float(np.abs(answers["shared"] - answers["whole"]).max()) if chosen.baseline else None
+    rates = _language.rates(config, calls, chosen.questions)
+    return result(
+        config,
+        "questions/s",
+        rates["shared"],
+        "the same model with each prompt run from its first token",
+        rates.get("whole"),
+        first_step_seconds=first,
+        log_probabilities_apart=apart,
+        weight_bytes=sum(leaf.nbytes for leaf in jax.tree.leaves(params)),
+        peak_bytes_with_loading=peak,
+        threads=_language.threads(),
+    )
+
+
+def _model(config: ConfigDict) -> tuple[LanguageModel, Any]:
+    chosen = config.options
+    dtype = jnp.dtype(chosen.dtype)
+    if chosen.model:
+        loaded = lm.load(chosen.model, dtype)
+        return loaded.model, loaded.params
+    model = LanguageModel(configs.parse(SHAPES[chosen.shape]), dtype)
+    fresh = jax.jit(lambda key: jax.tree.map(lambda leaf: leaf.astype(dtype), model.init(key)))
+    return model, fresh(jax.random.key(config.seed))
+
+
+def answering(scorer: NextToken, rows: list[list[int]]) -> Callable[[], np.ndarray]:
+    """A call that answers all rows: log-probabilities float32 [questions, verdicts]."""
+
+    def call() -> np.ndarray:
+        answers = np.zeros((len(rows), len(_VERDICTS)), np.float32)
+        for positions, log_probs in scorer(rows):
+            answers[positions] = log_probs
+        return answers
+
+    return call

@@ -1,0 +1,102 @@
+"""Renders conversations by the chat template that a model's folder brings, as transformers does.
+
+A template is a program in jinja's language and comes with a model, which is not trusted: it runs in jinja's sandbox.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+import jinja2
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from motif_jax.core.errors import UserError, first_line
+from motif_jax.core.files import read_json
+
+CONFIG_FILE, TEMPLATE_FILE = "tokenizer_config.json", "chat_template.jinja"
+# Special tokens that templates write themselves.
+_NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
+
+Turn = Mapping[str, str]
+
+
+class ChatTemplate:
+    """A chat template; `source` names it in errors, `special_tokens` are what it may write by name (`bos_token`)."""
+
+    def __init__(
+        self, text: str, special_tokens: Mapping[str, str] | None = None, source: str = "chat template"
+    ) -> None:
+        self.text = text
+        self._source = source
+        self._special_tokens = dict(special_tokens or {})
+        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+        environment.filters["tojson"] = _to_json
+        environment.globals["raise_exception"] = _refuse
+        environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+        try:
+            self._template = environment.from_string(text)
+        except jinja2.TemplateError as error:
+            raise UserError(f"{source} is no jinja template: {first_line(error)}") from None
+
+    def prompt(self, turns: Sequence[Turn]) -> str:
+        """The text of a conversation up to where the assistant's next turn begins."""
+        return self._render(turns, add_generation_prompt=True)
+
+    def continued(self, turns: Sequence[Turn]) -> str:
+        """The text of a conversation whose last turn is the beginning of the assistant's answer, up to that turn's last letter.
+
+        Raises:
+          UserError: the template leaves the beginning out.
+        """
+        beginning = turns[-1]["content"].strip()
+        text = self._render(turns, add_generation_prompt=False)
+        place = text.rfind(beginning)
+        if place < 0:
+            raise UserError(f"{self._source} does not show the beginning of an answer, {beginning!r}")
+        return text[: place + len(beginning)]
+
+    def _render(self, turns: Sequence[Turn], add_generation_prompt: bool) -> str:
+        values = {**self._special_tokens, "add_generation_prompt": add_generation_prompt}
+        try:
+            return self._template.render(messages=[dict(turn) for turn in turns], **values)
+        except Exception as error:  # whatever a model's program may raise
+            raise UserError(f"{self._source} refuses the conversation: {first_line(error)}") from None
+
+
+def read(folder: str | Path) -> ChatTemplate | None:
+    """The template in a model's folder: chat_template.jinja, else `chat_template` of tokenizer_config.json; None without one.
+
+    Of several templates in tokenizer_config.json the one named "default" is taken.
+    """
+    path = Path(folder) / CONFIG_FILE
+    values = read_json(path, "restore it from where the model came from") if path.is_file() else {}
+    special_tokens = {name: _token_text(values.get(name)) for name in _NAMED_TOKENS}
+    beside = Path(folder) / TEMPLATE_FILE
+    if beside.is_file():
+        return ChatTemplate(beside.read_text(encoding="utf-8"), special_tokens, str(beside))
+    template = values.get("chat_template")
+    if isinstance(template, list):
+        named = {each.get("name"): each.get("template") for each in template if isinstance(each, dict)}
+        template = named.get("default")
+    if not isinstance(template, str):
+        return None
+    return ChatTemplate(template, special_tokens, f"chat_template in {path}")
+
+
+def _token_text(value: Any) -> str:
+    """The text of a special token, which tokenizer_config.json holds as a text or as an object with its `content`."""
+    text = value.get("content") if isinstance(value, dict) else value
+    return text if isinstance(text, str) else ""
+
+
+def _to_json(value: Any, indent: int | None = None) -> str:
+    """jinja's own filter escapes `<`, `>` and `&` for HTML, which no model was trained on."""
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def _refuse(message: str) -> NoReturn:
+    raise jinja2.TemplateError(message)

@@ -1,0 +1,87 @@
+"""Asks about each pair in both orders and averages, where a caller asks a question once: beside a training.
+
+`annotate` asks the two orders as two questions of their own (`config.orders`), and measures the bias between them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from motif_jax.core.verdicts import PAIR, UNKNOWN, Form
+from motif_jax.motif.annotation import labels
+from motif_jax.motif.annotation.annotator import Annotator, Answer, Preview, Question
+
+
+class BothOrders(Annotator):
+    """Answers for a pair with the mean of an annotator's answers to the pair and to its reverse."""
+
+    def __init__(self, annotator: Annotator) -> None:
+        self._annotator = annotator
+        self.identity = {**annotator.identity, "orders": "both"}
+        self.short_name = annotator.short_name
+        self.prices = annotator.prices
+        self.questions_at_once = annotator.questions_at_once
+
+    def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
+        reversed_pairs = [dataclasses.replace(each, items=each.items[::-1]) for each in questions]
+        waiting: dict[int, Answer] = {}
+        count = len(questions)
+        for answered in self._annotator.annotate([*questions, *reversed_pairs]):
+            if answered is None:
+                yield None
+                continue
+            place, answer = answered
+            partner = waiting.pop((place + count) % (2 * count), None)
+            if partner is None:
+                waiting[place] = answer
+            elif place < count:
+                yield place, averaged(answer, partner)
+            else:
+                yield place - count, averaged(partner, answer)
+
+    def start(self) -> None:
+        self._annotator.start()
+
+    def preview(self, question: Question) -> Preview:
+        return self._annotator.preview(question)
+
+    def live(self) -> dict[str, float | int | str]:
+        return self._annotator.live()
+
+    def summary(self) -> dict[str, Any]:
+        return self._annotator.summary()
+
+    def close(self) -> None:
+        self._annotator.close()
+
+
+def in_default_orders(annotator: Annotator, form: Form) -> Annotator:
+    """`annotator`, asked in both orders where that is its default and `form` has two."""
+    return BothOrders(annotator) if form is PAIR and annotator.default_orders == "both" else annotator
+
+
+def averaged(answer: Answer, turned: Answer) -> Answer:
+    """The answer about a pair from those about it and about its reverse; of one unknown answer the other counts."""
+    given = _probabilities(answer)
+    reverse = _probabilities(turned)[labels.TURNED[: len(PAIR.verdicts)]]
+    mean = labels.mean_probabilities(np.stack([given, reverse])[:, None])
+    label = int(labels.most_probable(mean)[0])
+    tokens = tuple(map(sum, zip(answer.tokens, turned.tokens, strict=True)))
+    known_masses = [each.mass for each in (answer, turned) if each.mass is not None]
+    return Answer(
+        label,
+        None if label == UNKNOWN else tuple(map(float, mean[0])),
+        (tokens[0], tokens[1], tokens[2]),
+        (*answer.turns, *turned.turns),
+        sum(known_masses) / len(known_masses) if known_masses else None,
+        answer.note or turned.note,
+    )
+
+
+def _probabilities(answer: Answer) -> np.ndarray:
+    known = answer.label != UNKNOWN and answer.probabilities is not None
+    return np.array(answer.probabilities if known else PAIR.certain(answer.label), np.float64)

@@ -1,0 +1,111 @@
+"""Pairs of messages with a known answer, which are asked before a dataset's questions are paid for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from motif_jax.core import resources
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import read_json
+from motif_jax.core.verdicts import FIRST, SECOND, UNKNOWN
+from motif_jax.motif.annotation import judging, labels
+from motif_jax.motif.annotation.annotator import Question
+from motif_jax.motif.annotation.questions import QuestionHasher
+from motif_jax.motif.annotation.session import AnnotationSession
+from motif_jax.motif.annotation.store import StoredAnswer
+
+FOLDER = resources.path("configs/probes")
+# Shares of right answers, both orders averaged, from which labels are of use, and of some.
+_OF_USE, _OF_SOME_USE = 0.9, 0.7
+
+
+class ProbePair(NamedTuple):
+    """Two messages of which everybody who knows the game calls the first the better news."""
+
+    better: str
+    worse: str
+
+
+def built_in() -> list[str]:
+    """The names of the project's own files: nethack for configs/probes/judge_nethack.json."""
+    return [path.stem.removeprefix("judge_") for path in sorted(FOLDER.glob("judge_*.json"))]
+
+
+def read(name: str) -> list[ProbePair]:
+    """The pairs of a built-in file or of one's own. Raises UserError: there is no such file, or it has another form."""
+    path = FOLDER / f"judge_{name}.json" if name in built_in() else Path(name)
+    if not path.is_file():
+        raise UserError(f"config.probe_pairs={name}: must be one of {', '.join(built_in())}, or a JSON file")
+    values = read_json(path, "restore it from a copy", kind=list)
+    pairs = [each for each in values if isinstance(each, dict) and set(each) == {"better", "worse"}]
+    texts = [text for each in pairs for text in each.values()]
+    if not pairs or len(pairs) != len(values) or not all(isinstance(text, str) for text in texts):
+        raise UserError(f'{path}: must be a list of {{"better": TEXT, "worse": TEXT}}')
+    return [ProbePair(each["better"], each["worse"]) for each in pairs]
+
+
+def ask(session: AnnotationSession, pairs: Sequence[ProbePair]) -> dict[str, Any]:
+    """Asks about all pairs in both orders; the figures of `probe_figures`. Answers are stored as any others are."""
+    hasher = QuestionHasher(session.annotator.identity)
+    orders = [(pair.better, pair.worse) for pair in pairs] + [(pair.worse, pair.better) for pair in pairs]
+    questions = [Question(hasher.items(items), items) for items in orders]
+    answers = session.ask(questions, session.recall(questions, {}))
+    if any(question.id not in answers for question in questions):
+        raise UserError("stopped before all probes were answered: start the command again")
+    return probe_figures(pairs, [answers[question.id] for question in questions])
+
+
+def probe_figures(pairs: Sequence[ProbePair], answers: Sequence[StoredAnswer]) -> dict[str, Any]:
+    """Figures of answers about pairs in both orders: first each (better, worse), then each (worse, better).
+
+    Besides those of `judging.answer_figures`: `right_one_order`, the share of right answers among all; `right_both_orders`, that
+    of right averages; `consistent`; and the pairs whose average is `wrong`.
+    """
+    count = len(pairs)
+    said = np.array([answer.label for answer in answers], np.int8)
+    given, reverse = said[:count], said[count:]
+    right = np.concatenate([given == FIRST, reverse == SECOND])
+    probabilities = np.array([judging.certain(answer) for answer in answers], np.float64)
+    probabilities[said == UNKNOWN] = np.nan
+    turned = probabilities[count:][:, labels.TURNED[:3]]
+    averaged = labels.most_probable(labels.mean_probabilities(np.stack([probabilities[:count], turned])))
+    return {
+        **judging.answer_figures(answers),
+        "consistent": labels.position_bias(given, reverse)["consistent"],
+        "median_log_odds": judging.median_log_odds(answers),
+        "right_one_order": float(right.mean()),
+        "right_both_orders": float((averaged == FIRST).mean()),
+        "wrong": [pair._asdict() for pair, label in zip(pairs, averaged, strict=True) if label != FIRST],
+    }
+
+
+def describe(figures: dict[str, Any]) -> str:
+    """The figures in a line each, and whether labels of this judge are of use."""
+    lines = [
+        f"right in one order    {figures['right_one_order']:.0%} of {figures['answers']:,} answers",
+        f"right in both, mean   {figures['right_both_orders']:.0%}",
+        f"same winner in both   {figures['consistent']:.0%}",
+        f"says first            {figures['first_share']:.0%} of {figures['decided']:,} decided answers",
+    ]
+    if "mass" in figures:
+        lines.append(f"mass of the verdicts  {figures['mass']:.2f}")
+    lines += [f"wrong: {pair['worse']!r} above {pair['better']!r}" for pair in figures["wrong"][:5]]
+    return "\n".join([*lines, verdict(figures)])
+
+
+def verdict(figures: dict[str, Any]) -> str:
+    """One sentence: whether labels of a judge with these figures are of use."""
+    averaged, single = figures["right_both_orders"], figures["right_one_order"]
+    if averaged >= _OF_USE and single >= _OF_USE:
+        return "Its labels are of use, in one order too."
+    if averaged >= _OF_USE:
+        return "Its labels are of use where both orders are asked (--config.orders=both)."
+    if averaged >= _OF_SOME_USE:
+        return "Its labels are of some use where both orders are asked; a larger model would be right more often."
+    share = max(figures["first_share"], 1 - figures["first_share"])
+    reason = "it answers by position" if share > _OF_USE else "it does not know the answers"
+    return f"Its labels are of no use, {reason}: take a larger model, or another prompt."

@@ -1,0 +1,197 @@
+"""What an annotator's answers say about the annotator: position bias, mass, agreement, and whether its labels are of use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from motif_jax.core.verdicts import FIRST, PAIR, SECOND, TIE, UNKNOWN
+from motif_jax.motif.annotation import labels as label_math
+from motif_jax.motif.annotation.questions import QuestionList
+from motif_jax.motif.annotation.store import StoredAnswer
+
+# Shares beyond which `advice` names a fault. An unbiased judge says "first" in half of its decided answers, since the order is
+# drawn; a judge that tosses a coin agrees with itself on the reversed pair in half of them.
+_ALWAYS = 0.95
+_BIASED = 0.65
+_INCONSISTENT = 0.6
+_FEW = 0.5
+# Fewer decided answers say nothing of a share.
+_ENOUGH = 20
+# Probabilities below this are as good as 0, whose logarithm is none.
+_LEAST_PROBABILITY = 1e-9
+
+
+class RankedCaption(NamedTuple):
+    """A caption, the share of its comparisons that it wins (a tie is half a win), and their number."""
+
+    caption: str
+    share: float
+    comparisons: int
+
+
+def answer_figures(answers: Sequence[StoredAnswer | None]) -> dict[str, float]:
+    """Figures of answers about pairs as they were asked; FIRST is the caption shown first.
+
+    Returns `answers`, those that are known; `first_share` of FIRST among FIRST and SECOND; `tie_share`; `unknown_share`; and
+    `mass`, the mean probability of the verdicts together, where answers have it.
+    """
+    given = [answer for answer in answers if answer is not None]
+    said = np.array([answer.label for answer in given], np.int8)
+    decided = int(np.isin(said, (FIRST, SECOND)).sum())
+    known = int((said != UNKNOWN).sum())
+    figures = {
+        "answers": known,
+        "decided": decided,
+        "first_share": _share(int((said == FIRST).sum()), decided),
+        "tie_share": _share(int((said == TIE).sum()), known),
+        "unknown_share": _share(len(given) - known, len(given)),
+    }
+    masses = [answer.mass for answer in given if answer.mass is not None]
+    return figures | ({"mass": sum(masses) / len(masses)} if masses else {})
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else math.nan
+
+
+def median_log_odds(answers: Iterable[StoredAnswer | None]) -> float:
+    """The median of log P(first) / P(second) of answers as asked: the position bias, in nats; 0 without probabilities.
+
+    Where the order of each pair is drawn, or both are asked, the texts themselves add nothing to it.
+    """
+    odds = [_log_odds(each.probabilities) for each in answers if each is not None and _is_soft(each)]
+    return float(np.median(odds)) if odds else 0.0
+
+
+def corrected(answers: Sequence[StoredAnswer | None]) -> list[StoredAnswer | None]:
+    """Answers whose log-odds of first against second are less by their median; P(tie) stays, and labels follow."""
+    bias = median_log_odds(answers)
+    return [
+        _without(answer, bias) if answer is not None and _is_soft(answer) else answer for answer in answers
+    ]
+
+
+def _is_soft(answer: StoredAnswer) -> bool:
+    return answer.label != UNKNOWN and answer.probabilities is not None
+
+
+def _log_odds(probabilities: Any) -> float:
+    first, second = (max(probabilities[label], _LEAST_PROBABILITY) for label in (FIRST, SECOND))
+    return math.log(first / second)
+
+
+def _without(answer: StoredAnswer, bias: float) -> StoredAnswer:
+    p = answer.probabilities
+    assert p is not None
+    first = 1.0 / (1.0 + math.exp(bias - _log_odds(p)))
+    decided = p[FIRST] + p[SECOND]
+    shares = (decided * first, decided * (1.0 - first), p[TIE])
+    label = int(label_math.most_probable(np.array([shares]))[0])
+    return answer._replace(label=label, probabilities=shares)
+
+
+def agreement(labels: np.ndarray, others: np.ndarray) -> dict[str, float]:
+    """Agreement of two annotators' labels int [pairs].
+
+    Returns `pairs` that both know, `equal`, their share of equal labels, Cohen's `kappa`, and `equal_decided`, the share among
+    those that neither calls a tie.
+    """
+    counts = label_math.confusion(labels, others)
+    decided = counts[:TIE, :TIE]
+    return {
+        "pairs": int(counts.sum()),
+        "equal": _share(int(np.trace(counts)), int(counts.sum())),
+        "kappa": label_math.cohen_kappa(counts),
+        "equal_decided": _share(int(np.trace(decided)), int(decided.sum())),
+    }
+
+
+def rank_captions(pairs: Iterable[tuple[str, str]], probabilities: np.ndarray) -> list[RankedCaption]:
+    """The distinct captions of pairs, the best first, by probabilities float [pairs, 3]; NaN and equal captions do not count.
+
+    Captions are ordered by the share of wins with one win and one loss added, so that few comparisons do not lead.
+    """
+    wins: dict[str, float] = {}
+    counts: dict[str, int] = {}
+    for (first, second), p in zip(pairs, probabilities, strict=True):
+        if first == second or np.isnan(p[FIRST]):
+            continue
+        for caption, won in ((first, p[FIRST]), (second, p[SECOND])):
+            wins[caption] = wins.get(caption, 0.0) + float(won + p[TIE] / 2)
+            counts[caption] = counts.get(caption, 0) + 1
+    order = sorted(wins, key=lambda caption: (-(wins[caption] + 1) / (counts[caption] + 2), caption))
+    return [RankedCaption(each, wins[each] / counts[each], counts[each]) for each in order]
+
+
+def describe_order(ranked: Sequence[RankedCaption], most: int = 5) -> str:
+    """Two lines: the captions that win most of their comparisons, and those that win least."""
+    best, worst = ranked[:most], ranked[-most:][::-1]
+
+    def shown(captions: Sequence[RankedCaption]) -> str:
+        return ", ".join(f"{each.caption!r} {each.share:.2f} of {each.comparisons:,}" for each in captions)
+
+    return f"wins most: {shown(best)}\nwins least: {shown(worst)}"
+
+
+def advice(figures: Mapping[str, float], consistent: float | None = None) -> str:
+    """One sentence: whether labels with these figures are of use, and what to do where they are not.
+
+    `figures` as of `answer_figures`; `consistent`: the share of pairs with the same winner in both orders, None if one was asked.
+    """
+    if not figures["answers"]:
+        return "No question was answered: these labels say nothing."
+    if figures["unknown_share"] > _FEW:
+        return "Most answers have no verdict: look at them with --config.keep_conversations=True."
+    if figures.get("mass", 1.0) < _FEW:
+        return (
+            f"The verdicts have {figures['mass']:.0%} of the probability: the model would say something else, so choose another "
+            "prompt."
+        )
+    if figures["tie_share"] > _ALWAYS:
+        return "Nearly every answer is a tie: these labels give no goal, choose another prompt or a larger model."
+    if figures["decided"] < _ENOUGH:
+        return f"{figures['decided']:.0f} decided answers are too few to judge the judge."
+    return _advice_on_order(figures["first_share"], consistent)
+
+
+def _advice_on_order(first_share: float, consistent: float | None) -> str:
+    position = "first" if first_share > _FEW else "second"
+    share = max(first_share, 1 - first_share)
+    if consistent is None:
+        if share > _ALWAYS:
+            return (
+                f"It always answers {position}: these labels are of no use. Ask both orders (--config.orders=both), or a larger "
+                "model."
+            )
+        if share > _BIASED:
+            return f"It prefers the message shown {position} ({share:.0%}): ask both orders (--config.orders=both)."
+        return "No position bias: these labels can be used."
+    if share > _ALWAYS:
+        return (
+            f"It always answers {position}: only the averages of both orders say anything. See whether they are right with "
+            "--config.probe=True, or take a larger model."
+        )
+    if consistent < _INCONSISTENT:
+        return (
+            f"{consistent:.0%} of the pairs have the same winner in both orders: use the averages (labels.soft=True of "
+            "train_reward), see whether they are right with --config.probe=True, or take a larger model."
+        )
+    return "Both orders agree on most pairs: these labels can be used."
+
+
+def consistency(questions: QuestionList, answers: Sequence[StoredAnswer | None]) -> float | None:
+    """The share of pairs with the same winner (or a tie) in both orders; None if each was asked in one order."""
+    if questions.asked.shape[1] == 1:
+        return None
+    said = np.array([UNKNOWN if each is None else each.label for each in answers] + [UNKNOWN], np.int8)
+    asked = questions.asked[questions.asked[:, 0] >= 0]
+    return label_math.position_bias(said[asked[:, 0]], said[asked[:, 1]])["consistent"]
+
+
+def certain(answer: StoredAnswer) -> tuple[float, ...]:
+    """The probabilities of an answer, one-hot where it has none."""
+    return answer.probabilities if answer.probabilities is not None else PAIR.certain(answer.label)

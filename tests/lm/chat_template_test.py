@@ -1,0 +1,74 @@
+"""Chat templates of models: what they make of a conversation, and what they are not allowed to do."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from motif_jax.core.errors import UserError
+from motif_jax.lm import chat_template
+from motif_jax.lm.chat_template import ChatTemplate
+from tests.made_up_judge import CHATML
+
+TURNS = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "A or B?"}]
+BEGUN = [*TURNS, {"role": "assistant", "content": "Message"}]
+HEAD = "<|im_start|>system\nJudge.<|im_end|>\n<|im_start|>user\nA or B?<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_a_prompt_ends_where_the_answer_begins() -> None:
+    assert ChatTemplate(CHATML).prompt(TURNS) == HEAD
+
+
+def test_a_begun_answer_is_left_open() -> None:
+    assert ChatTemplate(CHATML).continued(BEGUN) == HEAD + "Message"
+
+
+def test_a_template_writes_special_tokens_by_name() -> None:
+    template = ChatTemplate("{{ bos_token }}{{ messages[0]['content'] }}", {"bos_token": "<s>"})
+    assert template.prompt(TURNS) == "<s>Judge."
+
+
+def test_json_in_a_template_is_not_escaped_for_html() -> None:
+    text = ChatTemplate("{{ messages | tojson }}").prompt([{"role": "user", "content": "<é>"}])
+    assert text == '[{"role": "user", "content": "<é>"}]'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ raise_exception('no system turn') }}",
+        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+        "{{ messages.append(1) }}",
+        "{{ missing.field }}",
+    ],
+)
+def test_a_template_that_refuses_or_reaches_out_is_named(text: str) -> None:
+    with pytest.raises(UserError, match="FILE refuses the conversation"):
+        ChatTemplate(text, source="FILE").prompt(TURNS)
+
+
+def test_a_template_that_is_no_jinja_is_named() -> None:
+    with pytest.raises(UserError, match="FILE is no jinja template"):
+        ChatTemplate("{% if %}", source="FILE")
+
+
+def test_a_template_without_the_answers_beginning_is_refused() -> None:
+    with pytest.raises(UserError, match="does not show the beginning of an answer, 'Message'"):
+        ChatTemplate("{{ messages[0]['content'] }}").continued(BEGUN)
+
+
+def test_the_file_beside_the_tokenizer_comes_first(tmp_path) -> None:
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": "old", "bos_token": "<s>"}))
+    (tmp_path / "chat_template.jinja").write_text("{{ bos_token }}new")
+    assert chat_template.read(tmp_path).prompt(TURNS) == "<s>new"
+
+
+def test_of_several_templates_the_default_is_read(tmp_path) -> None:
+    several = [{"name": "tools", "template": "t"}, {"name": "default", "template": "d"}]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": several}))
+    assert chat_template.read(tmp_path).prompt(TURNS) == "d"
+
+
+def test_a_base_model_has_no_template(tmp_path) -> None:
+    assert chat_template.read(tmp_path) is None

@@ -1,0 +1,108 @@
+"""What `annotate` says about the judge: probes, position, agreement, captions in its order."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from motif_jax.core.errors import UserError
+from motif_jax.motif import annotate
+from tests import made_up_judge
+from tests.end_to_end.annotate_datasets import write_dataset
+from tests.reward_fixtures import load_config, run_stage
+
+TEXTS = ["You kill the newt!", "It's a wall.", "You see here a dagger.", "$ - 4 gold pieces."]
+PAIRS = [(first, second) for first in TEXTS for second in TEXTS if first != second]
+
+
+@pytest.fixture
+def given(tmp_path):
+    dataset = write_dataset(tmp_path / "dataset", PAIRS)
+    return {"dataset_dir": str(dataset), "store_dir": str(tmp_path / "store"), "name": "n"}
+
+
+@pytest.fixture
+def model(tmp_path):
+    folder = made_up_judge.write(tmp_path / "made-up")
+    return {"annotator": "model", "model.model": str(folder), "answer.minimum_mass": 0.0}
+
+
+def judged(run) -> dict:
+    return json.loads((run / "summary.json").read_text())["merged"]
+
+
+def test_a_model_labels_a_dataset_in_both_orders(given, model, tmp_path) -> None:
+    merged = judged(run_stage("annotate", tmp_path / "run", "", **given, **model))
+    assert merged["questions"] == len(PAIRS)  # each pair's reverse is in the dataset
+    assert merged["judge"]["answers"] == len(PAIRS)
+    assert 0 < merged["judge"]["mass"] < 1
+    assert merged["position_bias"]["pairs"] == len(PAIRS)
+    probabilities = np.load(tmp_path / "dataset/annotations/n/probabilities.npy")
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-5)
+
+
+def test_a_resumed_run_finds_its_answers_and_their_mass(given, model, tmp_path) -> None:
+    first = judged(run_stage("annotate", tmp_path / "run", "", **given, **model))
+    again = run_stage("annotate", tmp_path / "again", "", **{**given, "name": "m"}, **model)
+    assert json.loads((again / "summary.json").read_text())["asked"] == 0
+    assert judged(again)["judge"] == first["judge"]
+
+
+def test_captions_stand_in_the_judges_order(given, tmp_path, capsys) -> None:
+    merged = judged(run_stage("annotate", tmp_path / "run", "", **given))
+    order = [each["caption"] for each in merged["judge"]["captions"]]
+    assert set(order) == set(TEXTS)
+    assert order[0] in (TEXTS[0], TEXTS[3])
+    assert f"wins most: '{order[0]}'" in capsys.readouterr().out
+
+
+def test_agreement_with_other_labels_is_reported(given, tmp_path, capsys) -> None:
+    run_stage("annotate", tmp_path / "run", "", **given)
+    merged = judged(
+        run_stage("annotate", tmp_path / "again", "", **{**given, "name": "m"}, agreement_with="n")
+    )
+    assert merged["agreement"] == {
+        "with": "n",
+        "pairs": len(PAIRS),
+        "equal": 1.0,
+        "kappa": 1.0,
+        "equal_decided": 1.0,
+    }
+    assert "100.0% equal to n, kappa 1.00" in capsys.readouterr().out
+
+
+def test_probes_are_asked_instead_of_the_dataset(given, tmp_path, capsys) -> None:
+    run = run_stage("annotate", tmp_path / "run", "", **given, probe=True)
+    figures = json.loads((run / "probe.json").read_text())
+    assert figures["right_both_orders"] > 0.7  # the lexicon knows NetHack
+    assert figures["first_share"] == 0.5
+    assert "Its labels are of" in capsys.readouterr().out
+    assert not (tmp_path / "dataset/preference").exists()
+
+
+def test_a_corrected_bias_changes_the_labels(given, model, tmp_path) -> None:
+    once = {**given, **model, "orders": "once"}
+    plain = judged(run_stage("annotate", tmp_path / "run", "", **once))
+    corrected = judged(
+        run_stage("annotate", tmp_path / "c", "", **{**once, "name": "c"}, correct_position_bias=True)
+    )
+    assert plain["judge"] == {**corrected["judge"], "captions": plain["judge"]["captions"]}
+    assert abs(corrected["first"] - corrected["second"]) <= abs(plain["first"] - plain["second"])
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"agreement_with": "nobody"},
+        {"correct_position_bias": True},
+        {"probe": True, "probe_pairs": "chess"},
+        {"probe": True, "annotator": "score"},
+    ],
+)
+def test_what_cannot_be_measured_is_refused(given, tmp_path, values) -> None:
+    with pytest.raises(
+        UserError, match=f"config.{list(values)[-1] if 'annotator' not in values else 'probe'}="
+    ):
+        annotate.check(load_config("annotate", "", given | values), tmp_path / "run")

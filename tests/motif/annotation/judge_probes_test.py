@@ -1,0 +1,67 @@
+"""Pairs with a known answer."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from motif_jax.core.errors import UserError
+from motif_jax.core.verdicts import FIRST, SECOND
+from motif_jax.motif.annotation import judge_probes
+from motif_jax.motif.annotation.judge_probes import ProbePair
+from motif_jax.motif.annotation.store import StoredAnswer
+
+PAIRS = [ProbePair("kill", "wall"), ProbePair("gold", "")]
+
+
+@pytest.mark.parametrize("name", ["nethack", "minihack", "minigrid", "crafter"])
+def test_each_game_has_thirty_different_pairs(name) -> None:
+    pairs = judge_probes.read(name)
+    assert len(set(pairs)) == len(pairs) == 30
+    assert all(pair.better != pair.worse and pair.better for pair in pairs)
+    assert not {pair.better for pair in pairs} & {pair.worse for pair in pairs}
+
+
+def figures(*first_shares: float):
+    answers = [StoredAnswer(FIRST if p > 0.5 else SECOND, (p, 1 - p, 0.0), mass=0.9) for p in first_shares]
+    return judge_probes.probe_figures(PAIRS, answers)
+
+
+def test_a_judge_that_knows_is_right_in_both_orders() -> None:
+    found = figures(0.9, 0.8, 0.2, 0.3)
+    assert (found["right_one_order"], found["right_both_orders"], found["first_share"]) == (1.0, 1.0, 0.5)
+    assert found["wrong"] == []
+    assert judge_probes.verdict(found) == "Its labels are of use, in one order too."
+
+
+def test_a_judge_that_says_first_can_be_right_on_average() -> None:
+    found = figures(0.9, 0.8, 0.6, 0.7)
+    assert (found["right_one_order"], found["right_both_orders"], found["first_share"]) == (0.5, 1.0, 1.0)
+    assert "where both orders are asked" in judge_probes.verdict(found)
+
+
+def test_a_judge_by_position_is_named() -> None:
+    found = figures(0.9, 0.9, 0.9, 0.9)
+    assert found["right_both_orders"] == 0.0
+    assert found["wrong"][0] == {"better": "kill", "worse": "wall"}
+    assert judge_probes.verdict(found).startswith("Its labels are of no use, it answers by position")
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '[{"better": "a"}]', '[{"better": "a", "worse": 1}]'])
+def test_a_file_of_another_form_is_refused(tmp_path, text) -> None:
+    path = tmp_path / "pairs.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match=r"pairs\.json"):
+        judge_probes.read(str(path))
+
+
+def test_a_name_that_is_no_file_is_refused() -> None:
+    with pytest.raises(UserError, match=r"config\.probe_pairs=chess: must be one of crafter, minigrid"):
+        judge_probes.read("chess")
+
+
+def test_ones_own_file_is_read(tmp_path) -> None:
+    path = tmp_path / "pairs.json"
+    path.write_text(json.dumps([PAIRS[0]._asdict()]))
+    assert judge_probes.read(str(path)) == PAIRS[:1]

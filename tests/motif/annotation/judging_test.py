@@ -1,0 +1,127 @@
+"""What answers say about the annotator."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from motif_jax.core.verdicts import FIRST, SECOND, TIE, UNKNOWN
+from motif_jax.motif.annotation import judging
+from motif_jax.motif.annotation.questions import QuestionHasher, caption_questions
+from motif_jax.motif.annotation.store import StoredAnswer
+
+
+def soft(first: float, tie: float = 0.0) -> StoredAnswer:
+    second = 1 - tie - first
+    return StoredAnswer(FIRST if first > second else SECOND, (first, second, tie), mass=0.8)
+
+
+def test_shares_are_of_the_order_as_asked() -> None:
+    answers = [
+        StoredAnswer(FIRST),
+        StoredAnswer(FIRST),
+        StoredAnswer(SECOND),
+        StoredAnswer(TIE),
+        StoredAnswer(UNKNOWN),
+    ]
+    figures = judging.answer_figures(answers)
+    assert figures["first_share"] == pytest.approx(2 / 3)
+    assert (figures["tie_share"], figures["unknown_share"]) == (0.25, 0.2)
+    assert "mass" not in figures
+
+
+def test_mass_is_the_mean_of_the_answers_that_have_it() -> None:
+    assert judging.answer_figures([soft(0.3), StoredAnswer(FIRST)])["mass"] == 0.8
+
+
+def test_no_answers_have_no_shares() -> None:
+    assert math.isnan(judging.answer_figures([])["first_share"])
+
+
+def biased(signal: float, bias: float, tie: float = 0.2) -> StoredAnswer:
+    return soft((1 - tie) / (1 + math.exp(-signal - bias)), tie)
+
+
+def test_a_correction_leaves_the_signal_and_the_ties() -> None:
+    signals = [-2.0, -0.5, 0.0, 0.5, 2.0]
+    answers = [biased(signal, 3.0) for signal in signals]
+    assert {answer.label for answer in answers} == {FIRST}
+    corrected = judging.corrected(answers)
+    expected = [biased(signal, 0.0).probabilities for signal in signals]
+    np.testing.assert_allclose([each.probabilities for each in corrected], expected, atol=1e-9)
+    assert [each.label for each in corrected] == [SECOND, SECOND, TIE, FIRST, FIRST]
+
+
+def test_a_correction_leaves_answers_without_probabilities() -> None:
+    answers = [StoredAnswer(FIRST), None, StoredAnswer(UNKNOWN)]
+    assert judging.corrected(answers) == answers
+
+
+def test_certain_probabilities_can_be_corrected() -> None:
+    assert all(np.isfinite(each.probabilities).all() for each in judging.corrected([soft(1.0), soft(0.0)]))
+
+
+def test_agreement_counts_what_both_know() -> None:
+    found = judging.agreement(np.array([0, 1, 2, 3, 0]), np.array([0, 0, 2, 1, 2]))
+    assert (found["pairs"], found["equal"], found["equal_decided"]) == (4, 0.5, 0.5)
+
+
+def test_captions_are_ranked_by_their_wins() -> None:
+    pairs = [("kill", "wall"), ("wall", "gold"), ("kill", "gold"), ("kill", "kill")]
+    p = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]], float)
+    ranked = judging.rank_captions(pairs, p)
+    assert [each.caption for each in ranked] == ["gold", "kill", "wall"]
+    assert ranked[1] == ("kill", 0.75, 2)
+
+
+def test_one_comparison_does_not_lead() -> None:
+    pairs = [("often", "wall")] * 9 + [("once", "wall")]
+    ranked = judging.rank_captions(pairs, np.array([[1.0, 0, 0]] * 10))
+    assert ranked[0].caption == "often"
+
+
+def test_unknown_pairs_are_not_ranked() -> None:
+    assert judging.rank_captions([("a", "b")], np.full((1, 3), np.nan)) == []
+
+
+FINE = {
+    "answers": 100,
+    "decided": 90,
+    "first_share": 0.5,
+    "tie_share": 0.1,
+    "unknown_share": 0.0,
+    "mass": 0.9,
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "consistent", "words"),
+    [
+        ({}, None, "No position bias"),
+        ({"first_share": 1.0}, None, "always answers first: these labels are of no use"),
+        ({"first_share": 0.01}, None, "always answers second"),
+        ({"first_share": 0.29}, None, "prefers the message shown second (71%)"),
+        ({"first_share": 1.0}, 0.0, "only the averages of both orders"),
+        ({"first_share": 0.75}, 0.4, "40% of the pairs have the same winner"),
+        ({}, 0.9, "Both orders agree"),
+        ({"mass": 0.1}, None, "10% of the probability"),
+        ({"tie_share": 0.99}, None, "Nearly every answer is a tie"),
+        ({"unknown_share": 0.8}, None, "have no verdict"),
+        ({"decided": 3}, None, "3 decided answers are too few"),
+        ({"answers": 0}, None, "No question was answered"),
+    ],
+)
+def test_one_sentence_says_whether_labels_are_of_use(changes, consistent, words) -> None:
+    assert words in judging.advice(FINE | changes, consistent)
+
+
+def test_consistency_needs_both_orders() -> None:
+    pairs = [("a", "b"), ("c", "d"), ("e", "e")]
+    hasher = QuestionHasher({})
+    both = caption_questions(pairs, 3, hasher, "both")
+    answers = {("a", "b"): FIRST, ("b", "a"): SECOND, ("c", "d"): FIRST, ("d", "c"): FIRST}
+    stored = [StoredAnswer(answers[question.items]) for question in both.questions]
+    assert judging.consistency(both, stored) == 0.5
+    assert judging.consistency(caption_questions(pairs, 3, hasher, "once"), stored[:2]) is None

@@ -1,0 +1,150 @@
+"""A language model in this process as the annotator."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from motif_jax import lm
+from motif_jax.core.errors import UserError
+from motif_jax.core.verdicts import PAIR, SINGLE, UNKNOWN
+from motif_jax.motif.annotation.annotator import Question, check_annotator, make_annotator
+from motif_jax.motif.annotation.chat import TOO_LONG
+from motif_jax.motif.annotation.chat_client import ChatClient
+from tests import made_up_judge
+from tests.reward_fixtures import annotation_config
+
+TEXTS = ("You kill the newt!", "", "You see here a key.", 'The door is locked. It\'s "shut".')
+PAIRS = [(first, second) for first in TEXTS for second in TEXTS if first != second]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return made_up_judge.write(tmp_path_factory.mktemp("judge") / "made-up")
+
+
+@pytest.fixture
+def config(folder):
+    def make(**values):
+        own = {"annotator": "model", "model.model": str(folder), "model.dtype": "float32"}
+        return annotation_config({**own, "answer.minimum_mass": 0.0, **values})
+
+    return make
+
+
+def asked(config, form, questions):
+    annotator = make_annotator(config, form)
+    annotator.start()
+    try:
+        answers = dict(answer for answer in annotator.annotate(questions) if answer is not None)
+    finally:
+        annotator.close()
+    return [answers[position] for position in range(len(questions))]
+
+
+class Server:
+    """A server's reply by a language model: ChatML written out, and the log-probabilities of every token."""
+
+    def __init__(self, folder) -> None:
+        self._model = lm.load(folder)
+        self._log_probs = jax.jit(self._next)
+
+    def _next(self, params, tokens, last):
+        model, valid = self._model.model, (jnp.arange(tokens.shape[1]) <= last)[None]
+        states = model.prefill(params, tokens, valid)[0].after
+        return jax.nn.log_softmax(model.logits(params, states[:, last]))[0]
+
+    async def post(self, client, request):
+        turns = "".join(
+            f"<|im_start|>{turn['role']}\n{turn['content']}<|im_end|>\n" for turn in request["messages"]
+        )
+        prompt = turns.removesuffix("<|im_end|>\n")
+        (row,) = self._model.tokenizer.encode([prompt], special=False)
+        tokens = np.pad(row, (0, 500 - len(row)))[None]
+        log_probs = np.asarray(self._log_probs(self._model.params, tokens, len(row) - 1))
+        order = np.argsort(-log_probs)
+        pieces = self._model.tokenizer.pieces(order)
+        pairs = zip(pieces, order, strict=True)
+        top = [{"token": piece, "logprob": float(log_probs[token])} for piece, token in pairs]
+        choice = {"message": {"content": ""}, "logprobs": {"content": [{**top[0], "top_logprobs": top}]}}
+        return SimpleNamespace(status=200, headers={}), json.dumps({"choices": [choice]}).encode()
+
+
+@pytest.mark.parametrize("form", [PAIR, SINGLE])
+def test_answers_are_those_of_a_server_with_the_same_model(form, folder, config, monkeypatch) -> None:
+    texts = PAIRS if form is PAIR else [(text,) for text in TEXTS]
+    questions = [Question(f"{number:032x}", items, form) for number, items in enumerate(texts)]
+    server = Server(folder)
+    monkeypatch.setattr(ChatClient, "_post", lambda client, request: server.post(client, request))
+    same = {"answer.mode": "soft", "prompt.version": "small", "answer.minimum_mass": 0.0}
+    by_server = asked(
+        annotation_config({"annotator": "openai", "openai.model": "m", **same}), form, questions
+    )
+    here = asked(config(), form, questions)
+    expected = np.array([answer.probabilities for answer in by_server])
+    np.testing.assert_allclose([answer.probabilities for answer in here], expected, atol=1e-3)
+    np.testing.assert_allclose([a.mass for a in here], [a.mass for a in by_server], atol=1e-3)
+    assert [answer.label for answer in here] == [answer.label for answer in by_server]
+    assert np.ptp(expected, axis=0).max() > 1e-2  # the questions differ, so that their answers can
+
+
+def test_what_prompts_share_counts_as_cached(config) -> None:
+    (answer,) = asked(config(), PAIR, [Question("0" * 32, PAIRS[0])])
+    prompt, completion, cached = answer.tokens
+    assert completion == 1
+    assert prompt - cached < 100 < cached
+
+
+def test_a_prompt_longer_than_the_model_is_unknown(config) -> None:
+    short, long = asked(config(), PAIR, [Question("0" * 32, PAIRS[0]), Question("1" * 32, ("x" * 900, "y"))])
+    assert short.label != UNKNOWN
+    assert (long.label, long.note) == (UNKNOWN, TOO_LONG)
+
+
+def test_its_own_defaults_are_soft_and_small(config) -> None:
+    identity = make_annotator(config()).identity
+    assert identity["mode"] == "soft"
+    assert identity["prompt"]["answer"] == "Message {verdict}"
+
+
+def test_dtype_and_weights_are_part_of_the_identity(config, tmp_path) -> None:
+    other = made_up_judge.write(tmp_path / "made-up", seed=1)
+    identities = [config(), config(**{"model.dtype": "bfloat16"}), config(**{"model.model": str(other)})]
+    assert len({json.dumps(make_annotator(each).identity) for each in identities}) == 3
+
+
+def test_a_moved_folder_is_the_same_model(config, tmp_path) -> None:
+    moved = made_up_judge.write(tmp_path / "elsewhere" / "made-up")
+    assert make_annotator(config()).identity == make_annotator(config(**{"model.model": str(moved)})).identity
+
+
+def test_a_base_model_reads_plain_text(config, tmp_path) -> None:
+    base = made_up_judge.write(tmp_path / "base", template=None)
+    annotator = make_annotator(config(**{"model.model": str(base)}))
+    text = annotator.preview(Question("0" * 32, PAIRS[0])).text
+    assert text.startswith("You judge messages of a game.")
+    assert text.endswith("A or B?\n\nMessage")
+
+
+def test_the_dry_run_counts_the_models_own_tokens(config) -> None:
+    question = Question("0" * 32, PAIRS[0])
+    (answer,) = asked(config(), PAIR, [question])
+    assert make_annotator(config()).preview(question).tokens == answer.tokens[0]
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"answer.mode": "verdict"}, "config.answer.mode='verdict': must be soft"),
+        ({"model.model": ""}, "config.model.model: give the name of a chat model"),
+        ({"model.model": "./nowhere"}, "there is no such folder"),
+    ],
+)
+def test_what_it_cannot_do_is_refused_before_a_model_is_loaded(config, values, words) -> None:
+    with pytest.raises(UserError, match=words):
+        check_annotator(config(**values))
