@@ -225,6 +225,7 @@ def collect(
         if entry.part is not None:
             tensor = np.split(tensor, 3, axis=-1)[entry.part]
         array = np.asarray(tensor.T if entry.transposed else tensor, dtype or np.float32)
+        del tensor  # while a table is put in its place, the host holds it once and not twice
         if not _is_finite(array):
             not_finite.append(entry.name)
         flat[entry.path] = place(array)

@@ -10,7 +10,8 @@ An agent then learns from the reward: `motif_jax/rl/train_agent.py`. `explain_re
 
 annotation/     captions.py makes a text of a moment, questions.py the distinct questions of a dataset, prompts.py the words around
                 them. annotator.py is the interface of every judge: lexicon.py, openai_client.py, vllm_engine.py. parsing.py reads a
-                verdict, store.py keeps every answer, shards.py writes the labels.
+                verdict, store.py keeps every answer, shards.py writes the labels; judging.py and judge_probes.py measure the judge.
+model_judge.py  the judge that runs a model in this process; it stands here since annotation/ is free of jax.
 pairs/          the dataset on disk: layout.py, writer.py, dataset.py; targets.py makes numbers of labels.
 reward/         reward_data.py and preference.py are the training, reward_task.py its task; reward_model.py loads the result with the
                 statistics that normalise it (normalisation.py), motif.py pays it to an agent.
