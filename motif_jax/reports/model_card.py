@@ -11,6 +11,7 @@ from motif_jax.core.config import flat, listed
 from motif_jax.core.errors import printable
 from motif_jax.core.run_folder import stored_folder
 from motif_jax.core.verdicts import SINGLE
+from motif_jax.motif.annotation.annotator import BUILT_IN
 from motif_jax.motif.annotation.labels import counts
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.reports import text_tables
@@ -133,7 +134,8 @@ def _learned(reward: OnlineRewardModel) -> tuple[list[str], list[str]]:
     numbers = {name: given.count(label) for label, name in enumerate(SINGLE.verdicts) if given}
     shares = ", ".join(f"{escape(name)} {count:,}" for name, count in numbers.items())
     who = config.get("annotator") or {}
-    others = {"lexicon", "openai"} - {who.get("kind")}
+    # Sections of annotators that were not asked.
+    others = BUILT_IN.keys() - {who.get("kind")}
     return [f"- no dataset: the messages that an agent met as it played {name}", ""], [
         f"A reward of kind {_code(config['reward']['kind'])}, learned while the agent played from labels of the annotator that follows.",
         "",
