@@ -24,10 +24,13 @@ from motif_jax.lm.next_token import NextToken
 from motif_jax.lm.tokens import Tokenizer
 from motif_jax.motif.annotation import chat, model_files
 from motif_jax.motif.annotation.annotator import Answer, Preview, Question
+from motif_jax.motif.annotation.chat import Conversation
 from motif_jax.motif.annotation.config import AnnotatorConfig
 
 # Texts of made-up questions: what their prompts share at the beginning, the prompts of all questions share.
 _PROBING_TEXTS = ("", "A", "You see here a key.", "1", "(", "\n")
+# Questions that are tokenised and sorted by length at a time: the tokens of a million questions would take gigabytes.
+_SORTED_TOGETHER = 2048
 
 
 class Prefill(NamedTuple):
@@ -100,24 +103,27 @@ class ModelAnnotator(chat.ChatAnnotator):
         )
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
+        for start in range(0, len(questions), _SORTED_TOGETHER):
+            part = questions[start : start + _SORTED_TOGETHER]
+            yield from self._answers([self.open(each, start + place) for place, each in enumerate(part)])
+            yield None
+
+    def _answers(self, dialogues: Sequence[Conversation]) -> Iterator[tuple[int, Answer]]:
         assert self._scorer is not None
-        dialogues = [self.open(question, position) for position, question in enumerate(questions)]
         rows = [self._tokens(self._render(dialogue.turns)) for dialogue in dialogues]
         fitting = []
-        for position, row in enumerate(rows):
+        for place, row in enumerate(rows):
             if self._most_tokens is not None and len(row) > self._most_tokens:
-                yield position, dialogues[position].answer(UNKNOWN, note=chat.TOO_LONG)
+                yield dialogues[place].position, dialogues[place].answer(UNKNOWN, note=chat.TOO_LONG)
             else:
-                fitting.append(position)
-        yield None
+                fitting.append(place)
         shared = self._scorer.shared
-        for chosen, log_probs in self._scorer([rows[position] for position in fitting]):
-            for place, values in zip(chosen, log_probs, strict=True):
-                position = fitting[place]
-                row, dialogue = rows[position], dialogues[position]
+        for chosen, log_probs in self._scorer([rows[place] for place in fitting]):
+            for index, values in zip(chosen, log_probs, strict=True):
+                row, dialogue = rows[fitting[index]], dialogues[fitting[index]]
                 cached = len(shared) if row[: len(shared)] == shared else 0
                 dialogue.cost(len(row), 1, cached)
-                yield position, self.soft(dialogue, values.tolist(), self._prefill.text)
+                yield dialogue.position, self.soft(dialogue, values.tolist(), self._prefill.text)
 
     def preview(self, question: Question) -> Preview:
         prompt = self._render(self.open(question).turns)
