@@ -24,6 +24,7 @@ import runpy
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
 from absl import app, flags, logging
@@ -37,6 +38,8 @@ from motif_jax.core.devices import compiled_programs
 from motif_jax.core.errors import UserError, printable
 from motif_jax.core.files import parse_json
 from motif_jax.core.sections import ClusterHosts
+
+HELP_FLAGS = ("--help", "-h", "-help", "--helpfull")
 
 USAGE = """motif_jax: reinforcement learning from a language model's preferences.
 
@@ -70,16 +73,21 @@ def _fail(message: str) -> NoReturn:
 
 def _parse_flags(arguments: Sequence[str]) -> list[str]:
     """Parses flags with absl, and reports every mistake in one line."""
-    asked = [argument for argument in arguments if argument not in ("--help", "-h", "-help", "--helpfull")]
-    for_help, arguments = len(asked) < len(arguments), asked
-    if for_help and not _config_files(arguments):
+    without_help = [argument for argument in arguments if argument not in HELP_FLAGS]
+    wants_help = len(without_help) < len(arguments)
+    arguments = without_help
+    if wants_help and not _config_files(arguments):
         print(USAGE.format(stages=", ".join(stages.names())))
         raise SystemExit(0)
     # A run folder's versions.json has the command, which must name the config file that was read.
-    sys.argv = arguments = _with_found_configs(arguments)
-    sys.argv, trusted = split_trusted(arguments)  # absl reads the config's flags from sys.argv
-    stage = _check_config_file(sys.argv)
-    valued, cleared = split_none(sys.argv)
+    arguments = _with_installed_configs(arguments)
+    sys.argv = arguments
+
+    # absl reads the config's flags from sys.argv, not from the arguments that it is given.
+    untrusted, trusted = split_trusted(arguments)
+    sys.argv = untrusted
+    stage = _check_config_file(untrusted)
+    valued, cleared = split_none(untrusted)
     try:
         entry_points.trust(trusted)
         rest = flags.FLAGS(valued)
@@ -88,11 +96,12 @@ def _parse_flags(arguments: Sequence[str]) -> list[str]:
         set_none(_CONFIG.value, cleared)
         entry_points.trust(entry_points.named(_CONFIG.value.to_dict()))
         sys.argv = arguments
-        if (given := _CONFIG.value.get("stage")) != stage:
+        set_stage = _CONFIG.value.get("stage")
+        if set_stage != stage:
             _fail(
-                f"--config.stage={given}: this config file is of the stage {stage}, another stage has its own"
+                f"--config.stage={set_stage}: this config file is of the stage {stage}, another stage has its own"
             )
-        if for_help:
+        if wants_help:
             _print_help(arguments, _CONFIG.value)
         _check_lora(valued, _CONFIG.value)
     except SystemExit:
@@ -106,36 +115,40 @@ def _parse_flags(arguments: Sequence[str]) -> list[str]:
 
 def _config_files(arguments: Sequence[str]) -> dict[int, str]:
     """Index of an argument -> the config file, with its variant, that it names."""
-    given = {place: argument.rpartition("=") for place, argument in enumerate(arguments) if place}
-    return {
-        place: value
-        for place, (flag, _, value) in given.items()
-        if re.fullmatch(r"--?config", flag or arguments[place - 1])
-    }
+    files: dict[int, str] = {}
+    for index, argument in enumerate(arguments[1:], start=1):
+        flag, _, value = argument.rpartition("=")
+        # Both forms that absl takes: `--config=FILE` and `--config FILE`.
+        if re.fullmatch(r"--?config", flag or arguments[index - 1]):
+            files[index] = value
+    return files
 
 
-def _with_found_configs(arguments: Sequence[str]) -> list[str]:
+def _with_installed_configs(arguments: Sequence[str]) -> list[str]:
     """Replaces missing config files in `arguments` by the package's own of that name, with their paths."""
-    found = list(arguments)
-    for place, value in _config_files(arguments).items():
+    replaced = list(arguments)
+    for index, value in _config_files(arguments).items():
         path, colon, variant = value.partition(":")
         installed = resources.path(path)
         if path.startswith("configs/") and not os.path.isfile(path) and os.path.isfile(installed):
-            found[place] = arguments[place].removesuffix(value) + f"{installed}{colon}{variant}"
-    return found
+            replaced[index] = arguments[index].removesuffix(value) + f"{installed}{colon}{variant}"
+    return replaced
 
 
 def split_trusted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Splits off the names in `--config.trust=NAME,...`, which is no key of any config: (other arguments, names)."""
     rest: list[str] = []
     trusted: list[str] = []
-    waiting = iter(arguments)
-    for argument in waiting:
-        if flag := re.fullmatch(r"--?config\.trust(?:=(.*))?", argument):
-            given = next(waiting, "") if flag.group(1) is None else flag.group(1)
-            trusted += filter(None, given.split(","))
-        else:
+    remaining = iter(arguments)
+    for argument in remaining:
+        flag = re.fullmatch(r"--?config\.trust(?:=(.*))?", argument)
+        if flag is None:
             rest.append(argument)
+            continue
+        names = flag.group(1)
+        if names is None:  # `--config.trust NAME`: the value is the next argument
+            names = next(remaining, "")
+        trusted += filter(None, names.split(","))
     return rest, trusted
 
 
@@ -144,14 +157,15 @@ def split_none(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
     The last of several flags of one key decides, as always.
     """
-    joined: list[str] = []
+    joined: list[str] = []  # `--config.KEY None` as `--config.KEY=None`
     for argument in arguments:
         if argument == "None" and joined and re.fullmatch(r"--?config\.[^=]+", joined[-1]):
             joined[-1] += "=None"
         else:
             joined.append(argument)
+
     valued: list[str] = []
-    cleared: dict[str, None] = {}
+    cleared: dict[str, None] = {}  # a dict as a set that keeps its order
     for argument in joined:
         key = re.match(r"--?config\.([^=\[]+)", argument)
         if key and argument == f"{key.group()}=None":
@@ -169,8 +183,8 @@ def set_none(config: ConfigDict, keys: Sequence[str]) -> None:
         path, _, name = key.rpartition(".")
         holder = dotted(config, path) if path else config
         field = dict(holder.items(preserve_field_references=True))[name]
-        given = isinstance(field, FieldReference)
-        if not given or (isinstance(field, schema.Field) and not field.key.optional):
+        needs_value = isinstance(field, schema.Field) and not field.key.optional
+        if needs_value or not isinstance(field, FieldReference):
             raise UserError(
                 f"--config.{key}=None: this key needs a value; only keys whose help explains None may have it"
             )
@@ -181,26 +195,33 @@ def _check_config_file(arguments: Sequence[str]) -> str | None:
     """Refuses a missing config file, an unknown variant, and flags of unknown keys, by name; returns the config's stage."""
     stage = None
     for value in _config_files(arguments).values():
-        path, config = value.partition(":")[0], _read_config_file(value)
+        path = value.partition(":")[0]
+        config = _read_config_file(value)
         stage = config.get("stage")
-        keys = [*flat(config.to_dict())]
+        keys = list(flat(config.to_dict()))
         sections = {name.rsplit(".", depth)[0] for name in keys for depth in range(1, name.count(".") + 1)}
         for argument in arguments:
-            given = re.match(r"--?config\.([^=\[]+)", argument)
-            if given and given.group(1) not in {*keys, *sections}:
-                near = difflib.get_close_matches(given.group(1), keys, n=1, cutoff=0.4)
-                hint = f"; did you mean --config.{near[0]}?" if near else "; --help shows them"
-                _fail(f"--config.{given.group(1)} is not a key of {path}{hint}")
-            if given:
-                _check_extent(argument, given.group(1), config)
+            flag = re.match(r"--?config\.([^=\[]+)", argument)
+            if flag is None:
+                continue
+            key = flag.group(1)
+            if key not in {*keys, *sections}:
+                similar = difflib.get_close_matches(key, keys, n=1, cutoff=0.4)
+                hint = f"; did you mean --config.{similar[0]}?" if similar else "; --help shows them"
+                _fail(f"--config.{key} is not a key of {path}{hint}")
+            _check_extent(argument, key, config)
     return stage
 
 
 def _check_lora(arguments: Sequence[str], config: ConfigDict) -> None:
     """Refuses `lora.rank` or `lora.alpha` where no layer has low-rank additions."""
-    given = [each for each in arguments if re.match(r"--?config\.lora\.(rank|alpha)\b", each)]
-    if given and not config.lora.patterns:
-        _fail(f"{given[0]}: has no effect without --config.lora.patterns, the layers with low-rank additions")
+    lora_flags = [
+        argument for argument in arguments if re.match(r"--?config\.lora\.(rank|alpha)\b", argument)
+    ]
+    if lora_flags and not config.lora.patterns:
+        _fail(
+            f"{lora_flags[0]}: has no effect without --config.lora.patterns, the layers with low-rank additions"
+        )
 
 
 def _check_extent(argument: str, key: str, config: ConfigDict) -> None:
@@ -216,27 +237,27 @@ def _check_extent(argument: str, key: str, config: ConfigDict) -> None:
     except (AttributeError, LookupError, TypeError, ValueError):
         _fail(f"{argument}: there is no {name[len(key) :]} in {key}; --print_config shows what there is")
     if isinstance(value, ConfigDict):
-        some = f"such as --config.{name}.{next(iter(flat(value.to_dict())), 'KEY')}"
-        _fail(f"{argument}: {name} is a section: give its keys, {some}; --print_config shows them")
-    whole = dotted(config, key)
-    if name != key and not isinstance(whole, ConfigDict | list):
-        _fail(f"{argument}: a part of a value cannot be given: give all of it, as --config.{key}={whole}")
+        example = f"--config.{name}.{next(iter(flat(value.to_dict())), 'KEY')}"
+        _fail(f"{argument}: {name} is a section: give its keys, such as {example}; --print_config shows them")
+    key_value = dotted(config, key)
+    if name != key and not isinstance(key_value, ConfigDict | list):
+        _fail(f"{argument}: a part of a value cannot be given: give all of it, as --config.{key}={key_value}")
 
 
 def _read_config_file(value: str) -> ConfigDict:
     """The config of `value`, FILE.py or FILE.py:VARIANT; one line ends the program where there is none."""
     path, _, variant = value.partition(":")
     if not os.path.isfile(path):  # False for a path that is too long, too
-        there = f"configs/{Path(path).stem[:99]}.py"
-        hint = f"; did you mean --config={there}?" if os.path.isfile(resources.path(there)) else ""
+        packaged = f"configs/{Path(path).stem[:99]}.py"
+        hint = f"; did you mean --config={packaged}?" if os.path.isfile(resources.path(packaged)) else ""
         _fail(f"--config={value}: there is no file {path}{hint}")
-    wanted = "a Python file with a function get_config, such as configs/collect.py"
+    allowed = "a Python file with a function get_config, such as configs/collect.py"
     if Path(path).suffix != ".py":
-        _fail(f"--config={value}: must be {wanted}")
+        _fail(f"--config={value}: must be {allowed}")
     try:
         get_config = runpy.run_path(path).get("get_config")
         if not callable(get_config):
-            _fail(f"--config={value}: {path} has no function get_config; must be {wanted}")
+            _fail(f"--config={value}: {path} has no function get_config; must be {allowed}")
         config = get_config(variant or None)
     except (SyntaxError, ImportError, LookupError, TypeError, ValueError, OSError, UserError) as error:
         _fail(f"--config={value}: {_readable(error)}")
@@ -246,49 +267,57 @@ def _read_config_file(value: str) -> ConfigDict:
 
 
 def _readable(error: Exception) -> str:
+    """The first line of an error of absl, ml_collections or a config file, in this program's words."""
     text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
     text = text.split("\n")[0]
-    if unknown := re.search(r"[Uu]nknown command line flag '([^']*)'", text):
+    unknown = re.search(r"[Uu]nknown command line flag '([^']*)'", text)
+    if unknown:
         return f"--{unknown.group(1)} is not a flag or a key of this config; --help shows the keys"
     return text
 
 
 def _print_help(arguments: Sequence[str], config: ConfigDict) -> NoReturn:
-    *_, path = (value.partition(":")[0] for value in _config_files(arguments).values())
+    last = list(_config_files(arguments).values())[-1]  # of several --config flags the last one decides
+    path = last.partition(":")[0]
     tree = ast.parse(Path(path).read_text(encoding="utf-8-sig"))
     print(ast.get_docstring(tree) or path, "", "Keys:", *schema.describe(config), sep="\n")
     raise SystemExit(0)
 
 
 def _keys_of_stage(config: ConfigDict) -> dict[str, schema.Key]:
-    """The keys of the stage's config file, for a user's plain config; of several files, that which shares the most names."""
+    """The keys of the stage's config file, for a user's plain ConfigDict, whose values carry no `Key`.
+
+    Agents have three config files: the one that shares the most names with `config` counts.
+    """
     names = {name for name, _, key in schema.items(config) if key is None}
     is_agent = config.stage == "train_agent"
     files = ("train_agent", "oni", "train_language_agent") if is_agent else (config.stage,)
-    found: dict[str, schema.Key] = {}
+    best: dict[str, schema.Key] = {}
     for file in files:
-        if resources.path(f"configs/{file}.py").is_file():
-            own = {name: key for name, _, key in schema.items(resources.config(file)) if key is not None}
-            found = max(found, own, key=lambda keys: len(keys.keys() & names))
-    return found
+        if not resources.path(f"configs/{file}.py").is_file():
+            continue
+        keys = {name: key for name, _, key in schema.items(resources.config(file)) if key is not None}
+        if len(keys.keys() & names) > len(best.keys() & names):
+            best = keys
+    return best
 
 
 def localise(config: ConfigDict, workdir: Path | None) -> None:
     """Replaces every value that names something on a hub by its local copy (`hub.local`); a run in `workdir` is resumed."""
     from motif_jax.core import hub
 
-    named = {key: value for key, value in flat(config.to_dict()).items() if hub.is_named(value)}
-    before: dict[str, Any] = {}
-    if named and workdir is not None and (workdir / "config.json").is_file():
+    names = {key: value for key, value in flat(config.to_dict()).items() if hub.is_named(value)}
+    previous: dict[str, Any] = {}
+    if names and workdir is not None and (workdir / "config.json").is_file():
         with contextlib.suppress(ValueError, AttributeError):  # the stage reports the damaged file
-            before = flat(parse_json((workdir / "config.json").read_bytes()))
-    for key, value in named.items():
-        config.update_from_flattened_dict({key: hub.local(value, key, before.get(key))})
+            previous = flat(parse_json((workdir / "config.json").read_bytes()))
+    for key, value in names.items():
+        config.update_from_flattened_dict({key: hub.local(value, key, previous.get(key))})
 
 
 def _hosts(config: ConfigDict) -> contextlib.AbstractContextManager[None]:
     """Joins the other hosts of a run of several, which imports jax."""
-    if "hosts" not in config or schema.read_section(ClusterHosts, config.hosts).place().count == 1:
+    if "hosts" not in config or schema.read_section(ClusterHosts, config.hosts).position().count == 1:
         return contextlib.nullcontext()
     from motif_jax.core.devices import hosts
 
@@ -302,14 +331,14 @@ def _main(_: Sequence[str]) -> int:
         for name, value in sorted(flat(config.to_dict()).items()):
             print(f"--config.{name}={value}")
         return 0
-    from motif_jax.core import tempdirs
 
     try:
         stage_name = config.get("stage")
         if stage_name not in stages.names():
             raise UserError(f"config.stage={stage_name}: must be one of {', '.join(stages.names())}")
-        schema.validate(config, _keys_of_stage(config))  # before the stage's import, which takes seconds
-        # Before jax is imported, which reads what is set.
+        # Before the import of the stage, which takes seconds: a typing error is answered at once.
+        schema.validate(config, _keys_of_stage(config))
+        # jax reads the cache's settings when it is imported.
         compiled_programs.keep(config.get("compile_cache", "auto"))
         stage = stages.module(stage_name)
         needs_workdir = getattr(stage, "NEEDS_WORKDIR", True)
@@ -318,16 +347,7 @@ def _main(_: Sequence[str]) -> int:
         workdir = Path(_WORKDIR.value) if _WORKDIR.value else None
         localise(config, workdir)
         with _hosts(config):
-            reused = compiled_programs.ReusedPrograms()
-            reused.watch()
-            stage.check(config, workdir)
-            reused.watch()  # where the check was the first to import jax
-            tempdirs.remove_abandoned()  # also where this command's work is done already and starts no game
-            code = stage.run(config, workdir) or 0
-            line = reused.line()
-            if line is not None:
-                print(line, file=sys.stderr, flush=True)
-            return code
+            return _run_stage(stage, config, workdir)
     except UserError as error:
         # Under `ulimit -v` a file that is too large for memory looks damaged.
         if memory_limit.limit() is not None and memory_limit.ran_out(error):
@@ -339,16 +359,35 @@ def _main(_: Sequence[str]) -> int:
     except Exception as error:
         from motif_jax.core.files import system_error
 
-        if line := system_error(error, _WORKDIR.value or "."):
+        line = system_error(error, _WORKDIR.value or ".")
+        if line:
             _fail(line)
-        if what := memory_limit.ran_out(error):
-            _fail_for_memory(what, config)
+        out_of_memory = memory_limit.ran_out(error)
+        if out_of_memory:
+            _fail_for_memory(out_of_memory, config)
         raise
 
 
-def _fail_for_memory(what: str, config: ConfigDict) -> NoReturn:
+def _run_stage(stage: ModuleType, config: ConfigDict, workdir: Path | None) -> int:
+    """Checks and runs a stage, and says how many compiled programs came from disk; returns the exit code."""
+    from motif_jax.core import tempdirs
+
+    reused = compiled_programs.ReusedPrograms()
+    reused.watch()
+    stage.check(config, workdir)
+    reused.watch()  # where the check was the first to import jax
+    # Here, not where games start: a command whose work is done already starts none, and still tidies up.
+    tempdirs.remove_abandoned()
+    code = stage.run(config, workdir) or 0
+    line = reused.line()
+    if line is not None:
+        print(line, file=sys.stderr, flush=True)
+    return code
+
+
+def _fail_for_memory(message: str, config: ConfigDict) -> NoReturn:
     sys.stdout.flush()
-    memory_limit.leave(f"error: {memory_limit.explained(what, flat(config.to_dict()))}", 2)
+    memory_limit.leave(f"error: {memory_limit.explained(message, flat(config.to_dict()))}", 2)
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ OURS, PUBLISHED = AnswerParser(FORM), AnswerParser(FORM, first_match=True)
 
 
 def coordinator(text: str) -> None:
-    cluster.place(text, 2, 0)
+    cluster.position(text, 2, 0)
 
 
 def judge_request(text: str) -> None:

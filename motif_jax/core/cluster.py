@@ -15,33 +15,42 @@ _SLURM_NAMES = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PR
 
 @dataclasses.dataclass(frozen=True)
 class HostPosition:
-    """This process's place among the hosts of a run."""
+    """This process's position among the hosts of a run.
 
-    # 'HOST:PORT' at which the first host listens, or 'slurm'; None for a run of one host.
+    Attributes:
+      coordinator: 'HOST:PORT' at which the first host listens, or 'slurm'; None for a run of one host.
+      index: number of this host, from 0.
+      count: number of hosts.
+    """
+
     coordinator: str | None
     index: int
     count: int
 
 
-def place(coordinator: str | None, count: int | None, index: int | None) -> HostPosition:
-    """This process's host, by the keys of `config.hosts` or, with coordinator 'slurm', by Slurm. Raises UserError: they do not fit."""
+def position(coordinator: str | None, count: int | None, index: int | None) -> HostPosition:
+    """The position of this process, by the keys of `config.hosts` or, with coordinator 'slurm', by Slurm's environment.
+
+    Raises UserError: the keys do not fit together, or Slurm's variables are missing.
+    """
     if coordinator in (None, SLURM):
-        why = "Slurm says it" if coordinator else "there is no config.hosts.coordinator"
+        reason = "Slurm says it" if coordinator else "there is no config.hosts.coordinator"
         for key, value in (("count", count), ("index", index)):
-            checks.require(value is None, f"hosts.{key}", value, f"left out: {why}")
-        return _of_slurm() if coordinator else HostPosition(None, 0, 1)
-    name, _, port = str(coordinator).rpartition(":")
-    good = bool(name) and checks.is_natural(port) and 0 < int(port) < 65_536
-    checks.require(good, "hosts.coordinator", coordinator, "HOST:PORT of the first host, or 'slurm'")
+            checks.require(value is None, f"hosts.{key}", value, f"left out: {reason}")
+        return _slurm_position() if coordinator else HostPosition(None, 0, 1)
+    host, _, port = str(coordinator).rpartition(":")
+    is_address = bool(host) and checks.is_natural(port) and 0 < int(port) < 65_536
+    checks.require(is_address, "hosts.coordinator", coordinator, "HOST:PORT of the first host, or 'slurm'")
     checks.require(count is not None, "hosts.count", None, "the number of hosts")
-    hosts, number = count or 0, -1 if index is None else index
-    allowed = f"this host's number, 0 to {hosts - 1}"
-    checks.require(0 <= number < hosts, "hosts.index", index, allowed)
-    return HostPosition(coordinator if hosts > 1 else None, number, hosts)
+    count = count or 0
+    is_valid = index is not None and 0 <= index < count
+    checks.require(is_valid, "hosts.index", index, f"this host's number, 0 to {count - 1}")
+    return HostPosition(coordinator if count > 1 else None, index or 0, count)
 
 
-def _of_slurm() -> HostPosition:
-    if missing := [name for name in _SLURM_NAMES if not os.environ.get(name)]:
+def _slurm_position() -> HostPosition:
+    missing = [name for name in _SLURM_NAMES if not os.environ.get(name)]
+    if missing:
         raise UserError(
             f"config.hosts.coordinator='slurm' needs {', '.join(missing)}: start the program with srun"
         )

@@ -54,9 +54,9 @@ class ClusterHosts:
         300.0, "seconds that the hosts wait for each other at the start"
     )
 
-    def place(self) -> cluster.HostPosition:
-        """This process's host. Raises UserError: values do not fit."""
-        return cluster.place(self.coordinator, self.count, self.index)
+    def position(self) -> cluster.HostPosition:
+        """The position of this process among the hosts. Raises UserError: the values do not fit together."""
+        return cluster.position(self.coordinator, self.count, self.index)
 
 
 NUM_DEVICES = positive(
@@ -85,7 +85,9 @@ class Nonfinite:
 class EarlyStopping:
     """When a training ends before its last step."""
 
-    patience: int = non_negative(0, "evaluations without a better held-out loss until the run ends; 0: never")
+    patience: int = non_negative(
+        0, "number of evaluations without a better held-out loss after which the run ends; 0: never"
+    )
 
 
 @section_class
@@ -119,7 +121,7 @@ class Lora:
         "are learned; empty: all is learned",
     )
     rank: int = layer_size_key(8, "rank of the low-rank additions")
-    alpha: float = positive(16.0, "additions are multiplied by alpha / rank")
+    alpha: float = positive(16.0, "scale of the low-rank additions, which are multiplied by alpha / rank")
 
 
 @section_class
@@ -134,7 +136,7 @@ class Profile:
     """A trace of XLA."""
 
     start: int | None = non_negative(None, "update after which a trace starts; None: no trace")
-    steps: int = positive(2, "updates in the trace")
+    steps: int = positive(2, "number of updates in the trace")
     server_port: int | None = positive(
         None, "port at which TensorBoard can ask for a trace; None: none", below=1 << 16
     )
@@ -159,17 +161,17 @@ class Optimizer:
 
 @section_class
 class DecayingOptimizer(Optimizer):
-    """Adam with weight decay (Loshchilov and Hutter 2019)."""
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
 
     weight_decay: float = non_negative(0.0, "weight decay of matrices, times the learning rate")
 
 
-DROPOUT = plain_key(0.1, "share left out while training", minimum=0, below=1)
+DROPOUT = plain_key(0.1, "share of units left out while training (dropout)", minimum=0, below=1)
 # Keys of trainings in steps.
 ACCUMULATE = batch_size_key(1, "micro-batches of a step, one after the other: changes only memory")
 CHUNK_STEPS = batch_size_key(8, "optimiser steps of one program")
 EVALUATE_EVERY = positive(500, "steps between evaluations")
-KEEP_CHECKPOINTS = positive(2, "the newest, besides the best")
+KEEP_CHECKPOINTS = positive(2, "number of newest checkpoints that stay, besides the best")
 REMAT = plain_key(False, "computes activations again in the backward pass instead of keeping them")
 LOGITS_CHUNK = positive(
     None,
@@ -255,13 +257,15 @@ class Scoring:
 class Forms:
     """Files that show episodes."""
 
-    html: bool = plain_key(True, "a player for a browser")
-    ttyrec: bool = plain_key(True, "a file for nle-ttyplay2")
+    html: bool = plain_key(True, "writes a player for a browser")
+    ttyrec: bool = plain_key(True, "writes a file for nle-ttyplay2")
     gif: bool = plain_key(False, "writes a movie")
     frames_per_second: float = positive(10.0, "frames per second of movies")
-    start: int = non_negative(0, "movies show steps [start, stop), every `every`-th and the rewarded ones")
+    start: int = non_negative(
+        0, "step at which movies start; they show steps [start, stop), every `every`-th and the rewarded ones"
+    )
     stop: int | None = positive(None, "step at which movies end, see start; None: the end")
-    every: int = positive(1, "movies show every n-th step, and the rewarded ones")
+    every: int = positive(1, "movies show every so many-th step, and the rewarded ones")
 
 
 @section_class
@@ -269,8 +273,8 @@ class TokenReward:
     """Rewards of the tokens of actions."""
 
     constant: float = plain_key(0.0, "reward of every token of an action")
-    file: str | None = plain_key(None, "a JSON file {token: value} in place of the constant")
-    scale: float = plain_key(1.0, "the file's values are multiplied by it")
+    file: str | None = plain_key(None, "JSON file {token: value} of rewards, in place of the constant")
+    scale: float = plain_key(1.0, "factor on the values of the file")
     shift: float = plain_key(0.0, "amount that is added to the scaled values")
 
 
@@ -292,9 +296,9 @@ class Decode:
     )
     batches: int = positive(1, "number of batches of samples, for 'rerank'")
     temperature: float = plain_key(1.0, "temperature of the policy's logits, before they are steered")
-    top_k: int = plain_key(0, "tokens that may be drawn; 0: all")
-    top_p: float = plain_key(1.0, "probability of the tokens that may be drawn")
-    advantage_weight: float = plain_key(16.0, "weight x (Q - V) is added to the logits")
+    top_k: int = plain_key(0, "number of most likely tokens that may be drawn; 0: all")
+    top_p: float = plain_key(1.0, "probability of the most likely tokens that may be drawn together")
+    advantage_weight: float = plain_key(16.0, "weight of Q - V, which is added to the logits")
     advantage_clip: float | None = plain_key(
         None, "greatest addition to a logit; 0: tokens can only become less likely"
     )

@@ -50,7 +50,7 @@ def _check_method(config: TextConfig) -> None:
     top, bottom = config.filter.top, config.filter.bottom
     checks.require_key(config, "filter.top", top == 1 or bottom == 1, f"1 with filter.bottom={bottom}")
     if rule.proposes or rule.online:
-        hosts = config.hosts.place().count
+        hosts = config.hosts.position().count
         what = "keeps candidates" if rule.proposes else "plays the episodes"
         checks.require(hosts == 1, "hosts.count", hosts, f"1: method {name} {what} of one host")
     if rule.proposes:

@@ -75,7 +75,7 @@ def extrinsic_coefficient(config: AgentConfig) -> float:
 
 def resolved(config: AgentConfig) -> AgentConfig:
     """A copy with dependent values set."""
-    hosts = dataclasses.replace(config.hosts, **dataclasses.asdict(config.hosts.place()))
+    hosts = dataclasses.replace(config.hosts, **dataclasses.asdict(config.hosts.position()))
     reward = dataclasses.replace(config.reward, extrinsic_coefficient=extrinsic_coefficient(config))
     config = dataclasses.replace(config, hosts=hosts, reward=reward)
     actors = dataclasses.replace(config.actors, groups_per_worker=groups_per_worker(config))

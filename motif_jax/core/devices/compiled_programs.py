@@ -21,7 +21,7 @@ _SECONDS_VARIABLE = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 # Programs that compile faster are not worth a file.
 _LEAST_SECONDS = 0.5
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_ZLIB = b"\x78"
+_ZLIB = b"\x78"  # first byte of zlib's format
 # Fewer saved seconds are not worth a line.
 _LEAST_SAVED_SECONDS = 1.0
 
@@ -59,15 +59,17 @@ def compile_together(lowered: Sequence[Any]) -> None:
     """Compiles lowered programs (`jax.stages.Lowered`) in parallel threads, for later calls of the same programs."""
     threads = min(len(lowered), os.cpu_count() or 1)
     with concurrent.futures.ThreadPoolExecutor(max(1, threads)) as pool:
-        for done in [pool.submit(program.compile) for program in lowered]:
-            done.result()
+        compilations = [pool.submit(program.compile) for program in lowered]
+        for compilation in compilations:
+            compilation.result()  # raises the error of its thread
 
 
 class ReusedPrograms:
     """Counts the programs that came from disk, and the seconds of compilation that this saved; thread safe."""
 
     def __init__(self) -> None:
-        self.programs, self.saved_seconds = 0, 0.0
+        self.programs = 0
+        self.saved_seconds = 0.0
         self._lock = threading.Lock()
         self._watches = False
 
@@ -78,9 +80,9 @@ class ReusedPrograms:
         from jax import monitoring
 
         self._watches = True
-        monitoring.register_event_duration_secs_listener(self._heard)
+        monitoring.register_event_duration_secs_listener(self._count)
 
-    def _heard(self, event: str, duration_secs: float, **_: Any) -> None:
+    def _count(self, event: str, duration_secs: float, **_: Any) -> None:
         if event == "/jax/compilation_cache/compile_time_saved_sec":
             with self._lock:
                 self.programs += 1
@@ -103,11 +105,11 @@ def remove_torn(folder: Path) -> None:
     """
     for path in folder.glob("*-cache"):
         with contextlib.suppress(OSError):
-            if path.stat().st_size % _PAGE == 0 and not _is_whole(path.read_bytes()):
+            if path.stat().st_size % _PAGE == 0 and not _is_complete(path.read_bytes()):
                 path.unlink()
 
 
-def _is_whole(content: bytes) -> bool:
+def _is_complete(content: bytes) -> bool:
     """Whether an entry in zlib's format is complete; True for other formats (zstd, where installed)."""
     if content and not content.startswith(_ZLIB):
         return True

@@ -44,17 +44,19 @@ def connected(hosts: ClusterHosts) -> Iterator[None]:
     If the block raises, the process ends at once with the exit code of `motif_jax.launch`: an orderly end would deadlock
     with the other hosts. They miss its heartbeats and end, too.
     """
-    here = hosts.place()
-    if here.count == 1:
+    position = hosts.position()
+    if position.count == 1:
         yield
         return
-    with _leave_at_once_on_error(here.index):
-        _join(here, hosts)
+    with _leave_at_once_on_error(position.index):
+        _join(position, hosts)
         yield
 
 
 def _join(here: cluster.HostPosition, hosts: ClusterHosts) -> None:
-    slurm, seconds = here.coordinator == cluster.SLURM, hosts.connect_timeout_seconds
+    """Connects this process with the other hosts by `jax.distributed`; ends the process if they do not meet in time."""
+    slurm = here.coordinator == cluster.SLURM
+    seconds = hosts.connect_timeout_seconds
     host, _, port = str(here.coordinator).rpartition(":")
     if here.index == 0 and not slurm:
         try:
@@ -63,13 +65,14 @@ def _join(here: cluster.HostPosition, hosts: ClusterHosts) -> None:
             raise UserError(
                 f"config.hosts.coordinator={here.coordinator}: port {port} cannot be used here ({error.strerror}): choose another"
             ) from None
-    where = "Slurm's first node" if slurm else here.coordinator
-    late = (
-        f"error: host {here.index}: the {here.count} hosts of the run did not all meet at {where} within {seconds:g} s: start all of "
+    meeting_point = "Slurm's first node" if slurm else here.coordinator
+    timeout_message = (
+        f"error: host {here.index}: the {here.count} hosts of the run did not all meet at {meeting_point} within {seconds:g} s: start all of "
         "them at about the same time, with the same config.hosts.count, and each with a config.hosts.index of its own"
     )
-    # After its own timeout jax aborts with a C++ trace.
-    watch = threading.Timer(seconds, _leave, (late, 2))
+
+    # Ours comes first: after its own timeout jax aborts with a C++ trace.
+    watch = threading.Timer(seconds, _leave, (timeout_message, 2))
     watch.daemon = True
     watch.start()
     # jax would take over SIGTERM, which asks for a checkpoint here.
@@ -96,7 +99,8 @@ class Hosts:
     """The hosts of a run. Collective calls: every host makes them in the same order, from its main thread."""
 
     def __init__(self) -> None:
-        self.index, self.count = jax.process_index(), jax.process_count()
+        self.index = jax.process_index()
+        self.count = jax.process_count()
 
     @property
     def is_first(self) -> bool:
@@ -104,6 +108,7 @@ class Hosts:
         return self.index == 0
 
     def say(self, line: str) -> None:
+        """Prints `line` on the first host."""
         if self.is_first:
             print(line, flush=True)
 
@@ -113,24 +118,28 @@ class Hosts:
             return [json.loads(json.dumps(value))]
         data = np.frombuffer(zlib.compress(json.dumps(value).encode()), np.uint8)
         sizes = multihost_utils.process_allgather(np.int32(len(data))).tolist()
-        room = max(_SMALLEST_MESSAGE, 1 << (max(sizes) - 1).bit_length())
-        rows = multihost_utils.process_allgather(np.pad(data, (0, room - len(data))))
-        sized = zip(rows, sizes, strict=True)
-        return [json.loads(zlib.decompress(row[:size].tobytes())) for row, size in sized]
+        next_power_of_two = 1 << (max(sizes) - 1).bit_length()
+        padded_size = max(_SMALLEST_MESSAGE, next_power_of_two)
+        rows = multihost_utils.process_allgather(np.pad(data, (0, padded_size - len(data))))
+        messages = [row[:size].tobytes() for row, size in zip(rows, sizes, strict=True)]
+        return [json.loads(zlib.decompress(message)) for message in messages]
 
     def sum(self, numbers: Sequence[int]) -> list[int]:
+        """The sums of `numbers` (int32) over all hosts, number by number."""
         if self.count == 1:
             return list(numbers)
         return multihost_utils.process_allgather(np.array(numbers, np.int32)).sum(0).tolist()
 
     def any(self, value: bool) -> bool:
+        """Whether `value` is true on any host."""
         return self.sum([int(value)])[0] > 0
 
     def on_first(self, work: Callable[[], Value]) -> Value:
         """Does `work` on the first host while the others wait; its JSON-able result, or its UserError, reaches all."""
         if self.count == 1:
             return work()
-        message, value = None, None
+        message = None
+        value = None
         if self.is_first:
             try:
                 value = work()
@@ -148,22 +157,24 @@ class Hosts:
             self.on_first(lambda: stack.enter_context(FolderLock(folder)))
             yield
 
-    def require_equal(self, value: Any, what: str) -> None:
-        """Raises UserError, with `what` in it, unless all hosts pass the same value."""
+    def require_equal(self, value: Any, message: str) -> None:
+        """Raises UserError, which begins with `message`, unless all hosts pass the same value."""
         values = self.gather(value)
         for number, other in enumerate(values):
             if other != values[0]:
-                raise UserError(f"{what}: host 0 sees {values[0]}, host {number} sees {other}")
+                raise UserError(f"{message}: host 0 sees {values[0]}, host {number} sees {other}")
 
     def require_alike(self, config: Mapping[str, Any]) -> None:
         """Raises UserError, on all hosts, unless they have equal configs and equally many devices."""
         plain = run_folder.as_plain(config)
         plain["hosts"].pop("index")
-        for number, other in enumerate(everyone := self.gather(plain)):
-            changed = "; ".join(run_folder.differences(everyone[0], other, plain))
-            shown = changed.replace(" before, ", " on host 0, ").replace(" now", f" on host {number}")
-            if shown:
-                raise UserError(f"the hosts of a run need the same config: {shown}")
+        configs = self.gather(plain)
+        for number, other in enumerate(configs):
+            # 'seed: 1 before, 2 now' becomes 'seed: 1 on host 0, 2 on host 1'.
+            changes = "; ".join(run_folder.differences(configs[0], other, plain))
+            differences = changes.replace(" before, ", " on host 0, ").replace(" now", f" on host {number}")
+            if differences:
+                raise UserError(f"the hosts of a run need the same config: {differences}")
         self.require_equal(jax.local_device_count(), "the hosts of a run need equally many devices")
 
     def require_shared(self, folder: Path, seconds: float = _FOLDER_SECONDS) -> None:
@@ -173,17 +184,19 @@ class Hosts:
         # A name that `run_folder.prepare` removes, should this process be killed.
         path = folder / self.gather(f".hosts-{secrets.token_hex(8)}.tmp")[0]
         self.on_first(lambda: atomic_write_text(path, ""))
-        places = self.gather([f"{folder.absolute()} on {socket.gethostname()}", _appears(path, seconds)])
+        reports = self.gather([f"{folder.absolute()} on {socket.gethostname()}", _appears(path, seconds)])
         if self.is_first:
             path.unlink()
-        named = [f"host {number} ({where})" for number, (where, _) in enumerate(places)]
-        if others := [name for name, (_, seen) in zip(named, places, strict=True) if not seen]:
+        names = [f"host {number} ({location})" for number, (location, _) in enumerate(reports)]
+        blind = [name for name, (_, is_visible) in zip(names, reports, strict=True) if not is_visible]
+        if blind:
             raise UserError(
-                f"--workdir must lie on a file system that all hosts share: {' and '.join(others)} cannot see what {named[0]} writes"
+                f"--workdir must lie on a file system that all hosts share: {' and '.join(blind)} cannot see what {names[0]} writes"
             )
 
 
 def _appears(path: Path, seconds: float) -> bool:
+    """Waits until `path` exists, for `seconds` at most; returns whether it does."""
     deadline = time.monotonic() + seconds
     while True:
         with contextlib.suppress(OSError):
@@ -195,23 +208,27 @@ def _appears(path: Path, seconds: float) -> bool:
 
 @contextlib.contextmanager
 def _leave_at_once_on_error(index: int) -> Iterator[None]:
+    """Ends the process of host `index` where the block raises, with the line and exit code of `motif_jax.launch`."""
     try:
         yield
     except BaseException as error:
         if isinstance(error, SystemExit):
             raise
-        code, line = 2, str(error) if isinstance(error, UserError) else system_error(error, ".")
-        if line:
-            line = f"error: {' '.join(line.split())}"
+        problem = str(error) if isinstance(error, UserError) else system_error(error, ".")
+        if problem:
+            code = 2
+            line = f"error: {' '.join(problem.split())}"
         elif isinstance(error, jax.errors.JaxRuntimeError) and _CLOSED in str(error):
             code = 1
             line = (
                 "error: another host of the run has ended: its log says why; the same command resumes the run"
             )
         elif isinstance(error, KeyboardInterrupt):
-            code, line = interruption.INTERRUPTED_CODE, interruption.INTERRUPTED
+            code = interruption.INTERRUPTED_CODE
+            line = interruption.INTERRUPTED
         else:
-            code, line = 1, "".join(traceback.format_exception(error)).rstrip()
+            code = 1
+            line = "".join(traceback.format_exception(error)).rstrip()
         _leave(line, code, _LAST_WORDS_SECONDS if index == 0 else 0.0)
 
 

@@ -24,8 +24,8 @@ def keep_freed_memory() -> bool:
     if platform.libc_ver()[0] != "glibc":
         return False
     mallopt = ctypes.CDLL(None).mallopt
-    settings = ((_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, _NEVER), (_M_ARENA_MAX, 1))
-    return all(mallopt(name, value) == 1 for name, value in settings)
+    options = ((_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, _NEVER), (_M_ARENA_MAX, 1))
+    return all(mallopt(name, value) == 1 for name, value in options)
 
 
 def accelerator_possible(platforms: str | None) -> bool:
@@ -37,12 +37,16 @@ def accelerator_possible(platforms: str | None) -> bool:
 
 
 def in_use(device: Any) -> str | None:
-    """A jax device's memory in use and in all, in words; None where it does not report them, as no CPU does."""
+    """A jax device's memory in use and in all, as '3.1 GB of 80'; None where it reports none, as no CPU does."""
     stats = device.memory_stats() or {}
-    used, limit = stats.get("bytes_in_use"), stats.get("bytes_limit")
+    used = stats.get("bytes_in_use")
     if used is None:
         return None
-    return f"{used / 1e9:.1f} GB" + ("" if limit is None else f" of {limit / 1e9:.0f}")
+    text = f"{used / 1e9:.1f} GB"
+    limit = stats.get("bytes_limit")
+    if limit is not None:
+        text += f" of {limit / 1e9:.0f}"
+    return text
 
 
 def return_freed_memory() -> bool:

@@ -30,11 +30,12 @@ class Meters:
         self._since = time.perf_counter()
 
     def add(self, name: str, value: float) -> None:
+        """Adds `value` to the sum `name`."""
         with self._lock:
             self._add(name, value)
 
     def add_all(self, values: Mapping[str, float]) -> None:
-        """As `add` for each of `values`, which no `read` parts."""
+        """As `add` for each of `values`, in one step: a `read` gets all of them or none."""
         with self._lock:
             for name, value in values.items():
                 self._add(name, value)
@@ -47,7 +48,7 @@ class Meters:
     @contextmanager
     def time(self, name: str) -> Iterator[None]:
         """Adds the block's seconds; a `read` meanwhile gets those so far."""
-        block = object()
+        block = object()  # several threads may time blocks of the same name
         with self._lock:
             self._running[block] = (name, time.perf_counter())
         try:
@@ -58,18 +59,22 @@ class Meters:
                 self._add(name, time.perf_counter() - start)
 
     def read(self) -> Reading:
+        """The sums since the last `read`, and begins anew."""
         with self._lock:
             now = time.perf_counter()
             for block, (name, start) in self._running.items():
                 self._add(name, now - start)
                 self._running[block] = (name, now)
             reading = Reading(self._sums, self._counts, self._largest, now - self._since)
-            self._sums, self._counts, self._largest, self._since = {}, {}, {}, now
+            self._sums = {}
+            self._counts = {}
+            self._largest = {}
+            self._since = now
         return reading
 
 
 class Reading(NamedTuple):
-    """The meters' sums over `seconds`."""
+    """The sums, numbers and maxima of what was added to meters during `seconds`."""
 
     sums: dict[str, float]
     counts: dict[str, int]
@@ -86,10 +91,14 @@ class Reading(NamedTuple):
 
 
 def system_metrics(reading: Reading, inference_threads: int = 1) -> dict[str, float]:
-    """Shares of time and throughput of one process; those of inference are of its threads' time together."""
-    acting, batching = ("wait", "device", "host", "act"), ("wait", "blocked", "assemble", "lookup", "put")
+    """Throughput and shares of time of one process; the shares of inference are means over its threads."""
+    inference_phases = ("wait", "device", "host", "act")
+    batcher_phases = ("wait", "blocked", "assemble", "lookup", "put")
     return {
-        **{f"inference/{p}_share": reading.rate(f"inference/{p}") / inference_threads for p in acting},
+        **{
+            f"inference/{phase}_share": reading.rate(f"inference/{phase}") / inference_threads
+            for phase in inference_phases
+        },
         "throughput/updates_per_second": reading.rate("learner/updates"),
         "throughput/megabytes_per_second": reading.rate("learner/bytes") / 1e6,
         "throughput/inference_megabytes_per_second": reading.rate("inference/bytes") / 1e6,
@@ -102,15 +111,19 @@ def system_metrics(reading: Reading, inference_threads: int = 1) -> dict[str, fl
         "inference/padding_per_call": reading.mean("inference/padding"),
         "inference/device_milliseconds": 1e3 * reading.mean("inference/device"),
         "inference/device_milliseconds_max": 1e3 * reading.maxima.get("inference/device", 0.0),
-        **{f"batcher/{p}_share": reading.rate(f"batcher/{p}") for p in batching},
+        **{f"batcher/{phase}_share": reading.rate(f"batcher/{phase}") for phase in batcher_phases},
     }
 
 
 def of_all_hosts(hosts: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Joins every host's `system_metrics`: sums of rates, the largest of maxima, means of all else."""
-    combined = {}
+    """Joins the `system_metrics` of all hosts: sums of rates, the largest of maxima, means of the others."""
+    combined: dict[str, float] = {}
     for name in hosts[0]:
         values = [host[name] for host in hosts]
-        mean = sum(values) / (1 if name in _SUMMED else len(values))
-        combined[name] = max(values) if name == _LARGEST else mean
+        if name == _LARGEST:
+            combined[name] = max(values)
+        elif name in _SUMMED:
+            combined[name] = sum(values)
+        else:
+            combined[name] = sum(values) / len(values)
     return combined

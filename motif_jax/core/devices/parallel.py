@@ -40,6 +40,7 @@ class DataParallel:
 
     @property
     def global_device_count(self) -> int:
+        """Devices of all processes: the parts into which the global batch is split."""
         return len(self.devices)
 
     def wrap(self, core: Callable[[Any, Any], Any], donate_state: bool = False) -> Callable[[Any, Any], Any]:
@@ -70,7 +71,10 @@ class DataParallel:
         """As `replicate`, of the only item of a list: takes it out, and frees its host arrays one by one."""
         leaves, structure = jax.tree.flatten(trees.pop())
         leaves.reverse()
-        return jax.tree.unflatten(structure, [self.replicate(leaves.pop()) for _ in range(len(leaves))])
+        replicated: list[Any] = []
+        while leaves:
+            replicated.append(self.replicate(leaves.pop()))
+        return jax.tree.unflatten(structure, replicated)
 
     def acting(self, tree: Any) -> Any:
         """One device's copy of a replicated tree, for acting."""
@@ -93,8 +97,9 @@ class DataParallel:
         """As `put_batch`, but every process passes the global batch and places its own part."""
         processes = sorted({device.process_index for device in self.devices})
         if len(processes) > 1:
-            here, axes = processes.index(jax.process_index()), jax.tree.broadcast(batch_axis, tree)
-            tree = jax.tree.map(lambda x, axis: split_axis(x, axis, len(processes))[here], tree, axes)
+            part = processes.index(jax.process_index())
+            axes = jax.tree.broadcast(batch_axis, tree)
+            tree = jax.tree.map(lambda x, axis: split_axis(x, axis, len(processes))[part], tree, axes)
         return self.put_batch(tree, batch_axis)
 
 

@@ -42,20 +42,32 @@ TABLE: dict[str, tuple[str | None, ...]] = {
 
 
 def spec_of(path: Sequence[str], shape: Sequence[int], sizes: Mapping[str, int]) -> PartitionSpec:
-    """The partition of one array over a mesh of so many devices along each axis; only the end of its path counts.
+    """The partition of one array over a mesh.
 
-    An axis stays whole where its mesh axis does not divide it (GPT-2's 50,257 tokens: `vocabulary.extend` adds rows).
+    An axis is not split where its mesh axis does not divide it (GPT-2's 50,257 tokens: `vocabulary.extend` adds rows).
+
+    Args:
+      path: names of the array in the tree of parameters; only the end counts.
+      shape: of the array.
+      sizes: mesh axis -> number of devices along it.
     """
     # The keys of low-rank additions and quantised kernels are paths themselves.
     names = "/".join(path).split("/")
     if names[-1] in ("codes", "scales"):  # split like the kernel that they encode
         names[-1] = "kernel"
-    whole = "/" + "/".join(names)
-    axes = next((axes for pattern, axes in TABLE.items() if fnmatchcase(whole, f"*/{pattern}")), ())
+    axes = _table_axes("/" + "/".join(names))
     if len(axes) != len(shape):
         return PartitionSpec()
-    fits = (axis if axis and size % sizes[axis] == 0 else None for axis, size in zip(axes, shape))
-    return PartitionSpec(*fits)
+    divisible = (axis if axis and size % sizes[axis] == 0 else None for axis, size in zip(axes, shape))
+    return PartitionSpec(*divisible)
+
+
+def _table_axes(full_path: str) -> tuple[str | None, ...]:
+    """The entry of `TABLE` for a parameter; () without one."""
+    for pattern, axes in TABLE.items():
+        if fnmatchcase(full_path, f"*/{pattern}"):
+            return axes
+    return ()
 
 
 def path_names(path: Sequence[Any]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The most that a device can do: products a second by kind of number, of kinds of devices that are known."""
+"""Peak rates of devices: floating-point operations a second of matrix products, by data type."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Peak(NamedTuple):
     float32: float
 
 
-# By a part of the name that the device gives itself; the first that fits counts. From the makers' data sheets, without sparsity.
+# By a part of jax's `device_kind`; the first that fits counts. From the makers' data sheets, without sparsity.
 PEAKS = {
     "B200": Peak(2250.0, 1100.0, 75.0),
     "H200": Peak(989.0, 494.0, 67.0),
@@ -47,18 +47,24 @@ def peak_flops(device: Any, dtype: str, precision: str) -> float | None:
       dtype: of the computation, 'float32' or 'bfloat16'.
       precision: of float32 products, 'default' or 'highest' (`core.devices.precision`).
     """
-    names = f" {device.device_kind} "
-    peak = next((peak for kind, peak in PEAKS.items() if _names(kind, names)), None)
+    peak = _peak_of(device.device_kind)
     if peak is None:
         return None
     if dtype == "bfloat16":
         teraflops = peak.bfloat16
+    elif precision == "highest":
+        teraflops = peak.float32
     else:
-        teraflops = peak.float32 if precision == "highest" else peak.rounded
+        teraflops = peak.rounded
     return None if teraflops is None else 1e12 * teraflops
 
 
-def _names(kind: str, names: str) -> bool:
-    """Whether `kind` is a whole word of the names: an A100 is no A10."""
-    place = names.find(kind)
-    return place > 0 and not names[place - 1].isalnum() and not names[place + len(kind)].isalnum()
+def _peak_of(device_kind: str) -> Peak | None:
+    """The first entry of `PEAKS` whose name is a whole word of `device_kind`: an A100 is no A10."""
+    padded = f" {device_kind} "
+    for kind, peak in PEAKS.items():
+        start = padded.find(kind)
+        end = start + len(kind)
+        if start > 0 and not padded[start - 1].isalnum() and not padded[end].isalnum():
+            return peak
+    return None

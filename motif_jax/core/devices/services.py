@@ -29,6 +29,7 @@ class Services:
                 while not self.stopping.is_set():
                     work()
             except BaseException as error:
+                # Every kind of error: the main thread raises it again in `check`.
                 self._failed.append((name, error))
                 self.stopping.set()
 

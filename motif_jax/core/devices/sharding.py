@@ -24,17 +24,23 @@ from motif_jax.core.sections import Sharding
 from motif_jax.core.training.config import DatasetConfig
 
 
-def check_config(config: DatasetConfig, there: int, hosts: int = 1) -> None:
-    """Raises UserError where `num_devices`, `sharding`, `batch_size` and `accumulate` do not fit `there` devices of each host."""
-    devices, sizes = config.num_devices or there, config.sharding or Sharding()
-    checks.require(devices <= there, "num_devices", devices, f"at most the {there} of this machine")
+def check_config(config: DatasetConfig, available: int, hosts: int = 1) -> None:
+    """Raises UserError where `num_devices`, `sharding`, `batch_size` and `accumulate` do not fit the devices.
+
+    Args:
+      available: devices of each host.
+      hosts: number of hosts.
+    """
+    devices = config.num_devices or available
+    sizes = config.sharding or Sharding()
+    checks.require(devices <= available, "num_devices", devices, f"at most the {available} of this machine")
     allowed = f"sizes whose product divides the {devices} devices"
     checks.require(devices % (sizes.fsdp * sizes.tensor) == 0, "sharding", dataclasses.asdict(sizes), allowed)
     # Devices along `tensor` work on the same rows.
-    parts, micro = hosts * devices // sizes.tensor, config.accumulate
-    allowed = f"a multiple of {parts * micro}: {micro} micro-batches on each of {parts} devices"
-    parts *= micro
-    checks.require(config.batch_size % parts == 0, "batch_size", config.batch_size, allowed)
+    parts = hosts * devices // sizes.tensor
+    divisor = parts * config.accumulate
+    allowed = f"a multiple of {divisor}: {config.accumulate} micro-batches on each of {parts} devices"
+    checks.require(config.batch_size % divisor == 0, "batch_size", config.batch_size, allowed)
 
 
 def training_devices(count: int | None) -> list[jax.Device]:
@@ -58,7 +64,8 @@ class Sharded(DataParallel):
     def __init__(self, sizes: Mapping[str, int], devices: Sequence[jax.Device]) -> None:
         super().__init__(devices)
         self.mesh = mesh_of(sizes, self.devices)
-        self._sizes, self._parts = dict(sizes), math.prod(sizes[axis] for axis in BATCH)
+        self._sizes = dict(sizes)
+        self._parts = math.prod(sizes[axis] for axis in BATCH)
         self._hosts = len({d.process_index for d in self.devices})
         if self._parts % self._hosts:
             raise UserError(
@@ -77,21 +84,22 @@ class Sharded(DataParallel):
     def shardings(self, tree: Any) -> Any:
         """How a state (arrays or shapes) is split: a tree of `NamedSharding`."""
 
-        def of(path: Sequence[Any], leaf: Any) -> NamedSharding:
+        def leaf_sharding(path: Sequence[Any], leaf: Any) -> NamedSharding:
             return NamedSharding(self.mesh, spec_of(path_names(path), np.shape(leaf), self._sizes))
 
-        return jax.tree_util.tree_map_with_path(of, tree)
+        return jax.tree_util.tree_map_with_path(leaf_sharding, tree)
 
     def wrap(self, core: Callable[[Any, Any], Any], donate_state: bool = False) -> Callable[[Any, Any], Any]:
         """As `DataParallel.wrap`; the returned state is split as the one passed in."""
 
         @functools.cache
-        def of(structure: Any, shardings: tuple[NamedSharding, ...]) -> Any:
+        def compiled(structure: Any, shardings: tuple[NamedSharding, ...]) -> Any:
             return self.program(core, jax.tree.unflatten(structure, shardings), donate_state)
 
         def run(state: Any, batch: Any) -> Any:
             leaves, structure = jax.tree.flatten(state)
-            return of(structure, tuple(leaf.sharding for leaf in leaves))(state, batch)
+            program = compiled(structure, tuple(leaf.sharding for leaf in leaves))
+            return program(state, batch)
 
         return in_turn(run) if self.platform == "cpu" and len(self.local_devices) > 1 else run
 
@@ -100,38 +108,43 @@ class Sharded(DataParallel):
     ) -> jax.stages.Wrapped:
         """The jitted program of a core for a state split by `shardings`; it can be lowered for shapes, too."""
 
-        def whole(state: Any, batch: Any) -> Any:
+        def on_whole_batch(state: Any, batch: Any) -> Any:
             # One part, the whole batch: reductions over `AXIS` do nothing.
-            found = jax.vmap(core, (None, 0), axis_name=AXIS)(state, batch)
-            found = jax.tree.map(lambda leaf: leaf[0], found)
-            structure: Any = jax.tree.structure(shardings)
-            if isinstance(found, tuple) and jax.tree.structure(found[0]) == structure:
-                # Small, so every process gets all of it.
-                read = jax.lax.with_sharding_constraint(found[1:], NamedSharding(self.mesh, PartitionSpec()))
-                return (jax.lax.with_sharding_constraint(found[0], shardings), *read)
-            return found
+            results = jax.vmap(core, (None, 0), axis_name=AXIS)(state, batch)
+            results = jax.tree.map(lambda leaf: leaf[0], results)
+            state_structure: Any = jax.tree.structure(shardings)
+            if not isinstance(results, tuple) or jax.tree.structure(results[0]) != state_structure:
+                return results
+            new_state, *outputs = results
+            new_state = jax.lax.with_sharding_constraint(new_state, shardings)
+            # Losses and metrics are small, so every process gets all of them.
+            everywhere = NamedSharding(self.mesh, PartitionSpec())
+            return (new_state, *jax.lax.with_sharding_constraint(tuple(outputs), everywhere))
 
-        return jax.jit(whole, donate_argnums=(0,) if donate_state else ())
+        return jax.jit(on_whole_batch, donate_argnums=(0,) if donate_state else ())
 
     def replicate(self, tree: Any) -> Any:
         """Places `tree` on the devices, each array split by its path; every process passes the whole tree."""
 
-        def place(leaf: Any, sharding: NamedSharding) -> jax.Array:
+        def put(leaf: Any, sharding: NamedSharding) -> jax.Array:
             if isinstance(leaf, jax.Array):  # from device to device, as from another mesh
                 return jax.device_put(leaf, sharding)
             array = np.asarray(leaf)
             # Part by part, so that no device holds the whole.
             return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
 
-        return jax.tree.map(place, tree, self.shardings(tree))
+        return jax.tree.map(put, tree, self.shardings(tree))
 
     def replicate_freeing(self, trees: list[Any]) -> Any:
         return self.replicate(trees.pop())
 
     @functools.cached_property
     def _own_mesh(self) -> Mesh:
+        """The mesh of this process's devices alone."""
+        if self._hosts == 1:
+            return self.mesh
         data = self._sizes["data"] // self._hosts
-        return self.mesh if self._hosts == 1 else mesh_of({**self._sizes, "data": data}, self.local_devices)
+        return mesh_of({**self._sizes, "data": data}, self.local_devices)
 
     @property
     def everywhere(self) -> NamedSharding:
@@ -143,18 +156,19 @@ class Sharded(DataParallel):
         if self._hosts == 1:
             return tree
 
-        def own(leaf: jax.Array) -> jax.Array:
+        def on_own_mesh(leaf: jax.Array) -> jax.Array:
             sharding = NamedSharding(self._own_mesh, leaf.sharding.spec)  # type: ignore[attr-defined]
             parts = [shard.data for shard in leaf.addressable_shards]
             return jax.make_array_from_single_device_arrays(leaf.shape, sharding, parts)
 
-        return jax.tree.map(own, tree)
+        return jax.tree.map(on_own_mesh, tree)
 
     def put_batch(self, tree: Any, batch_axis: Any) -> Any:
         """As `DataParallel.put_batch`, but leaves are [1, ...]: the split axis keeps its length, a multiple of the parts."""
 
         def put(x: Any, axis: int) -> jax.Array:
-            size, parts = x.shape[axis], self.device_count
+            size = x.shape[axis]
+            parts = self.device_count
             if size % parts:
                 raise ValueError(f"a batch axis of {size} does not divide over {parts} parts")
             spec = PartitionSpec(None, *[None] * axis, BATCH)

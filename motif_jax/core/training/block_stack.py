@@ -24,7 +24,7 @@ _STACK = re.compile(r"blocks_(\d+)_(\d+)")
 
 
 def looped(chosen: bool | None = None) -> bool:
-    """Whether programs that are traced now run equal blocks in one loop; the only place that decides this by platform.
+    """Whether programs that are traced now run equal blocks in one loop. Only this function decides it by platform.
 
     A GPU's compiler takes minutes for the blocks of a large model one by one (Flan-T5-large: over 100 s), and a loop costs little there. On
     a CPU compilation is quick, and a loop's slices of parameters cost time: there blocks stay apart. It is the platform of jax's default
@@ -53,8 +53,8 @@ def unstacked(tree: Any) -> Any:
 
 
 def runs(tree: Mapping[str, Any]) -> dict[tuple[int, int], Any]:
-    """The stacks of one network's blocks by their first block and the one behind their last; empty without a stack."""
-    stacks = {}
+    """The stacks of one network's blocks, by (first block, last block + 1); empty without a stack."""
+    stacks: dict[tuple[int, int], Any] = {}
     for name, part in tree.items():
         match = _STACK.fullmatch(name)
         if match:
@@ -69,6 +69,7 @@ def is_stacked(path: Sequence[Any]) -> bool:
 
 
 def _mapped(tree: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    """Applies `change` to every dict in a tree, inner ones first."""
     if isinstance(tree, Mapping):
         return change({name: _mapped(part, change) for name, part in tree.items()})
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
@@ -79,63 +80,63 @@ def _mapped(tree: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> An
 
 
 def _stack_blocks(tree: dict[str, Any]) -> dict[str, Any]:
-    rest = {}
+    result: dict[str, Any] = {}
+    # (path before the block's name, path after it) -> number of the block -> its tree.
     families: dict[tuple[str, str], dict[int, Any]] = {}
-    for path, part in tree.items():
-        before, number, behind = _split(path, _BLOCK)
-        if number is None:
-            rest[path] = part
+    for path, subtree in tree.items():
+        prefix, match, suffix = _split(path, _BLOCK)
+        if match is None:
+            result[path] = subtree
         else:
-            families.setdefault((before, behind), {})[int(number[1])] = part
-    for (before, behind), blocks in families.items():
-        for first, last in _alike(blocks):
-            parts = [blocks[number] for number in range(first, last)]
-            rest[f"{before}blocks_{first}_{last}{behind}"] = jax.tree.map(_stack, *parts)
-    return rest
+            families.setdefault((prefix, suffix), {})[int(match[1])] = subtree
+    for (prefix, suffix), blocks in families.items():
+        for start, stop in _equal_runs(blocks):
+            subtrees = [blocks[number] for number in range(start, stop)]
+            result[f"{prefix}blocks_{start}_{stop}{suffix}"] = jax.tree.map(_stack, *subtrees)
+    return result
 
 
 def _unstack_blocks(tree: dict[str, Any]) -> dict[str, Any]:
-    blocks = {}
-    for path, part in tree.items():
-        before, match, behind = _split(path, _STACK)
+    result: dict[str, Any] = {}
+    for path, subtree in tree.items():
+        prefix, match, suffix = _split(path, _STACK)
         if match is None:
-            blocks[path] = part
+            result[path] = subtree
             continue
-        first, last = int(match[1]), int(match[2])
-        leaves, structure = jax.tree.flatten(part)
-        each = [_unstack(leaf) for leaf in leaves]
-        for index, number in enumerate(range(first, last)):
-            blocks[f"{before}block_{number}{behind}"] = jax.tree.unflatten(
-                structure, [rows[index] for rows in each]
-            )
-    return blocks
+        leaves, structure = jax.tree.flatten(subtree)
+        unstacked_leaves = [_unstack(leaf) for leaf in leaves]  # for each leaf a list over blocks
+        for index, number in enumerate(range(int(match[1]), int(match[2]))):
+            block_leaves = [blocks[index] for blocks in unstacked_leaves]
+            result[f"{prefix}block_{number}{suffix}"] = jax.tree.unflatten(structure, block_leaves)
+    return result
 
 
 def _split(path: Any, pattern: re.Pattern[str]) -> tuple[str, re.Match[str] | None, str]:
-    """A path round its first name that matches: what stands before, the match, what stands behind; '', None, '' without one."""
+    """Splits a path at its first name that matches: (path before it, match, path after it); ('', None, '') without one."""
     names = str(path).split("/")
     for index, name in enumerate(names):
         match = pattern.fullmatch(name)
         if match:
-            before = "".join(f"{part}/" for part in names[:index])
-            behind = "".join(f"/{part}" for part in names[index + 1 :])
-            return before, match, behind
+            prefix = "".join(f"{part}/" for part in names[:index])
+            suffix = "".join(f"/{part}" for part in names[index + 1 :])
+            return prefix, match, suffix
     return "", None, ""
 
 
-def _alike(blocks: Mapping[int, Any]) -> list[tuple[int, int]]:
-    """Successive equal blocks: the first number of each run, and the one behind its last."""
-    bounds: list[tuple[int, int]] = []
-    form_before: Any = None
+def _equal_runs(blocks: Mapping[int, Any]) -> list[tuple[int, int]]:
+    """Runs of successive blocks of equal structure, shapes and dtypes, as (first, last + 1)."""
+    intervals: list[tuple[int, int]] = []
+    previous: Any = None
     for number in sorted(blocks):
         leaves, structure = jax.tree.flatten(blocks[number])
-        form = structure, [(jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves]
-        if bounds and bounds[-1][1] == number and form == form_before:
-            bounds[-1] = bounds[-1][0], number + 1
+        form = (structure, [(jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves])
+        if intervals and intervals[-1][1] == number and form == previous:
+            start, _ = intervals[-1]
+            intervals[-1] = (start, number + 1)
         else:
-            bounds.append((number, number + 1))
-        form_before = form
-    return bounds
+            intervals.append((number, number + 1))
+        previous = form
+    return intervals
 
 
 # Functions of their own in the program, one for each shape: its length does not grow with the number of leaves.

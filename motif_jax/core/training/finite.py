@@ -22,7 +22,7 @@ def all_finite(*trees: Any) -> jax.Array:
 def keep_if(finite: jax.Array, new: Any, old: Any) -> Any:
     """`new` where `finite` (bool scalar) holds, else `old`: trees of the same structure, shapes and dtypes."""
     finite = jax.lax.platform_dependent(finite, cpu=_computed_once, default=lambda flag: flag)
-    return jax.tree.map(lambda ours, theirs: jnp.where(finite, ours, theirs), new, old)
+    return jax.tree.map(lambda updated, unchanged: jnp.where(finite, updated, unchanged), new, old)
 
 
 def update_if(finite: jax.Array, update: Callable[..., Any], old: Any, *others: Any) -> Any:
@@ -35,7 +35,9 @@ def update_if(finite: jax.Array, update: Callable[..., Any], old: Any, *others: 
         return jax.lax.cond(finite, update, lambda old, *_: old, old, *others)
 
     def select(old: Any, *others: Any) -> Any:
-        return jax.tree.map(lambda ours, theirs: jnp.where(finite, ours, theirs), update(old, *others), old)
+        return jax.tree.map(
+            lambda updated, unchanged: jnp.where(finite, updated, unchanged), update(old, *others), old
+        )
 
     return jax.lax.platform_dependent(old, *others, cpu=branch, default=select)
 

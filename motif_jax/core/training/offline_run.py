@@ -24,16 +24,26 @@ from motif_jax.core.training.trainer import OfflineTrainer, TrainerSettings
 
 @dataclasses.dataclass(frozen=True)
 class OfflineRun:
-    """A task, and what a stage adds to it."""
+    """A task, and what its stage prints and writes.
+
+    Attributes:
+      task: the task to train.
+      about: lines to log before the first step, about the model and its data.
+      finish: writes the result after the last step and returns its path, or a line to log. None: the checkpoints are the
+        result.
+    """
 
     task: Task
-    about: str  # lines to log, on the trained model and its data
-    # Writes the result and returns its path, or a line to log; None: checkpoints are the result.
+    about: str
     finish: Callable[[], str | Path] | None = None
 
 
 def check(config: DatasetConfig, steps: int | None) -> None:
-    """Checks what the configs of all offline trainings have; `steps` are the optimiser's, None: the data decide them."""
+    """Checks the keys that all offline trainings have. Raises UserError.
+
+    Args:
+      steps: number of optimiser steps; None where the data decide it.
+    """
     if steps is not None:
         schedules.check_warmup(config.optimizer, steps)
     precision.set_matmul_precision(config.matmul_precision)
@@ -44,13 +54,15 @@ def check(config: DatasetConfig, steps: int | None) -> None:
 
 def mesh_sizes(config: DatasetConfig) -> dict[str, int]:
     """Devices along each axis of the mesh of a training."""
-    split = dataclasses.asdict(config.sharding or Sharding())
-    return {"data": len(sharding.training_devices(config.num_devices)) // math.prod(split.values()), **split}
+    model_axes = dataclasses.asdict(config.sharding or Sharding())
+    devices = len(sharding.training_devices(config.num_devices))
+    return {"data": devices // math.prod(model_axes.values()), **model_axes}
 
 
 def devices_of(config: DatasetConfig) -> DataParallel:
     """The devices that train, with split parameters where `config.sharding` asks for it."""
-    devices, sizes = sharding.training_devices(config.num_devices), mesh_sizes(config)
+    devices = sharding.training_devices(config.num_devices)
+    sizes = mesh_sizes(config)
     if sizes["data"] == len(devices):
         return DataParallel(devices)
     return sharding.Sharded(sizes, devices)
@@ -63,47 +75,55 @@ def numbers_in(tree: Any) -> int:
 
 def run(
     config: DatasetConfig,
-    given: Mapping[str, Any],
+    plain_config: Mapping[str, Any],
     workdir: Path,
     identity: Iterable[str],
-    made: Iterable[str],
+    files: Iterable[str],
     build: Callable[[Callable[[], bool]], OfflineRun | None],
     free: Iterable[str] = (),
 ) -> int:
     """Trains, or resumes, and writes the result; returns 0, or 75 after a request to stop.
 
-    `given` is the config as its file and flags gave it. `build` makes missing files in `workdir` and the run, or None after a
-    request to stop; see `records.prepared` for the others.
+    Args:
+      config: the config as the trainer reads it.
+      plain_config: the config as its file and flags set it, for the run folder.
+      identity: keys with which a run continues, as of `records.prepared`; `free` and `files` are its arguments, too.
+      build: makes missing files in `workdir` and the run, or returns None after a request to stop, which its argument tells.
     """
-    hosts, built = Hosts(), list[OfflineRun | None]()
+    hosts = Hosts()
+    offline_run: OfflineRun | None = None
 
     def make() -> None:
-        built.append(made_run := build(lambda: stop.requested))
-        if made_run is not None:
-            records.refuse_other_data(workdir, made_run.task.digests, made_run.task.source)
+        nonlocal offline_run
+        offline_run = build(lambda: stop.requested)
+        if offline_run is not None:
+            records.refuse_other_data(workdir, offline_run.task.digests, offline_run.task.source)
 
-    def first() -> None:
-        with records.prepared(workdir, given, identity, made, free):
+    def make_on_first_host() -> None:
+        with records.prepared(workdir, plain_config, identity, files, free):
             make()
 
     with hosts.locked(workdir):
         with Interruption() as stop:
             if hosts.count > 1:
-                hosts.require_alike(given)
+                hosts.require_alike(plain_config)
             # The first host makes the files, then the others read them.
-            hosts.on_first(first)
+            hosts.on_first(make_on_first_host)
             hosts.require_shared(workdir)
             if hosts.any(stop.requested):
                 return EXIT_CODE
             if not hosts.is_first:
                 make()
-            found = built[0]
-            if hosts.any(found is None or stop.requested) or found is None:
+            # All hosts take part in `any`, so it comes before the test of this host's own run.
+            if hosts.any(offline_run is None or stop.requested) or offline_run is None:
                 return EXIT_CODE
-        task, devices = found.task, found.task.parallel.devices
-        hosts.say(f"{found.about}; {len(devices)} {devices[0].device_kind} device(s)")
-        if not OfflineTrainer(task, task.parallel, TrainerSettings.of(config, given)).run(workdir):
+        task = offline_run.task
+        devices = task.parallel.devices
+        hosts.say(f"{offline_run.about}; {len(devices)} {devices[0].device_kind} device(s)")
+        settings = TrainerSettings.of(config, plain_config)
+        if not OfflineTrainer(task, task.parallel, settings).run(workdir):
             return EXIT_CODE
-        if found.finish is not None and (line := found.finish()):
-            hosts.say(f"written: {line}" if isinstance(line, Path) else line)
+        result = offline_run.finish() if offline_run.finish is not None else None
+        if result:
+            hosts.say(f"written: {result}" if isinstance(result, Path) else result)
         return 0

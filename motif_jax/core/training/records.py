@@ -20,19 +20,20 @@ from motif_jax.core.files import atomic_write_bytes, atomic_write_json, finite, 
 from motif_jax.core.metric_files import best_row
 from motif_jax.core.training.task import Evaluation, Task, TrainingPosition
 
-CHECKPOINTS, RESUME = "checkpoints", "resume"
+CHECKPOINTS = "checkpoints"
+RESUME = "resume"
 # Stands among the digests of files where each device draws its own dropout.
 DEVICES = "number of devices"
 # Prefix of the digests of files that options name.
 FILE_OF = "file of "
-_POSITION = {"epoch", "step", "step_in_epoch", "sums", "skipped", "digests"}
+_POSITION_KEYS = {"epoch", "step", "step_in_epoch", "sums", "skipped", "digests"}
 
 
 class RunFiles(contextlib.ExitStack):
     """The files of one run folder. All hosts save checkpoints; the first one writes the other files.
 
     A checkpoint holds the task's items of the state, and `position` and `curve`; that of an evaluation also the evaluation's
-    items. For `keep`, `save_every_seconds` and `given` see `TrainerSettings`.
+    items. For `keep`, `save_every_seconds` and `config` see `TrainerSettings`.
     """
 
     def __init__(
@@ -41,29 +42,34 @@ class RunFiles(contextlib.ExitStack):
         task: Task,
         keep: int | None,
         save_every_seconds: float,
-        given: Mapping[str, Any] | None = None,
+        config: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        self._given = {} if given is None else {"config": run_folder.as_plain(given)}
-        self._workdir, self._task, self._keep, self._every = workdir, task, keep, save_every_seconds
+        self._config_item = {} if config is None else {"config": run_folder.as_plain(config)}
+        self._workdir = workdir
+        self._task = task
+        self._keep = keep
+        self._save_every_seconds = save_every_seconds
         self._criterion = task.criterion.replace("/", "_")
         self._evaluations = self.enter_context(
             Checkpoints(workdir / CHECKPOINTS, keep=keep, keep_best=self._criterion, best_mode="min")
         )
         self._resume = self.enter_context(Checkpoints(workdir / RESUME, keep=1))
-        self._saved, self._hosts = time.monotonic(), Hosts()
+        self._saved_at = time.monotonic()
+        self._hosts = Hosts()
 
     def restore(self, state: Any) -> tuple[Any, TrainingPosition] | None:
         """The newest state in the folder, of the shapes in `state`, and its position; None in a new folder."""
-        found = _newest(self._workdir, (self._evaluations, self._resume))
-        if found is None:
+        newest = _newest(self._workdir, (self._evaluations, self._resume))
+        if newest is None:
             return None
-        checkpoints, number, place = found
-        _refuse_other_data(self._workdir, place, self._task.digests, self._task.source)
+        checkpoints, number, stored = newest
+        _refuse_other_data(self._workdir, stored["digests"], self._task.digests, self._task.source)
         items = checkpoints.restore(number, {**self._task.items(state), "curve": JSON})
         rows = items.pop("curve")["rows"]
-        position = TrainingPosition(place["step"], rows, place["sums"], place["skipped"])
-        if any(self._place(position)[key] != place[key] for key in ("epoch", "step_in_epoch")):
+        position = TrainingPosition(stored["step"], rows, stored["sums"], stored["skipped"])
+        computed = self._position_item(position)
+        if any(computed[key] != stored[key] for key in ("epoch", "step_in_epoch")):
             raise UserError(
                 f"{self._workdir} stands at step {position.step:,} after {position.epoch} evaluations: it was not "
                 f"written with {self._task.steps_per_epoch:,} steps between two evaluations"
@@ -71,33 +77,40 @@ class RunFiles(contextlib.ExitStack):
         self._write(rows)
         return state._replace(**items), position
 
-    def _place(self, position: TrainingPosition) -> dict[str, Any]:
-        place = dataclasses.asdict(position)
-        place.pop("rows")
-        inside = position.step - position.epoch * self._task.steps_per_epoch
-        place |= {"epoch": position.epoch, "step_in_epoch": inside}
-        return {**place, "digests": dict(self._task.digests)}
+    def _position_item(self, position: TrainingPosition) -> dict[str, Any]:
+        """The item `position` of a checkpoint, with the keys of `_POSITION_KEYS`."""
+        item = dataclasses.asdict(position)
+        item.pop("rows")
+        item["epoch"] = position.epoch
+        item["step_in_epoch"] = position.step - position.epoch * self._task.steps_per_epoch
+        item["digests"] = dict(self._task.digests)
+        return item
 
     def _items(self, state: Any, position: TrainingPosition) -> dict[str, Any]:
-        own = {"position": self._place(position), "curve": {"rows": position.rows}}
-        return {**self._task.items(state), **own}
+        return {
+            **self._task.items(state),
+            "position": self._position_item(position),
+            "curve": {"rows": position.rows},
+        }
 
     def save_is_due(self) -> bool:
-        return time.monotonic() - self._saved >= self._every
+        """Whether `save_every_seconds` have passed since the last save."""
+        return time.monotonic() - self._saved_at >= self._save_every_seconds
 
     def save_position(self, state: Any, position: TrainingPosition) -> None:
+        """Saves a state inside an epoch, in place of the one before."""
         self._resume.save(position.step, self._items(state, position))
-        self._saved = time.monotonic()
+        self._saved_at = time.monotonic()
 
-    def save_evaluation(self, state: Any, position: TrainingPosition, found: Evaluation) -> None:
+    def save_evaluation(self, state: Any, position: TrainingPosition, evaluation: Evaluation) -> None:
         """Saves the evaluation that `position` ends with, then the task's own files."""
         score = position.rows[-1][self._task.criterion]
-        items = {**self._items(state, position), **found.items, **self._given}
+        items = {**self._items(state, position), **evaluation.items, **self._config_item}
         # Of equal evaluations the first one is the best, and stays.
         is_best = best_row(position.rows, self._task.criterion) == position.epoch and not math.isnan(score)
         metrics = {self._criterion: score} if self._keep is None or is_best else {}
         self._evaluations.save(position.epoch, items, metrics=metrics)
-        self._saved = time.monotonic()
+        self._saved_at = time.monotonic()
         self._write(position.rows)
 
     def _write(self, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -128,28 +141,30 @@ def prepared(
     workdir: Path,
     config: Mapping[str, Any],
     identity: Iterable[str],
-    made: Iterable[str],
+    files: Iterable[str],
     free: Iterable[str] = (),
 ) -> Iterator[None]:
     """Makes the run folder, which is locked, or resumes it; `config`, `identity` and `free` are of `run_folder.prepare`.
 
     If the body raises UserError, a run with checkpoints gets back its config, and a folder without checkpoints is cleared of
-    the files `made` by the body, but for those that were there before the first start.
+    the `files` that the body writes, but for those that were there before the first start.
     """
-    begun = (workdir / run_folder.CONFIG).exists()
-    kept = {path.name for path in workdir.iterdir()} if workdir.is_dir() and not begun else set()
+    is_resumed = (workdir / run_folder.CONFIG).exists()
+    foreign: set[str] = set()  # files of the user's, which were in the folder before the first start
+    if workdir.is_dir() and not is_resumed:
+        foreign = {path.name for path in workdir.iterdir()}
     # The files that bind the folder to its run go last: after a kill in between, the next start removes the rest.
     binding = [workdir / name for name in (run_folder.VERSIONS, run_folder.CONFIG)]
-    bound = {path: path.read_bytes() for path in binding if path.exists()}
+    contents = {path: path.read_bytes() for path in binding if path.exists()}
     run_folder.prepare(workdir, config, identity, free=free)
     try:
         yield
     except UserError:
         if any((workdir / name).exists() for name in (CHECKPOINTS, RESUME)):
-            for path, content in bound.items():
+            for path, content in contents.items():
                 atomic_write_bytes(path, content)
         else:
-            for path in (*(workdir / name for name in sorted(set(made) - kept)), *binding):
+            for path in (*(workdir / name for name in sorted(set(files) - foreign)), *binding):
                 if path.is_dir() and not path.is_symlink():
                     shutil.rmtree(path)
                 else:
@@ -168,17 +183,18 @@ def export(
     All hosts of a run call it, and the first one calls `write` with the items that are `wanted` and entries for the description,
     a JSON file that names the evaluation of its folder, at the top or under `trained`.
     """
-    hosts, keys = Hosts(), ("used_evaluation", "used")
+    hosts = Hosts()
+    keys = ("used_evaluation", "used")
     summary = hosts.on_first(lambda: read_json(workdir / "summary.json", "give the command again", keys=keys))
     trained = {"evaluation": summary["used_evaluation"], **summary["used"]}
 
-    def is_there() -> bool:
+    def is_written() -> bool:
         if not description.exists():
             return False
-        there = read_json(description, f"remove {description.parent}")
-        return bool(trained.items() <= there.get("trained", there).items())
+        written = read_json(description, f"remove {description.parent}")
+        return bool(trained.items() <= written.get("trained", written).items())
 
-    if not hosts.on_first(is_there):
+    if not hosts.on_first(is_written):
         with Checkpoints(workdir / CHECKPOINTS, keep=None, read_only=True) as checkpoints:
             items = checkpoints.restore(summary["used_evaluation"], wanted)
         if hosts.is_first:
@@ -188,21 +204,24 @@ def export(
 
 def refuse_other_data(workdir: Path, digests: Mapping[str, str], source: str) -> None:
     """Refuses to resume the run in `workdir` on other data, whose names the error has; a new folder is always accepted."""
-    there = [folder for name in (CHECKPOINTS, RESUME) if (folder := workdir / name).is_dir()]
+    folders = [workdir / name for name in (CHECKPOINTS, RESUME)]
+    existing = [folder for folder in folders if folder.is_dir()]
     with contextlib.ExitStack() as stack:
-        opened = [stack.enter_context(Checkpoints(folder, keep=None, read_only=True)) for folder in there]
-        found = _newest(workdir, opened)
-    if found is not None:
-        _refuse_other_data(workdir, found[2], digests, source)
+        opened = [stack.enter_context(Checkpoints(folder, keep=None, read_only=True)) for folder in existing]
+        newest = _newest(workdir, opened)
+    if newest is not None:
+        _, _, stored = newest
+        _refuse_other_data(workdir, stored["digests"], digests, source)
 
 
-def _refuse_other_data(workdir: Path, place: Mapping[str, Any], now: Mapping[str, str], source: str) -> None:
-    before = place["digests"]
-    count, here = before.get(DEVICES), now.get(DEVICES)
-    if None not in (count, here) and count != here:
+def _refuse_other_data(workdir: Path, before: Mapping[str, str], now: Mapping[str, str], source: str) -> None:
+    """Raises UserError unless the digests `before`, of the checkpoint, and `now`, of the task, are equal."""
+    devices_before = before.get(DEVICES)
+    devices_now = now.get(DEVICES)
+    if None not in (devices_before, devices_now) and devices_before != devices_now:
         raise UserError(
-            f"{workdir} was trained on {count} devices, config.num_devices gives {here} here, and each has its own dropout: let the "
-            f"process see {count} of them (CUDA_VISIBLE_DEVICES) to continue, or choose another --workdir"
+            f"{workdir} was trained on {devices_before} devices, config.num_devices gives {devices_now} here, and each has its own dropout: let the "
+            f"process see {devices_before} of them (CUDA_VISIBLE_DEVICES) to continue, or choose another --workdir"
         )
     changed = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
     if changed:
@@ -213,19 +232,23 @@ def _refuse_other_data(workdir: Path, place: Mapping[str, Any], now: Mapping[str
 
 
 def _newest(workdir: Path, folders: Sequence[Checkpoints]) -> tuple[Checkpoints, int, dict[str, Any]] | None:
-    """Folder, number and position of the intact checkpoint with the most steps; None without any, UserError if all are damaged."""
-    found = []
+    """The intact checkpoint with the most steps: its folder, its number and its item `position`; None without checkpoints.
+
+    Raises UserError: all are damaged, or one is of an unknown layout.
+    """
+    candidates: list[tuple[Checkpoints, int, dict[str, Any]]] = []
     for checkpoints in folders:
         latest = checkpoints.latest(all_damaged_is_none=True)
         if latest is not None:
-            place = checkpoints.restore(latest, {"position": JSON})["position"]
-            if place.keys() != _POSITION:
+            stored = checkpoints.restore(latest, {"position": JSON})["position"]
+            if stored.keys() != _POSITION_KEYS:
                 raise UserError(
                     f"{workdir}: checkpoint {latest} is of a layout that this version does not know (position: "
-                    f"{', '.join(sorted(place))}): continue it with the version in the run's versions.json"
+                    f"{', '.join(sorted(stored))}): continue it with the version in the run's versions.json"
                 )
-            found.append((checkpoints, latest, place))
-    if not found:
+            candidates.append((checkpoints, latest, stored))
+    if not candidates:
         for checkpoints in folders:
-            checkpoints.latest()
-    return max(found, key=lambda entry: entry[2]["step"]) if found else None
+            checkpoints.latest()  # raises where a folder has checkpoints and all are damaged
+        return None
+    return max(candidates, key=lambda candidate: candidate[2]["step"])

@@ -38,9 +38,9 @@ def no_steps() -> Array:
     return jnp.zeros(2, jnp.int32)
 
 
-def add_steps(count: Array, more: Array) -> Array:
-    """A count with `more` steps, int32 below 2^30, added; exact up to 2^61."""
-    rest = count[1] + more
+def add_steps(count: Array, steps: Array) -> Array:
+    """A count int32 [2] with `steps`, int32 below 2^30, added; exact up to 2^61."""
+    rest = count[1] + steps
     return jnp.stack([count[0] + (rest >> _UNIT_BITS), rest & ((1 << _UNIT_BITS) - 1)])
 
 
@@ -59,13 +59,13 @@ def learning_rate(optimizer: Optimizer, count: Any, share: Any) -> Array:
     Returns:
       float32 scalar, at least final_fraction of the peak, times the warm-up's factor.
     """
-    left = jnp.clip(1.0 - jnp.asarray(share, jnp.float32), 0.0, 1.0)
+    remaining = jnp.clip(1.0 - jnp.asarray(share, jnp.float32), 0.0, 1.0)
     if optimizer.schedule == "constant":
-        left = jnp.ones_like(left)
+        remaining = jnp.ones_like(remaining)
     elif optimizer.schedule == "cosine":
-        left = jnp.square(jnp.sin(0.5 * jnp.pi * left))
-    end = optimizer.final_fraction
-    rate = optimizer.learning_rate * (end + (1.0 - end) * left)
+        remaining = jnp.square(jnp.sin(0.5 * jnp.pi * remaining))
+    final = optimizer.final_fraction
+    rate = optimizer.learning_rate * (final + (1.0 - final) * remaining)
     if optimizer.warmup_steps:
         # The first step already moves: its factor is 1 / warmup_steps, not 0.
         rate = rate * jnp.minimum((jnp.asarray(count, jnp.float32) + 1.0) / optimizer.warmup_steps, 1.0)
@@ -75,8 +75,8 @@ def learning_rate(optimizer: Optimizer, count: Any, share: Any) -> Array:
 def make_schedule(optimizer: Optimizer, total_steps: int) -> optax.Schedule:
     """The learning rate as a function of the optimiser steps taken, of `total_steps` in all; it falls after the warm-up."""
     warmup = optimizer.warmup_steps or 0
-    fall = max(total_steps - warmup, 1)
-    return lambda count: learning_rate(optimizer, count, (count - warmup) / fall)
+    decay_steps = max(total_steps - warmup, 1)
+    return lambda count: learning_rate(optimizer, count, (count - warmup) / decay_steps)
 
 
 def matrices(params: Any) -> Any:
@@ -110,7 +110,7 @@ def make_optimizer(
         return RateState(jnp.zeros((), jnp.int32), jnp.zeros(()))
 
     def update(
-        updates: Any, state: RateState, params: Any = None, *, share: Any = None, **others: Any
+        updates: Any, state: RateState, params: Any = None, *, share: Any = None, **extra: Any
     ) -> tuple[Any, RateState]:
         rate = learning_rate(optimizer, state.steps, share) if schedule is None else schedule(state.steps)
         updates = jax.tree.map(lambda x: -rate * x, updates)

@@ -14,9 +14,9 @@ class Spread(NamedTuple):
     """Sum, count, minimum and maximum; float32 scalars."""
 
     total: jax.Array
-    number: jax.Array
-    least: jax.Array
-    most: jax.Array
+    count: jax.Array
+    minimum: jax.Array
+    maximum: jax.Array
 
 
 def spread(values: jax.Array, mask: jax.Array) -> Spread:
@@ -41,8 +41,12 @@ def added(one: Any, other: Any) -> Any:
     def add(x: Any, y: Any) -> Any:
         if not _is_spread(x):
             return x + y
-        least, most = jnp.minimum(x.least, y.least), jnp.maximum(x.most, y.most)
-        return Spread(x.total + y.total, x.number + y.number, least, most)
+        return Spread(
+            x.total + y.total,
+            x.count + y.count,
+            jnp.minimum(x.minimum, y.minimum),
+            jnp.maximum(x.maximum, y.maximum),
+        )
 
     return jax.tree.map(add, one, other, is_leaf=_is_spread)
 
@@ -66,16 +70,21 @@ def over_devices(tree: Any, axis: str) -> Any:
     def reduce(leaf: Any) -> Any:
         if not _is_spread(leaf):
             return jax.lax.psum(leaf, axis)
-        total, number = jax.lax.psum((leaf.total, leaf.number), axis)
-        return Spread(total, number, jax.lax.pmin(leaf.least, axis), jax.lax.pmax(leaf.most, axis))
+        total, count = jax.lax.psum((leaf.total, leaf.count), axis)
+        minimum = jax.lax.pmin(leaf.minimum, axis)
+        maximum = jax.lax.pmax(leaf.maximum, axis)
+        return Spread(total, count, minimum, maximum)
 
     return jax.tree.map(reduce, tree, is_leaf=_is_spread)
 
 
 def named(spreads: Mapping[str, Spread]) -> dict[str, jax.Array]:
-    """NAME_mean, NAME_min and NAME_max of each; zeros where there are no numbers."""
-    found: dict[str, jax.Array] = {}
-    for name, of in spreads.items():
-        parts = {"mean": of.total / jnp.maximum(of.number, 1.0), "min": of.least, "max": of.most}
-        found |= {f"{name}_{part}": jnp.where(of.number > 0, value, 0.0) for part, value in parts.items()}
-    return found
+    """The metrics NAME_mean, NAME_min and NAME_max of each spread; zeros where it has no numbers."""
+    metrics: dict[str, jax.Array] = {}
+    for name, numbers in spreads.items():
+        is_empty = numbers.count == 0
+        mean = numbers.total / jnp.maximum(numbers.count, 1.0)
+        metrics[f"{name}_mean"] = jnp.where(is_empty, 0.0, mean)
+        metrics[f"{name}_min"] = jnp.where(is_empty, 0.0, numbers.minimum)
+        metrics[f"{name}_max"] = jnp.where(is_empty, 0.0, numbers.maximum)
+    return metrics

@@ -26,14 +26,19 @@ def ratio(sums: Mapping[str, float], name: str, over: str) -> float:
 
 @dataclasses.dataclass
 class TrainingPosition:
-    """The progress of a training, as JSON."""
+    """The progress of a training, as JSON.
 
-    step: int = 0  # steps taken, skipped ones included
-    # Results by name of each evaluation, the one before the first step included.
+    Attributes:
+      step: number of steps taken, skipped ones included.
+      rows: results by name of each evaluation; the first one comes before the first step.
+      sums: those of `Task.tally` since the last evaluation.
+      skipped: number of steps that were not applied because they were not finite.
+    """
+
+    step: int = 0
     rows: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    # Of `Task.tally`, since the last evaluation.
     sums: dict[str, float] = dataclasses.field(default_factory=dict)
-    skipped: int = 0  # steps that were not applied because they were not finite
+    skipped: int = 0
 
     @property
     def epoch(self) -> int:
@@ -49,17 +54,24 @@ class TrainingPosition:
         return float(schedule(self.step - 1)) if self.step else math.nan
 
     def add(self, parts: Mapping[str, Any]) -> None:
+        """Adds to the sums."""
         for name, value in parts.items():
             self.sums[name] = self.sums.get(name, 0.0) + float(value)
 
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """The result of an evaluation."""
+    """The result of an evaluation.
 
-    row: dict[str, Any]  # of the curve: numbers by name (with a slash: logged as metrics), and other JSON
-    items: Mapping[str, Any]  # of the checkpoint besides the state: by name a tree of arrays, or JSON
-    text: str  # the line to log
+    Attributes:
+      row: row of the curve: numbers by name (with a slash: logged as metrics), and other JSON.
+      items: items of the checkpoint besides the state: a tree of arrays, or JSON, by name.
+      text: the line to log.
+    """
+
+    row: dict[str, Any]
+    items: Mapping[str, Any]
+    text: str
 
 
 class Task(Protocol):
@@ -175,18 +187,19 @@ def shapes_of(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree)
 
 
-def diverged(what: str, remedy: str) -> UserError:
-    """The error that ends a training; `what` is a phrase such as 'loss of step 3 not finite'."""
+def diverged(reason: str, remedy: str) -> UserError:
+    """The error that ends a training; `reason` is a phrase such as 'loss of step 3 not finite'."""
     return UserError(
-        f"the training diverged: {what}; what was saved before stays; start it in another --workdir with {remedy}"
+        f"the training diverged: {reason}; what was saved before stays; start it in another --workdir with {remedy}"
     )
 
 
 def smaller_steps(optimizer: Optimizer) -> str:
     """The remedy after divergence: settings of the optimiser that make steps smaller."""
-    rate, clip = optimizer.learning_rate, optimizer.max_gradient_norm
-    more = "" if clip else " or with --config.optimizer.max_gradient_norm=1"
-    return f"a smaller --config.optimizer.learning_rate (it is {rate:g}){more}"
+    remedy = f"a smaller --config.optimizer.learning_rate (it is {optimizer.learning_rate:g})"
+    if not optimizer.max_gradient_norm:
+        remedy += " or with --config.optimizer.max_gradient_norm=1"
+    return remedy
 
 
 def epoch_order(seed: int, epoch: int, rows: np.ndarray, batch_size: int) -> np.ndarray:

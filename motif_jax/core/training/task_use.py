@@ -1,4 +1,4 @@
-"""What share of the devices' peak an offline training uses (`throughput/mfu`)."""
+"""The share of the devices' peak that an offline training uses: model FLOPs utilisation (`throughput/mfu`)."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ class TaskUse:
     """
 
     def __init__(self, task: Task, parallel: DataParallel) -> None:
-        self._task, self._devices = task, len(parallel.devices)
+        self._task = task
+        self._devices = len(parallel.devices)
         computation = task.computation()
         self._peak = None if computation is None else peak_flops(parallel.devices[0], *computation)
         self._flops_by_shape: dict[Any, float] = {}
-        self._flops, self._since = 0.0, time.monotonic()
+        self._flops = 0.0
+        self._since = time.monotonic()
 
     def add(self, state: Any, shared: Any, batches: Any, steps: int) -> None:
         """Counts `steps` steps with batches like these, leaves [chunk, ...]."""
@@ -35,22 +37,25 @@ class TaskUse:
         """The share since the last call; {} where the peak is not known."""
         if self._peak is None:
             return {}
-        flops, seconds = self._flops, time.monotonic() - self._since
-        self._flops, self._since = 0.0, time.monotonic()
-        return {"throughput/mfu": flops / seconds / (self._peak * self._devices)}
+        now = time.monotonic()
+        flops_per_second = self._flops / (now - self._since)
+        self._flops = 0.0
+        self._since = now
+        return {"throughput/mfu": flops_per_second / (self._peak * self._devices)}
 
     def _step_flops(self, state: Any, shared: Any, batches: Any) -> float:
-        """Of one step over all devices."""
+        """Model FLOPs of one step over all devices, of batches with leaves [chunk, micro-batches, ...]."""
         leaves, structure = jax.tree.flatten(batches)
         key = structure, tuple(leaf.shape[1:] for leaf in leaves)
         if key not in self._flops_by_shape:
             shapes = [jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype) for leaf in leaves]
             arguments = (_shapes(state), _shapes(shared), jax.tree.unflatten(structure, shapes))
-            learned = _everywhere(False, state)._replace(params=_everywhere(True, state.params))
-            flags = [*jax.tree.leaves(learned), *jax.tree.leaves(_everywhere(False, arguments[1:]))]
+            # The gradient flows to the parameters alone.
+            state_flags = _everywhere(False, state)._replace(params=_everywhere(True, state.params))
+            differentiated = jax.tree.leaves((state_flags, _everywhere(False, arguments[1:])))
             jaxpr = jax.make_jaxpr(self._task.counted_loss)(*arguments).jaxpr
-            # The first axes are those of steps and of micro-batches.
-            self._flops_by_shape[key] = leaves[0].shape[1] * gradient_flops(jaxpr, flags)
+            micro_batches = leaves[0].shape[1]
+            self._flops_by_shape[key] = micro_batches * gradient_flops(jaxpr, differentiated)
         return self._flops_by_shape[key]
 
 

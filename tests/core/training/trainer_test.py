@@ -185,7 +185,7 @@ def in_memory(monkeypatch):
 
 def test_what_a_run_leaves(tmp_path, in_memory, capsys, record):
     task = Subtractor()
-    assert subtracted(tmp_path, task, given={"a": 1}, log_every_seconds=0.0)
+    assert subtracted(tmp_path, task, config={"a": 1}, log_every_seconds=0.0)
     assert task.asked == [(0, 2), (2, 1), (3, 2), (5, 1), (6, 1)]
     assert re.findall("^at .*$", capsys.readouterr().err, re.MULTILINE) == ["at 0", "at 3", "at 6", "at 7"]
     assert not Store(tmp_path / "resume").kept
