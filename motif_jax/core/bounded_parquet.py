@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 from motif_jax.core import capacity
 from motif_jax.core.errors import UserError
 
-# Most bytes of a piece, and of a row.
-_PIECE_BYTES, ROW_BYTES = 1 << 28, 1 << 30
+# Greatest number of bytes of a piece, and of a row.
+_PIECE_BYTES = 1 << 28
+ROW_BYTES = 1 << 30
 # Bytes of an entry besides its text, and of a number whose kind is not in _WIDTHS.
 _ENTRY = 8
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT_8": 1, "UINT_8": 1, "INT_16": 2, "UINT_16": 2}
@@ -36,7 +37,9 @@ def batches(
 
 def read(path: str | os.PathLike[str], columns: Sequence[str]) -> pa.Table:
     """The columns of a file; errors as of `batches`, and UserError where they take more than half of the memory that is left."""
-    pieces, size, free = [], 0, capacity.available_memory()
+    pieces: list[pa.RecordBatch] = []
+    size = 0
+    free = capacity.available_memory()
     for batch in _encoded(path, columns):
         size += _size(batch)
         capacity.require(f"{path}: what it holds", 2 * size, free)
@@ -48,20 +51,20 @@ def read(path: str | os.PathLike[str], columns: Sequence[str]) -> pa.Table:
 def _encoded(path: str | os.PathLike[str], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yields groups of rows in which a repeated text is stored once."""
     with pq.ParquetFile(path) as file:
-        about = file.metadata
-        leaves = [about.schema.column(number) for number in range(about.num_columns)]
+        metadata = file.metadata
+        leaves = [metadata.schema.column(number) for number in range(metadata.num_columns)]
     texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
-    wanted = [number for number, leaf in enumerate(leaves) if leaf.path.split(".")[0] in columns]
+    leaf_numbers = [number for number, leaf in enumerate(leaves) if leaf.path.split(".")[0] in columns]
     free = capacity.available_memory()
-    for number in range(about.num_row_groups):
-        group = about.row_group(number)
-        parts = ((_width(leaves[leaf]), group.column(leaf)) for leaf in wanted)
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        parts = ((_width(leaves[leaf]), group.column(leaf)) for leaf in leaf_numbers)
         size = sum(max(part.total_uncompressed_size, width * part.num_values) for width, part in parts)
         capacity.require(f"{path}: group {number} of its rows", size, free)
     with pq.ParquetFile(path, read_dictionary=texts) as file:
         # Group by group: each batch holds all texts of its groups.
-        for number in range(about.num_row_groups):
-            rows = max(1, about.row_group(number).num_rows)
+        for number in range(metadata.num_row_groups):
+            rows = max(1, metadata.row_group(number).num_rows)
             yield from file.iter_batches(rows, [number], list(columns))
 
 
@@ -89,8 +92,8 @@ def _bytes(column: Any) -> int:
     """Memory of a column that stores every text, also repeated ones."""
     if pa.types.is_dictionary(column.type):
         lengths = pc.binary_length(column.dictionary).fill_null(0).to_numpy()
-        places = column.indices.drop_null().to_numpy()
-        return _ENTRY * len(column) + int(lengths[places].sum(dtype=np.int64))
+        indices = column.indices.drop_null().to_numpy()
+        return _ENTRY * len(column) + int(lengths[indices].sum(dtype=np.int64))
     if isinstance(column, pa.ListArray | pa.LargeListArray | pa.FixedSizeListArray):
         return _ENTRY * len(column) + _bytes(column.flatten())
     if isinstance(column, pa.StructArray):
@@ -101,10 +104,11 @@ def _bytes(column: Any) -> int:
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows with every text stored as such, without dictionaries."""
     columns = [column.cast(_plain_type(column.type)) for column in batch.columns]
-    made = pa.RecordBatch.from_arrays(columns, batch.schema.names)
-    made.validate(full=True)  # checks that texts are UTF-8
-    return made
+    plain = pa.RecordBatch.from_arrays(columns, batch.schema.names)
+    plain.validate(full=True)  # checks that texts are UTF-8
+    return plain
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:

@@ -23,10 +23,12 @@ def require_workers(key: str, workers: int, games_each: int = 1) -> None:
         )
 
 
-def require(what: str, size: int, free: int | None) -> None:
-    """Raises UserError where `what` takes more bytes than are `free`, None for unknown."""
+def require(subject: str, size: int, free: int | None) -> None:
+    """Raises UserError where `subject` takes more bytes (`size`) than are `free`, None for unknown."""
     if free is not None and size > free:
-        raise UserError(f"{what} takes {size / 2**20:,.0f} MiB of memory, {free / 2**20:,.0f} MiB are left")
+        raise UserError(
+            f"{subject} takes {size / 2**20:,.0f} MiB of memory, {free / 2**20:,.0f} MiB are left"
+        )
 
 
 def available_memory(root: Path = Path("/")) -> int | None:
@@ -34,14 +36,15 @@ def available_memory(root: Path = Path("/")) -> int | None:
     free = _fields(root / "proc/meminfo").get("MemAvailable")
     if free is None:
         return None
-    left = [free * 1024]
+    limits = [free * 1024]
     for group in _groups(root):
-        ceiling, used = _number(group / "memory.max"), _number(group / "memory.current")
+        ceiling = _number(group / "memory.max")
+        used = _number(group / "memory.current")
         if ceiling is not None and used is not None:
             # Cached files count as used, but the system frees them on demand.
             stat = _fields(group / "memory.stat")
-            left.append(ceiling - used + stat.get("inactive_file", 0) + stat.get("active_file", 0))
-    return max(0, min(left))
+            limits.append(ceiling - used + stat.get("inactive_file", 0) + stat.get("active_file", 0))
+    return max(0, min(limits))
 
 
 def _groups(root: Path) -> Iterator[Path]:
@@ -50,10 +53,11 @@ def _groups(root: Path) -> Iterator[Path]:
         lines = (root / "proc/self/cgroup").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
         lines = []
-    own = PurePosixPath(next((line[3:].lstrip("/") for line in lines if line.startswith("0::")), ""))
-    if ".." in own.parts:  # the group lies outside of what this process sees
-        own = PurePosixPath()
-    for group in dict.fromkeys((own, *own.parents)):
+    names = [line.removeprefix("0::").lstrip("/") for line in lines if line.startswith("0::")]
+    process_group = PurePosixPath(names[0] if names else "")
+    if ".." in process_group.parts:  # the group lies outside of what this process sees
+        process_group = PurePosixPath()
+    for group in dict.fromkeys((process_group, *process_group.parents)):
         yield root / "sys/fs/cgroup" / group
 
 

@@ -49,7 +49,10 @@ def read_lines(
                 return
             begin += len(line)
             is_wanted = wanted is None or line[_KEY].decode("latin-1") in wanted
-            if is_wanted and (record := decode_line(line)) is not None:
+            if not is_wanted:
+                continue
+            record = decode_line(line)
+            if record is not None:
                 yield record
 
 
@@ -77,9 +80,11 @@ class LineWriter(contextlib.AbstractContextManager["LineWriter"]):
         return size > 0 and os.pread(self._descriptor, 1, size - 1) != b"\n"
 
     def length(self) -> int:
+        """Bytes of the file."""
         return os.fstat(self._descriptor).st_size
 
     def cut(self, length: int) -> None:
+        """Cuts the file to its first `length` bytes."""
         os.ftruncate(self._descriptor, length)
         self._torn = self._ends_torn()
 
@@ -112,9 +117,9 @@ class LineWriter(contextlib.AbstractContextManager["LineWriter"]):
             raise _unwritable(self.path, error) from None
 
     def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
     def __exit__(self, *exception: object) -> None:
         self.close()

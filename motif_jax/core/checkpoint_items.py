@@ -9,23 +9,26 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-# Stands in an abstract tree for an item that was given as plain JSON-able data.
+# Stands in an abstract tree for an item that was saved as plain JSON-able data.
 JSON = "json"
 # Stands in an abstract tree for an item that is restored as it was saved.
 ANY = "any"
 
 
 def pack(item: Any, copy: bool = True) -> Any:
-    """A tree's arrays on this host, whole, as numpy arrays; anything else as JSON. Without `copy` they may be a device's own."""
+    """A tree of arrays as whole numpy arrays on this host; anything else as JSON in an array of bytes.
+
+    Without `copy` an array may share memory with the one of a device.
+    """
     leaves = jax.tree.leaves(item)
     if leaves and all(isinstance(leaf, np.ndarray | np.generic | jax.Array) for leaf in leaves):
-        whole = jax.device_get(jax.tree.map(_whole, item))
-        return jax.tree.map(np.array if copy else np.asarray, whole)
+        arrays = jax.device_get(jax.tree.map(_gathered, item))
+        return jax.tree.map(np.array if copy else np.asarray, arrays)
     # Bytes in an array: Orbax stores arrays and rejects a tree of one string.
     return {JSON: np.frombuffer(json.dumps(item).encode(), np.uint8)}
 
 
-def _whole(leaf: Any) -> Any:
+def _gathered(leaf: Any) -> Any:
     """Gathers an array that is split over hosts; returns any other leaf unchanged."""
     if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable or leaf.is_fully_replicated:
         return leaf
@@ -33,7 +36,7 @@ def _whole(leaf: Any) -> Any:
 
 
 def unpack(loaded: Any, item: Any) -> Any:
-    """Reverses `pack` on what Orbax read; `item` is its place in the abstract tree."""
+    """Reverses `pack` on an item that Orbax has loaded; `item` is its entry in the abstract tree."""
     if item is ANY and set(loaded) != {JSON}:
         return jax.tree.map(np.asarray, loaded)
     return json.loads(np.asarray(loaded[JSON]).tobytes()) if isinstance(item, str) else loaded
@@ -46,7 +49,7 @@ def as_host_arrays(tree: Any) -> Any:
 
 def describe(tree: Any) -> dict[str, str]:
     """Maps 'a/b/0' to 'float32[3,4]' for every leaf."""
-    described = {}
+    described: dict[str, str] = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
         if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
             name = jax.tree_util.keystr(path, simple=True, separator="/")

@@ -26,7 +26,7 @@ from motif_jax.core.errors import UserError, first_line
 from motif_jax.core.files import NO_ROOM, read_json, sync
 from motif_jax.core.locks import GONE
 
-# Begins the name of a checkpoint that is being removed.
+# Prefix of the name of a checkpoint that is being removed.
 _REMOVED = ".removed-"
 _STAGING = ".saving"
 _METRICS = "metrics/metrics"
@@ -68,7 +68,8 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
             raise UserError(f"{folder} does not exist: no checkpoint was saved there")
         self._keep = keep
         self._milestone_steps = milestone_steps
-        self._best_metric, self._best_sign = keep_best, 1.0 if best_mode == "max" else -1.0
+        self._best_metric = keep_best
+        self._best_sign = 1.0 if best_mode == "max" else -1.0
         self._checkpointer: Any = None
         if not read_only:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -79,7 +80,8 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         self._failed = False
         # Steps that `save` skips. They are read once: either all processes take part in a save or none, and each may see the
         # folder change at another time.
-        self._there, self._saved = set(self.steps()), set[int]()
+        self._existing = set(self.steps())
+        self._saved: set[int] = set()
         # Step -> its damage (None: intact), of steps that were compared with their digests.
         self._damages: dict[int, str | None] = {}
 
@@ -112,23 +114,28 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         as where the disk is full.
         """
         self.wait()
-        if step in self._there or step in self._saved:
+        if step in self._existing or step in self._saved:
             return
         self._saved.add(step)
         if not self._folder.is_dir():
             raise UserError(f"{self._folder} was removed {GONE}")
+
         size = sum(leaf.nbytes for leaf in jax.tree.leaves(dict(items)) if hasattr(leaf, "nbytes"))
         memory = available_memory()
         copies = memory is None or size < _COPY_SHARE * memory
         packed = {name: checkpoint_items.pack(item, copies) for name, item in items.items()}
         numbers = {name: float(value) for name, value in (metrics or {}).items()}
+
         try:
-            writer = self._checkpointer = self._checkpointer or self._open_for_writing(size)
-            response = writer.save_checkpointables_async(int(step), packed, force=True, metrics=numbers)
+            if self._checkpointer is None:
+                self._checkpointer = self._open_for_writing(size)
+            response = self._checkpointer.save_checkpointables_async(
+                int(step), packed, force=True, metrics=numbers
+            )
         except Exception as error:
             raise self._unsaved(step, error) from error
-        self._pending = step, self._thread.submit(self._finish, response, step)
-        del packed
+        self._pending = (step, self._thread.submit(self._finish, response, step))
+        del packed  # else the copies would stay in memory until this returns
         if not (asynchronous and copies):
             self.wait()
 
@@ -136,7 +143,8 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         """Adds the digests when all is written, and gives the checkpoint its number."""
         response.result()
         self._damages[step] = None
-        staged, target = self._folder / _STAGING / str(step), self._folder / str(step)
+        staged = self._folder / _STAGING / str(step)
+        target = self._folder / str(step)
         if jax.process_index() == 0:
             digests.seal(staged)
             if target.exists():  # a damaged one: the run resumed from an earlier one
@@ -153,7 +161,8 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         """Waits for the save under way. Raises UserError: it failed."""
         if self._pending is None:
             return
-        (step, future), self._pending = self._pending, None
+        step, future = self._pending
+        self._pending = None
         try:
             future.result()
         except Exception as error:
@@ -172,11 +181,11 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         if self._keep is None or jax.process_index() != 0:
             return
         steps = [step for step in self.steps() if not self._damages.get(step)]
-        kept: set[int | None] = {*steps[-self._keep :], *self._milestones(steps)[-self._keep :]}
+        stay: set[int | None] = {*steps[-self._keep :], *self._milestones(steps)[-self._keep :]}
         if self._best_metric is not None:
-            kept.add(self.best())
+            stay.add(self.best())
         for step in steps:
-            if step not in kept:
+            if step not in stay:
                 os.rename(self._folder / str(step), self._folder / f"{_REMOVED}{step}")
         self._remove_leftovers()
 
@@ -187,9 +196,10 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
             return []
         return [step for before, step in pairwise([0, *steps]) if step // every > before // every]
 
-    def _remove_leftovers(self, more: Iterable[Path] = ()) -> None:
+    def _remove_leftovers(self, leftovers: Iterable[Path] = ()) -> None:
+        """Removes `leftovers`, and checkpoints whose removal a kill interrupted."""
         if jax.process_index() == 0:
-            for path in [*self._folder.glob(f"{_REMOVED}*"), *more]:
+            for path in [*self._folder.glob(f"{_REMOVED}*"), *leftovers]:
                 shutil.rmtree(path)
 
     def steps(self) -> list[int]:
@@ -207,11 +217,11 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
 
     def is_intact(self, step: int) -> bool:
         """Whether the files of checkpoint `step` are as they were written; warns on stderr if not."""
-        what = self._damage(step)
+        damage = self._damage(step)
         # A training that is resumed may have removed it meanwhile.
-        if what and (self._folder / str(step)).exists():
-            _warn_once(f"{self._folder / str(step)} is damaged ({what}) and left out")
-        return not what
+        if damage and (self._folder / str(step)).exists():
+            _warn_once(f"{self._folder / str(step)} is damaged ({damage}) and left out")
+        return not damage
 
     def latest(self, all_damaged_is_none: bool = False) -> int | None:
         """The newest intact step, None without checkpoints; names newer, damaged ones on stderr, which may be saved again.
@@ -219,14 +229,15 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         Raises UserError: there are checkpoints and none is intact, unless `all_damaged_is_none`.
         """
         steps = self.steps()
-        found = next((step for step in reversed(steps) if self.is_intact(step)), None)
-        if found is None and steps and not all_damaged_is_none:
+        latest = next((step for step in reversed(steps) if self.is_intact(step)), None)
+        if latest is None and steps and not all_damaged_is_none:
             raise UserError(
                 f"{self._folder} has no intact checkpoint of {steps}: restore one from a copy, or remove the folder and "
                 "train again"
             )
-        self._there = {step for step in self._there if found is not None and step <= found}
-        return found
+        # Damaged steps after `latest` may be saved again.
+        self._existing = {step for step in self._existing if latest is not None and step <= latest}
+        return latest
 
     def metrics(self, step: int) -> dict[str, float]:
         """The metrics that were saved with `step`. Raises UserError: there is no such checkpoint, or it is damaged."""
@@ -239,20 +250,31 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
 
     def best(self) -> int | None:
         """The intact step with the best value of `keep_best` (the newest of equals), None if none has one."""
-        readable = [s for s in self.steps() if digests.damage(self._folder / str(s), _METRICS) is None]
-        values = ((self._metrics(step).get(self._best_metric or ""), step) for step in readable)
-        scored = [(self._best_sign * float(value), step) for value, step in values if value is not None]
-        ranked = sorted((pair for pair in scored if pair[0] > -math.inf), reverse=True)  # without NaN
-        return next((step for _, step in ranked if self.is_intact(step)), None)
+        scores: list[tuple[float, int]] = []
+        for step in self.steps():
+            # Only the small file of metrics is compared here: the whole of a large checkpoint takes long.
+            if digests.damage(self._folder / str(step), _METRICS) is not None:
+                continue
+            value = self._metrics(step).get(self._best_metric or "")
+            if value is None:
+                continue
+            score = self._best_sign * float(value)
+            if score > -math.inf:  # False for NaN
+                scores.append((score, step))
+        for _, step in sorted(scores, reverse=True):
+            if self.is_intact(step):
+                return step
+        return None
 
     def _require(self, step: int | None) -> int:
         """Returns `step`. Raises UserError unless this checkpoint is there and intact."""
         steps = self.steps()
         if step is None or step not in steps:
             raise UserError(f"{self._folder} has no checkpoint {step}: it has {steps or 'none'}")
-        if what := self._damage(step):
+        damage = self._damage(step)
+        if damage:
             raise UserError(
-                f"{self._folder / str(step)} is damaged ({what}): restore it from a copy, or choose another of {steps}"
+                f"{self._folder / str(step)} is damaged ({damage}): restore it from a copy, or choose another of {steps}"
             )
         return step
 
@@ -268,13 +290,13 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         """
         step = self._require(self.latest() if step is None else step)
         self._refuse_other_shapes(step, abstract)
-        wanted = {
+        templates = {
             name: None if isinstance(item, str) else checkpoint_items.as_host_arrays(item)
             for name, item in abstract.items()
         }
         folder = self._folder / str(step)
         with self._reading(folder):
-            loaded = ocp.load_checkpointables(folder, wanted)
+            loaded = ocp.load_checkpointables(folder, templates)
             return {name: checkpoint_items.unpack(loaded[name], item) for name, item in abstract.items()}
 
     @contextlib.contextmanager
@@ -304,6 +326,7 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
         return sorted(self._metadata(step))
 
     def _refuse_other_shapes(self, step: int, abstract: Mapping[str, Any]) -> None:
+        """Raises UserError unless checkpoint `step` has the items of `abstract`, with their shapes and dtypes."""
         saved = self._metadata(step)
         for name, item in abstract.items():
             if name not in saved:
@@ -315,11 +338,12 @@ class Checkpoints(contextlib.AbstractContextManager["Checkpoints"]):
                 size = sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in arrays)
                 require(f"{self._folder} checkpoint {step}: {name}", size, available_memory())
                 continue
-            there, here = checkpoint_items.describe(saved[name]), checkpoint_items.describe(item)
+            actual = checkpoint_items.describe(saved[name])
+            expected = checkpoint_items.describe(item)
             different = [
-                f"{key}: {there.get(key, 'absent')} saved, {here.get(key, 'absent')} wanted"
-                for key in sorted({*there, *here})
-                if there.get(key) != here.get(key)
+                f"{key}: {actual.get(key, 'absent')} saved, {expected.get(key, 'absent')} wanted"
+                for key in sorted({*actual, *expected})
+                if actual.get(key) != expected.get(key)
             ]
             if different:
                 more = f" and {len(different) - 3} more" if len(different) > 3 else ""
@@ -352,5 +376,7 @@ def _reason(error: BaseException, folder: Path) -> str:
     number = next((number for number in NO_ROOM if os.strerror(number) in str(error)), None)
     if number is None:
         return first_line(error)
-    free = f" ({shutil.disk_usage(folder).free / 1e6:,.1f} MB are free there)" * (number == errno.ENOSPC)
-    return os.strerror(number) + free
+    reason = os.strerror(number)
+    if number == errno.ENOSPC:
+        reason += f" ({shutil.disk_usage(folder).free / 1e6:,.1f} MB are free there)"
+    return reason

@@ -30,8 +30,8 @@ def default_workers() -> int:
 def dotted(config: Any, key: str) -> Any:
     """The value of a dotted `key` such as 'reward.quantile', of a config, a `schema.section_class` or nested mappings."""
     value: Any = config
-    for part in key.split("."):
-        value = value[part] if isinstance(value, Mapping) else getattr(value, part)
+    for name in key.split("."):
+        value = value[name] if isinstance(value, Mapping) else getattr(value, name)
     return value
 
 
@@ -46,10 +46,13 @@ def has(config: Any, key: str) -> bool:
 
 def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Dotted name -> value of everything in nested mappings, in their order."""
-    found: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
     for key, value in tree.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return found
+        if isinstance(value, Mapping):
+            leaves |= flat(value, f"{prefix}{key}.")
+        else:
+            leaves[f"{prefix}{key}"] = value
+    return leaves
 
 
 def listed(text: str) -> list[str]:
@@ -60,8 +63,8 @@ def listed(text: str) -> list[str]:
 def require(condition: bool, key: str, value: Any, allowed: str) -> None:
     """Raises UserError "config.key=value: must be allowed" unless `condition` holds."""
     if not condition:
-        shown = f"'{value}'" if isinstance(value, str) else value
-        raise UserError(f"config.{key}={shown}: must be {allowed}")
+        quoted = f"'{value}'" if isinstance(value, str) else value
+        raise UserError(f"config.{key}={quoted}: must be {allowed}")
 
 
 def require_key(config: Any, key: str, condition: bool, allowed: str) -> None:
@@ -79,8 +82,8 @@ def choice(config: Any, key: str, options: Iterable[Any]) -> None:
 def positive(config: Any, key: str, allow_zero: bool = False) -> None:
     """Requires that the value of `key` is a finite number above zero."""
     value = dotted(config, key)
-    good = is_finite(value) and (value > 0 or (allow_zero and value == 0))
-    require(good, key, value, "a number of at least 0" if allow_zero else "a number above 0")
+    is_valid = is_finite(value) and (value > 0 or (allow_zero and value == 0))
+    require(is_valid, key, value, "a number of at least 0" if allow_zero else "a number above 0")
 
 
 def is_natural(text: str) -> bool:

@@ -60,9 +60,9 @@ def safetensors_of(name: str, text: str, tensors: Mapping[str, np.ndarray]) -> b
     size = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + size])
     header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
-    written = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
-    written += b" " * (-len(written) % 8)
-    return len(written).to_bytes(8, "little") + written + data[8 + size :]
+    sorted_header = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    sorted_header += b" " * (-len(sorted_header) % 8)  # the format aligns tensors to 8 bytes
+    return len(sorted_header).to_bytes(8, "little") + sorted_header + data[8 + size :]
 
 
 def seal(folder: Path) -> None:

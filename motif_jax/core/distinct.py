@@ -10,7 +10,8 @@ _WORDS = np.random.default_rng(20231107).integers(0, 2**63, 1 << 10, np.uint64) 
 
 def hash_rows(rows: np.ndarray) -> np.ndarray:
     """Hashes rows uint8 [N, W] to uint64 [N], with rare collisions, alike in all processes and little-endian machines."""
-    if padding := -rows.shape[1] % 8:
+    padding = -rows.shape[1] % 8
+    if padding:
         rows = np.pad(rows, ((0, 0), (0, padding)))
     words = np.ascontiguousarray(rows).view(np.uint64)
     factors = np.resize(_WORDS, words.shape[1])

@@ -21,7 +21,7 @@ _MODULE = re.compile(r"[A-Za-z_][\w.]*")
 # The trusted names, with commas between them; in the environment, so that child processes have them.
 _VARIABLE = "MOTIF_JAX_TRUST"
 # Name -> the folder or file that gave it, for the error.
-_ASKED: dict[str, str] = {}
+_SOURCES: dict[str, str] = {}
 
 
 def is_entry_point(name: Any) -> bool:
@@ -31,19 +31,19 @@ def is_entry_point(name: Any) -> bool:
 
 def named(values: Any, key: str = "") -> set[str]:
     """Every 'module:Class' in nested mappings, lists and texts (with JSON), and the modules of a key `modules`."""
-    found: set[str] = set()
-    waiting = [(key, values)]
-    while waiting:
-        key, value = waiting.pop()
+    names: set[str] = set()
+    pending = [(key, values)]  # a stack, not recursion: data from outside may be nested deeply
+    while pending:
+        key, value = pending.pop()
         if isinstance(value, Mapping):
-            waiting.extend(value.items())
+            pending.extend(value.items())
         elif isinstance(value, list | tuple):
-            waiting.extend((key, each) for each in value)
+            pending.extend((key, item) for item in value)
         elif isinstance(value, str):
-            found.update(_FORM.findall(value.removeprefix("gym:")))  # in 'gym:module:ID' the module is named
+            names.update(_FORM.findall(value.removeprefix("gym:")))  # in 'gym:module:ID' the module is named
             if key == "modules":
-                found.update(_MODULE.findall(value))
-    return found
+                names.update(_MODULE.findall(value))
+    return names
 
 
 def trust(names: Iterable[str]) -> None:
@@ -62,7 +62,7 @@ def trust(names: Iterable[str]) -> None:
 
 def asked(by: str | os.PathLike[str], values: Any) -> None:
     """Notes, for errors, that the folder or file `by` gave the names in `values`."""
-    _ASKED.update(dict.fromkeys(named(values), str(by)))
+    _SOURCES.update(dict.fromkeys(named(values), str(by)))
 
 
 def load(key: str, name: str) -> Any:
@@ -73,7 +73,7 @@ def load(key: str, name: str) -> Any:
 
 def load_module(key: str, name: str) -> ModuleType:
     """Imports a trusted module, or that of a trusted class, for what it registers; raises as `load`."""
-    _require(key, name, name in {known.partition(":")[0] for known in _trusted()})
+    _require(key, name, name in {trusted.partition(":")[0] for trusted in _trusted()})
     return _imported(key, name, name)
 
 
@@ -93,7 +93,7 @@ def _trusted() -> set[str]:
 def _require(key: str, name: str, trusted: bool) -> None:
     if not trusted:
         raise UserError(
-            f"config.{key}={name}: {_ASKED.get(name, 'a file of data')} asks for this code from outside the package, and this "
+            f"config.{key}={name}: {_SOURCES.get(name, 'a file of data')} asks for this code from outside the package, and this "
             f"command does not name it: if you trust it, give --config.trust={name} (in Python trust=[{name!r}])"
         )
 
@@ -111,9 +111,11 @@ def _missing(key: str, name: str, error: Exception) -> UserError:
     )
 
 
-def require_signature(key: str, name: str, made: Callable[..., Any], *given: Any, **options: Any) -> None:
-    """Raises UserError, for the value `name` of the config's `key`, where `made` takes other arguments than these."""
+def require_signature(
+    key: str, name: str, function: Callable[..., Any], *arguments: Any, **options: Any
+) -> None:
+    """Raises UserError, for the value `name` of the config's `key`, where `function` takes other arguments than these."""
     try:
-        inspect.signature(made).bind(*given, **options)
+        inspect.signature(function).bind(*arguments, **options)
     except (TypeError, ValueError) as error:  # ValueError: a built-in that does not say what it takes
         raise UserError(f"config.{key}={name}: does not fit here ({error}): choose another") from None

@@ -18,19 +18,23 @@ class UserError(Exception):
 
 def printable(text: str) -> str:
     """`text` with characters that a terminal would obey, such as the beginning of an escape sequence, written as \\x1b."""
-    shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return text if text.isprintable() else "".join(shown)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def first_line(error: BaseException) -> str:
     """The first line of an error's message that is not blank, else its type: libraries' messages may have pages."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    for line in str(error).splitlines():
+        if line.strip():
+            return line.strip()
+    return type(error).__name__
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:
     """Yields an error, its cause or context, and so on."""
-    seen: set[int] = set()  # an error that a thread raised again may be its own context
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
+    visited: set[int] = set()  # an error that a thread raised again may be its own context
+    while error is not None and id(error) not in visited:
+        visited.add(id(error))
         yield error
         error = error.__cause__ or error.__context__

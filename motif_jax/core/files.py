@@ -103,17 +103,21 @@ def new_array(path: str | os.PathLike[str], dtype: Any, shape: tuple[int, ...]) 
 
 def full_disk(error: BaseException | None) -> OSError | None:
     """The error of a full disk among `error` and its causes, None without one."""
-    full = (each for each in causes(error) if isinstance(each, OSError) and each.errno in NO_ROOM)
-    return next(full, None)
+    for cause in causes(error):
+        if isinstance(cause, OSError) and cause.errno in NO_ROOM:
+            return cause
+    return None
 
 
 def system_error(error: BaseException, folder: str | os.PathLike[str]) -> str | None:
     """The line for a system error that the user can put right, else None; names `folder` where the error names no file."""
-    if full := full_disk(error):
+    full = full_disk(error)
+    if full is not None:
         path = Path(full.filename or folder).absolute()
-        there = next(place for place in (path, *path.parents) if place.is_dir())
-        left = shutil.disk_usage(there).free / 1e6
-        free = f" ({left:,.1f} MB are free there)" * (full.errno == errno.ENOSPC)
+        free = ""
+        if full.errno == errno.ENOSPC:
+            existing = next(parent for parent in (path, *path.parents) if parent.is_dir())
+            free = f" ({shutil.disk_usage(existing).free / 1e6:,.1f} MB are free there)"
         return (
             f"{path} cannot be written: {full.strerror}{free}; what was saved before is kept: make room, and the same command "
             "continues"
@@ -191,7 +195,8 @@ def read_json(path: str | os.PathLike[str], remedy: str, kind: type = dict, keys
     try:
         with open(path, "rb", opener=regular_file) as file:
             value = parse_json(file.read(), kind)
-        if missing := [key for key in keys if key not in value]:
+        missing = [key for key in keys if key not in value]
+        if missing:
             raise ValueError(f"it has no {', '.join(missing)}")
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror}): {remedy}") from None
@@ -203,9 +208,9 @@ def read_json(path: str | os.PathLike[str], remedy: str, kind: type = dict, keys
 def finite(value: Any) -> Any:
     """`value` with None for infinities and NaN, which JSON does not have."""
     if isinstance(value, Mapping):
-        return {name: finite(one) for name, one in value.items()}
+        return {name: finite(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [finite(one) for one in value]
+        return [finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -220,19 +225,22 @@ def append_lines(path: str | os.PathLike[str], keep: Callable[[str], bool]) -> I
     Raises:
       UserError: a line is damaged, so that `keep` raises ValueError, LookupError or TypeError; names file, line and remedy.
     """
-    path, kept, number = Path(path), [], 0
+    path = Path(path)
+    kept_lines: list[str] = []
+    number = 0
     if path.exists():
         try:
             with open(path, "rb", opener=regular_file) as file:
                 lines = file.read().split(b"\n")[:-1]
             for number, line in enumerate(lines, start=1):  # noqa: B007 - reported below
-                if keep(text := line.decode()):
-                    kept.append(f"{text}\n")
+                text = line.decode()
+                if keep(text):
+                    kept_lines.append(f"{text}\n")
         except (ValueError, LookupError, TypeError) as error:
             raise UserError(
                 f"{path} is damaged in line {number} ({type(error).__name__}: {error}): {_TAKE_OUT}"
             ) from None
-        atomic_write_text(path, "".join(kept))
+        atomic_write_text(path, "".join(kept_lines))
     return open(path, "a", encoding="utf-8", opener=regular_file)
 
 

@@ -62,23 +62,24 @@ async def serve(
     loop = asyncio.get_running_loop()
 
     async def answer(request: web.BaseRequest) -> web.Response:
-        given = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
-        if key and not hmac.compare_digest(given, f"Bearer {key}".encode()):
+        authorization = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
+        # In constant time, so that the time of a refusal says nothing about the key.
+        if key and not hmac.compare_digest(authorization, f"Bearer {key}".encode()):
             message = "the request has no key, or another one"
             return web.json_response({"error": {"message": message, "code": 401}}, status=401)
         async with asyncio.timeout(_BODY_SECONDS):
             body = await request.read()
         start = loop.time()
         status, reply = handle(request.method, request.raw_path, body)
-        left = latency_seconds - (loop.time() - start)
-        if request.method == "POST" and left > 0:
-            await asyncio.sleep(left)
+        remaining = latency_seconds - (loop.time() - start)
+        if request.method == "POST" and remaining > 0:
+            await asyncio.sleep(remaining)
         return web.json_response(reply, status=status)
 
     web_server = web.Server(answer, access_log=None)  # which refuses bodies of more than 1 MiB
     server = await loop.create_server(web_server, host, port, start_serving=False)
     try:
-        addresses = [ipaddress.ip_address(one.getsockname()[0]) for one in server.sockets]
+        addresses = [ipaddress.ip_address(socket.getsockname()[0]) for socket in server.sockets]
         if not (key or open_to_all or all(address.is_loopback for address in addresses)):
             raise UserError(
                 f"config.host='{host}': other machines reach {addresses[0]}: set config.key_variable to the name of an "

@@ -21,58 +21,60 @@ _CODE = ("*.py", "*.pkl", "*.pickle", "*.bin", "*.pt", "*.pth")
 _REWARD = "reward.safetensors"  # of export_reward
 
 
-def is_named(place: Any) -> bool:
-    """Whether `place` names something on a hub."""
-    return isinstance(place, str) and place.startswith("hf://")
+def is_named(path: Any) -> bool:
+    """Whether `path` names something on a hub."""
+    return isinstance(path, str) and path.startswith("hf://")
 
 
-def local(place: Any, key: str = "", before: Any = None) -> Any:
+def local(path: Any, key: str = "", previous: Any = None) -> Any:
     """The local copy of hf://OWNER/NAME[@REVISION][/PATH]; anything else unchanged.
 
     A repository with the file of `export_reward` and no checkpoints stands for that file. Without a revision in the name, the
-    commit of `before`, the resumed run's local copy, is kept. Errors name the config's `key`. Raises UserError: the hub has
+    commit of `previous`, the resumed run's local copy, is kept. Errors name the config's `key`. Raises UserError: the hub has
     no such repository, revision or path, cannot be reached, or huggingface_hub is not installed.
     """
-    if not is_named(place):
-        return place
-    where = f"config.{key}={place}" if key else place
-    form = _FORM.fullmatch(place)
+    if not is_named(path):
+        return path
+    subject = f"config.{key}={path}" if key else path
+    form = _FORM.fullmatch(path)
     inside = Path((form and form.group(3)) or "")
     if form is None or inside.is_absolute() or ".." in inside.parts:
-        raise UserError(f"{where}: must be hf://OWNER/NAME[@REVISION][/PATH]")
-    name, revision, path = form.groups()
-    if revision is None and isinstance(before, str):
-        copy = rf"/models--{re.escape(name.replace('/', '--'))}/snapshots/([0-9a-f]{{40}})(/|$)"
-        copied = re.search(copy, before)
-        revision = copied and copied.group(1)
-    folder = snapshot(name, revision, where, _FILES)
-    is_reward = not path and (folder / _REWARD).is_file() and not (folder / "checkpoints").is_dir()
-    found = folder / (_REWARD if is_reward else path or "")
-    if not found.exists():
-        raise UserError(f"{where}: the repository has no {path or 'file of a reward, an agent or a model'}")
-    return str(found)
+        raise UserError(f"{subject}: must be hf://OWNER/NAME[@REVISION][/PATH]")
+    name, revision, subpath = form.groups()
+    if revision is None and isinstance(previous, str):
+        snapshot_path = rf"/models--{re.escape(name.replace('/', '--'))}/snapshots/([0-9a-f]{{40}})(/|$)"
+        previous_snapshot = re.search(snapshot_path, previous)
+        revision = previous_snapshot and previous_snapshot.group(1)
+    folder = snapshot(name, revision, subject, _FILES)
+    is_reward = not subpath and (folder / _REWARD).is_file() and not (folder / "checkpoints").is_dir()
+    copy = folder / (_REWARD if is_reward else subpath or "")
+    if not copy.exists():
+        raise UserError(
+            f"{subject}: the repository has no {subpath or 'file of a reward, an agent or a model'}"
+        )
+    return str(copy)
 
 
-def snapshot(name: str, revision: str | None, where: str, files: Sequence[str]) -> Path:
-    """The folder of the local copy of a repository's `files` (patterns); errors as of `local` begin with `where`."""
+def snapshot(name: str, revision: str | None, subject: str, files: Sequence[str]) -> Path:
+    """The folder of the local copy of a repository's `files` (patterns); errors as of `local` begin with `subject`."""
     try:
         import huggingface_hub
         from huggingface_hub import errors
     except ImportError:
         raise UserError(
-            f"{where}: the Hugging Face hub needs huggingface_hub: pip install 'motif-jax[hub]'"
+            f"{subject}: the Hugging Face hub needs huggingface_hub: pip install 'motif-jax[hub]'"
         ) from None
     try:
-        found = huggingface_hub.snapshot_download(
+        folder = huggingface_hub.snapshot_download(
             name, revision=revision, allow_patterns=list(files), ignore_patterns=list(_CODE)
         )
-        return Path(found)
+        return Path(folder)
     except errors.RepositoryNotFoundError:
-        said = "the hub has no such repository, or shows it only to whom `hf auth login` has named"
+        problem = "the hub has no such repository, or shows it only to whom `hf auth login` has named"
     except errors.RevisionNotFoundError:
-        said = f"the repository has no revision {revision}"
+        problem = f"the repository has no revision {revision}"
     except errors.LocalEntryNotFoundError as error:
-        said = f"the hub cannot be reached, and there is no copy of it here ({first_line(error)})"
+        problem = f"the hub cannot be reached, and there is no copy of it here ({first_line(error)})"
     except Exception as error:  # the hub's client raises errors of several libraries
-        said = first_line(error)
-    raise UserError(f"{where}: {said}")
+        problem = first_line(error)
+    raise UserError(f"{subject}: {problem}")

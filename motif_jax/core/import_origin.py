@@ -17,14 +17,14 @@ from motif_jax.core.run_folder import as_plain, differences, read_config
 FILE = "import.json"
 
 
-def _about(config: Mapping[str, Any], files: Iterable[str]) -> dict[str, Any]:
-    """The config without its seed, and a digest in place of each file it names."""
-    about = as_plain(config)
-    about.pop("seed", None)
+def _origin(config: Mapping[str, Any], files: Iterable[str]) -> dict[str, Any]:
+    """The config without its seed, and a digest in place of each file that a key of `files` names."""
+    origin = as_plain(config)
+    origin.pop("seed", None)
     for key in files:
-        if about[key]:
-            about[key] = digests.of_file(about[key])
-    return about
+        if origin[key]:
+            origin[key] = digests.of_file(origin[key])
+    return origin
 
 
 def has_checkpoints(workdir: Path) -> bool:
@@ -32,30 +32,35 @@ def has_checkpoints(workdir: Path) -> bool:
     return any(path.name.isdigit() for path in (workdir / "checkpoints").glob("*"))
 
 
-def check(workdir: Path, config: Mapping[str, Any], files: Iterable[str], whole: bool) -> bool:
-    """Whether the import that `config` describes has been made in `workdir`, which holds a `whole` model or dataset or not.
+def check(workdir: Path, config: Mapping[str, Any], files: Iterable[str], is_complete: bool) -> bool:
+    """Whether the import that `config` describes has been made in `workdir`.
 
-    The keys `files` name files, which are compared by content. Raises UserError: the folder holds a run or dataset of another
+    Args:
+      files: keys of `config` that name files, which are compared by content.
+      is_complete: whether `workdir` holds a complete model or dataset.
+
+    Raises UserError: the folder holds a run or dataset of another
     origin, or another import that has ended.
     """
     path = workdir / FILE
     if not path.exists():
         has_config = (workdir / "config.json").exists()
-        if whole or has_config:
+        if is_complete or has_config:
             stage = read_config(workdir).get("stage") if has_config else "unknown origin"
             raise UserError(f"--workdir={workdir} holds a run of {stage}: choose another --workdir")
         return False
-    there = read_json(path, "choose another --workdir, or remove the folder and import again")
-    if there.get("stage") != config["stage"]:
+    recorded = read_json(path, "choose another --workdir, or remove the folder and import again")
+    if recorded.get("stage") != config["stage"]:
         raise UserError(
-            f"--workdir={workdir} belongs to {there.get('stage')}, this is {config['stage']}: choose another --workdir"
+            f"--workdir={workdir} belongs to {recorded.get('stage')}, this is {config['stage']}: choose another --workdir"
         )
-    if not whole:
+    if not is_complete:
         return False
-    about = _about(config, files)
-    if changed := differences(there, about, {**there, **about}):
+    origin = _origin(config, files)
+    changes = differences(recorded, origin, {**recorded, **origin})
+    if changes:
         raise UserError(
-            f"--workdir={workdir} holds another import ({'; '.join(changed)}): choose another --workdir"
+            f"--workdir={workdir} holds another import ({'; '.join(changes)}): choose another --workdir"
         )
     return True
 
@@ -63,4 +68,4 @@ def check(workdir: Path, config: Mapping[str, Any], files: Iterable[str], whole:
 def write(workdir: Path, config: Mapping[str, Any], files: Iterable[str]) -> None:
     """Marks `workdir` as this import's, before anything else is written, and removes a killed writer's files."""
     remove_temporaries(workdir)
-    atomic_write_json(workdir / FILE, _about(config, files))
+    atomic_write_json(workdir / FILE, _origin(config, files))

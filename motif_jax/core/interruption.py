@@ -40,12 +40,14 @@ class Interruption:
     SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 
     def __init__(self, quiet: bool = False) -> None:
-        self.requested, self._quiet = False, quiet
+        self.requested = False
+        self._quiet = quiet
         self.signal_name = ""
         self._previous: dict[signal.Signals, object] = {}
 
     def __enter__(self) -> Interruption:
-        for number in (*self.SIGNALS, *([signal.SIGHUP] if self._quiet else [])):
+        signals = (*self.SIGNALS, signal.SIGHUP) if self._quiet else self.SIGNALS
+        for number in signals:
             self._previous[number] = signal.signal(number, self._handle)
         return self
 
@@ -59,8 +61,8 @@ class Interruption:
         self.requested = True
         self.signal_name = signal.Signals(number).name
         if not self._quiet:
-            said = f"{self.signal_name}: saving and stopping; the same command continues"
-            print(said, file=sys.stderr, flush=True)
+            message = f"{self.signal_name}: saving and stopping; the same command continues"
+            print(message, file=sys.stderr, flush=True)
 
     def leave(self) -> NoReturn:
         """Ends the program with the signal's exit code, for callers that save nothing and have closed what was open."""
@@ -70,9 +72,9 @@ class Interruption:
 
 
 @contextlib.contextmanager
-def deaf_processes(*more: signal.Signals) -> Iterator[None]:
-    """Blocks SIGINT, which reaches the whole group, and `more` signals in processes started inside: the parent decides."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *more})
+def deaf_processes(*signals: signal.Signals) -> Iterator[None]:
+    """Blocks SIGINT, which reaches the whole group, and `signals` in processes started inside: the parent decides."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *signals})
     try:
         yield
     finally:

@@ -14,7 +14,8 @@ from typing import IO, Any
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import regular_file
 
-_LEASE_SECONDS, _LOOK_SECONDS = 180.0, 0.5
+_LEASE_SECONDS = 180.0
+_POLL_SECONDS = 0.5
 # The error about a folder that was removed during a run.
 GONE = "while it was in use, and its contents are lost: remove what is there now, then give the command again"
 _NO_LOCKS = (
@@ -51,11 +52,12 @@ def FolderLock(
             raise UserError(f"{folder} cannot be made or written to: {error.strerror}") from None
         if patience is None:
             # After Slurm has requeued a job, network file systems keep the locks of a lost node until its lease ends.
-            patience = _LEASE_SECONDS * (os.environ.get("SLURM_RESTART_COUNT", "0") not in ("", "0"))
+            is_requeued = os.environ.get("SLURM_RESTART_COUNT", "0") not in ("", "0")
+            patience = _LEASE_SECONDS if is_requeued else 0.0
         deadline = time.monotonic() + patience
         while not lock(file, folder):
             if time.monotonic() < deadline:
-                time.sleep(_LOOK_SECONDS)
+                time.sleep(_POLL_SECONDS)
                 continue
             file.seek(0)
             holder = file.read().strip() or "another process"

@@ -12,10 +12,21 @@ from motif_jax.core.errors import causes
 
 # Keys that memory grows with, in the order in which they are named, and keys that divide the work.
 _GROWS_WITH = (
-    "batch_size batch actors.envs_per_worker actors.workers rollout algorithm.microbatch_size max_len length lanes workers "
-    "ensemble.members network.prompt_tokens chunk_steps"
-).split()
-_NAMED = 3
+    "batch_size",
+    "batch",
+    "actors.envs_per_worker",
+    "actors.workers",
+    "rollout",
+    "algorithm.microbatch_size",
+    "max_len",
+    "length",
+    "lanes",
+    "workers",
+    "ensemble.members",
+    "network.prompt_tokens",
+    "chunk_steps",
+)
+_NAMED = 3  # so many of them are named at most
 _DIVIDERS = ("num_shards", "accumulate", "sharding.fsdp")
 # Errors of the loader of shared libraries.
 _OF_LOADER = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
@@ -29,26 +40,31 @@ def limit() -> int | None:
 
 def ran_out(error: BaseException) -> str | None:
     """The message of an exception about refused memory, in `error` or the chain of its causes; None without one."""
-    for each in causes(error):
-        words = " ".join(str(each).split())
-        no_memory = isinstance(each, OSError) and each.errno == errno.ENOMEM
-        exhausted = isinstance(each, RuntimeError) and words.startswith("RESOURCE_EXHAUSTED")
-        not_loaded = isinstance(each, ImportError) and any(part in words for part in _OF_LOADER)
-        if isinstance(each, MemoryError) or no_memory or exhausted or not_loaded:
-            return words or "an allocation failed"
+    for cause in causes(error):
+        message = " ".join(str(cause).split())
+        no_memory = isinstance(cause, OSError) and cause.errno == errno.ENOMEM
+        exhausted = isinstance(cause, RuntimeError) and message.startswith("RESOURCE_EXHAUSTED")  # jax
+        not_loaded = isinstance(cause, ImportError) and any(part in message for part in _OF_LOADER)
+        if isinstance(cause, MemoryError) or no_memory or exhausted or not_loaded:
+            return message or "an allocation failed"
     return None
 
 
-def explained(what: str, values: Mapping[str, Any]) -> str:
-    """The line for the user: `what` was refused, and which keys of a config (dotted name -> value) make the stage smaller."""
+def explained(message: str, values: Mapping[str, Any]) -> str:
+    """The line for the user: the `message` of `ran_out`, and which keys of a config (dotted name -> value) make the stage smaller."""
     sizes = {key: values[key] for key in _GROWS_WITH if key in values}
     large = [f"config.{key}={value}" for key, value in sizes.items() if isinstance(value, int) and value > 1]
-    ways = [f"make {' or '.join(large[:_NAMED])} smaller"] if large else []
-    ways += [f"make config.{key}={values[key]} larger" for key in _DIVIDERS if key in values][:1]
-    bound = limit()
-    more = f"more than {bound / 2**20:,.0f} MiB (ulimit -v)" if bound else "more"
+    remedies: list[str] = []
+    if large:
+        remedies.append(f"make {' or '.join(large[:_NAMED])} smaller")
+    dividers = [key for key in _DIVIDERS if key in values]
+    if dividers:
+        remedies.append(f"make config.{dividers[0]}={values[dividers[0]]} larger")
+    address_space = limit()
+    more = f"more than {address_space / 2**20:,.0f} MiB (ulimit -v)" if address_space else "more"
+    remedies.append(f"or give it {more}" if remedies else f"give it {more}")
     return (
-        f"memory has ended ({what[:200]}): {', '.join([*ways, f'or give it {more}' if ways else f'give it {more}'])}; what was saved "
+        f"memory has ended ({message[:200]}): {', '.join(remedies)}; what was saved "
         "before is kept, and with more memory the same command resumes"
     )
 

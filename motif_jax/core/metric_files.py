@@ -42,9 +42,10 @@ def columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, Curve]:
             if name not in ("step", "time") and isinstance(value, int | float | None):
                 xs.setdefault(name, array("d")).append(row["step"])
                 ys.setdefault(name, array("d")).append(np.nan if value is None else value)
-    curves = {}
+    curves: dict[str, Curve] = {}
     for name in xs:
-        x, y = np.array(xs[name]), np.array(ys[name])
+        x = np.array(xs[name])
+        y = np.array(ys[name])
         order = np.argsort(x, kind="stable")
         curves[name] = Curve(x[order], y[order])
     return curves
@@ -73,9 +74,9 @@ def read_csv(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     try:
         with open(path, newline="", encoding="utf-8") as file:
             header, *rows = csv.reader(file, strict=True)
-        wrong = [number for number, row in enumerate(rows, start=2) if len(row) != len(header)]
-        if wrong:
-            raise ValueError(f"line {wrong[0]} has not the {len(header)} columns of the first")
+        uneven = [number for number, row in enumerate(rows, start=2) if len(row) != len(header)]
+        if uneven:
+            raise ValueError(f"line {uneven[0]} has not the {len(header)} columns of the first")
         numbers = [[float(cell) if cell else np.nan for cell in row] for row in rows]
     except (ValueError, csv.Error) as error:
         raise UserError(

@@ -50,8 +50,8 @@ class MetricsWriter(contextlib.AbstractContextManager["MetricsWriter"]):
         path = folder / FILE_NAME
         if path.exists():
             rows = read_metrics(folder) if resume_step is not None else ()
-            kept = (json_line(row) for row in rows if row["step"] <= resume_step)
-            atomic_write_text(path, "".join(kept))
+            lines = (json_line(row) for row in rows if row["step"] <= resume_step)
+            atomic_write_text(path, "".join(lines))
         self._path = path
         self._file = open(path, "a", encoding="utf-8", opener=regular_file)  # noqa: SIM115 - closed by close()
         self._events = _Events(folder / "tensorboard", None if resume_step is None else resume_step + 1)

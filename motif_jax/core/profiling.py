@@ -23,9 +23,10 @@ class Profiler:
         server_port: int | None = None,
     ) -> None:
         self._folder = Path(workdir) / "profile"
-        self._start, self._steps = start, steps
+        self._start = start
+        self._steps = steps
         self._first: int | None = None
-        self._begun = 0
+        self._updates = 0
         self._recording = False
         if server_port is not None:
             jax.profiler.start_server(server_port)
@@ -36,7 +37,7 @@ class Profiler:
             return
         self._first = number if self._first is None else self._first
         done = number - self._first
-        self._begun = done + 1
+        self._updates = done + 1
         if done == self._start and not self._recording:
             self._folder.mkdir(parents=True, exist_ok=True)
             jax.profiler.start_trace(str(self._folder))
@@ -46,9 +47,9 @@ class Profiler:
 
     def close(self) -> None:
         """Ends the trace; says so where the training ended before its start."""
-        if not self._recording and self._start is not None and self._begun:
+        if not self._recording and self._start is not None and self._updates:
             print(
-                f"warning: config.profile.start={self._start}: no trace was taken, since the run ended after {self._begun:,} updates "
+                f"warning: config.profile.start={self._start}: no trace was taken, since the run ended after {self._updates:,} updates "
                 "(of trainings with config.chunk_steps: programs of so many steps); give a smaller start",
                 file=sys.stderr,
                 flush=True,

@@ -16,17 +16,27 @@ from motif_jax.core.errors import printable
 PLAIN_INTERVAL_SECONDS = 10.0
 _WINDOW_SECONDS = 30.0
 
+_MINUTE = 60
+_HOUR = 3600
+_DAY = 86400
+
 
 def format_seconds(seconds: float) -> str:
-    """Returns a length of time as people say it: '8 s', '3 min 20 s', '5 h 2 min', '3 d 4 h'."""
+    """A duration as people say it: '8 s', '3 min 20 s', '5 h 2 min', '3 d 4 h'."""
     seconds = max(0, round(seconds))
     if seconds < 60:
         return f"{seconds} s"
-    minute, hour, day = 60, 3600, 86400
-    units = ("min", minute, "s", 1), ("h", hour, "min", minute), ("d", day, "h", hour)
-    unit, size, smaller, part = units[0 if seconds < hour else 1 if seconds < 2 * day else 2]
-    rest = seconds % size // part
-    return f"{seconds // size} {unit}" + f" {rest} {smaller}" * bool(rest)
+    if seconds < _HOUR:
+        return _two_units(seconds, _MINUTE, "min", 1, "s")
+    if seconds < 2 * _DAY:
+        return _two_units(seconds, _HOUR, "h", _MINUTE, "min")
+    return _two_units(seconds, _DAY, "d", _HOUR, "h")
+
+
+def _two_units(seconds: int, unit: int, name: str, smaller_unit: int, smaller_name: str) -> str:
+    text = f"{seconds // unit} {name}"
+    rest = seconds % unit // smaller_unit
+    return f"{text} {rest} {smaller_name}" if rest else text
 
 
 def format_number(value: float | int | str) -> str:
@@ -47,16 +57,19 @@ class Progress:
     def __init__(
         self, total: int, unit: str, description: str, initial: int = 0, stream: TextIO | None = None
     ) -> None:
-        self._total, self._unit, self._description = total, unit, description
+        self._total = total
+        self._unit = unit
+        self._description = description
         self._stream = stream or sys.stderr
         self._console = Console(file=self._stream)
         self._live: Live | None = None
-        self._done = self._initial = initial
+        self._initial = initial
+        self._done = initial
         self._fields: dict[str, float | int | str] = {}
         self._history: deque[tuple[float, int]] = deque()
         self._started = self._printed = 0.0
         # Units and fields of the newest plain line.
-        self._said: tuple[int, dict[str, float | int | str]] | None = None
+        self._last_plain_line: tuple[int, dict[str, float | int | str]] | None = None
 
     def __enter__(self) -> Progress:
         self._started = self._printed = time.monotonic()
@@ -69,7 +82,7 @@ class Progress:
         if self._live is not None:
             self._live.update(Text(self.line()), refresh=True)
             self._live.stop()
-        elif self._said != (self._done, self._fields):
+        elif self._last_plain_line != (self._done, self._fields):
             print(self.line(), file=self._stream, flush=True)
 
     def update(self, done: int, **fields: float | int | str) -> None:
@@ -85,7 +98,7 @@ class Progress:
             self._live.update(Text(self.line()))
         elif now - self._printed >= PLAIN_INTERVAL_SECONDS:
             self._printed = now
-            self._said = done, dict(self._fields)
+            self._last_plain_line = (done, dict(self._fields))
             print(self.line(), file=self._stream, flush=True)
 
     def log(self, text: str) -> None:
@@ -100,7 +113,8 @@ class Progress:
         """Units a second over the last half minute, 0 before anything was measured."""
         if not self._history:
             return 0.0
-        (start, first), (end, last) = self._history[0], self._history[-1]
+        start, first = self._history[0]
+        end, last = self._history[-1]
         return (last - first) / (end - start) if end > start else 0.0
 
     def line(self) -> str:

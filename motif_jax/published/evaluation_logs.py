@@ -20,7 +20,7 @@ from motif_jax.core.files import atomic_write_bytes
 from motif_jax.published.pickles import ARRAYS, PickleReader, read_file, reading
 
 _REWARD = 2
-_MOST_BYTES = 8 << 30
+_MAX_BYTES = 8 << 30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +31,7 @@ class EvaluationLog:
     entropies: np.ndarray
 
     def in_words(self) -> str:
+        """The means with their standard errors, such as '100 episodes, return -1.8 +- 0.1'."""
         parts = [f"{len(self.returns)} episodes"]
         for name, values in (("return", self.returns), ("entropy", self.entropies)):
             if len(values):
@@ -43,12 +44,12 @@ def read(path: str | os.PathLike[str]) -> EvaluationLog:
     """Reads a log. Raises UserError: the file cannot be read, is no such log, or has non-finite rewards."""
     path = Path(path)
     with reading(path, "a log of a published evaluation"):
-        held = read_file(path, _MOST_BYTES, PickleReader(ARRAYS, unread=True))["eval_dump"]
+        dump = read_file(path, _MAX_BYTES, PickleReader(ARRAYS, unread=True))["eval_dump"]
         # Results may contain the same list many times.
-        if sum(len(result[1]) for result in held["results"]) > path.stat().st_size:
+        if sum(len(result[1]) for result in dump["results"]) > path.stat().st_size:
             raise ValueError("it has more steps than bytes")
-        returns = [sum(float(step[_REWARD]) for step in result[1]) for result in held["results"]]
-        entropies = [_sum(value) for value in held.get("entropies", ())]
+        returns = [sum(float(step[_REWARD]) for step in result[1]) for result in dump["results"]]
+        entropies = [_sum(value) for value in dump.get("entropies", ())]
     if not returns:
         raise UserError(f"{path} is a log without an episode")
     if not np.isfinite(returns).all():
@@ -59,17 +60,23 @@ def read(path: str | os.PathLike[str]) -> EvaluationLog:
 def _sum(value: Any) -> float:
     """The sum of a number, an array or a flat list of numbers; numpy would follow nested lists endlessly."""
     if isinstance(value, list | tuple):
-        return sum(float(each) for each in value)
+        return sum(float(number) for number in value)
     return float(value.sum() if isinstance(value, np.ndarray) else value)
 
 
 def write(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> None:
     """Writes rows of an evaluation's journal in this layout, as plain containers and numbers."""
-    results, entropies = [], []
+    results: list[Any] = []
+    entropies: list[float] = []
     for row in rows:
-        texts, rewards = row["dialogue"]["texts"], row["dialogue"]["rewards"]
-        paid = [(place, float(reward)) for place, reward in enumerate(rewards) if reward is not None]
-        steps = [(tuple(texts[:place]), texts[place], reward, place == paid[-1][0]) for place, reward in paid]
+        texts = row["dialogue"]["texts"]
+        rewards = row["dialogue"]["rewards"]
+        actions = [index for index, reward in enumerate(rewards) if reward is not None]
+        # A step: (observation, action, reward, end).
+        steps = [
+            (tuple(texts[:index]), texts[index], float(rewards[index]), index == actions[-1])
+            for index in actions
+        ]
         results.append((tuple(texts), steps))
         entropies.append(float(row.get("entropy") or 0.0))
     log = {

@@ -19,12 +19,13 @@ from motif_jax.glam.agent import ACTIONS, LanguageAgent
 from motif_jax.lm import weights
 from motif_jax.published.torch_import import TorchCheckpoint, write_checkpoint
 
-_WRAPPER, _MODEL = "module.", "_LLM_model."
+_WRAPPER = "module."
+_MODEL = "_LLM_model."
 _HEADS = {"value": "value_head_op", ACTIONS: "action_heads_op"}
 _LAYERS = {"0": "hidden_0", "2": "hidden_1", "4": "output"}
 
 
-class Found(NamedTuple):
+class ImportedAgent(NamedTuple):
     """An agent's parameters, the tensor that each comes from, tensors that are left over, and heads that are new."""
 
     params: Any
@@ -33,47 +34,56 @@ class Found(NamedTuple):
     fresh: list[str]
 
 
-def language_agent(checkpoint: TorchCheckpoint, network: LanguageAgent) -> Found:
+def language_agent(checkpoint: TorchCheckpoint, network: LanguageAgent) -> ImportedAgent:
     """Parameters of `network` from a checkpoint; one of cloning has no value head. Raises UserError: a tensor does not fit."""
-    # Name without prefixes -> name in the file, and tensor.
-    there = {name.removeprefix(_WRAPPER).removeprefix(_MODEL): (name, of) for name, of in checkpoint.tensors}
+    # Name without prefixes -> (name in the file, tensor).
+    entries = {
+        name.removeprefix(_WRAPPER).removeprefix(_MODEL): (name, tensor)
+        for name, tensor in checkpoint.tensors
+    }
     used: dict[str, str] = {}
 
     def find(name: str) -> np.ndarray | None:
         for candidate in (name, name.partition(".")[2]):
-            if candidate in there:
-                used[name], tensor = there[candidate]
+            if candidate in entries:
+                file_name, tensor = entries[candidate]
+                used[name] = file_name
                 return tensor
         return None
+
+    def find_ending(ending: str) -> tuple[str, np.ndarray]:
+        for short_name, entry in entries.items():
+            if short_name.endswith(ending):
+                return entry
+        raise UserError(f"{checkpoint.path} has no tensor that ends in {ending}")
 
     def head(operation: str, fresh: Any) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
         for number, layer in _LAYERS.items():
             if layer not in fresh:
                 raise UserError("config.agent.network.head_widths: must be two, as published: (1024, 1024)")
-            parts = {}
-            for part, ours in (("weight", "kernel"), ("bias", "bias")):
-                ending = f"{operation}.{number}.{part}"
-                name, tensor = next((of for short, of in there.items() if short.endswith(ending)), ("", None))
-                if tensor is None:
-                    raise UserError(f"{checkpoint.path} has no tensor that ends in {ending}")
-                if tensor.T.shape != fresh[layer][ours].shape:
+            arrays: dict[str, np.ndarray] = {}
+            # torch's name of an array, and flax's.
+            for torch_name, flax_name in (("weight", "kernel"), ("bias", "bias")):
+                name, tensor = find_ending(f"{operation}.{number}.{torch_name}")
+                if tensor.T.shape != fresh[layer][flax_name].shape:
                     raise UserError(
                         f"{checkpoint.path}: tensor {name} is {list(tensor.shape)}, which does not fit "
                         "config.agent.network.head_widths, its model or its actions"
                     )
-                parts[ours], used[f"{operation}.{layer}.{ours}"] = np.asarray(tensor.T, np.float32), name
-            yield layer, parts
+                arrays[flax_name] = np.asarray(tensor.T, np.float32)
+                used[f"{operation}.{layer}.{flax_name}"] = name
+            yield layer, arrays
 
     model = weights.collect(find, checkpoint.path, network.model.config)
     heads = jax.device_get(network.heads.init(jax.random.key(0)))
-    new = [name for name in heads if not any(f"{_HEADS[name]}." in short for short in there)]
+    new = [name for name in heads if not any(f"{_HEADS[name]}." in short for short in entries)]
     if ACTIONS in new:
         raise UserError(
             f"{checkpoint.path} has no action heads: import it with --config.agent.network.policy=score"
         )
     heads = {name: heads[name] if name in new else dict(head(_HEADS[name], heads[name])) for name in heads}
     left_over = [name for name, _ in checkpoint.tensors if name not in used.values()]
-    return Found({"model": model, "heads": heads}, used, left_over, new)
+    return ImportedAgent({"model": model, "heads": heads}, used, left_over, new)
 
 
 def write(params: Any, config: Mapping[str, Any], workdir: Path) -> None:

@@ -41,7 +41,8 @@ class _DType(Filled):
     """A numpy dtype in a pickle: first its code, then its byte order."""
 
     def __init__(self, code: Any, *_: Any) -> None:
-        self._code, self._plain = code, isinstance(code, str) and len(code) <= 8
+        self._code = code
+        self._plain = isinstance(code, str) and len(code) <= 8
         self._order: Any = "="
 
     def take(self, state: Any) -> None:
@@ -56,16 +57,20 @@ class _DType(Filled):
         return dtype.newbyteorder(self._order)
 
 
-# Most bytes of results per byte of the file, for copies, tensors that share a storage, and widened numbers.
+# Greatest number of bytes of results per byte of the file: copies, tensors that share a storage, and widened numbers.
 _AMPLIFIED = 8
-# Bytes: an allowance for small files, and the size of a container's entry.
-_SMALL, _ENTRY = 1 << 16, 16
+# Bytes that a small file may describe in addition, and bytes that count for an entry of a container.
+_SMALL = 1 << 16
+_ENTRY = 16
 _MARK = object()
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _EMPTY = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple, "EMPTY_SET": set}
 _LITERALS = frozenset(
-    """INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT BINFLOAT STRING BINSTRING SHORT_BINSTRING BINBYTES
-    SHORT_BINBYTES BINBYTES8 BYTEARRAY8 UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8""".split()
+    {
+        *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
+        *("STRING", "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"),
+        *("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
+    }
 )
 
 
@@ -128,7 +133,9 @@ class PickleReader:
         unread: bool = False,
         size: int | None = None,
     ) -> None:
-        self._calls, self._persistent, self._unread = {**_CALLS, **(calls or {})}, persistent, unread
+        self._calls = {**_CALLS, **(calls or {})}
+        self._persistent = persistent
+        self._unread = unread
         self._size = size
         self._stack: list[Any] = []
         self._memo: dict[Any, Any] = {}
@@ -184,7 +191,8 @@ class PickleReader:
             values = self._since_mark()
             stack[-1].update(map(_key, values))
         elif name == "SETITEM":
-            value, key = stack.pop(), stack.pop()
+            value = stack.pop()
+            key = stack.pop()
             self._set(stack[-1], [(key, value)])
         elif name == "SETITEMS":
             pairs = list(_pairs(self._since_mark()))
@@ -192,21 +200,30 @@ class PickleReader:
         elif name == "GLOBAL":
             stack.append(self._global(argument.replace(" ", ".")))
         elif name == "STACK_GLOBAL":
-            attribute, module = stack.pop(), stack.pop()
+            attribute = stack.pop()
+            module = stack.pop()
             stack.append(self._global(f"{_key(module)}.{_key(attribute)}"))
         elif name in ("REDUCE", "NEWOBJ"):
-            arguments, function = stack.pop(), stack.pop()
-            known = self._calls.get(name_of(function))
-            stack.append(self._within(known(*arguments)) if known else Unread(name_of(function), arguments))
+            arguments = stack.pop()
+            function = stack.pop()
+            stack.append(self._call(name_of(function), arguments))
         elif name == "NEWOBJ_EX":
-            named, arguments, function = stack.pop(), stack.pop(), stack.pop()
-            stack.append(Unread(name_of(function), (arguments, named)))
+            keyword_arguments = stack.pop()
+            arguments = stack.pop()
+            function = stack.pop()
+            stack.append(Unread(name_of(function), (arguments, keyword_arguments)))
         elif name == "BUILD":
             self._build(stack.pop())
         elif name == "BINPERSID" and self._persistent is not None:
             stack.append(self._within(self._persistent(stack.pop())))
         else:
             raise ValueError(f"opcode {name} is not read, plain data needs none")
+
+    def _call(self, name: str, arguments: Any) -> Any:
+        replacement = self._calls.get(name)
+        if replacement is None:
+            return Unread(name, arguments)
+        return self._within(replacement(*arguments))
 
     def _global(self, name: str) -> Unread:
         if not self._unread and name not in self._calls:
@@ -225,18 +242,28 @@ class PickleReader:
             target.__setstate__(state)
             self._within(target)
 
-    def _within(self, made: Any) -> Any:
+    def _within(self, result: Any) -> Any:
         """Returns a call's result and counts its size. A call of six bytes can copy the largest part of a file."""
-        size = made.nbytes if isinstance(made, np.ndarray) else len(made) if hasattr(made, "__len__") else 0
-        self._left -= size if isinstance(made, np.ndarray | bytes | str) else _ENTRY * size
+        if isinstance(result, np.ndarray):
+            size = result.nbytes
+        elif isinstance(result, bytes | str):
+            size = len(result)
+        elif hasattr(result, "__len__"):
+            size = _ENTRY * len(result)
+        else:
+            size = 0
+        self._left -= size
         if self._left < 0:
             raise ValueError(f"it describes more than {_AMPLIFIED} times the bytes that it has")
-        return made
+        return result
 
     def _since_mark(self) -> list[Any]:
-        values = []
-        while (value := self._stack.pop()) is not _MARK:
+        """Takes the values above the newest mark off the stack, and the mark."""
+        values: list[Any] = []
+        value = self._stack.pop()
+        while value is not _MARK:
             values.append(value)
+            value = self._stack.pop()
         return values[::-1]
 
     @staticmethod
@@ -266,8 +293,8 @@ def _pairs(values: list[Any]) -> Iterator[tuple[Any, Any]]:
 
 
 @contextlib.contextmanager
-def reading(path: Path, what: str, hint: str = "") -> Iterator[None]:
-    """Turns errors from a pickle that is damaged or is not `what` into UserError."""
+def reading(path: Path, description: str, hint: str = "") -> Iterator[None]:
+    """Turns errors of the block into UserError: "PATH is not DESCRIPTION (error)", and `hint`."""
     try:
         yield
     except OSError as error:
@@ -275,12 +302,14 @@ def reading(path: Path, what: str, hint: str = "") -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:  # a damaged pickle can raise anything
-        raise UserError(f"{path} is not {what} ({type(error).__name__}: {error}){hint}") from None
+        raise UserError(f"{path} is not {description} ({type(error).__name__}: {error}){hint}") from None
 
 
-def read_file(path: Path, most: int, reader: PickleReader) -> Any:
-    """The data of a file. Raises the errors of `PickleReader.read`, and UserError for more than `most` bytes."""
+def read_file(path: Path, max_bytes: int, reader: PickleReader) -> Any:
+    """The data of a file. Raises the errors of `PickleReader.read`, and UserError for more than `max_bytes`."""
     with open(path, "rb", opener=regular_file) as file:
-        if os.fstat(file.fileno()).st_size > most:
-            raise UserError(f"{path} is larger than {most >> 30} GiB, the most that is read of such a file")
+        if os.fstat(file.fileno()).st_size > max_bytes:
+            raise UserError(
+                f"{path} is larger than {max_bytes >> 30} GiB, the most that is read of such a file"
+            )
         return reader.read(file.read())

@@ -32,7 +32,9 @@ STORAGES = {
     "ByteStorage": "u1",
     "BoolStorage": "?",
 }
-_DEEPEST, MOST_PARTS, _LONGEST_NAME = 50, 10_000_000, 10_000
+_DEEPEST = 50
+MOST_PARTS = 10_000_000
+_LONGEST_NAME = 10_000
 
 
 def read_checkpoint(path: str | Path) -> Any:
@@ -42,18 +44,19 @@ def read_checkpoint(path: str | Path) -> Any:
       UserError: the file is not such an archive, is damaged, compressed or encrypted, or uses opcodes that no
         checkpoint needs.
     """
-    path, what = Path(path), "a whole PyTorch checkpoint in zip format"
+    path = Path(path)
+    description = "a whole PyTorch checkpoint in zip format"
     with (
-        reading(path, what, ": PyTorch 1.6 and later write it; load and save an older one with these"),
+        reading(path, description, ": PyTorch 1.6 and later write it; load and save an older one with these"),
         zipfile.ZipFile(path) as archive,
     ):
         if sum(member.file_size for member in archive.infolist()) > path.stat().st_size:
-            why = "it is damaged, or compressed, which torch.save never does (unpack it, zip -0)"
-            raise UserError(f"{path} claims more bytes than it has: {why}")
-        (described,) = (name for name in archive.namelist() if f"/{name}".endswith("/data.pkl"))
-        storages = _storages(archive, described.removesuffix("data.pkl"))
+            reason = "it is damaged, or compressed, which torch.save never does (unpack it, zip -0)"
+            raise UserError(f"{path} claims more bytes than it has: {reason}")
+        (pickle_name,) = (name for name in archive.namelist() if f"/{name}".endswith("/data.pkl"))
+        storages = _storages(archive, pickle_name.removesuffix("data.pkl"))
         reader = PickleReader(_CALLS, storages, unread=True, size=path.stat().st_size)
-        return reader.read(archive.read(described))
+        return reader.read(archive.read(pickle_name))
 
 
 def _storages(archive: zipfile.ZipFile, prefix: str) -> Callable[[Any], np.ndarray]:
@@ -61,18 +64,20 @@ def _storages(archive: zipfile.ZipFile, prefix: str) -> Callable[[Any], np.ndarr
 
     @functools.cache
     def flat(name: str, key: str) -> np.ndarray:
-        found = np.frombuffer(archive.read(f"{prefix}data/{key}"), STORAGES[name])
-        return (found.astype(np.uint32) << 16).view(np.float32) if name == "BFloat16Storage" else found
+        array = np.frombuffer(archive.read(f"{prefix}data/{key}"), STORAGES[name])
+        if name == "BFloat16Storage":  # the upper half of a float32
+            return (array.astype(np.uint32) << 16).view(np.float32)
+        return array
 
     def read(reference: Any) -> np.ndarray:
         kind, storage, key, _, numel = reference
         name = name_of(storage).rpartition(".")[2]
         if kind != "storage" or name not in STORAGES or not isinstance(key, str) or type(numel) is not int:
             raise ValueError(f"storage {name} is not supported")
-        found = flat(name, key)
-        if found.size < numel:
-            raise ValueError(f"storage {key} has {found.size} entries, not {numel}")
-        return found[:numel]
+        array = flat(name, key)
+        if array.size < numel:
+            raise ValueError(f"storage {key} has {array.size} entries, not {numel}")
+        return array[:numel]
 
     return read
 

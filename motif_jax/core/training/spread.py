@@ -11,10 +11,10 @@ import jax.numpy as jnp
 
 
 class Spread(NamedTuple):
-    """Sum, count, minimum and maximum; float32 scalars."""
+    """Sum, number of entries, minimum and maximum; float32 scalars."""
 
     total: jax.Array
-    count: jax.Array
+    entries: jax.Array
     minimum: jax.Array
     maximum: jax.Array
 
@@ -43,7 +43,7 @@ def added(one: Any, other: Any) -> Any:
             return x + y
         return Spread(
             x.total + y.total,
-            x.count + y.count,
+            x.entries + y.entries,
             jnp.minimum(x.minimum, y.minimum),
             jnp.maximum(x.maximum, y.maximum),
         )
@@ -70,10 +70,10 @@ def over_devices(tree: Any, axis: str) -> Any:
     def reduce(leaf: Any) -> Any:
         if not _is_spread(leaf):
             return jax.lax.psum(leaf, axis)
-        total, count = jax.lax.psum((leaf.total, leaf.count), axis)
+        total, entries = jax.lax.psum((leaf.total, leaf.entries), axis)
         minimum = jax.lax.pmin(leaf.minimum, axis)
         maximum = jax.lax.pmax(leaf.maximum, axis)
-        return Spread(total, count, minimum, maximum)
+        return Spread(total, entries, minimum, maximum)
 
     return jax.tree.map(reduce, tree, is_leaf=_is_spread)
 
@@ -82,8 +82,8 @@ def named(spreads: Mapping[str, Spread]) -> dict[str, jax.Array]:
     """The metrics NAME_mean, NAME_min and NAME_max of each spread; zeros where it has no numbers."""
     metrics: dict[str, jax.Array] = {}
     for name, numbers in spreads.items():
-        is_empty = numbers.count == 0
-        mean = numbers.total / jnp.maximum(numbers.count, 1.0)
+        is_empty = numbers.entries == 0
+        mean = numbers.total / jnp.maximum(numbers.entries, 1.0)
         metrics[f"{name}_mean"] = jnp.where(is_empty, 0.0, mean)
         metrics[f"{name}_min"] = jnp.where(is_empty, 0.0, numbers.minimum)
         metrics[f"{name}_max"] = jnp.where(is_empty, 0.0, numbers.maximum)
