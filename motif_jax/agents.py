@@ -60,8 +60,11 @@ class Agent:
     def __init__(self, folder: str | Path, setup: EvalSetup, seed: int) -> None:
         if setup.checkpoint is None:
             raise UserError(f"{folder}: no agent of a run plays here; motif_jax.agents.load(DIR) makes one")
-        self.folder, self.checkpoint = Path(folder), setup.checkpoint
-        self.environment, self.options, self.spec = setup.environment, setup.options, setup.spec
+        self.folder = Path(folder)
+        self.checkpoint = setup.checkpoint
+        self.environment = setup.environment
+        self.options = setup.options
+        self.spec = setup.spec
         self._policy = setup.policy
         self._rng = seeds.rng(seed, "agents.act")
 
@@ -116,7 +119,8 @@ class Agent:
 
     def _batch(self, observations: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], bool]:
         """The fields that the agent reads, [N, ...], and whether they came from a single environment."""
-        kinds, batch = set(), {}
+        kinds: set[bool] = set()
+        batch: dict[str, np.ndarray] = {}
         for name, field in self.spec.observation.items():
             if name not in observations:
                 raise UserError(
@@ -205,13 +209,14 @@ def play(
       UserError: as in `load`, or a number or field that cannot be.
     """
     workers = default_workers() if workers is None else workers
-    for name, number, least in (("episodes", episodes, 0), ("workers", workers, 1)):
-        if number < least:
-            raise UserError(f"{name}={number}: must be at least {least}")
+    for name, number, minimum in (("episodes", episodes, 0), ("workers", workers, 1)):
+        if number < minimum:
+            raise UserError(f"{name}={number}: must be at least {minimum}")
     _, setup = _open(folder, checkpoint, environment, trust)
-    if unknown := sorted(set(keep_fields) - set(setup.spec.observation)):
-        shown = ", ".join(sorted(setup.spec.observation))
-        raise UserError(f"keep_fields: {setup.environment} has no {', '.join(unknown)}: it has {shown}")
-    how = PlaySettings(workers, keep_fields=tuple(keep_fields), greedy=greedy)
-    numbers = [seeds.derive(seed, "evaluate", index) for index in range(episodes)]
-    return play_episodes(setup.environment, setup.options, numbers, setup.policy, how)
+    unknown = sorted(set(keep_fields) - set(setup.spec.observation))
+    if unknown:
+        fields = ", ".join(sorted(setup.spec.observation))
+        raise UserError(f"keep_fields: {setup.environment} has no {', '.join(unknown)}: it has {fields}")
+    play_settings = PlaySettings(workers, keep_fields=tuple(keep_fields), greedy=greedy)
+    episode_seeds = [seeds.derive(seed, "evaluate", index) for index in range(episodes)]
+    return play_episodes(setup.environment, setup.options, episode_seeds, setup.policy, play_settings)

@@ -114,35 +114,43 @@ class TextAgent:
             raise UserError(f"candidates={_shown(candidates)}: must be a list of texts")
         if not candidates:
             return []
-        begun = self._checked(dialogue)
-        rewards = (*begun.rewards, 0.0)
-        said = [begun._replace(texts=(*begun.texts, text), rewards=rewards) for text in candidates]
-        last = sum(reward is not None for reward in begun.rewards)
-        ranked = []
-        for text, found in zip(candidates, self._values([self._checked(each) for each in said]), strict=True):
-            own = found.action == last
-            advantage, log_prob = float(found.advantage[own].sum()), float(found.log_prob[own].sum())
+        history = self._checked(dialogue)
+        rewards = (*history.rewards, 0.0)
+        dialogues = [
+            self._checked(history._replace(texts=(*history.texts, text), rewards=rewards))
+            for text in candidates
+        ]
+        # The candidate is the action after those of the history, whose texts have a reward.
+        candidate_action = sum(reward is not None for reward in history.rewards)
+        ranked: list[Ranked] = []
+        for text, values in zip(candidates, self._values(dialogues), strict=True):
+            is_candidate = values.action == candidate_action
+            advantage = float(values.advantage[is_candidate].sum())
+            log_prob = float(values.log_prob[is_candidate].sum())
             if math.isnan(advantage):
                 raise UserError(
                     f"{self.folder}: the value of {_shown(text)} is no number, so that no text is the best"
                 )
             ranked.append(Ranked(text, advantage, log_prob))
-        return sorted(ranked, key=lambda each: -each.advantage)
+        return sorted(ranked, key=lambda candidate: -candidate.advantage)
 
     def _checked(self, dialogue: Any) -> Dialogue:
-        found = as_dialogue(dialogue)
-        text_values.require_fit(self._saved.network, self._saved.tokenizer, Dialogues.of([found]), "dialogue")
-        return found
+        converted = as_dialogue(dialogue)
+        text_values.require_fit(
+            self._saved.network, self._saved.tokenizer, Dialogues.of([converted]), "dialogue"
+        )
+        return converted
 
     def _values(self, dialogues: Sequence[Dialogue]) -> list[TokenValues]:
         design = self._saved.network.design
         if design.q != "token" or not design.v:
             raise UserError(f"{self.folder}: method {self.method} has no values of tokens")
         valued = text_values.values_of(self._saved, Dialogues.of(dialogues))
-        return [self._token_values(each) for each in valued]
+        return [self._token_values(dialogue) for dialogue in valued]
 
     def _token_values(self, valued: text_values.ValuedDialogue) -> TokenValues:
-        numbers, item = valued.values, valued.item
+        numbers = valued.values
+        item = valued.item
         tokens = item.tokens[item.action_indices + 1].tolist()
         action = np.zeros(len(tokens), np.int32)
         for number, span in enumerate(valued.spans):
@@ -157,28 +165,31 @@ class TextAgent:
         )
 
 
-def as_dialogue(given: Any) -> Dialogue:
+def as_dialogue(value: Any) -> Dialogue:
     """The `Dialogue` of any input that `TextAgent.say` accepts.
 
     Raises:
-      UserError: `given` is no such input.
+      UserError: `value` is no such input.
     """
-    if isinstance(given, Dialogue):
-        return given
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        raise UserError(f"{_shown(given)} is not a dialogue: {_ALLOWED}")
-    texts, rewards = [], []
-    for part in given:
+    if isinstance(value, Dialogue):
+        return value
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise UserError(f"{_shown(value)} is not a dialogue: {_ALLOWED}")
+    texts: list[str] = []
+    rewards: list[float | None] = []
+    for part in value:
         if isinstance(part, Mapping) and part.get("role") in ROLES:
-            text, own = part.get("content"), part["role"] == AGENT
+            text = part.get("content")
+            is_agents = part["role"] == AGENT
         elif isinstance(part, list | tuple) and len(part) == 2 and part[1] in (True, False):
-            text, own = part[0], bool(part[1])
+            text = part[0]
+            is_agents = bool(part[1])
         else:
             raise UserError(f"{_shown(part)} is not an utterance: {_ALLOWED}")
         if not isinstance(text, str):
             raise UserError(f"{_shown(part)} has no text: {_ALLOWED}")
         texts.append(text)
-        rewards.append(0.0 if own else None)
+        rewards.append(0.0 if is_agents else None)
     return Dialogue(tuple(texts), tuple(rewards), False)
 
 
@@ -215,7 +226,8 @@ def load(
         raise UserError(f"dtype={dtype}: must be one of {', '.join(schema.DTYPES)}")
     config = schema.section({"decode": schema.section_keys(sections.Decode)})
     section = config.decode
-    if unknown := sorted(set(decode or {}) - set(section)):
+    unknown = sorted(set(decode or {}) - set(section))
+    if unknown:
         raise UserError(f"decode: has no {', '.join(unknown)}; its keys are {', '.join(section)}")
     try:
         section.update(decode or {})

@@ -317,11 +317,13 @@ class VectorIntrinsicReward(VectorWrapper):
         same_step = self._mode == "SameStep"
 
         def step_of(column: int) -> CaptionedStep:
-            observation, info = column_of(observations, column), info_of(infos, column)
+            observation = column_of(observations, column)
+            info = info_of(infos, column)
             if same_step and ended[column]:
                 observation = infos["final_obs"][column]
                 info = info_of(infos.get("final_info", {}), column)
-            action, reward = column_of(actions, column), float(extrinsic[column])
+            action = column_of(actions, column)
+            reward = float(extrinsic[column])
             return CaptionedStep(
                 observation, info, None, action, reward, bool(terminated[column]), bool(truncated[column])
             )

@@ -379,8 +379,8 @@ class Compat:
 
 def compat(names: str) -> dict[str, schema.Key]:
     """The switches of a stage, all off, from their names with spaces between; KeyError for an unknown one."""
-    found = schema.section_keys(Compat)
-    return {name: found[name] for name in names.split()}
+    switches = schema.section_keys(Compat)
+    return {name: switches[name] for name in names.split()}
 
 
 def on(*names: str) -> dict[str, bool]:

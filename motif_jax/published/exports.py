@@ -35,15 +35,17 @@ from motif_jax.reports import model_card
 from motif_jax.rl import agent_networks, settings
 from motif_jax.rl.policy_config import LanguagePolicy
 
-PAIRS, REWARD, CARD = "pairs.parquet", "reward.safetensors", "README.md"
+PAIRS = "pairs.parquet"
+REWARD = "reward.safetensors"
+CARD = "README.md"
 _SCREENS = ("data/tty_chars", "data/tty_colors", "data/glyphs")
 
 
 def _check_dataset(config: ConfigDict) -> None:
     checks.existing_folder(config, "dataset_dir")
     known = parquet.array_names(PairsDataset.open(config.dataset_dir))
-    good = config.arrays == "all" or set(checks.listed(config.arrays)) <= set(known)
-    checks.require_key(config, "arrays", good, f"'all', or some of {', '.join(known)}")
+    is_valid = config.arrays == "all" or set(checks.listed(config.arrays)) <= set(known)
+    checks.require_key(config, "arrays", is_valid, f"'all', or some of {', '.join(known)}")
 
 
 def _export_dataset(config: ConfigDict, workdir: Path) -> None:

@@ -18,16 +18,17 @@ _MORE = ("sleep", "do nothing", "think")
 
 def actions_of(name: str) -> tuple[str, ...]:
     """The actions of a published run by the number in its name (default six); 'action N' after the published lists."""
-    found = re.search(r"_nbr_actions_(\d+)_", f"_{name}_")
-    count = int(found[1]) if found else len(catalogue.ACTIONS)
-    known = (*catalogue.ACTIONS, *_MORE)[:count]
-    return (*known, *(f"action {number}" for number in range(len(known) + 1, count + 1)))
+    match = re.search(r"_nbr_actions_(\d+)_", f"_{name}_")
+    count = int(match[1]) if match else len(catalogue.ACTIONS)
+    names = [*catalogue.ACTIONS, *_MORE][:count]
+    names += [f"action {number}" for number in range(len(names) + 1, count + 1)]
+    return tuple(names)
 
 
 def probabilities(scores: np.ndarray) -> np.ndarray:
     """Probabilities of actions float64 [..., actions]: the scores if they sum to 1, else their softmax."""
-    given = (scores >= 0).all() and np.allclose(scores.sum(axis=-1), 1, atol=1e-3)
-    powers = scores if given else np.exp(scores - scores.max(axis=-1, keepdims=True))
+    are_probabilities = (scores >= 0).all() and np.allclose(scores.sum(axis=-1), 1, atol=1e-3)
+    powers = scores if are_probabilities else np.exp(scores - scores.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
@@ -44,8 +45,8 @@ def read_distributions(path: str | os.PathLike[str], actions: int) -> np.ndarray
         raise UserError(f"{path} cannot be read as numbers: {error}") from None
     widths = {len(row) for row in rows}
     if len(widths) != 1 or next(iter(widths)) % actions:
-        said = ", ".join(map(str, sorted(widths))) or "no"
+        counts = ", ".join(map(str, sorted(widths))) or "no"
         raise UserError(
-            f"{path}: has rows of {said} numbers; all rows must have the same count, a multiple of {actions} actions"
+            f"{path}: has rows of {counts} numbers; all rows must have the same count, a multiple of {actions} actions"
         )
     return np.array(rows, np.float64).reshape(len(rows), -1, actions)

@@ -37,9 +37,9 @@ def read_curve(folder: str | os.PathLike[str], measure: str) -> Curve:
 def read_returns(path: str | os.PathLike[str]) -> np.ndarray:
     """The returns of a test's episodes, float64 [episodes]. Raises UserError: the file has no array of finite numbers."""
     try:
-        found = load_array(path)
+        returns = load_array(path)
     except (OSError, ValueError) as error:
         raise UserError(f"{path} is no .npy file of numbers: {error}") from None
-    if found.dtype.kind not in "fiu" or not found.size or not np.isfinite(found).all():
+    if returns.dtype.kind not in "fiu" or not returns.size or not np.isfinite(returns).all():
         raise UserError(f"{path} is no .npy file of finite numbers")
-    return found.astype(np.float64).ravel()
+    return returns.astype(np.float64).ravel()

@@ -45,49 +45,60 @@ def read(path: str | Path, heads: int = 0) -> PublishedAgent:
 
 
 def _assembled(tensors: Mapping[str, np.ndarray], heads: int) -> PublishedAgent:
-    parts = {name: own for name, start in _TRUNKS.items() if (own := transformers_parts.part(tensors, start))}
+    parts = {name: transformers_parts.part(tensors, prefix) for name, prefix in _TRUNKS.items()}
+    parts = {name: trunk for name, trunk in parts.items() if trunk}
     # CHAI has only the policy's trunk; `convert_bc` gives BC's model the same name.
-    alone = list(parts) == [POLICY]
-    if alone:
+    has_only_policy = list(parts) == [POLICY]
+    if has_only_policy:
         parts = {VALUES: parts[POLICY]}
     if VALUES not in parts:
         raise UserError("has no tensor named model.*")
     params: dict[str, Any] = {}
-    if names := [name for name in _TARGETS if transformers_parts.part(tensors, _HEADS[name])]:
-        learned = names if alone else ["v", *names]
+    q_names = [name for name in _TARGETS if transformers_parts.part(tensors, _HEADS[name])]
+    if q_names:
+        learned = q_names if has_only_policy else ["v", *q_names]
         params["heads"] = {name: _head(tensors, _HEADS[name]) for name in learned}
-        params["target_heads"] = {name: _head(tensors, _TARGETS[name]) for name in names}
-        starts = [*(_HEADS[name] for name in learned), *(_TARGETS[name] for name in names)]
-        utterance = params["heads"]["q1"]["output"]["bias"].shape == (1,)
+        params["target_heads"] = {name: _head(tensors, _TARGETS[name]) for name in q_names}
+        prefixes = [*(_HEADS[name] for name in learned), *(_TARGETS[name] for name in q_names)]
+        has_one_output = params["heads"]["q1"]["output"]["bias"].shape == (1,)
+        if has_only_policy:
+            kind = "mean"
+        elif has_one_output:
+            kind = "utterance"
+        else:
+            kind = "token"
         design = Design(
-            q="mean" if alone else "utterance" if utterance else "token",
-            v=not alone,
-            double_q=len(names) == 2,
+            q=kind,
+            v=not has_only_policy,
+            double_q=len(q_names) == 2,
             separate_policy=POLICY in parts,
             separate_target=TARGET in parts,
         )
     else:
         # Without values the model is the policy.
-        parts, starts = {POLICY: parts[VALUES]}, [_PREFIX]
+        parts = {POLICY: parts[VALUES]}
+        prefixes = [_PREFIX]
         design = Design(q="none", prefix=bool(transformers_parts.part(tensors, _PREFIX)))
         if design.prefix:
             layer = transformers_parts.linear(tensors, _PREFIX.removesuffix("."))
             params["prefix"] = {"kernel": layer["kernel"].reshape(-1), "bias": layer["bias"]}
-    found = {name: _trunk(part, heads) for name, part in parts.items()}
-    config, *others = (config for config, _ in found.values())
+    trunks = {name: _trunk(part, heads) for name, part in parts.items()}
+    config, *others = (config for config, _ in trunks.values())
     if any(other != config for other in others):
         raise UserError("its trunks are of different sizes")
-    params["trunks"] = {name: trunk for name, (_, trunk) in found.items()}
+    params["trunks"] = {name: trunk for name, (_, trunk) in trunks.items()}
     # `pi` is an alias, saved in addition to its original.
-    read = (*_TRUNKS.values(), *starts, "pi.")
-    left_over = tuple(name for name in tensors if not name.startswith(read))
+    used_prefixes = (*_TRUNKS.values(), *prefixes, "pi.")
+    left_over = tuple(name for name in tensors if not name.startswith(used_prefixes))
     return PublishedAgent(config, design, params, left_over)
 
 
 def _head(tensors: Mapping[str, np.ndarray], start: str) -> dict[str, Any]:
     """Two linear layers with ReLU between them: entries 0 and 2 of a sequence."""
-    places = {"hidden_0": 0, "output": 2}
-    return {layer: transformers_parts.linear(tensors, f"{start}{place}") for layer, place in places.items()}
+    return {
+        "hidden_0": transformers_parts.linear(tensors, f"{start}0"),
+        "output": transformers_parts.linear(tensors, f"{start}2"),
+    }
 
 
 def _trunk(part: Mapping[str, np.ndarray], heads: int) -> tuple[ModelConfig, Any]:

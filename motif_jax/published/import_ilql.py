@@ -33,7 +33,7 @@ METHODS = {"token": "ilql", "utterance": "ilql_utterance", "mean": "chai"}
 def _check_values(config: ConfigDict, workdir: Path) -> None:
     del workdir
     if config.method == UPVOTE:
-        _spoken(config)
+        _tokenizer_folder(config)
     else:
         known = ", ".join((*RULES, UPVOTE))
         checks.require_key(config, "method", config.method in ("", *RULES), f"one of {known}")
@@ -47,7 +47,7 @@ def _task(config: ConfigDict) -> tuple[Any, dict[str, Any]]:
     return task, options
 
 
-def _spoken(config: ConfigDict) -> Path:
+def _tokenizer_folder(config: ConfigDict) -> Path:
     allowed = "a folder with RoBERTa's tokenizer.json, or its name on the hub: roberta-base"
     checks.require_key(config, "tokenizer", bool(config.tokenizer), allowed)
     folder = fetch(config.tokenizer, "tokenizer")
@@ -56,13 +56,16 @@ def _spoken(config: ConfigDict) -> Path:
 
 
 def _import_upvote(config: ConfigDict, workdir: Path, begin: Begin) -> None:
-    spoken, found = _spoken(config), upvote_model.read(config.file, config.heads)
-    if Tokenizer.read(spoken).size > found.config.vocab_size:
+    tokenizer_folder = _tokenizer_folder(config)
+    imported = upvote_model.read(config.file, config.heads)
+    if Tokenizer.read(tokenizer_folder).size > imported.config.vocab_size:
         raise UserError(f"config.tokenizer={config.tokenizer}: has more tokens than {config.file}")
     begin()
     run_folder.prepare(workdir, config)
-    upvote_run.write(workdir / upvote_run.MODEL, found.config, found.params, found.heads, spoken)
-    print(f"{workdir}: an upvote model of {found.config.layers} layers and width {found.config.width}")
+    upvote_run.write(
+        workdir / upvote_run.MODEL, imported.config, imported.params, imported.heads, tokenizer_folder
+    )
+    print(f"{workdir}: an upvote model of {imported.config.layers} layers and width {imported.config.width}")
 
 
 def _write(config: ConfigDict, workdir: Path, begin: Begin) -> None:
@@ -70,50 +73,52 @@ def _write(config: ConfigDict, workdir: Path, begin: Begin) -> None:
         return _import_upvote(config, workdir, begin)
     task, options = _task(config)
     tokenizer = task.tokenizer()
-    found = ilql_checkpoint.read(config.file, config.heads)
-    if found.config.vocab_size != tokenizer.size:
+    imported = ilql_checkpoint.read(config.file, config.heads)
+    if imported.config.vocab_size != tokenizer.size:
         raise UserError(
-            f"config.file={config.file}: has {found.config.vocab_size:,} tokens, the task {config.task} has {tokenizer.size:,}: name the "
+            f"config.file={config.file}: has {imported.config.vocab_size:,} tokens, the task {config.task} has {tokenizer.size:,}: name the "
             "file's task, and its tokenizer in config.options"
         )
-    agent = TextAgentNetwork(LanguageModel(found.config), found.design)
-    method = _method(config, found.design)
-    _require_fit(config, agent, found.params)
+    agent = TextAgentNetwork(LanguageModel(imported.config), imported.design)
+    method = _method(config, imported.design)
+    _require_fit(config, agent, imported.params)
     begin()
     run_folder.prepare(workdir, config)
     settings = {**dataclasses.asdict(ImplicitQSettings()), "discount": config.discount, "max_len": None}
     agent_folder.write(
-        workdir / agent_folder.AGENT, agent, found.params, method, settings, config.task, options, tokenizer,
+        workdir / agent_folder.AGENT, agent, imported.params, method, settings, config.task, options, tokenizer,
         {"imported": str(config.file)},
     )  # fmt: skip
-    count = sum(jnp.size(leaf) for leaf in jax.tree.leaves(found.params))
-    print(f"{workdir}: {method}, trunks {', '.join(found.params['trunks'])}, {count:,} numbers")
-    if found.left_over:
-        print(printable(f"not used: {', '.join(found.left_over)}"))
+    count = sum(jnp.size(leaf) for leaf in jax.tree.leaves(imported.params))
+    print(f"{workdir}: {method}, trunks {', '.join(imported.params['trunks'])}, {count:,} numbers")
+    if imported.left_over:
+        print(printable(f"not used: {', '.join(imported.left_over)}"))
 
 
 def _method(config: ConfigDict, design: Any) -> str:
-    found = METHODS.get(design.q) or ("dt" if design.prefix else "bc")
+    method = METHODS.get(design.q) or ("dt" if design.prefix else "bc")
     if not config.method:
-        return found
+        return method
     rule = RULES[config.method]
     if (rule.q, rule.prefix) != (design.q, design.prefix):
-        raise UserError(f"config.method={config.method}: {config.file} has the parts of {found}")
+        raise UserError(f"config.method={config.method}: {config.file} has the parts of {method}")
     return str(config.method)
 
 
 def _require_fit(config: ConfigDict, agent: Any, params: Any) -> None:
-    trees = jax.eval_shape(agent.init, jax.random.key(0)), params
-    wanted, there = (jax.tree.map(lambda leaf: leaf.shape, tree) for tree in trees)
-    if wanted != there:
+    fresh = jax.eval_shape(agent.init, jax.random.key(0))
+    expected = jax.tree.map(lambda leaf: leaf.shape, fresh)
+    actual = jax.tree.map(lambda leaf: leaf.shape, params)
+    if expected != actual:
         raise UserError(
             f"config.file={config.file}: its heads do not fit its trunks: its method may be another one"
         )
 
 
-def _is_whole(config: ConfigDict, workdir: Path) -> bool:
-    return (workdir / ("model/config.json" if config.method == UPVOTE else "agent/agent.json")).exists()
+def _is_complete(config: ConfigDict, workdir: Path) -> bool:
+    description = "model/config.json" if config.method == UPVOTE else "agent/agent.json"
+    return (workdir / description).exists()
 
 
-_STAGE = ImportStage("the published model.pkl", _is_whole, _check_values, _write)
+_STAGE = ImportStage("the published model.pkl", _is_complete, _check_values, _write)
 check, run = _STAGE.check, _STAGE.run

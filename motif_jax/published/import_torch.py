@@ -42,8 +42,9 @@ def _write(config: ConfigDict, workdir: Path, begin: Begin) -> None:
     if config.kind == "reward":
         row = config.quantile_row
         quantiles = torch_import.read_quantiles(config.quantiles, row) if config.quantiles else None
-        given = (config.names, quantiles, config.mean, config.variance)
-        reward, match = torch_import.reward(checkpoint, config.reward, *given)
+        reward, match = torch_import.reward(
+            checkpoint, config.reward, config.names, quantiles, config.mean, config.variance
+        )
     else:
         params, match = torch_import.agent(checkpoint, network_of(config.agent), config.names)
     begin()
@@ -74,16 +75,16 @@ check, run = _STAGE.check, _STAGE.run
 
 
 def _language_agent(config: ConfigDict, workdir: Path, begin: Begin) -> None:
-    found = glam_checkpoint.language_agent(torch_import.read(config.file), network_of(config.agent))
+    imported = glam_checkpoint.language_agent(torch_import.read(config.file), network_of(config.agent))
     begin()
-    for head in found.fresh:
+    for head in imported.fresh:
         print(f"note: the file has no head {head}: it keeps its initial values")
-    if found.left_over:
-        print(printable(f"not used: {', '.join(found.left_over)}"))
-    about = {"file": str(config.file), "names": found.names, "not_used": found.left_over}
-    atomic_write_json(workdir / MAPPING, {**about, "notes": [f"fresh: {head}" for head in found.fresh]})
-    glam_checkpoint.write(found.params, config.agent, workdir)
-    print(f"written to {workdir}: {len(found.names)} tensors")
+    if imported.left_over:
+        print(printable(f"not used: {', '.join(imported.left_over)}"))
+    about = {"file": str(config.file), "names": imported.names, "not_used": imported.left_over}
+    atomic_write_json(workdir / MAPPING, {**about, "notes": [f"fresh: {head}" for head in imported.fresh]})
+    glam_checkpoint.write(imported.params, config.agent, workdir)
+    print(f"written to {workdir}: {len(imported.names)} tensors")
 
 
 def network_of(config: ConfigDict) -> Any:
@@ -100,9 +101,11 @@ def _learned(
     """The agent's config with the reward that an ONI checkpoint holds, and the checkpoint item of that reward."""
     if "annotator" not in agent:
         return agent, {}
-    agent, labels = agent.copy_and_resolve_references(), oni_checkpoint.labels(checkpoint)
+    agent = agent.copy_and_resolve_references()
+    labels = oni_checkpoint.labels(checkpoint)
     if labels is None:
-        agent.reward.kind, agent.reward.intrinsic_coefficient = "none", 0.0
+        agent.reward.kind = "none"
+        agent.reward.intrinsic_coefficient = 0.0
         print("no labels in it: the agent is read without a reward")
         return agent, {}
     params = oni_checkpoint.classifier(checkpoint)

@@ -92,7 +92,9 @@ def match(
 
 def _assign(layers: list[str], free: list[str], names: dict[str, str]) -> list[str]:
     """Assigns `layers` of one shape to tensors in `free`, by hints first, then by order."""
-    notes, free, rest = [], list(free), []
+    free = list(free)
+    notes: list[str] = []
+    rest: list[str] = []
     for neutral in layers:
         hinted = [foreign for foreign in free if _hinted(neutral, foreign)]
         # A hint in all names does not select any.

@@ -22,9 +22,15 @@ from motif_jax.published import name_matching, torch_file
 from motif_jax.published.pickles import Unread
 from motif_jax.published.torch_import import TorchCheckpoint
 
-TABLE, DATASET, MODEL = "llm_message_rewards", "reward_model_dataset", "reward_model"
+TABLE = "llm_message_rewards"
+DATASET = "reward_model_dataset"
+MODEL = "reward_model"
 _DEEPEST = 10
-_ORDER = "embedding conv1 conv2 conv3 conv4 conv5 conv6 message_fc classifier_fc1 classifier_fc2 classifier_head".split()
+# Layers in the order of the published file.
+_ORDER = (
+    *("embedding", "conv1", "conv2", "conv3", "conv4", "conv5", "conv6"),
+    *("message_fc", "classifier_fc1", "classifier_fc2", "classifier_head"),
+)
 
 
 def labels(checkpoint: TorchCheckpoint) -> dict[str, int] | None:
@@ -37,9 +43,10 @@ def labels(checkpoint: TorchCheckpoint) -> dict[str, int] | None:
       UserError: a text is no message, or a label is neither 0 nor 1.
     """
     for name in (TABLE, DATASET):
-        if found := dict(_pairs(checkpoint.content.get(name))):
+        values = dict(_pairs(checkpoint.content.get(name)))
+        if values:
             try:
-                return {text: _label(text, value) for text, value in found.items()}
+                return {text: _label(text, value) for text, value in values.items()}
             except UserError as error:
                 raise UserError(f"{checkpoint.path}: {name}: {error}") from None
     return None
@@ -95,10 +102,10 @@ def classifier(checkpoint: TorchCheckpoint) -> Any | None:
     named = layout.to_torch(jax.tree.map(lambda leaf: np.empty(leaf.shape, np.bool_), abstract))
     shapes = {name: named[name].shape for name in sorted(named, key=_published_order)}
     try:
-        found = name_matching.match(tensors, shapes)
+        match = name_matching.match(tensors, shapes)
     except ValueError as error:
         raise UserError(f"{checkpoint.path}: {MODEL} does not fit the classifier: {error}") from None
-    return layout.from_torch(found.tensors(tensors), abstract)
+    return layout.from_torch(match.tensors(tensors), abstract)
 
 
 def _published_order(name: str) -> tuple[int, bool]:
@@ -117,5 +124,6 @@ def reward_item(labels: dict[str, int], params: Any | None, workdir: Path) -> di
     item: dict[str, Any] = {}
     if params is not None:
         # The file does not have the number of training steps; with 0 steps the reward would be 0.
-        book["own"], item["own"] = {"taken": 1}, {"params": params}
+        book["own"] = {"taken": 1}
+        item["own"] = {"params": params}
     return {"book": np.frombuffer(json.dumps(book).encode(), np.uint8), **item}

@@ -61,7 +61,9 @@ def read_published(path: str | os.PathLike[str]) -> list[PublishedResult]:
 
 def _numbers(value: Any) -> np.ndarray | None:
     """A one-dimensional array if `value` is a list of numbers, else None."""
-    if isinstance(value, list | tuple) and all(isinstance(each, int | float | np.number) for each in value):
+    if isinstance(value, list | tuple) and all(
+        isinstance(number, int | float | np.number) for number in value
+    ):
         value = np.asarray(value)  # numpy would follow nested lists to any depth
     if isinstance(value, np.ndarray) and value.ndim == 1 and value.size and value.dtype.kind in "iuf":
         return value.astype(np.float64)
@@ -70,7 +72,8 @@ def _numbers(value: Any) -> np.ndarray | None:
 
 def _rows(value: Any) -> list[np.ndarray] | None:
     """An array per seed if `value` is a list of lists of numbers, or one list of numbers; else None."""
-    if (single := _numbers(value)) is not None:
+    single = _numbers(value)
+    if single is not None:
         return [single]
     rows = [_numbers(row) for row in value] if isinstance(value, list | tuple | np.ndarray) else []
     return rows if rows and all(row is not None for row in rows) else None  # type: ignore[return-value]
@@ -82,7 +85,8 @@ def _pair(entry: Any) -> list[Curve] | None:
         entry = [next((entry[key] for key in keys if key in entry), None) for keys in (_STEPS, _RETURNS)]
     if not isinstance(entry, list | tuple | np.ndarray) or len(entry) != 2:
         return None
-    xs, ys = _rows(entry[0]), _rows(entry[1])
+    xs = _rows(entry[0])
+    ys = _rows(entry[1])
     if xs is None or ys is None:
         return None
     # A falling second row means two seeds with a pair each, since steps never fall.
@@ -98,14 +102,16 @@ def _pair(entry: Any) -> list[Curve] | None:
 
 def _curves(entry: Any) -> list[Curve]:
     """The curves of a method, in order. Raises ValueError: there are none."""
-    if (found := _pair(entry)) is not None:
-        return found
+    pair = _pair(entry)
+    if pair is not None:
+        return pair
     parts = list(entry.values()) if isinstance(entry, Mapping) else entry
     curves: list[Curve] = []
     for part in parts if isinstance(parts, list | tuple | np.ndarray) else ():
-        if (found := _pair(part)) is None:
+        pair = _pair(part)
+        if pair is None:
             break
-        curves += found
+        curves += pair
     else:
         if curves:
             return curves

@@ -35,8 +35,8 @@ from motif_jax.schema import read_section
 # Modules in the order of the published network's files, with the convolutions of all image encoders.
 AGENT_ORDER = (
     *dict.fromkeys(name for kind in image.IMAGE_ENCODERS for name, *_ in image.layers(kind)),
-    *"image_fc image_fc1 image_fc2 vector_fc1 vector_fc2 message_fc1 message_fc2".split(),
-    *"gru lstm value_head policy_head".split(),
+    *("image_fc", "image_fc1", "image_fc2", "vector_fc1", "vector_fc2", "message_fc1", "message_fc2"),
+    *("gru", "lstm", "value_head", "policy_head"),
 )
 # Layers that read the status, raw or in the features: a core's first layer, or both heads without a core.
 _STATUS_READERS = ("vector_fc1", "gru_input", "lstm_input")
@@ -70,8 +70,9 @@ def read(path: str | Path, *parts: str) -> TorchCheckpoint:
     """
     content = torch_file.read_checkpoint(path)
     content = content if isinstance(content, dict) else {"model": content}
-    part = next((found for name in parts if isinstance(found := content.get(name), dict) and found), content)
-    tensors = list(torch_file.tensors(part))
+    candidates = [content.get(name) for name in parts]
+    models = [model for model in candidates if isinstance(model, dict) and model]
+    tensors = list(torch_file.tensors(models[0] if models else content))
     if not tensors:
         raise UserError(f"{path} holds no tensors of a model")
     return TorchCheckpoint(Path(path), tensors, content)
@@ -112,22 +113,23 @@ def reward(
       UserError: tensors do not match the network, or nobody says the mean or the variance.
     """
     network = RewardNetwork(architecture_of(read_section(RewardConfig, config)))
-    found = _match(checkpoint, reward_layout.named_shapes(network), names)
-    params = reward_layout.from_named(found.tensors(checkpoint.tensors), network)
+    match = _match(checkpoint, reward_layout.named_shapes(network), names)
+    params = reward_layout.from_named(match.tensors(checkpoint.tensors), network)
     mean = _moment(checkpoint, "reward_mean", mean, "mean")
     variance = _moment(checkpoint, "reward_var", variance, "variance")
     statistics = statistics_of(mean, variance, quantiles)
     step = max(0, int(checkpoint.number("num_iter") or 0))
-    return RewardModel(checkpoint.path, step, network, params, 1, statistics, as_plain(config), []), found
+    return RewardModel(checkpoint.path, step, network, params, 1, statistics, as_plain(config), []), match
 
 
-def _moment(checkpoint: TorchCheckpoint, theirs: str, given: float | None, key: str) -> float:
-    given = checkpoint.number(theirs) if given is None else given
-    if given is None:
+def _moment(checkpoint: TorchCheckpoint, name: str, override: float | None, key: str) -> float:
+    """`override`, or else the checkpoint's number `name`. Raises UserError, which names the config's `key`: there is neither."""
+    value = checkpoint.number(name) if override is None else override
+    if value is None:
         raise UserError(
-            f"{checkpoint.path} has no {theirs}, so no reward of it can be normalised: give it with --config.{key}=NUMBER"
+            f"{checkpoint.path} has no {name}, so no reward of it can be normalised: give it with --config.{key}=NUMBER"
         )
-    return float(given)
+    return float(value)
 
 
 def read_quantiles(path: str | Path, row: int) -> list[float]:
@@ -165,8 +167,8 @@ def agent(checkpoint: TorchCheckpoint, network: AgentNetwork, names: str) -> tup
     shapes = {name: array.shape for name, array in layout.to_torch(empty).items()}
     shapes = {name: shapes[name] for name in sorted(shapes, key=_agent_order)}
     checkpoint = _with_27_status_numbers(checkpoint, shapes)
-    found = _match(checkpoint, shapes, names)
-    return layout.from_torch(found.tensors(checkpoint.tensors), abstract), found
+    match = _match(checkpoint, shapes, names)
+    return layout.from_torch(match.tensors(checkpoint.tensors), abstract), match
 
 
 def _agent_order(name: str) -> tuple[int, int, str, int, bool, bool]:
@@ -176,8 +178,8 @@ def _agent_order(name: str) -> tuple[int, int, str, int, bool, bool]:
     module, number, part = core.groups() if core else (layer, "", "")
     # The heads come after both trunks.
     first = layout.TRUNKS.index(trunk[0]) if trunk else len(layout.TRUNKS)
-    place = AGENT_ORDER.index(module) if module in AGENT_ORDER else len(AGENT_ORDER)
-    return first, place, module, int(number or 1), kind == "bias", part == "hidden"
+    index = AGENT_ORDER.index(module) if module in AGENT_ORDER else len(AGENT_ORDER)
+    return first, index, module, int(number or 1), kind == "bias", part == "hidden"
 
 
 def _with_27_status_numbers(
@@ -188,13 +190,13 @@ def _with_27_status_numbers(
     plain = {name.removeprefix("actor/").removeprefix("critic/"): shape for name, shape in shapes.items()}
     has_core = any(f"{core}/weight" in plain for core in _STATUS_READERS[1:])
     readers = _STATUS_READERS if has_core else (*_STATUS_READERS, *_HEADS)
-    wanted = [plain[f"{name}/weight"] for name in readers if f"{name}/weight" in plain]
-    there = {array.shape for _, array in checkpoint.tensors}
-    if "vector_fc1/weight" not in plain or any(shape in there for shape in wanted):
+    reader_shapes = [plain[f"{name}/weight"] for name in readers if f"{name}/weight" in plain]
+    file_shapes = {array.shape for _, array in checkpoint.tensors}
+    if "vector_fc1/weight" not in plain or any(shape in file_shapes for shape in reader_shapes):
         return checkpoint
     widened = []
     for name, array in checkpoint.tensors:
-        for rows, columns in wanted:
+        for rows, columns in reader_shapes:
             if array.shape == (rows, columns - 1):
                 # In the first layer's input, the raw status comes before the message's features, which are last.
                 messages = 0 if columns == NUM_STATUS else plain["message_fc2/weight"][0]

@@ -21,15 +21,15 @@ _HEAD_WIDTH = 64
 
 
 @contextlib.contextmanager
-def reading(path: str | Path, what: str) -> Iterator[dict[str, np.ndarray]]:
-    """The tensors of a checkpoint by name; errors in the block become a UserError that says it is none of `what`."""
-    found = torch_file.tensors(torch_file.read_checkpoint(path))
-    tensors = {name.removeprefix("module."): array for name, array in found}
+def reading(path: str | Path, origin: str) -> Iterator[dict[str, np.ndarray]]:
+    """The tensors of a checkpoint by name; errors in the block become "PATH is not a checkpoint of the published ORIGIN"."""
+    named = torch_file.tensors(torch_file.read_checkpoint(path))
+    tensors = {name.removeprefix("module."): array for name, array in named}
     try:
         yield tensors
     except (KeyError, IndexError, ValueError) as error:
         raise UserError(
-            f"{path} is not a checkpoint of the published {what} ({type(error).__name__}: {error})"
+            f"{path} is not a checkpoint of the published {origin} ({type(error).__name__}: {error})"
         ) from None
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
@@ -42,13 +42,15 @@ def part(tensors: Mapping[str, np.ndarray], start: str) -> dict[str, np.ndarray]
 
 def linear(tensors: Mapping[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
     """A linear layer, float32; PyTorch's kernels are [out, in]."""
-    kernel, bias = (np.asarray(tensors[f"{name}.{part}"], np.float32) for part in ("weight", "bias"))
+    kernel = np.asarray(tensors[f"{name}.weight"], np.float32)
+    bias = np.asarray(tensors[f"{name}.bias"], np.float32)
     return {"kernel": np.ascontiguousarray(kernel.T), "bias": bias}
 
 
 def layers(names: Iterable[str], pattern: str) -> int:
     """The number of layers; the group of `pattern` matches a layer's number."""
-    return 1 + max(int(found[1]) for name in names if (found := re.match(pattern, name)))
+    matches = [re.match(pattern, name) for name in names]
+    return 1 + max(int(match[1]) for match in matches if match)
 
 
 def heads_of(width: int, heads: int) -> int:
@@ -59,7 +61,9 @@ def heads_of(width: int, heads: int) -> int:
     return heads
 
 
-def model(config: Mapping[str, Any], tensors: Mapping[str, np.ndarray], what: str) -> tuple[ModelConfig, Any]:
-    """A model's config and float32 parameters from transformers' config and names of tensors; UserErrors name `what`."""
-    settings = configs.parse(config, what)
-    return settings, weights.collect(tensors.get, what, settings)
+def model(
+    config: Mapping[str, Any], tensors: Mapping[str, np.ndarray], subject: str
+) -> tuple[ModelConfig, Any]:
+    """A model's config and float32 parameters from transformers' config and names of tensors; UserErrors name `subject`."""
+    settings = configs.parse(config, subject)
+    return settings, weights.collect(tensors.get, subject, settings)

@@ -19,20 +19,20 @@ from motif_jax.ilql.tasks.wordle.words import LENGTH, LETTERS, NAMES, is_word, r
 from motif_jax.published.pickles import Filled, PickleReader, read_file, reading
 
 _MODULE = "wordle.wordle_game"
-_MOST_BYTES = 8 << 30
-_WHAT = "a pickle of published Wordle games"
+_MAX_BYTES = 8 << 30
+_DESCRIPTION = "a pickle of published Wordle games"
 
 
 class _Object(Filled):
     """A state, or the knowledge of one letter."""
 
     def __init__(self) -> None:
-        self.held: dict[str, Any] = {}
+        self.attributes: dict[str, Any] = {}
 
     def take(self, state: Any) -> None:
         if not isinstance(state, dict):
             raise ValueError("an object that is not filled by a dictionary")
-        self.held = state
+        self.attributes = state
 
 
 # A pickle may have an endless tree in place of a text or number, which numpy and str() would follow.
@@ -48,34 +48,38 @@ def _number(value: Any) -> int:
     return value
 
 
-def _known(state: Any) -> np.ndarray:
+def _state(state: Any) -> np.ndarray:
     """The knowledge in a published state, int8 [26, 5]."""
-    letters = state.held["state"]
+    letters = state.attributes["state"]
     if len(letters) != len(LETTERS):
         raise ValueError(f"a state of {len(letters)} letters")
-    rows = [[_number(place) for place in letter.held["position_knowledge"]] for letter in letters]
-    found = np.array(rows, np.int8)
-    if found.shape != (len(LETTERS), LENGTH) or not np.isin(found, (0, 1, 2)).all():
-        raise ValueError(f"a state of shape {found.shape}")
-    return found
+    rows = [[_number(value) for value in letter.attributes["position_knowledge"]] for letter in letters]
+    table = np.array(rows, np.int8)
+    if table.shape != (len(LETTERS), LENGTH) or not np.isin(table, (0, 1, 2)).all():
+        raise ValueError(f"a state of shape {table.shape}")
+    return table
 
 
-def _meta(given: Mapping[str, Any]) -> dict[str, Any]:
+def _meta(published: Mapping[str, Any]) -> dict[str, Any]:
     """A game's kind, and the guess with which it leaves an expert's game; the games contain their histories."""
-    found: dict[str, Any] = {"kind": _text(given["kind"])} if "kind" in given else {}
-    if "start" in given:
-        found["start"] = len(given["start"][1])
-    elif found.get("kind") in ("adversarial", "suboptimal"):
-        found["start"] = len(given["s_2" if "s_2" in given else "s_0"][1])
-    return found
+    meta: dict[str, Any] = {}
+    if "kind" in published:
+        meta["kind"] = _text(published["kind"])
+    if "start" in published:
+        meta["start"] = len(published["start"][1])
+    elif meta.get("kind") in ("adversarial", "suboptimal"):
+        state = "s_2" if "s_2" in published else "s_0"
+        meta["start"] = len(published[state][1])
+    return meta
 
 
 def _game(item: Mapping[str, Any], table: WordTable) -> Dialogue:
     if len(item["actions"]) > TRIES:
         raise ValueError(f"a game of {len(item['actions'])} guesses")
-    known, guesses = _known(item["state"]), [_text(guess) for guess in item["actions"]]
+    state = _state(item["state"])
+    guesses = [_text(guess) for guess in item["actions"]]
     weights = 3 ** np.arange(LENGTH)
-    codes = [int(knowledge.colours(known, guess) @ weights) if is_word(guess) else None for guess in guesses]
+    codes = [int(knowledge.colours(state, guess) @ weights) if is_word(guess) else None for guess in guesses]
     dialogue = WordleObservation(table, guesses, codes).to_sequence()
     return dialogue._replace(meta=_meta(item.get("meta") or {}))
 
@@ -93,15 +97,16 @@ def read_games(path: str | os.PathLike[str], words: Sequence[str] | None = None)
         f"{_MODULE}.{name}": _Object for name in ("WordleState", "CharState")
     }
     calls[f"{_MODULE}.CharKnowledge"] = _number
-    with reading(path, _WHAT):
-        data = read_file(path, _MOST_BYTES, PickleReader(calls))
-        items, listed = list(data["state_actions"]), Path(_text(data["vocab_path"])).stem
+    with reading(path, _DESCRIPTION):
+        data = read_file(path, _MAX_BYTES, PickleReader(calls))
+        items = list(data["state_actions"])
+        word_list = Path(_text(data["vocab_path"])).stem
     if words is None:
-        if listed not in NAMES:
+        if word_list not in NAMES:
             raise UserError(
-                f"{path} was made with the list {listed!r}, which is not among {', '.join(NAMES)}"
+                f"{path} was made with the list {word_list!r}, which is not among {', '.join(NAMES)}"
             )
-        words = read_words("wordle.words", listed)
+        words = read_words("wordle.words", word_list)
     table = WordTable(words)
-    with reading(path, _WHAT):
+    with reading(path, _DESCRIPTION):
         return Dialogues.of(_game(item, table) for item in items)
