@@ -18,7 +18,7 @@ from motif_jax.core.training.records import FILE_OF
 from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.agent.agent_folder import TOKENIZER, vocabulary_digest
 from motif_jax.ilql.config import DialogueFilter, InitialParameters, TextConfig
-from motif_jax.ilql.dialogues import files, token_columns, token_rewards
+from motif_jax.ilql.dialogues import cut_dialogues, files, token_columns, token_rewards
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.ilql.dialogues.dialogue_batches import DialogueBatches, ItemLayout, ListBatches, StreamBatches
 from motif_jax.ilql.dialogues.items import TextTokenizer, TokenItem, tokenise
@@ -26,7 +26,6 @@ from motif_jax.ilql.dialogues.token_rewards import TokenReward
 from motif_jax.ilql.methods.text_methods import rule_of
 from motif_jax.ilql.tasks import registry
 from motif_jax.ilql.tasks.contract import TextTask
-from motif_jax.ilql.training import cut_dialogues
 from motif_jax.lm.held_out import HeldOut
 from motif_jax.lm.text import fetch
 from motif_jax.lm.token_data.dataset import TokensDataset

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from motif_jax.ilql.config import HeldOutDialogues, TextConfig
-from motif_jax.ilql.dialogues import dialogue_data, parquet, token_rewards
+from motif_jax.ilql.dialogues import cut_dialogues, dialogue_data, parquet, token_rewards
+from motif_jax.ilql.dialogues.cut_dialogues import CutDialogues
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout
 from motif_jax.ilql.dialogues.items import TokenItem, tokenise
-from motif_jax.ilql.training import cut_dialogues
-from motif_jax.ilql.training.cut_dialogues import CutDialogues
 from motif_jax.lm.token_data.dataset import TokensDataset
 from tests.toy_text import Letters
 
