@@ -84,7 +84,7 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         task = registry.make(config.task, options_of(config))
         given = (config.task, task.options, config.kind, config.policy, workdir, config.seed)
         try:
-            options = text_sources.prepared(*given, lambda: stop.requested)
+            options = text_sources.prepare(*given, lambda: stop.requested)
         except StoppedError:
             return EXIT_CODE
         task = registry.make(config.task, options)

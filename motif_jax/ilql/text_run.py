@@ -72,45 +72,59 @@ def weights_of(loss: LossWeights, rule: Rule) -> Weights:
         return Weights(0.0, 0.0, loss.policy)
     if rule.proposes:
         return Weights(loss.q, 0.0, 0.0, loss.cql)
-    tokens = rule.q == "token"
-    return Weights(loss.q, loss.v, loss.policy, loss.cql * tokens, loss.margin * tokens)
+    if rule.q != "token":  # there is one Q of the whole utterance, and none of other actions to lower
+        return Weights(loss.q, loss.v, loss.policy)
+    return Weights(loss.q, loss.v, loss.policy, loss.cql, loss.margin)
 
 
 def layout_of(config: TextConfig, pad: int, settings: ModelConfig) -> ItemLayout:
-    """The layout of batches; dialogues are cut to the model's room."""
-    sizes, compat = (config.max_len, room_of(config, settings)), config.compat
-    most = min((size for size in sizes if size is not None), default=None)
+    """The layout of batches; dialogues are cut to `max_len` and to the model's positions."""
+    limits = [limit for limit in (config.max_len, room_of(config, settings)) if limit is not None]
+    compat = config.compat
     quirks = Quirks(
-        compat.ilql_padded_positions, compat.ilql_utterance_int_reward, compat.ilql_utterance_truncation
+        padded_positions=compat.ilql_padded_positions,
+        whole_rewards=compat.ilql_utterance_int_reward,
+        utterances_by_tokens=compat.ilql_utterance_truncation,
     )
     by_utterance = rule_of(config.method.name).q in ("utterance", "mean")
-    return ItemLayout(pad, by_utterance, most, quirks, config.accumulate)
+    return ItemLayout(
+        pad=pad,
+        by_utterance=by_utterance,
+        max_len=min(limits, default=None),
+        quirks=quirks,
+        micro_batches=config.accumulate,
+    )
 
 
 def room_of(config: TextConfig, settings: ModelConfig) -> int | None:
-    """Most tokens of a dialogue that leave room for a prefix and further actions; None: no limit."""
+    """How many tokens a dialogue may have, so that a prefix and a further action fit; None: no limit."""
     if settings.max_length is None:
         return None
-    rule, more = rule_of(config.method.name), 0
+    rule = rule_of(config.method.name)
+    room = settings.max_length
+    if rule.prefix:
+        room -= 1
     if rule.proposes:
-        more = config.candidates.max_tokens
+        room -= config.candidates.max_tokens
     elif rule.online:  # play drops the beginning of longer texts
-        more = dialogue_data.longest_action(config.games.decode.max_tokens, config.initial.policy)
-    return settings.max_length - design_of(config.method).prefix - more
+        room -= dialogue_data.longest_action(config.games.decode.max_tokens, config.initial.policy)
+    return room
 
 
 def objective_of(config: TextConfig, settings: ModelConfig) -> Objective:
     """The loss of a config."""
-    model = LanguageModel(settings, jnp.dtype(config.dtype), config.remat)
-    agent = TextAgentNetwork(model, design_of(config.method), jnp.dtype(config.dtype))
-    rule = rule_of(config.method.name)
+    dtype = jnp.dtype(config.dtype)
+    model = LanguageModel(settings, dtype, config.remat)
+    method = config.method
+    rule = rule_of(method.name)
+    detached = {"v": method.detach_v, "q": method.detach_q, "policy": method.detach_policy}
     return Objective(
-        agent,
-        rule,
-        settings_of(config.method, config.compat.ilql_policy_loss_norm),
-        weights_of(config.loss, rule),
-        reward_scale=config.method.reward_scale,
-        detach=tuple(name for name in ("v", "q", "policy") if getattr(config.method, f"detach_{name}")),
+        agent=TextAgentNetwork(model, design_of(method), dtype),
+        rule=rule,
+        settings=settings_of(method, config.compat.ilql_policy_loss_norm),
+        weights=weights_of(config.loss, rule),
+        reward_scale=method.reward_scale,
+        detach=tuple(part for part, is_detached in detached.items() if is_detached),
         spec=finetune_params.spec_of(config.lora),
         chunk=config.logits_chunk,
         dropout=config.dropout > 0,
@@ -128,12 +142,12 @@ def model_config(config: TextConfig, source: DialogueSource) -> ModelConfig:
 
 
 class TextRun(NamedTuple):
-    """A training, and the settings of its evaluation episodes."""
+    """A training, and what the command needs to describe it and to play its evaluations."""
 
     task: TextTraining | PpoTraining
     source: DialogueSource  # of its dialogues, with task options that name all files
-    amount: str  # see `Data`
-    longest_action: int
+    amount: str  # size of the data, for the first line of a run
+    longest_action: int  # tokens of an action at most
 
 
 def build(
@@ -144,43 +158,56 @@ def build(
     settings: ModelConfig,
     stopped: Callable[[], bool] = never,
 ) -> TextRun | None:
-    """Makes missing tokens in `workdir`, and the task; None after a request to stop.
+    """Makes missing tokens in `workdir`, and the training; None after a request to stop.
 
     The caller sets `PpoTraining.rollouts` and `.play` before the training.
+
+    Args:
+      source: of the dialogues; all files of its task exist.
+      settings: the trunks' config, from `model_config`.
     """
-    task, objective = registry.make(source.task, source.options), objective_of(config, settings)
-    tokens = agent_folder.vocabulary_of(task)
-    plan = layout_of(config, tokens.delimiters.pad, settings)
-    data = dialogue_data.open_data(config, source, workdir, plan, stopped)
+    objective = objective_of(config, settings)
+    vocabulary = agent_folder.vocabulary_of(registry.make(source.task, source.options))
+    layout = layout_of(config, vocabulary.delimiters.pad, settings)
+    data = dialogue_data.open_data(config, source, workdir, layout, stopped)
     if data is None:
         return None
-    given = config.network.checkpoint, config.initial, objective, tokens
-    start = agent_start.start(*given, key_of(config.seed, "parameters"))
-    found = {**data.digests, **start.digests}
+
+    start = agent_start.start(
+        config.network.checkpoint, config.initial, objective, vocabulary, key_of(config.seed, "parameters")
+    )
+    digests = {**data.digests, **start.digests}
+
     training: TextTraining | PpoTraining
     if data.batches is None:
-        played = TrainingData(None, None, found, f"the task {config.task}")
-        training = PpoTraining(config, objective, start, plan.pad, played, parallel)
+        episodes = TrainingData(None, None, digests, f"the task {config.task}")
+        training = PpoTraining(config, objective, start, layout.pad, episodes, parallel)
     else:
         batches: tuple[Any, Any] = data.batches
         if objective.rule.proposes:
-            marks = tokens.delimiters
-            batches = with_candidates(config, workdir, objective.agent, start, marks, data.batches, stopped)
-        read = TrainingData(*batches, found, config.data or f"the stream of {config.task}")
-        training = TextTraining(config, objective, start[:3], read, parallel)
+            batches = with_candidates(
+                config, workdir, objective.agent, start, vocabulary.delimiters, data.batches, stopped
+            )
+        dialogues = TrainingData(*batches, digests, config.data or f"the stream of {config.task}")
+        parameters = (start.learned, start.target, start.frozen)
+        training = TextTraining(config, objective, parameters, dialogues, parallel)
     return TextRun(training, source._replace(options=data.options), data.amount, data.longest_action)
 
 
 def export(run: TextRun, workdir: Path) -> Path:
     """Writes the agent of the evaluation chosen in summary.json; returns its folder."""
-    task, config, source, target = run.task, run.task.config, run.source, workdir / agent_folder.AGENT
+    task = run.task
+    config = task.config
+    source = run.source
+    target = workdir / agent_folder.AGENT
 
     def write(items: dict[str, Any], trained: dict[str, Any]) -> None:
-        learned, followers = items["params"], items.get("target", {})
-        params = agent_start.whole(task.objective, learned, followers, task.shared() or {})
+        params = agent_start.agent_params(
+            task.objective, items["params"], items.get("target", {}), task.shared() or {}
+        )
         tokenizer = registry.make(source.task, source.options).tokenizer()
         # What decoding and evaluation need: `SavedAgent.settings`.
-        facts = {
+        numbers = {
             **dataclasses.asdict(task.objective.settings),
             "reward_scale": config.method.reward_scale,
             "max_len": config.max_len,
@@ -189,11 +216,22 @@ def export(run: TextRun, workdir: Path) -> Path:
             "token_reward": dataclasses.asdict(config.token_reward),
             "longest_action": run.longest_action,
         }
-        spoken = (source.task, source.options, tokenizer, {"trained": trained})
-        agent_folder.write(target, task.objective.agent, params, config.method.name, facts, *spoken)
+        agent_folder.write(
+            target,
+            task.objective.agent,
+            params,
+            config.method.name,
+            numbers,
+            source.task,
+            source.options,
+            tokenizer,
+            extra={"trained": trained},
+        )
 
-    wanted = {"params": task.learned, **({"target": task.target} if task.target else {})}
-    return records.export(workdir, target / agent_folder.FILE, wanted, write)
+    shapes = {"params": task.learned}
+    if task.target:
+        shapes["target"] = task.target
+    return records.export(workdir, target / agent_folder.FILE, shapes, write)
 
 
 def check_shapes(config: TextConfig, settings: ModelConfig) -> None:

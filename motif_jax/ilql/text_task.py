@@ -46,7 +46,7 @@ class TextTraining(GradientTask):
 
     config: TextConfig
     title, unit = "train text agent", "dialogues"
-    # (The agent's parameters) -> measures of evaluation episodes by name; None: none are played.
+    # The agent's parameters -> measures of evaluation episodes by name; None: none are played.
     play: Callable[[Any], Mapping[str, float]] | None = None
 
     def __init__(
@@ -57,24 +57,27 @@ class TextTraining(GradientTask):
         data: TrainingData,
         parallel: DataParallel,
     ) -> None:
-        learned, self._start_target, frozen = parameters
-        drawn = objective.dropout and not objective.rule.proposes
-        super().__init__(config, (learned, frozen), data, parallel, drawn, config.max_steps)
-        self.objective, self.target = objective, shapes_of(self._start_target)
+        learned, target, frozen = parameters
+        has_dropout = objective.dropout and not objective.rule.proposes
+        super().__init__(config, (learned, frozen), data, parallel, has_dropout, config.max_steps)
+        self.objective = objective
+        self._start_target = target  # until `init_state` hands it over, so that memory holds it once
+        self.target = shapes_of(target)
         self._updates_target = bool(self.target) and objective.weights.of_values
-        self._polyak, self._copy_every = config.method.polyak, config.method.copy_every
+        self._polyak = config.method.polyak
+        self._copy_every = config.method.copy_every
         self._measure = parallel.wrap(self._measure_core)
         self._held_out = data.held_out.whole(config.evaluation_batches)
 
     def _parts(self, batches: TextBatch, average: str) -> Part:
         """Micro-batches [M, B, ...] and the denominators [M] of their sums, over all devices."""
         count = jax.vmap(lambda batch: implicit_q.counts(batch, self.objective.settings))
-        found = jax.lax.psum(count(batches), AXIS)
+        counts = jax.lax.psum(count(batches), AXIS)
         if average == "batch":
-            totals = [jnp.full_like(each, each.sum()) for each in found]
+            denominators = [jnp.full_like(numbers, numbers.sum()) for numbers in counts]
         else:  # the mean of the micro-batches' means
-            totals = [each * len(each) for each in found]
-        return Part(batches, Counts(*totals))
+            denominators = [numbers * len(numbers) for numbers in counts]
+        return Part(batches, Counts(*denominators))
 
     def _measure_core(self, state: tuple[Any, Any, Any], batch: TextBatch) -> tuple[LossTerms, Counts]:
         """The terms of a batch as means, and the numbers of actions and tokens behind them."""
@@ -83,19 +86,20 @@ class TextTraining(GradientTask):
         frozen = {**(shared or {}), "target": target}
         terms = jax.lax.map(lambda part: self.objective.terms(params, frozen, part, None), parts)
         total = jax.lax.psum(jax.tree.map(lambda term: term.sum(axis=0), terms), AXIS)
-        return total, Counts(*(each[0] for each in parts.counts))
+        # With average 'batch' all micro-batches have the denominators of the batch.
+        return total, Counts(parts.counts.actions[0], parts.counts.policy[0])
 
     def computation(self) -> tuple[str, str] | None:
         return self.config.dtype, self.config.matmul_precision
 
     def counted_loss(self, state: TextState, shared: Any, batch: TextBatch) -> jax.Array:
         frozen = {**(shared or {}), "target": state.target}
-        return self.objective.terms(
-            state.params, frozen, Part(batch, Counts(jnp.float32(1.0), jnp.float32(1.0))), None
-        ).loss
+        one = jnp.float32(1.0)
+        return self.objective.terms(state.params, frozen, Part(batch, Counts(one, one)), None).loss
 
     def init_state(self) -> TextState:
-        (learned, opt_state, step), target = self.start(), self._start_target
+        learned, opt_state, step = self.start()
+        target = self._start_target
         self._start_target = None
         return TextState(learned, target, opt_state, step)
 
@@ -118,71 +122,90 @@ class TextTraining(GradientTask):
             "gradient_norm": optax.tree.norm(gradient),
             TOKENS: jax.lax.psum(jnp.sum(batch.valid, dtype=jnp.float32), AXIS),
         }
-        finite = all_finite(metrics)
-        new = self._updated(state, gradient, finite & goes_on)
-        return block_stack.unstacked(new), metrics, finite
+        is_finite = all_finite(metrics)
+        new = self._update(state, gradient, is_finite & goes_on)
+        return block_stack.unstacked(new), metrics, is_finite
 
-    def _updated(self, state: TextState, gradient: Any, applies: jax.Array) -> TextState:
+    def _update(self, state: TextState, gradient: Any, applies: jax.Array) -> TextState:
         """The state after a step if it `applies`; each part is updated in the memory of the old one."""
 
-        def optimised(old: tuple[Any, Any], params: Any) -> tuple[Any, Any]:
-            return self.optimizer.update(*old, params)
+        def optimise(gradient_and_state: tuple[Any, Any], params: Any) -> tuple[Any, Any]:
+            return self.optimizer.update(*gradient_and_state, params)
 
-        def followed(old: Any, params: Any) -> Any:
-            return soft_update(old, self.followed(params), state.step + 1, self._polyak, self._copy_every)
+        def follow(target: Any, params: Any) -> Any:
+            return soft_update(target, self.followed(params), state.step + 1, self._polyak, self._copy_every)
 
-        updates, opt_state = update_if(applies, optimised, (gradient, state.opt_state), state.params)
+        updates, opt_state = update_if(applies, optimise, (gradient, state.opt_state), state.params)
         params = update_if(applies, optax.apply_updates, state.params, updates)
-        target = update_if(applies, followed, state.target, params) if self._updates_target else state.target
+        target = state.target
+        if self._updates_target:
+            target = update_if(applies, follow, state.target, params)
         return TextState(params, target, opt_state, state.step + applies)
 
     def followed(self, params: Any) -> Any:
         """The trained parameters that the targets follow, as a tree like `target`."""
-        groups = [group for group in ("trunks", "additions") if group in self.target]
-        heads = {name: params["heads"][name] for name in self.target["heads"]}
-        return {**{group: {"target": params[group]["values"]} for group in groups}, "heads": heads}
+        tree: dict[str, Any] = {"heads": {name: params["heads"][name] for name in self.target["heads"]}}
+        for group in ("trunks", "additions"):
+            if group in self.target:
+                tree[group] = {"target": params[group]["values"]}
+        return tree
 
     def _named(self, terms: LossTerms) -> dict[str, Any]:
+        """The loss and the terms that have a weight, by name."""
         weights = self.objective.weights
-        kept = [name for name in LossTerms._fields if name == "loss" or getattr(weights, name)]
-        return {name: getattr(terms, name) for name in kept}
+        names = [name for name in LossTerms._fields if name == "loss" or getattr(weights, name)]
+        return {name: getattr(terms, name) for name in names}
 
     def logged(self, metrics: Mapping[str, np.ndarray], seconds: float) -> dict[str, float]:
-        chosen = {"min": np.min, "max": np.max}
-        row = {
-            f"train/{name}": float(chosen.get(name.rpartition("_")[2], np.mean)(numbers))
-            for name, numbers in metrics.items()
-            if name != TOKENS
-        }
-        return row | {"throughput/tokens_per_second": float(metrics[TOKENS].sum()) / seconds}
+        row = {}
+        for name, numbers in metrics.items():
+            if name == TOKENS:
+                continue
+            # The extreme of a chunk of steps is that of its steps; everything else is a mean.
+            reduce = {"min": np.min, "max": np.max}.get(name.rpartition("_")[2], np.mean)
+            row[f"train/{name}"] = float(reduce(numbers))
+        row["throughput/tokens_per_second"] = float(metrics[TOKENS].sum()) / seconds
+        return row
 
     def items(self, state: TextState) -> dict[str, Any]:
         return {name: part for name, part in state._asdict().items() if name != "target" or self.target}
 
     def evaluate(self, state: TextState, shared: Any, position: TrainingPosition) -> Evaluation:
-        totals, counted = np.zeros(len(LossTerms._fields)), np.zeros(2)
-        for batch in self._held_out:
-            placed = self.parallel.put_whole(batch, 0)
-            terms, counts = jax.device_get(self._measure((state.params, state.target, shared), placed))
-            actions, policy = (float(each) for each in counts)
-            # Terms are means: the policy's over its tokens, the others over actions.
-            totals += np.asarray(terms, np.float64) * [0, *[actions] * 4, policy]
-            counted += (actions, policy)
-        means = LossTerms(*(totals / np.maximum([1, *[counted[0]] * 4, counted[1]], 1)))
-        weights = self.objective.weights
-        loss = sum(getattr(weights, name) * getattr(means, name) for name in LossTerms._fields[1:])
-        if not math.isfinite(loss):
+        terms = self._named(self._held_out_terms(state, shared))
+        if not math.isfinite(terms["loss"]):
             raise diverged(
                 f"the loss on held-out dialogues after step {position.step:,} not finite", self.remedy
             )
-        means = means._replace(loss=loss)
-        row: dict[str, Any] = {f"validation/{name}": float(x) for name, x in self._named(means).items()}
-        row |= {f"train/{name}": position.mean(name) for name in self._named(means)}
+        row: dict[str, Any] = {f"validation/{name}": float(value) for name, value in terms.items()}
+        row |= {f"train/{name}": position.mean(name) for name in terms}
         row["train/dialogues"] = self.units(position.step)
-        shown = ", ".join(f"{name} {value:.4f}" for name, value in self._named(means).items())
-        shown += " (held-out dialogues)"
+        text = ", ".join(f"{name} {value:.4f}" for name, value in terms.items())
+        text += " (held-out dialogues)"
         if self.play is not None:
-            one = self.parallel.acting((state.params, state.target, shared or {}))
-            row |= (played := self.play(agent_start.whole(self.objective, *one)))
-            shown += f", return {played['games/return']:.4f} ({self.config.games.episodes} episodes)"
-        return self.evaluation(row, shown, position)
+            parts = self.parallel.acting((state.params, state.target, shared or {}))
+            games = self.play(agent_start.agent_params(self.objective, *parts))
+            row |= games
+            text += f", return {games['games/return']:.4f} ({self.config.games.episodes} episodes)"
+        return self.evaluation(row, text, position)
+
+    def _held_out_terms(self, state: TextState, shared: Any) -> LossTerms:
+        """The loss and its terms on all held-out batches, float64."""
+        sums = np.zeros(len(LossTerms._fields))
+        actions = policy_tokens = 0.0
+        for batch in self._held_out:
+            on_devices = self.parallel.put_whole(batch, 0)
+            terms, counts = jax.device_get(self._measure((state.params, state.target, shared), on_devices))
+            sums += np.asarray(terms, np.float64) * self._denominators(counts.actions, counts.policy)
+            actions += float(counts.actions)
+            policy_tokens += float(counts.policy)
+        means = LossTerms(*(sums / np.maximum(self._denominators(actions, policy_tokens), 1)))
+        weights = self.objective.weights
+        loss = sum(getattr(weights, name) * getattr(means, name) for name in LossTerms._fields[1:])
+        return means._replace(loss=loss)
+
+    @staticmethod
+    def _denominators(actions: float, policy_tokens: float) -> np.ndarray:
+        """What each of `LossTerms` is a mean over: the policy's over its tokens, other terms over actions; the loss is added later."""
+        of_terms = dict.fromkeys(LossTerms._fields, float(actions))
+        of_terms |= {"loss": 0.0, "policy": float(policy_tokens)}
+        return np.array(list(of_terms.values()), np.float64)

@@ -132,7 +132,7 @@ def test_dialogues_are_collected(tmp_path: Path, record: bool, monkeypatch: pyte
     monkeypatch.setattr(text_sources, "_DIALOGUES", 300)
     here = TOY, {"length": 2}, *games, tmp_path
     for times in (1, 9, 0):
-        found = outcome_text(text_sources.listed, *here, StopsAfter(times).stopped)
+        found = outcome_text(text_sources.write_all, *here, StopsAfter(times).stopped)
         parts[f"listed {times}"] = found.replace(str(tmp_path), "")
     parts["listed"] = str(Dialogues.of(parquet.read(tmp_path / dialogues.DIALOGUES)).returns().tolist())
     for count, times in ((None, 9), (130, 9), (None, 1)):
@@ -145,8 +145,8 @@ def test_dialogues_are_collected(tmp_path: Path, record: bool, monkeypatch: pyte
     parts["options"] = str(options).replace(str(tmp_path), "")
     parts["pieces"] = (tmp_path / file_tokens.FILE).read_text()
     given = ({}, {"scores": "x"}, {"scores": str(tmp_path / "scores.json"), "folder": "x", "tokenizer": "y"})
-    parts["made"] = str([text_sources.made(options, tmp_path) for options in given])
-    parts["prepared"] = outcome_text(text_sources.prepared, *here, 3)
+    parts["made"] = str([text_sources.file_names(options, tmp_path) for options in given])
+    parts["prepared"] = outcome_text(text_sources.prepare, *here, 3)
     assert_matches_packed_recording("collected_dialogues", {**parts, "told": str(told)}, record)
 
 

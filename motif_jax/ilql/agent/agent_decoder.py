@@ -32,28 +32,37 @@ class AgentDecoder:
         return StackedModels(self.network.model)
 
     def join(self, params: Any) -> Any:
+        """The parameters of all trunks, see `StackedModels.join`."""
         return self.stacked.join(self.network.design.roles.trees(params["trunks"]))
 
     def outputs(self, params: Any, states: States) -> TokenOutputs:
-        roles, design = self.network.design.roles, self.network.design
+        """The outputs [..., V] for the next token at states [C, ..., D]; without Q and V where tokens have no values."""
+        design = self.network.design
+        roles = design.roles
         if design.q != "token" or not design.v:
             trunk = params["trunks"][roles.trunk_of[POLICY]]
             return TokenOutputs(self.network.model.logits(trunk, roles.of(POLICY, states).after))
-        found = self.network.read(params, {part: roles.of(part, states) for part in roles.trunk_of})
-        assert found.target_q is not None
-        return TokenOutputs(found.logits, clipped(found.target_q, self.q_min, self.q_max), found.values)
+        readout = self.network.read(params, {part: roles.of(part, states) for part in roles.trunk_of})
+        assert readout.target_q is not None
+        return TokenOutputs(readout.logits, clipped(readout.target_q, self.q_min, self.q_max), readout.values)
 
     def values(self, params: Any, last: States, mean: jax.Array) -> jax.Array | None:
-        """float32 [...] of actions as a whole, from their last tokens' states and the mean of all; None where tokens have values."""
-        roles, kind = self.network.design.roles, self.network.design.q
+        """Values of whole actions, float32 [...]; None where tokens have values.
+
+        Args:
+          last: [C, ..., D], the states of the actions' last tokens.
+          mean: [C, ..., D], the mean of the states of all tokens up to them.
+        """
+        roles = self.network.design.roles
+        kind = self.network.design.q
         if kind not in ("utterance", "mean"):
             return None
         states = States(mean, mean) if kind == "mean" else last
         parts = {part: roles.of(part, states) for part in (VALUES, TARGET)}
-        # The policy's logits are left out of the program, as nothing asks for them.
-        found = self.network.read(params, {**parts, POLICY: roles.of(POLICY, last)})
-        assert found.target_q is not None
-        return clipped(found.target_q, self.q_min, self.q_max)
+        # The compiler leaves the policy's logits out of the program, since nothing reads them.
+        readout = self.network.read(params, {**parts, POLICY: roles.of(POLICY, last)})
+        assert readout.target_q is not None
+        return clipped(readout.target_q, self.q_min, self.q_max)
 
     def prefix(self, params: Any, target_return: float) -> jax.Array | None:
         """An embedding [C, 1, 1, 1, D] that stands before every text; None for none."""
@@ -62,6 +71,7 @@ class AgentDecoder:
         return self.network.prefix(params, jnp.full((1,), target_return))[None, :, None, None]
 
     def check(self, decoding: Decoding) -> None:
+        """Raises UserError for a way to decode that this agent cannot follow."""
         decoding.require_vocabulary(self.network.model.config.vocab_size)
         design = self.network.design
         if not decoding.logits and (design.q != "token" or not design.v):

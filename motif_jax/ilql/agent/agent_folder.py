@@ -66,7 +66,8 @@ def vocabulary_digest(tokenizer: TextTokenizer) -> str:
 
 def vocabulary_of(task: TextTask) -> Vocabulary:
     """The vocabulary of a task; size and delimiters alone where its tokenizer is trained later."""
-    if learned := task.learned_tokens():
+    learned = task.learned_tokens()
+    if learned:
         delimiters = Delimiters(*range(learned, learned + len(Delimiters._fields)))
         return Vocabulary(learned + len(delimiters), delimiters, None)
     tokenizer = task.tokenizer()
@@ -114,19 +115,21 @@ def write(
 
 def find(folder: str | Path, key: str) -> Path:
     """The agent's folder: `folder` itself or inside this run folder. Without an agent UserError names the config's `key`."""
-    for place in (Path(folder) / AGENT, Path(folder)):
-        if (place / FILE).is_file():
-            return place
+    for path in (Path(folder) / AGENT, Path(folder)):
+        if (path / FILE).is_file():
+            return path
     unfinished = (Path(folder) / "checkpoints").is_dir()
-    why = "its training has not ended: give its command again" if unfinished else f"it has no {AGENT}/{FILE}"
-    raise UserError(f"config.{key}={folder}: must be the run folder of train_text, or an agent's; {why}")
+    reason = f"it has no {AGENT}/{FILE}"
+    if unfinished:
+        reason = "its training has not ended: give its command again"
+    raise UserError(f"config.{key}={folder}: must be the run folder of train_text, or an agent's; {reason}")
 
 
 def describe(folder: str | Path, key: str) -> dict[str, Any]:
     """The content of agent.json, and the agent's `folder`; UserError without an agent, or for one of another version."""
-    place = find(folder, key)
-    about = read_json(place / FILE, f"train {folder} again", keys=_KEYS)
-    entry_points.asked(place / FILE, about)
+    path = find(folder, key)
+    about = read_json(path / FILE, f"train {folder} again", keys=_KEYS)
+    entry_points.asked(path / FILE, about)
     if about["version"] != VERSION:
         raise UserError(
             f"config.{key}={folder}: holds an agent of format {about['version']}, this version reads {VERSION}"
@@ -140,14 +143,16 @@ def describe(folder: str | Path, key: str) -> dict[str, Any]:
         if type(longest) is not int or longest < 1:
             raise TypeError("longest_action is no number of tokens")
     except (AttributeError, TypeError, ValueError) as error:
-        raise UserError(f"{place / FILE} is damaged ({error}): train {folder} again") from None
-    return {**about, "folder": str(place)}
+        raise UserError(f"{path / FILE} is damaged ({error}): train {folder} again") from None
+    return {**about, "folder": str(path)}
 
 
 def options_of(about: Mapping[str, Any]) -> dict[str, Any]:
     """The options of the task that an agent was trained for; `about` is from `describe`."""
-    own = {"tokenizer": about["folder"]} if (Path(about["folder"]) / TOKENIZER).is_file() else {}
-    return {**about["options"], **own}
+    options = dict(about["options"])
+    if (Path(about["folder"]) / TOKENIZER).is_file():
+        options["tokenizer"] = about["folder"]  # the copy in the folder, wherever that has been moved to
+    return options
 
 
 def options_for(task: str, folder: str | Path, key: str) -> dict[str, Any]:
@@ -181,39 +186,56 @@ def load(
 ) -> SavedAgent:
     """Reads an agent from a run folder of train_text or its own, for `task` (None: its own); UserError names the config's `key`."""
     about = describe(folder, key)
-    place = Path(about["folder"])
+    path = Path(about["folder"])
     options = options_of(about)
     task = task or registry.make(about["task"], options)
     require_tokens(about, task, folder, key)
     network = network_of(about, dtype)
     design = network.design
     params: dict[str, Any] = {
-        "trunks": {name: folders.read(place / "trunks" / name).params for name in design.roles.trunks}
+        "trunks": {name: folders.read(path / "trunks" / name).params for name in design.roles.trunks}
     }
     if design.qs:
-        params["heads"] = _heads(place / "heads", network.heads)
-        params["target_heads"] = _heads(place / "target_heads", network.target_heads)
+        params["heads"] = _read_heads(path / "heads", network.heads)
+        params["target_heads"] = _read_heads(path / "target_heads", network.target_heads)
     if design.prefix:
-        params["prefix"] = _prefix(place / PREFIX, network.model.config.width)
-    trained = (about["method"], about["settings"], about["task"])
-    return SavedAgent(place, network, params, *trained, options, task, task.tokenizer(), about)
+        params["prefix"] = _read_prefix(path / PREFIX, network.model.config.width)
+    return SavedAgent(
+        folder=path,
+        network=network,
+        params=params,
+        method=about["method"],
+        settings=about["settings"],
+        task_name=about["task"],
+        options=options,
+        task=task,
+        tokenizer=task.tokenizer(),
+        about=about,
+    )
 
 
-def _heads(folder: Path, wanted: Heads) -> Any:
-    found, params = heads_files.load(folder, wanted.width)
-    forms = [{n: (c.kind, c.outputs, c.widths) for n, c in each.configs.items()} for each in (found, wanted)]
-    if forms[0] != forms[1]:
+def _read_heads(folder: Path, heads: Heads) -> Any:
+    """The parameters in a folder of heads; UserError unless they have the form of `heads`."""
+    saved, params = heads_files.load(folder, heads.width)
+    saved_forms = _forms_of(saved)
+    forms = _forms_of(heads)
+    if saved_forms != forms:
         raise UserError(
-            f"{folder} has heads {', '.join(forms[0]) or 'none'} of other forms than {', '.join(forms[1])} of {FILE}: train it again"
+            f"{folder} has heads {', '.join(saved_forms) or 'none'} of other forms than {', '.join(forms)} of {FILE}: train it again"
         )
     return params
 
 
-def _prefix(path: Path, width: int) -> dict[str, np.ndarray]:
+def _forms_of(heads: Heads) -> dict[str, tuple[Any, ...]]:
+    return {name: (form.kind, form.outputs, form.widths) for name, form in heads.configs.items()}
+
+
+def _read_prefix(path: Path, width: int) -> dict[str, np.ndarray]:
     try:
-        found = load_file(path)
+        arrays = load_file(path)
     except (OSError, SafetensorError) as error:
         raise UserError(f"{path} cannot be read: {error}") from None
-    if {name: array.shape for name, array in found.items()} != {"kernel": (width,), "bias": (width,)}:
+    shapes = {name: array.shape for name, array in arrays.items()}
+    if shapes != {"kernel": (width,), "bias": (width,)}:
         raise UserError(f"{path} does not fit a model of width {width}: train it again")
-    return found
+    return arrays

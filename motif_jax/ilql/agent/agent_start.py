@@ -39,12 +39,13 @@ class Start(NamedTuple):
 
 
 def _folders(initial: InitialParameters) -> dict[str, str]:
+    """The runs to begin from, by part: 'policy', 'value'."""
     return {key: run for key, run in dataclasses.asdict(initial).items() if run}
 
 
 def model_config(config: TextConfig, tokens: Vocabulary, design: Design) -> ModelConfig:
     """The trunks' config, see `text_run.model_config`; reads no weights."""
-    found: dict[str, ModelConfig] = {}
+    of_runs: dict[str, ModelConfig] = {}
     for key, run in _folders(config.initial).items():
         about = agent_folder.describe(run, f"initial.{key}")
         if about["vocabulary"] != tokens.digest:
@@ -53,40 +54,47 @@ def model_config(config: TextConfig, tokens: Vocabulary, design: Design) -> Mode
             )
         _require_parts(run, key, about, design)
         # Their dropout rates may differ.
-        found[key] = init_model.with_dropout(agent_folder.network_of(about).model.config, config.dropout)
-    if len(set(found.values())) > 1:
+        of_runs[key] = init_model.with_dropout(agent_folder.network_of(about).model.config, config.dropout)
+    if len(set(of_runs.values())) > 1:
         raise UserError(
             f"config.initial.value={config.initial.value}: has trunks of other sizes than config.initial.policy={config.initial.policy}"
         )
-    there = next(iter(found.values()), None)
+    of_run = next(iter(of_runs.values()), None)
+
     if config.network.checkpoint:
         if tokens.digest is None:
             raise UserError(
                 f"config.network.checkpoint={config.network.checkpoint}: must be None while the task learns its own tokens; name those "
                 'of the model with --config.options=\'{"tokenizer": "FOLDER"}\''
             )
-        made = _of_checkpoint(config.network.checkpoint, tokens)
-        if there is not None and any(getattr(made, size) != getattr(there, size) for size in _SIZES):
+        of_checkpoint = _of_checkpoint(config.network.checkpoint, tokens)
+        if of_run is None:
+            return of_checkpoint
+        if any(getattr(of_checkpoint, size) != getattr(of_run, size) for size in _SIZES):
             raise UserError(
                 f"config.network.checkpoint={config.network.checkpoint}: has trunks of other sizes than config.initial names"
             )
-        return there or made
-    if there is not None:
-        return there
-    network, marks = config.network, tokens.delimiters
+        return of_run
+    if of_run is not None:
+        return of_run
+
+    network = config.network
+    delimiters = tokens.delimiters
     sizes = Sizes(network.width, network.layers, network.heads, max_length=network.max_length)
-    special = {"start": marks.state_start, "pad": marks.pad, "end": marks.action_end}
+    special = {"start": delimiters.state_start, "pad": delimiters.pad, "end": delimiters.action_end}
     return init_model.make("gpt2", sizes, tokens.size, special, "network")
 
 
 def _require_parts(run: str, key: str, about: Mapping[str, Any], design: Design) -> None:
-    theirs = Design(**about["design"])
-    said = f"config.initial.{key}={run}: was trained by {about['method']}"
-    if theirs.prefix and (key != POLICY or not design.prefix):
-        raise UserError(f"{said}, whose policy is conditioned on a return: must be a run of another method")
-    mine = (design.q, design.double_q, design.residual)
-    if key != POLICY and theirs.qs and mine != (theirs.q, theirs.double_q, theirs.residual):
-        raise UserError(f"{said}, and has heads of another kind than config.method asks for")
+    """Raises UserError where the agent of a run (`about`) has parts that cannot begin an agent of `design`."""
+    saved = Design(**about["design"])
+    origin = f"config.initial.{key}={run}: was trained by {about['method']}"
+    if saved.prefix and (key != POLICY or not design.prefix):
+        raise UserError(f"{origin}, whose policy is conditioned on a return: must be a run of another method")
+    heads = (design.q, design.double_q, design.residual)
+    saved_heads = (saved.q, saved.double_q, saved.residual)
+    if key != POLICY and saved.qs and heads != saved_heads:
+        raise UserError(f"{origin}, and has heads of another kind than config.method asks for")
 
 
 def _of_checkpoint(checkpoint: str, tokens: Vocabulary) -> ModelConfig:
@@ -97,18 +105,21 @@ def _of_checkpoint(checkpoint: str, tokens: Vocabulary) -> ModelConfig:
         raise UserError(
             f"config.network.checkpoint={checkpoint}: must be a decoder, it is {settings.architecture}"
         )
-    _kept(checkpoint, folder, settings, tokens)
+    _shared_rows(checkpoint, folder, settings, tokens)
     return dataclasses.replace(settings, vocab_size=tokens.size)
 
 
-def _kept(checkpoint: str, folder: Path, settings: ModelConfig, tokens: Vocabulary) -> int:
-    """How many of a checkpoint's embedding rows to keep; UserError if its tokens are not the task's first ones."""
+def _shared_rows(checkpoint: str, folder: Path, settings: ModelConfig, tokens: Vocabulary) -> int:
+    """How many of a checkpoint's embedding rows the task's tokens use; UserError if its tokens are not the task's first ones.
+
+    A checkpoint may have more rows than tokens: tables are padded to a round size.
+    """
     if settings.vocab_size <= tokens.size:
         return settings.vocab_size
     if (folder / TOKENIZER).is_file():
-        own = Tokenizer.read(folder, settings.vocab_size)
-        if tuple(own.pieces(range(own.size))) == tokens.texts[: own.size]:
-            return own.size
+        tokenizer = Tokenizer.read(folder, settings.vocab_size)
+        if tuple(tokenizer.pieces(range(tokenizer.size))) == tokens.texts[: tokenizer.size]:
+            return tokenizer.size
     raise UserError(
         f"config.network.checkpoint={checkpoint}: has {settings.vocab_size} rows of tokens, the task's tokenizer {tokens.size} "
         f"tokens: must be a model with the same {TOKENIZER}, but for the delimiters"
@@ -122,83 +133,117 @@ def start(
     tokens: Vocabulary,
     key: jax.Array,
 ) -> Start:
-    """The initial parameters of a training; UserError if a file is damaged, or a low-rank pattern matches no layer."""
+    """The initial parameters of a training.
+
+    Args:
+      checkpoint: a folder or hub model that every trunk begins as; None: fresh trunks.
+      initial: runs that replace the policy or the values.
+      tokens: the task's; a checkpoint's embedding grows by those that it lacks.
+
+    Raises:
+      UserError: a file is damaged, or a low-rank pattern matches no layer.
+    """
     params = jax.device_get(objective.agent.init(key))
-    said: dict[str, str] = {}
+    digests: dict[str, str] = {}
     if checkpoint:
         folder = fetch(checkpoint, "network.checkpoint")
         settings = weights.read_config(folder)
-        kept = _kept(checkpoint, folder, settings, tokens)
-        cut = vocabulary.cut(settings, weights.load(folder, settings), kept)
-        grown = jax.device_get(vocabulary.extend(*cut, tokens.size, jax.random.fold_in(key, 1))[1])
-        params["trunks"] = dict.fromkeys(params["trunks"], grown)
-        said["network"] = weights.digest(folder, below=True)
+        rows = _shared_rows(checkpoint, folder, settings, tokens)
+        settings, trunk = vocabulary.cut(settings, weights.load(folder, settings), rows)
+        _, trunk = vocabulary.extend(settings, trunk, tokens.size, jax.random.fold_in(key, 1))
+        params["trunks"] = dict.fromkeys(params["trunks"], jax.device_get(trunk))
+        digests["network"] = weights.digest(folder, below=True)
     for name, run in _folders(initial).items():
         saved = agent_folder.load(run, f"initial.{name}")
-        params = _taken(params, saved, name, objective)
-        said[f"initial {name}"] = weights.digest(saved.folder, below=True)
-    learned, target, frozen = _arranged(params, objective, jax.random.fold_in(key, 2))
-    return Start(learned, target, frozen, said)
+        if name == POLICY:
+            params = _with_policy(params, saved, objective.agent.design)
+        else:
+            params = _with_values(params, saved)
+        digests[f"initial {name}"] = weights.digest(saved.folder, below=True)
+    learned, target, frozen = _divided(params, objective, jax.random.fold_in(key, 2))
+    return Start(learned, target, frozen, digests)
 
 
-def _taken(params: dict[str, Any], saved: SavedAgent, name: str, objective: Objective) -> dict[str, Any]:
-    """Replaces the policy in `params` by that of a saved agent, or the trunk and heads of the values."""
-    design, theirs = objective.agent.design, saved.network.design
+def _with_policy(params: dict[str, Any], saved: SavedAgent, design: Design) -> dict[str, Any]:
+    """`params` of an agent of `design` with the policy of a saved agent."""
     trunks = dict(params["trunks"])
-    if name == POLICY:
-        place = design.roles.trunk_of[POLICY]
-        trunks[place] = saved.params["trunks"][theirs.roles.trunk_of[POLICY]]
-        if place == VALUES and TARGET in trunks:  # the target starts as a copy
-            trunks[TARGET] = trunks[VALUES]
-        return {**params, "trunks": trunks, **({"prefix": saved.params["prefix"]} if theirs.prefix else {})}
-    part = VALUES if theirs.qs else POLICY
-    trunks[VALUES] = saved.params["trunks"][theirs.roles.trunk_of[part]]
+    trunk = design.roles.trunk_of[POLICY]
+    trunks[trunk] = saved.params["trunks"][saved.network.design.roles.trunk_of[POLICY]]
+    if trunk == VALUES and TARGET in trunks:  # the target starts as a copy
+        trunks[TARGET] = trunks[VALUES]
+    params = {**params, "trunks": trunks}
+    if saved.network.design.prefix:
+        params["prefix"] = saved.params["prefix"]
+    return params
+
+
+def _with_values(params: dict[str, Any], saved: SavedAgent) -> dict[str, Any]:
+    """`params` with the trunks and heads of a saved agent's values; of an agent without values its policy's trunk."""
+    design = saved.network.design
+    trunk_of = design.roles.trunk_of
+    trunks = dict(params["trunks"])
+    trunks[VALUES] = saved.params["trunks"][trunk_of[VALUES if design.qs else POLICY]]
     if TARGET in trunks:
-        trunks[TARGET] = saved.params["trunks"][theirs.roles.trunk_of[TARGET if theirs.qs else POLICY]]
-    found = {**params, "trunks": trunks}
-    if theirs.qs:
-        found |= {"heads": saved.params["heads"], "target_heads": saved.params["target_heads"]}
-    return found
+        trunks[TARGET] = saved.params["trunks"][trunk_of[TARGET if design.qs else POLICY]]
+    params = {**params, "trunks": trunks}
+    if design.qs:
+        params["heads"] = saved.params["heads"]
+        params["target_heads"] = saved.params["target_heads"]
+    return params
 
 
-def _arranged(
+def _divided(
     params: dict[str, Any], objective: Objective, key: jax.Array
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    roles, weights_ = objective.agent.design.roles, objective.weights
-    names = [roles.trunk_of[POLICY]] if objective.learns_policy else []
-    if objective.agent.design.qs and weights_.of_values and not objective.rule.proposes:
-        names.append(VALUES)
+    """An agent's parameters as trained ones, targets and frozen ones, host arrays; with `objective.spec` fresh additions to trunks are trained."""
+    trunks = params["trunks"]
+    trained: list[str] = []
+    if objective.learns_policy:
+        trained.append(objective.agent.design.roles.trunk_of[POLICY])
+    if objective.agent.design.qs and objective.weights.of_values and not objective.rule.proposes:
+        trained.append(VALUES)
+    trained = list(dict.fromkeys(trained))  # policy and values may share a trunk
+
     learned: dict[str, Any] = {}
     target: dict[str, Any] = {}
-    trunks = params["trunks"]
     if objective.spec is None:
-        learned["trunks"] = {name: trunks[name] for name in dict.fromkeys(names)}
+        learned["trunks"] = {name: trunks[name] for name in trained}
         if TARGET in trunks:
             target["trunks"] = {TARGET: trunks[TARGET]}
     else:
         keys = dict(zip(trunks, jax.random.split(key, len(trunks)), strict=True))
         keys[TARGET] = keys.get(VALUES, key)  # the target starts as a copy
-        made = {name: lora.init(keys[name], trunk, objective.spec) for name, trunk in trunks.items()}
-        fresh = jax.device_get(made)
-        learned["additions"] = {name: fresh[name] for name in dict.fromkeys(names)}
+        additions = jax.device_get(
+            {name: lora.init(keys[name], trunk, objective.spec) for name, trunk in trunks.items()}
+        )
+        learned["additions"] = {name: additions[name] for name in trained}
         if TARGET in trunks:
-            target["additions"] = {TARGET: fresh[TARGET]}
+            target["additions"] = {TARGET: additions[TARGET]}
+
     if "heads" in params:
-        learned["heads"], target["heads"] = params["heads"], params["target_heads"]
+        learned["heads"] = params["heads"]
+        target["heads"] = params["target_heads"]
     if "prefix" in params:
         learned["prefix"] = params["prefix"]
-    held = {*learned.get("trunks", {}), *target.get("trunks", {})}
-    frozen = {name: trunk for name, trunk in trunks.items() if name not in held}
-    return jax.tree.map(np.asarray, (learned, target, {"trunks": frozen} if frozen else {}))
+
+    updated = {*learned.get("trunks", {}), *target.get("trunks", {})}
+    rest = {name: trunk for name, trunk in trunks.items() if name not in updated}
+    frozen = {"trunks": rest} if rest else {}
+    return jax.tree.map(np.asarray, (learned, target, frozen))
 
 
-def whole(objective: Objective, learned: Any, target: Any, frozen: Any) -> dict[str, Any]:
-    """The agent's parameters with additions merged: host arrays, float32."""
+def agent_params(objective: Objective, learned: Any, target: Any, frozen: Any) -> dict[str, Any]:
+    """The parameters of the agent that a training has reached, with additions merged: host arrays, float32.
+
+    Args:
+      learned, target, frozen: see `Objective.measured`.
+    """
     learned, target, frozen = jax.device_get((learned, target, frozen))
     params, additions = joined(learned, {**frozen, "target": target})
     trunks = params["trunks"]
     if objective.spec is not None:
-        trunks |= {name: lora.merged(trunks[name], each, objective.spec) for name, each in additions.items()}
+        for name, addition in additions.items():
+            trunks[name] = lora.merged(trunks[name], addition, objective.spec)
     params["trunks"] = {name: trunks[name] for name in objective.agent.design.roles.trunks}
     if "heads" in learned:
         params |= {"heads": learned["heads"], "target_heads": target["heads"]}

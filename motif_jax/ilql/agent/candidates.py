@@ -57,7 +57,8 @@ def write(
 
     cache = model.start(keys.shape[0], keys.shape[1], limits.max_new_tokens)
     carry = (cache, jnp.broadcast_to(total[:, None], branch))
-    found = generation.write(step, carry, logits_of(last), keys, limits, sampling, pad)
-    counts = prompt.length[:, None] + found.valid.sum(axis=-1, dtype=jnp.int32)
-    means = found.carry[1] / counts[..., None].astype(jnp.float32)
-    return WrittenCandidates(found.tokens, found.valid, found.log_probs.sum(axis=-1), means, counts)
+    written = generation.write(step, carry, logits_of(last), keys, limits, sampling, pad)
+    _, total = written.carry
+    counts = prompt.length[:, None] + written.valid.sum(axis=-1, dtype=jnp.int32)
+    means = total / counts[..., None].astype(jnp.float32)
+    return WrittenCandidates(written.tokens, written.valid, written.log_probs.sum(axis=-1), means, counts)

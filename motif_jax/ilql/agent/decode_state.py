@@ -30,8 +30,8 @@ class DecodeState(NamedTuple):
     @classmethod
     def start(cls, models: StackedModels, params: Any, batch: int, capacity: int) -> DecodeState:
         """`batch` empty texts with room for `capacity` tokens."""
-        nothing = jnp.zeros((models.count(params), batch, 1, models.model.config.width))
-        return cls(models.start(params, batch, 1, capacity), States(nothing, nothing), nothing)
+        zeros = jnp.zeros((models.count(params), batch, 1, models.model.config.width))
+        return cls(models.start(params, batch, 1, capacity), States(zeros, zeros), zeros)
 
     def extend(
         self,
@@ -45,18 +45,21 @@ class DecodeState(NamedTuple):
         """Appends tokens, see `StackedModels.extend`; a continuation without valid tokens stays as it is."""
         states, cache = models.extend(params, prompt, tokens, valid, self.cache, embeddings)
         states = States(*(leaf.astype(jnp.float32) for leaf in states))
-        index = valid.shape[2] - 1 - jnp.argmax(valid[..., ::-1], axis=2)[None, ..., None, None]
-        said = valid.any(axis=2)[..., None]
+        count = valid.shape[2]
+        from_end = jnp.argmax(valid[..., ::-1], axis=2)
+        last_valid = (count - 1 - from_end)[None, ..., None, None]
+        has_tokens = valid.any(axis=2)[..., None]
 
         def last(new: jax.Array, old: jax.Array) -> jax.Array:
-            new = new if valid.shape[2] == 1 else jnp.take_along_axis(new, index, axis=3)
-            return jnp.where(said, new[..., 0, :], old)
+            if count > 1:
+                new = jnp.take_along_axis(new, last_valid, axis=3)
+            return jnp.where(has_tokens, new[..., 0, :], old)
 
-        added = jnp.where(valid[..., None], states.after, 0.0).sum(axis=3)
-        return DecodeState(cache, jax.tree.map(last, states, self.last), self.total + added)
+        total = self.total + jnp.where(valid[..., None], states.after, 0.0).sum(axis=3)
+        return DecodeState(cache, jax.tree.map(last, states, self.last), total)
 
     def branch(self, models: StackedModels, params: Any, width: int, capacity: int) -> DecodeState:
-        """`width` empty continuations of each text, whose prompt is `prompt`."""
+        """`width` empty continuations of each text, which read that text as `self.prompt()`."""
 
         def wide(leaf: jax.Array) -> jax.Array:
             return jnp.broadcast_to(leaf, (*leaf.shape[:2], width, leaf.shape[3]))
@@ -65,6 +68,7 @@ class DecodeState(NamedTuple):
         return DecodeState(cache, jax.tree.map(wide, self.last), wide(self.total))
 
     def prompt(self) -> EncodedPrompt:
+        """The texts as prompts of their continuations."""
         return over_trunks(caches.as_prompt, self.cache)
 
     def grow(self, chosen: DecodeState) -> DecodeState:
@@ -78,14 +82,19 @@ class DecodeState(NamedTuple):
         return DecodeState(cache, jax.tree.map(take, self.last), take(self.total))
 
     def beside(self, other: DecodeState) -> DecodeState:
-        cache = over_trunks(caches.beside, self.cache, other.cache)
-        both = (self.last, self.total), (other.last, other.total)
-        last, total = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=2), *both)
-        return DecodeState(cache, last, total)
+        """The continuations of both states, [C, B, N + N', ...]."""
 
-    def rows(self, places: jax.Array) -> DecodeState:
-        cache = over_trunks(lambda cache: caches.rows_of(cache, places), self.cache)
-        return DecodeState(cache, States(*(leaf[:, places] for leaf in self.last)), self.total[:, places])
+        def join(ours: jax.Array, theirs: jax.Array) -> jax.Array:
+            return jnp.concatenate([ours, theirs], axis=2)
+
+        cache = over_trunks(caches.beside, self.cache, other.cache)
+        return DecodeState(cache, jax.tree.map(join, self.last, other.last), join(self.total, other.total))
+
+    def rows(self, indices: jax.Array) -> DecodeState:
+        """The texts `indices` int32 [B'], in this order."""
+        cache = over_trunks(lambda cache: caches.rows_of(cache, indices), self.cache)
+        last = States(*(leaf[:, indices] for leaf in self.last))
+        return DecodeState(cache, last, self.total[:, indices])
 
     def shorten(self, keep: jax.Array) -> DecodeState:
         """Keeps the first `keep` int32 [B] tokens of each text; the total of a shortened text is 0."""
@@ -94,4 +103,5 @@ class DecodeState(NamedTuple):
         return self._replace(cache=cache, total=total)
 
     def squeeze(self, capacity: int) -> DecodeState:
+        """Drops unused slots between tokens, and leaves `capacity` slots for each text."""
         return self._replace(cache=over_trunks(lambda cache: caches.squeezed(cache, capacity), self.cache))

@@ -37,18 +37,21 @@ class Decoding:
     target_return: float = 0.0
 
     def __post_init__(self) -> None:
-        one = self.kind not in ("sample", "greedy") or self.width * self.batches == 1
+        is_valid = self.kind not in ("sample", "greedy") or self.width * self.batches == 1
         allowed = f"'beam' or 'rerank' for width={self.width} and batches={self.batches}"
-        checks.require(one, "decode.kind", self.kind, allowed)
-        fits = self.kind != "beam" or self.batches == 1
-        checks.require(fits, "decode.batches", self.batches, "1 for beams; 'rerank' has several")
-        weight, allowed = self.advantage_weight, "between 0 and 1 in the form 'sign'"
-        fits = self.advantage_form != "sign" or 0 < weight < 1
-        checks.require(fits, "decode.advantage_weight", weight, allowed)
+        checks.require(is_valid, "decode.kind", self.kind, allowed)
+
+        is_valid = self.kind != "beam" or self.batches == 1
+        checks.require(is_valid, "decode.batches", self.batches, "1 for beams; 'rerank' has several")
+
+        weight = self.advantage_weight
+        is_valid = self.advantage_form != "sign" or 0 < weight < 1
+        checks.require(is_valid, "decode.advantage_weight", weight, "between 0 and 1 in the form 'sign'")
+
         allowed = "True, or config.decode.advantages must be True"
         checks.require(self.logits or self.advantages, "decode.logits", False, allowed)
         try:
-            _ = self.sampling
+            _ = self.sampling  # which checks temperature, top_k and top_p
         except UserError as error:
             raise UserError(f"config.decode.{error}") from None
 
@@ -64,6 +67,7 @@ class Decoding:
 
     @property
     def candidates(self) -> int:
+        """Continuations among which an action is chosen."""
         return self.width * self.batches if self.kind == "rerank" else 1
 
     def require_vocabulary(self, size: int) -> None:
@@ -90,11 +94,12 @@ def perturbation(advantages: jax.Array, decoding: Decoding) -> jax.Array:
     """The term that advantages A float32 [..., V] add to logits, clipped from above: w A, or in the form 'sign' log w or log (1 - w)."""
     weight = decoding.advantage_weight
     if decoding.advantage_form == "exp":
-        added = weight * advantages
+        term = weight * advantages
     else:
-        added = jnp.where(advantages > 0, math.log(weight), math.log1p(-weight))
-    clip = decoding.advantage_clip
-    return added if clip is None else jnp.minimum(added, clip)
+        term = jnp.where(advantages > 0, math.log(weight), math.log1p(-weight))
+    if decoding.advantage_clip is None:
+        return term
+    return jnp.minimum(term, decoding.advantage_clip)
 
 
 def without(logits: jax.Array, token: int) -> jax.Array:
@@ -108,7 +113,9 @@ def steered(outputs: TokenOutputs, decoding: Decoding, pad: int) -> jax.Array:
     They are z / temperature, filtered by top-k and top-p, plus `perturbation` of Q - V; `decoding` may turn either part off.
     """
     logits = without(outputs.logits.astype(jnp.float32), pad)
-    total = filtered(logits, decoding.sampling) if decoding.logits else without(jnp.zeros_like(logits), pad)
+    total = without(jnp.zeros_like(logits), pad)
+    if decoding.logits:
+        total = filtered(logits, decoding.sampling)
     if decoding.advantages and outputs.q is not None and outputs.v is not None:
         chex.assert_equal_shape([outputs.q, logits])
         chex.assert_shape(outputs.v, logits.shape[:-1])
@@ -134,23 +141,29 @@ class TokenFacts(NamedTuple):
     by_values: jax.Array
 
 
-def token_facts(outputs: TokenOutputs, full: jax.Array, tokens: jax.Array, pad: int) -> TokenFacts:
-    """`TokenFacts` of tokens int32 [...] that were drawn from steered logits `full` [..., V]."""
+def token_facts(outputs: TokenOutputs, steered_logits: jax.Array, tokens: jax.Array, pad: int) -> TokenFacts:
+    """`TokenFacts` of tokens int32 [...] that were drawn from `steered_logits` float32 [..., V] of `outputs`."""
     logits = without(outputs.logits.astype(jnp.float32), pad)
 
-    def of(values: jax.Array) -> jax.Array:
-        return jnp.take_along_axis(values, tokens[..., None], axis=-1)[..., 0]
+    def of_token(numbers: jax.Array) -> jax.Array:
+        return jnp.take_along_axis(numbers, tokens[..., None], axis=-1)[..., 0]
 
-    zero = jnp.zeros(tokens.shape, jnp.float32)
-    by_policy = jnp.argmax(logits, axis=-1).astype(jnp.int32)
-    q = None if outputs.q is None else without(outputs.q, pad)
+    def best(numbers: jax.Array) -> jax.Array:
+        return jnp.argmax(numbers, axis=-1).astype(jnp.int32)
+
+    q = jnp.zeros(tokens.shape, jnp.float32)
+    by_policy = by_values = best(logits)
+    if outputs.q is not None:
+        q_of_all = without(outputs.q, pad)
+        q = of_token(q_of_all)
+        by_values = best(q_of_all)
     return TokenFacts(
-        of(jax.nn.log_softmax(full)),
-        of(jax.nn.log_softmax(logits)),
-        zero if q is None else of(q),
-        zero if outputs.v is None else outputs.v,
-        by_policy,
-        by_policy if q is None else jnp.argmax(q, axis=-1).astype(jnp.int32),
+        steered=of_token(jax.nn.log_softmax(steered_logits)),
+        policy=of_token(jax.nn.log_softmax(logits)),
+        q=q,
+        v=jnp.zeros(tokens.shape, jnp.float32) if outputs.v is None else outputs.v,
+        by_policy=by_policy,
+        by_values=by_values,
     )
 
 
@@ -178,6 +191,6 @@ def divergence(facts: TokenFacts, valid: jax.Array, decoding: Decoding) -> jax.A
     policy = jnp.where(valid, facts.policy, 0.0).sum(-1)
     if decoding.kind == "beam":
         return -policy
-    found = jnp.where(valid, facts.steered, 0.0).sum(-1) - policy
+    of_sample = jnp.where(valid, facts.steered, 0.0).sum(-1) - policy
     count = decoding.candidates
-    return found + (math.log(count) - (count - 1) / count)
+    return of_sample + (math.log(count) - (count - 1) / count)

@@ -25,15 +25,16 @@ METHOD = "bc"
 
 def is_model(folder: str | Path) -> bool:
     """Whether it is a model's folder; a run folder of `train_text` is none."""
-    place = Path(folder)
-    saved = any((place / name).is_file() for name in (weights.SINGLE, weights.INDEX))
-    return saved and (place / FILE).is_file() and not (place / agent_folder.FILE).exists()
+    path = Path(folder)
+    has_weights = any((path / name).is_file() for name in (weights.SINGLE, weights.INDEX))
+    return has_weights and (path / FILE).is_file() and not (path / agent_folder.FILE).exists()
 
 
 def describe(folder: str | Path, key: str) -> dict[str, Any]:
     """Describes an agent as `agent_folder.describe`; the task is None, since a decoder with the delimiters fits any task."""
     backend = tokenizer_files.read(Path(folder) / FILE)
-    if missing := [text for text in delimiter_texts(backend) if backend.token_to_id(text) is None]:
+    missing = [text for text in delimiter_texts(backend) if backend.token_to_id(text) is None]
+    if missing:
         raise UserError(
             f"config.{key}={folder}: {FILE} must have the delimiters of dialogues as tokens, and lacks {', '.join(missing)}: "
             "add them before the model is trained on dialogues"
@@ -45,8 +46,14 @@ def describe(folder: str | Path, key: str) -> dict[str, Any]:
         raise UserError(
             f"config.{key}={folder}: {FILE} has {size:,} tokens, the model {settings.vocab_size:,}: must have one for each"
         )
-    design = dataclasses.asdict(Design(q="none"))
-    return {"method": METHOD, "task": None, "options": {}, "design": design, "settings": {}, "folder": str(folder)}  # fmt: skip
+    return {
+        "method": METHOD,
+        "task": None,
+        "options": {},
+        "design": dataclasses.asdict(Design(q="none")),
+        "settings": {},
+        "folder": str(folder),
+    }
 
 
 def network_of(folder: str | Path, dtype: Any = jnp.float32) -> TextAgentNetwork:
@@ -59,7 +66,16 @@ def load(
     folder: str | Path, key: str, name: str, task: TextTask, options: Any, dtype: Any = jnp.float32
 ) -> SavedAgent:
     """Reads an agent for `task`, made from `name` and `options`; UserError as in `describe`, or for damaged weights."""
-    about, network = describe(folder, key), network_of(folder, dtype)
-    params = {"trunks": {POLICY: folders.read(folder).params}}
-    tokenizer = FileTokenizer(key, str(folder))
-    return SavedAgent(Path(folder), network, params, METHOD, {}, name, options, task, tokenizer, about)
+    about = describe(folder, key)
+    return SavedAgent(
+        folder=Path(folder),
+        network=network_of(folder, dtype),
+        params={"trunks": {POLICY: folders.read(folder).params}},
+        method=METHOD,
+        settings={},
+        task_name=name,
+        options=options,
+        task=task,
+        tokenizer=FileTokenizer(key, str(folder)),
+        about=about,
+    )

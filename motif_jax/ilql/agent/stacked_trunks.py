@@ -56,7 +56,9 @@ class StackedModels:
 
     def join(self, trees: Sequence[Any]) -> Any:
         """The parameters of all trunks, in the form that the other methods receive."""
-        together = jax.default_backend() != "cpu" if self.together is None else self.together
+        together = self.together
+        if together is None:
+            together = jax.default_backend() != "cpu"
         prepared = [self.model.prepared(tree) for tree in trees]
         if not together:
             return tuple(prepared)
@@ -67,6 +69,7 @@ class StackedModels:
         return jax.tree.map(stack, _trunk_axes(prepared[0]), *prepared)
 
     def count(self, params: Any) -> int:
+        """The number of trunks of joined parameters."""
         return len(params) if isinstance(params, tuple) else len(params["embedding"])
 
     def start(self, params: Any, batch: int, branches: int, capacity: int) -> Cache:
@@ -92,10 +95,10 @@ class StackedModels:
         Returns states [C, B, N, S, D], and the cache.
         """
 
-        def one(params: Any, prompt: Any, cache: Cache, embeddings: Any) -> Any:
+        def extend_trunk(params: Any, prompt: Any, cache: Cache, embeddings: Any) -> Any:
             return self.model.extend(params, prompt, tokens, valid, cache, embeddings)
 
-        return over_trunks(one, params, prompt, cache, embeddings)
+        return over_trunks(extend_trunk, params, prompt, cache, embeddings)
 
 
 def over_trunks(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -103,25 +106,33 @@ def over_trunks(function: Callable[..., Any], *arguments: Any) -> Any:
 
     Arguments are parameters from `StackedModels.join`, caches (at least one) and prompts, arrays [C, ...], None.
     """
-    cache = next(each for each in arguments if isinstance(each, Cache))
-    if not isinstance(cache.keys, list):  # a list holds the keys of trunks that run one after the other
-        # All trunks share one slot number: a slot for each would turn every update into a scatter.
-        found = jax.vmap(function, tuple(map(_axes, arguments)))(*arguments)
-        return jax.tree.map(
-            lambda each: type(each)(each.keys, *(leaf[0] for leaf in each[1:])) if _is_keyed(each) else each,
-            found,
-            is_leaf=_is_keyed,
-        )
-    trunks = range(len(cache.keys))
-    parts = [function(*(_part(argument, trunk) for argument in arguments)) for trunk in trunks]
-    return jax.tree.map(_joined, *parts, is_leaf=_is_keyed)
+    cache = next(argument for argument in arguments if isinstance(argument, Cache))
+    if isinstance(cache.keys, list):  # the keys of trunks that run one after the other
+        parts = []
+        for trunk in range(len(cache.keys)):
+            parts.append(function(*(_part(argument, trunk) for argument in arguments)))
+        return jax.tree.map(_join_parts, *parts, is_leaf=_is_keyed)
+    results = jax.vmap(function, tuple(map(_axes, arguments)))(*arguments)
+    return jax.tree.map(_with_shared_slots, results, is_leaf=_is_keyed)
 
 
 def _is_keyed(value: Any) -> bool:
     return isinstance(value, Cache | EncodedPrompt)
 
 
+def _with_shared_slots(result: Any) -> Any:
+    """A cache or prompt whose leaves beside the keys are those of the first trunk; other results as they are.
+
+    All trunks share one slot number: a slot for each would turn every update into a scatter.
+    """
+    if not _is_keyed(result):
+        return result
+    keys, *shared = result
+    return type(result)(keys, *(leaf[0] for leaf in shared))
+
+
 def _axes(argument: Any) -> Any:
+    """`in_axes` of an argument: all trunks share what a cache or prompt has besides its keys."""
     if _is_keyed(argument):
         return type(argument)(0, *[None] * (len(argument) - 1))
     if isinstance(argument, dict):
@@ -135,12 +146,14 @@ def _trunk_axes(params: Any) -> Any:
 
 
 def _part(argument: Any, trunk: int) -> Any:
+    """An argument for one trunk."""
     if _is_keyed(argument):
         return argument._replace(keys=argument.keys[trunk])
     return None if argument is None else argument[trunk]
 
 
-def _joined(*parts: Any) -> Any:
+def _join_parts(*parts: Any) -> Any:
+    """The results of all trunks as one."""
     if _is_keyed(parts[0]):
         return parts[0]._replace(keys=[part.keys for part in parts])
     return jnp.stack(parts)

@@ -54,6 +54,7 @@ class Design:
 
     @property
     def roles(self) -> TrunkRoles:
+        """Which trunk each part runs on."""
         if self.q == "none":
             return TrunkRoles({POLICY: POLICY})
         policy = POLICY if self.separate_policy else VALUES
@@ -62,7 +63,10 @@ class Design:
 
     @property
     def qs(self) -> tuple[str, ...]:
-        return () if self.q == "none" else QS[: 1 + self.double_q]
+        """The names of the Q heads."""
+        if self.q == "none":
+            return ()
+        return QS if self.double_q else QS[:1]
 
 
 class Readout(NamedTuple):
@@ -91,12 +95,19 @@ class TextAgentNetwork:
 
     @property
     def heads(self) -> Heads:
-        design, width = self.design, self.model.config.width
+        """V and the online Qs."""
+        design = self.design
+        width = self.model.config.width
         form: dict[str, Any] = {"widths": (2 * width,)}
         if design.residual:
-            # The trunk's rate: every architecture has that of attention.
-            form = {"widths": (4 * width,), "dropout": self.model.config.dropout.attention}
-            form |= {"kind": "residual", "activation": "gelu", "state": "before"}
+            form = {
+                "kind": "residual",
+                "widths": (4 * width,),
+                "activation": "gelu",
+                "state": "before",
+                # The trunk's rate: every architecture has that of attention.
+                "dropout": self.model.config.dropout.attention,
+            }
         outputs = self.model.config.vocab_size if design.q == "token" else 1
         configs = {name: HeadConfig(outputs, **form) for name in design.qs}
         if design.v and design.qs:
@@ -105,15 +116,20 @@ class TextAgentNetwork:
 
     @property
     def target_heads(self) -> Heads:
+        """The target Qs, of the form of the online ones."""
         heads = self.heads
-        return Heads(heads.width, {name: c for name, c in heads.configs.items() if name in QS}, heads.dtype)
+        configs = {name: heads.configs[name] for name in self.design.qs}
+        return Heads(heads.width, configs, heads.dtype)
 
     def init(self, key: jax.Array) -> dict[str, Any]:
         """Fresh parameters, float32; target heads and trunks are copies of the online ones."""
         keys = jax.random.split(key, 4)
-        trunks = {name: self.model.init(each) for name, each in zip(self.design.roles.trunks, keys[:2])}
-        if TARGET in self.design.roles.trunks:
-            trunks[TARGET] = trunks[VALUES]
+        trunks = {}
+        for name in self.design.roles.trunks:
+            if name == TARGET:
+                trunks[TARGET] = trunks[VALUES]
+            else:
+                trunks[name] = self.model.init(keys[len(trunks)])
         params: dict[str, Any] = {"trunks": trunks}
         if self.design.qs:
             params["heads"] = self.heads.init(keys[2])
@@ -148,14 +164,21 @@ class TextAgentNetwork:
           States [B, T, D] of the tokens, without the prefix, by part.
         """
         chex.assert_equal_shape([tokens, valid])
-        trunk_of, found = self.design.roles.trunk_of, {}
-        for name in dict.fromkeys(trunk_of[part] for part in parts if part in trunk_of):
-            model = self.model
-            if dropout and name in dropout:
-                model = model.with_dropout(dropout[name])
-            with _added(additions, spec, name):
-                found[name] = self._states(model, params, name, tokens, valid, returns)
-        return {part: found[trunk_of[part]] for part in parts if part in trunk_of}
+        trunk_of = self.design.roles.trunk_of
+        of_trunks: dict[str, States] = {}
+        states = {}
+        for part in parts:
+            if part not in trunk_of:
+                continue
+            name = trunk_of[part]
+            if name not in of_trunks:
+                model = self.model
+                if dropout and name in dropout:
+                    model = model.with_dropout(dropout[name])
+                with _added(additions, spec, name):
+                    of_trunks[name] = self._states(model, params, name, tokens, valid, returns)
+            states[part] = of_trunks[name]
+        return states
 
     def logits(
         self,
@@ -178,9 +201,9 @@ class TextAgentNetwork:
         chex.assert_shape(returns, tokens.shape[:1])
         prefix = self.prefix(params, returns)[:, None]
         embeddings = jnp.concatenate([prefix, model.embed(trunk, tokens)], axis=1)
-        there = jnp.concatenate([jnp.ones_like(valid[:, :1]), valid], axis=1)
-        states, _ = model.prefill(trunk, None, there, embeddings)
-        return States(*(part[:, 1:] for part in states))
+        with_prefix = jnp.concatenate([jnp.ones_like(valid[:, :1]), valid], axis=1)
+        states, _ = model.prefill(trunk, None, with_prefix, embeddings)
+        return States(*(leaf[:, 1:] for leaf in states))
 
     def prefix(self, params: Any, returns: jax.Array) -> jax.Array:
         """The embedding [B, D] of returns float32 [B], which precedes the tokens (decision transformer, Chen et al. 2021)."""
@@ -189,14 +212,16 @@ class TextAgentNetwork:
 
     def read(self, params: Any, states: Mapping[str, States]) -> Readout:
         """The agent's outputs at states [..., D] by part; with q 'mean' (CHAI) `values` and `target` are means of states."""
-        design, logits = self.design, self.logits(params, states[POLICY].after)
-        if not design.qs:
+        logits = self.logits(params, states[POLICY].after)
+        names = self.design.qs
+        if not names:
             return Readout(logits, None, (), None)
         heads = self.heads
-        qs = tuple(heads.apply(params["heads"], name, states[VALUES]) for name in design.qs)
-        targets = [heads.apply(params["target_heads"], name, states[TARGET]) for name in design.qs]
+        qs = tuple(heads.apply(params["heads"], name, states[VALUES]) for name in names)
+        target_qs = [heads.apply(params["target_heads"], name, states[TARGET]) for name in names]
+        smaller = target_qs[0] if len(target_qs) == 1 else jnp.minimum(*target_qs)
         values = heads.apply(params["heads"], V, states[VALUES]) if V in heads.configs else None
-        return Readout(logits, values, qs, targets[0] if len(targets) == 1 else jnp.minimum(*targets))
+        return Readout(logits, values, qs, smaller)
 
     def look(
         self, params: Any, tokens: jax.Array, valid: jax.Array, returns: jax.Array | None = None
@@ -205,7 +230,7 @@ class TextAgentNetwork:
         states = self.run(params, tokens, valid, returns=returns)
         if self.design.q == "mean":
             for part in (VALUES, TARGET):
-                states[part] = States(*(running_mean(each, valid) for each in states[part]))
+                states[part] = States(*(running_mean(leaf, valid) for leaf in states[part]))
         return self.read(params, states)
 
 
@@ -220,6 +245,7 @@ def _added(
 
 def running_mean(states: jax.Array, valid: jax.Array) -> jax.Array:
     """Running means over T of states [B, T, D], without padding."""
-    there = valid[..., None].astype(jnp.float32)
-    total = jnp.cumsum(states.astype(jnp.float32) * there, axis=1)
-    return (total / jnp.maximum(jnp.cumsum(there, axis=1), 1.0)).astype(states.dtype)
+    weights = valid[..., None].astype(jnp.float32)
+    totals = jnp.cumsum(states.astype(jnp.float32) * weights, axis=1)
+    counts = jnp.cumsum(weights, axis=1)
+    return (totals / jnp.maximum(counts, 1.0)).astype(states.dtype)

@@ -44,12 +44,16 @@ class TextSession:
         marks: Delimiters,
         capacity: int = CAPACITY,
     ) -> None:
-        self._programs, self._params = Programs(decoder, decoding, marks), params
-        network, self._most = decoder.network, decoding.max_tokens
-        self._longest, self._pooled = network.model.config.max_length, network.design.q == "mean"
+        self._programs = Programs(decoder, decoding, marks)
+        self._params = params
+        self._max_tokens = decoding.max_tokens
+        network = decoder.network
+        self._max_length = network.model.config.max_length
+        self._reads_means = network.design.q == "mean"
         self.texts: list[list[int]] = [[] for _ in range(batch)]
-        self._now = self._programs.begin(params, batch=batch, capacity=capacity)
-        self._slots = self._ahead = int(network.design.prefix)  # positions before all texts
+        self._state = self._programs.begin(params, batch=batch, capacity=capacity)
+        self._prefix = 1 if network.design.prefix else 0  # positions before all texts
+        self._slots = self._prefix  # in use, with padding between tokens
         self._capacity = capacity
 
     def read(self, rows: Sequence[Sequence[int]]) -> None:
@@ -57,55 +61,65 @@ class TextSession:
 
         A text that is too long for the model, with room for an action, loses its beginning.
         """
-        room = None if self._longest is None else self._longest - self._most - self._ahead
-        wanted = [list(row if room is None else row[-room:]) for row in rows]
-        keep = [_common(old, new, self._pooled) for old, new in zip(self.texts, wanted, strict=True)]
-        fresh = [new[kept:] for kept, new in zip(keep, wanted, strict=True)]
-        longest = max(map(len, fresh), default=0)
-        taken_back = any(kept < len(old) for kept, old in zip(keep, self.texts, strict=True))
+        texts = [list(row) for row in rows]
+        if self._max_length is not None:
+            room = self._max_length - self._max_tokens - self._prefix
+            texts = [text[-room:] for text in texts]
+        common = [
+            _common_tokens(old, new, self._reads_means) for old, new in zip(self.texts, texts, strict=True)
+        ]
+        unread = [text[count:] for count, text in zip(common, texts, strict=True)]
+        longest = max(map(len, unread), default=0)
         if longest:
-            tokens, valid = padded(fresh, _rounded(longest))
+            tokens, valid = padded(unread, _rounded(longest))
             self._make_room(tokens.shape[1])
-            keeps = np.asarray(keep, np.int32) + self._ahead
-            self._now = self._programs.read(self._params, self._now, tokens, valid, keeps, taken_back)
+            shortens = any(count < len(old) for count, old in zip(common, self.texts, strict=True))
+            keep = np.asarray(common, np.int32) + self._prefix
+            self._state = self._programs.read(self._params, self._state, tokens, valid, keep, shortens)
             self._slots += tokens.shape[1]
-        self.texts = wanted
+        self.texts = texts
 
     def write(self, keys: jax.Array, rows: np.ndarray) -> Actions:
         """Appends an action to each text of `rows` (bool [B]); `keys` [B] are for the draws."""
-        self._make_room(self._most)
-        self._now, written = self._programs.write(self._params, self._now, keys, jnp.asarray(rows))
-        self._slots += self._most
-        found = Actions(*jax.tree.map(np.asarray, written))
-        for text, tokens, valid in zip(self.texts, found.tokens, found.valid, strict=True):
+        self._make_room(self._max_tokens)
+        self._state, written = self._programs.write(self._params, self._state, keys, jnp.asarray(rows))
+        self._slots += self._max_tokens
+        actions = Actions(*jax.tree.map(np.asarray, written))
+        for text, tokens, valid in zip(self.texts, actions.tokens, actions.valid, strict=True):
             text.extend(tokens[valid].tolist())
-        return found
+        return actions
 
-    def pick(self, places: Sequence[int]) -> None:
-        """Leaves these texts alone, in this order."""
-        self._now = self._programs.pick(self._now, jnp.asarray(places))
-        self.texts = [self.texts[place] for place in places]
+    def pick(self, indices: Sequence[int]) -> None:
+        """Leaves the texts `indices`, in this order."""
+        self._state = self._programs.pick(self._state, jnp.asarray(indices))
+        self.texts = [self.texts[index] for index in indices]
 
-    def _make_room(self, more: int) -> None:
-        if self._slots + more <= self._capacity:
+    def _make_room(self, count: int) -> None:
+        """Makes sure that `count` further slots are free: drops padding, and doubles the capacity where that does not do."""
+        if self._slots + count <= self._capacity:
             return
-        used = self._ahead + max(map(len, self.texts), default=0)
-        while used + more > self._capacity:
+        used = self._prefix + max(map(len, self.texts), default=0)
+        while used + count > self._capacity:
             self._capacity *= 2
-        self._now = self._programs.squeeze(self._now, capacity=self._capacity)
+        self._state = self._programs.squeeze(self._state, capacity=self._capacity)
         self._slots = used
 
 
-def _common(old: Sequence[int], new: Sequence[int], whole: bool) -> int:
-    """The number of tokens at the front that stay; a changed text reads at least one again."""
-    pairs = enumerate(zip(old, new, strict=False))
-    same = next((place for place, (a, b) in pairs if a != b), min(len(old), len(new)))
-    if same == len(old):
-        return same
-    return 0 if whole else min(same, len(new) - 1)
+def _common_tokens(old: Sequence[int], new: Sequence[int], reads_means: bool) -> int:
+    """The number of tokens at the front that stay; a changed text reads at least one again.
+
+    With `reads_means` it reads all again, since the sum of its states cannot be shortened.
+    """
+    common = 0
+    while common < min(len(old), len(new)) and old[common] == new[common]:
+        common += 1
+    if common == len(old):
+        return common
+    return 0 if reads_means else min(common, len(new) - 1)
 
 
 def _rounded(length: int) -> int:
     """1, 2, 4, 8, 12, 16, 24, ... tokens that are read at a time, for few programs."""
     size = 1 << (length - 1).bit_length()
-    return size * 3 // 4 if size >= 16 and length <= size * 3 // 4 else size
+    smaller = size * 3 // 4
+    return smaller if size >= 16 and length <= smaller else size

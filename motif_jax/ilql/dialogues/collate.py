@@ -47,46 +47,60 @@ def truncated(item: TokenItem, max_len: int | None, quirks: Quirks) -> TokenItem
     if max_len is None or len(item.tokens) <= max_len:
         return item
     states = int((item.state_indices < max_len).sum())
-    utterances = int((item.utterance_state_indices < max_len).sum())
-    spoken = max(utterances - 1, 0)
+    actions = max(states - 1, 0)
+    utterance_states = int((item.utterance_state_indices < max_len).sum())
+    utterances = max(utterance_states - 1, 0)
     if quirks.utterances_by_tokens:
-        utterances = min(states, len(item.utterance_state_indices))
-        spoken = int((item.utterance_action_indices < max_len).sum())
+        utterance_states = min(states, len(item.utterance_state_indices))
+        utterances = int((item.utterance_action_indices < max_len).sum())
     return TokenItem(
-        item.tokens[:max_len],
-        item.state_indices[:states],
-        item.action_indices[: max(states - 1, 0)],
-        item.rewards[: max(states - 1, 0)],
-        item.terminals[:states],
-        np.minimum(item.utterance_state_indices[:utterances], max_len - 1),
-        item.utterance_action_indices[:spoken],
-        item.utterance_rewards[:spoken],
-        item.utterance_terminals[:utterances],
+        tokens=item.tokens[:max_len],
+        state_indices=item.state_indices[:states],
+        action_indices=item.action_indices[:actions],
+        rewards=item.rewards[:actions],
+        terminals=item.terminals[:states],
+        utterance_state_indices=np.minimum(item.utterance_state_indices[:utterance_states], max_len - 1),
+        utterance_action_indices=item.utterance_action_indices[:utterances],
+        utterance_rewards=item.utterance_rewards[:utterances],
+        utterance_terminals=item.utterance_terminals[:utterance_states],
     )
 
 
 def steps(
     items: Sequence[TokenItem], by_utterance: bool, quirks: Quirks, width: int, micro_batches: int
 ) -> ActionSteps:
-    """Pads the actions (tokens, or utterances) of items to K = `width`; the batch has `micro_batches` parts of equal size."""
-    prefix, count = "utterance_" if by_utterance else "", len(items)
-    names = [prefix + name for name in ("state_indices", "action_indices", "rewards", "terminals")]
-    states, actions = np.zeros((count, width + 1), np.int32), np.zeros((count, width), np.int32)
-    rewards, terminals = np.zeros((count, width), np.float32), np.ones((count, width + 1), np.float32)
+    """Pads the actions of items to K = `width`.
+
+    Args:
+      by_utterance: an action is an utterance; else a token.
+      width: at least the number of actions of any item.
+      micro_batches: the parts of equal size that B items are divided into; `quirks.padded_positions` asks.
+    """
+    count = len(items)
+    prefix = "utterance_" if by_utterance else ""
+    states = np.zeros((count, width + 1), np.int32)
+    actions = np.zeros((count, width), np.int32)
+    rewards = np.zeros((count, width), np.float32)
+    terminals = np.ones((count, width + 1), np.float32)
     numbers = np.zeros(count, np.int64)
     for row, item in enumerate(items):
-        positions, acted, paid, ends = (getattr(item, name) for name in names)
-        states[row, : len(positions)] = positions[: width + 1]
-        actions[row, : len(acted)] = acted
-        rewards[row, : len(paid)] = paid
-        terminals[row, : len(ends)] = ends[: width + 1]
-        numbers[row] = len(acted)
+        item_states = getattr(item, f"{prefix}state_indices")
+        item_actions = getattr(item, f"{prefix}action_indices")
+        item_rewards = getattr(item, f"{prefix}rewards")
+        item_terminals = getattr(item, f"{prefix}terminals")
+        # With `quirks.utterances_by_tokens` an item may have more than K + 1 states.
+        states[row, : len(item_states)] = item_states[: width + 1]
+        actions[row, : len(item_actions)] = item_actions
+        rewards[row, : len(item_rewards)] = item_rewards
+        terminals[row, : len(item_terminals)] = item_terminals[: width + 1]
+        numbers[row] = len(item_actions)
     if by_utterance and quirks.whole_rewards:
         rewards = np.trunc(rewards)
+
     live = np.arange(width) < numbers[:, None]
     if quirks.padded_positions:
         # The published arrays of a micro-batch are as wide as its longest dialogue; the width here may be larger.
-        most_of = numbers.reshape(micro_batches, -1).max(axis=1, initial=0)
-        most = np.repeat(most_of, count // micro_batches)[:, None]
-        live = (terminals[:, :width] == 0) & (np.arange(width) < most)
+        longest = numbers.reshape(micro_batches, -1).max(axis=1, initial=0)
+        limits = np.repeat(longest, count // micro_batches)[:, None]
+        live = (terminals[:, :width] == 0) & (np.arange(width) < limits)
     return ActionSteps(states, actions, rewards, terminals, live)

@@ -19,6 +19,7 @@ class Dialogue(NamedTuple):
 
     @property
     def total(self) -> float:
+        """The undiscounted return."""
         return float(sum(reward for reward in self.rewards if reward is not None))
 
 
@@ -38,28 +39,41 @@ class Dialogues(Sequence[Dialogue]):
         terminals: np.ndarray,
         metas: np.ndarray,
     ) -> None:
-        self.starts, self.texts, self.rewards, self.actions = starts, texts, rewards, actions
-        self.terminals, self.metas = terminals, metas
+        self.starts = starts
+        self.texts = texts
+        self.rewards = rewards
+        self.actions = actions
+        self.terminals = terminals
+        self.metas = metas
 
     @classmethod
     def of(cls, dialogues: Iterable[Dialogue]) -> Dialogues:
-        given = list(dialogues)
-        rewards = [reward for dialogue in given for reward in dialogue.rewards]
+        """The columns of `dialogues`, in their order."""
+        items = list(dialogues)
+        lengths = [len(dialogue.texts) for dialogue in items]
+        texts = [text for dialogue in items for text in dialogue.texts]
+        rewards = [reward for dialogue in items for reward in dialogue.rewards]
         return cls(
-            np.cumsum([0, *(len(dialogue.texts) for dialogue in given)], dtype=np.int64),
-            np.array([text for dialogue in given for text in dialogue.texts], object),
-            np.array([0.0 if reward is None else reward for reward in rewards], np.float64),
-            np.array([reward is not None for reward in rewards], bool),
-            np.array([dialogue.terminal for dialogue in given], bool),
-            np.array([encode_meta(dialogue.meta) for dialogue in given], object),
+            starts=np.cumsum([0, *lengths], dtype=np.int64),
+            texts=np.array(texts, object),
+            rewards=np.array([0.0 if reward is None else reward for reward in rewards], np.float64),
+            actions=np.array([reward is not None for reward in rewards], bool),
+            terminals=np.array([dialogue.terminal for dialogue in items], bool),
+            metas=np.array([encode_meta(dialogue.meta) for dialogue in items], object),
         )
 
     @classmethod
     def joined(cls, parts: Sequence[Dialogues]) -> Dialogues:
+        """The dialogues of all parts (at least one), one after the other."""
         lengths = np.concatenate([np.diff(part.starts) for part in parts])
-        names = ("texts", "rewards", "actions", "terminals", "metas")
-        columns = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
-        return cls(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), *columns)
+        return cls(
+            starts=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+            texts=np.concatenate([part.texts for part in parts]),
+            rewards=np.concatenate([part.rewards for part in parts]),
+            actions=np.concatenate([part.actions for part in parts]),
+            terminals=np.concatenate([part.terminals for part in parts]),
+            metas=np.concatenate([part.metas for part in parts]),
+        )
 
     def __len__(self) -> int:
         return len(self.terminals)
@@ -73,10 +87,10 @@ class Dialogues(Sequence[Dialogue]):
         rows = slice(int(self.starts[index]), int(self.starts[index + 1]))
         rewards = zip(self.rewards[rows].tolist(), self.actions[rows].tolist(), strict=True)
         return Dialogue(
-            tuple(map(str, self.texts[rows])),
-            tuple(reward if action else None for reward, action in rewards),
-            bool(self.terminals[index]),
-            json.loads(self.metas[index]),
+            texts=tuple(map(str, self.texts[rows])),
+            rewards=tuple(reward if action else None for reward, action in rewards),
+            terminal=bool(self.terminals[index]),
+            meta=json.loads(self.metas[index]),
         )
 
     def returns(self) -> np.ndarray:

@@ -20,14 +20,23 @@ from motif_jax.lm.bucket_batches import BucketBatches, stacked
 from motif_jax.lm.token_data.dataset import TokensDataset
 from motif_jax.lm.tokens import bucket, padded
 
-# An empty row of a batch.
-_NO_INTEGERS = np.zeros(0, np.int32)
-_NOTHING = TokenItem(
-    _NO_INTEGERS, _NO_INTEGERS, _NO_INTEGERS, np.zeros(0), np.zeros(0, np.int8),
-    _NO_INTEGERS, _NO_INTEGERS, np.zeros(0), np.zeros(0, np.int8),
-)  # fmt: skip
+_NO_INDICES = np.zeros(0, np.int32)
+_NO_REWARDS = np.zeros(0, np.float64)
+_NO_TERMINALS = np.zeros(0, np.int8)
+# A row of a batch that no dialogue is left for.
+_EMPTY_ITEM = TokenItem(
+    tokens=np.zeros(0, np.int32),
+    state_indices=_NO_INDICES,
+    action_indices=_NO_INDICES,
+    rewards=_NO_REWARDS,
+    terminals=_NO_TERMINALS,
+    utterance_state_indices=_NO_INDICES,
+    utterance_action_indices=_NO_INDICES,
+    utterance_rewards=_NO_REWARDS,
+    utterance_terminals=_NO_TERMINALS,
+)
 # So many rejected dialogues in a row end a run on a stream.
-_MOST_MISSES = 10_000
+_MAX_MISSES = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,35 +45,54 @@ class ItemLayout:
 
     pad: int  # token of the padding
     by_utterance: bool = False  # an action is an utterance, not a token
-    max_len: int | None = None  # most tokens of an item; None: no limit
+    max_len: int | None = None  # tokens of an item at most; None: no limit
     quirks: Quirks = dataclasses.field(default_factory=Quirks)
-    micro_batches: int = 1  # one after the other
+    micro_batches: int = 1  # parts of a batch, which a step runs one after the other
 
     def batch(
-        self, items: Sequence[TokenItem], width: int, most_tokens: int, most_utterances: int
+        self, items: Sequence[TokenItem], width: int, max_tokens: int, max_utterances: int
     ) -> TextBatch:
-        """Pads items that are cut already to T = `width` and A = `most_tokens`."""
+        """Pads items that are cut already.
+
+        Args:
+          width: T, at least the tokens of any item.
+          max_tokens: A, at least the action tokens of any item; also K where an action is a token.
+          max_utterances: K where an action is an utterance.
+        """
         tokens, valid = padded([item.tokens for item in items], width, self.pad)
-        by_token = collate.steps(items, False, self.quirks, most_tokens, self.micro_batches)
+        by_token = collate.steps(items, False, self.quirks, max_tokens, self.micro_batches)
         numbers = np.array([len(item.action_indices) for item in items])
-        acts = np.arange(most_tokens) < numbers[:, None]
+        acts = np.arange(max_tokens) < numbers[:, None]
         if self.quirks.padded_positions and not self.by_utterance:
-            # Not in empty rows.
+            # Dialogues without actions have a weight at position 0, rows without a dialogue have none.
             acts[:, :1] |= (numbers[:, None] == 0) & valid[:, :1]
-        found, step_of = by_token, np.broadcast_to(np.arange(most_tokens, dtype=np.int32), acts.shape)
+
+        steps = by_token
+        step_of = np.tile(np.arange(max_tokens, dtype=np.int32), (len(items), 1))
         if self.by_utterance:
-            found = collate.steps(items, True, self.quirks, most_utterances, self.micro_batches)
+            steps = collate.steps(items, True, self.quirks, max_utterances, self.micro_batches)
             step_of = np.zeros(acts.shape, np.int32)
             for row, item in enumerate(items):
                 step = np.searchsorted(item.utterance_action_indices, item.action_indices + 1)
                 # Tokens of an utterance whose end was cut off have no value.
                 acts[row, : len(step)] &= step < len(item.utterance_action_indices)
-                step_of[row, : len(step)] = np.minimum(step, max(most_utterances - 1, 0))
-        returns = np.array([item.rewards.sum() for item in items], np.float32)
-        where = (by_token.actions, acts, np.ascontiguousarray(step_of))
-        return TextBatch(tokens, valid, *where, *found, returns)
+                step_of[row, : len(step)] = np.minimum(step, max(max_utterances - 1, 0))
+        return TextBatch(
+            tokens=tokens,
+            valid=valid,
+            action_tokens=by_token.actions,
+            acts=acts,
+            step_of=step_of,
+            states=steps.states,
+            actions=steps.actions,
+            rewards=steps.rewards,
+            terminals=steps.terminals,
+            live=steps.live,
+            returns=np.array([item.rewards.sum() for item in items], np.float32),
+        )
 
     def cut(self, item: TokenItem) -> TokenItem:
+        """The first `max_len` tokens of an item, see `collate.truncated`."""
         return collate.truncated(item, self.max_len, self.quirks)
 
 
@@ -81,39 +109,53 @@ class ListBatches(BucketBatches):
         group: int,
         by_length: bool,
     ) -> None:
-        self._chosen, self._layout = chosen, layout
+        self._chosen = chosen
+        self._layout = layout
         lengths = dataset.lengths[chosen]
         if layout.max_len is not None:
             lengths = np.minimum(lengths, layout.max_len)
         super().__init__(dataset, lengths, int(lengths.max()), batch_size, seed, group, by_length)
-        self._most = self._most_actions(np.asarray(dataset.token_columns["kinds"]))
+        self._action_widths = self._measure_widths(np.asarray(dataset.token_columns["kinds"]))
 
-    def _most_actions(self, kinds: np.ndarray) -> dict[int, tuple[int, int]]:
-        """For each width the most action tokens and the most utterances of a row."""
-        found, most = {}, (1, 1)
+    def _measure_widths(self, kinds: np.ndarray) -> dict[int, tuple[int, int]]:
+        """For each width of rows how many action tokens and how many utterances a row has at most: one program for each width."""
         firsts = self.dataset.offsets[:-1][self._chosen]
         stops = firsts + self.lengths
-        acting, ends = (np.r_[0, np.cumsum(of)] for of in (kinds > 0, kinds == token_columns.ACTION_END))
-        tokens, utterances = acting[stops] - acting[firsts], ends[stops] - ends[firsts]
-        for before, width in zip([0, *self.widths], self.widths, strict=False):
-            here = (self.lengths > before) & (self.lengths <= width)
-            if here.any():
-                most = (max(most[0], int(tokens[here].max())), max(most[1], int(utterances[here].max()) + 1))
-            found[width] = most
-        return found
+        tokens_before = np.r_[0, np.cumsum(kinds > 0)]
+        ends_before = np.r_[0, np.cumsum(kinds == token_columns.ACTION_END)]
+        tokens = tokens_before[stops] - tokens_before[firsts]
+        utterances = ends_before[stops] - ends_before[firsts]
+
+        widths = {}
+        max_tokens = max_utterances = 1
+        narrower = 0
+        for width in self.widths:
+            rows = (self.lengths > narrower) & (self.lengths <= width)
+            if rows.any():
+                max_tokens = max(max_tokens, int(tokens[rows].max()))
+                # One more than the ends: the last utterance may be cut before its end.
+                max_utterances = max(max_utterances, int(utterances[rows].max()) + 1)
+            widths[width] = (max_tokens, max_utterances)
+            narrower = width
+        return widths
 
     def batch(self, items: np.ndarray, width: int) -> TextBatch:
-        found = [
-            token_columns.item_of(self.dataset, int(self._chosen[item])) if item >= 0 else _NOTHING
-            for item in items
-        ]
-        return self._layout.batch([self._layout.cut(item) for item in found], width, *self._most[width])
+        """The batch of dialogues `items` int64 [B]; rows of numbers below 0 are empty."""
+        rows = []
+        for item in items:
+            if item < 0:
+                rows.append(_EMPTY_ITEM)
+            else:
+                rows.append(self._layout.cut(token_columns.item_of(self.dataset, int(self._chosen[item]))))
+        max_tokens, max_utterances = self._action_widths[width]
+        return self._layout.batch(rows, width, max_tokens, max_utterances)
 
 
 class StreamBatches:
-    """Batches drawn from a stream, for each step with a generator of its own; what is not `wanted` is drawn again.
+    """Batches drawn from a stream, for each step with a generator of its own.
 
-    A stream may yield groups of dialogues: if a group has too many, some are chosen at random.
+    Dialogues that `accepts` rejects are drawn again. A stream may yield groups of dialogues: if a group has too many, some are
+    chosen at random.
     """
 
     # A stream has no end, and no dialogue comes twice.
@@ -127,37 +169,48 @@ class StreamBatches:
         layout: ItemLayout,
         batch_size: int,
         seed: int,
-        wanted: Callable[[Dialogue], bool] | None = None,
+        accepts: Callable[[Dialogue], bool] | None = None,
     ) -> None:
-        self._stream, self._tokenizer, self._token_reward = stream, tokenizer, token_reward
-        self._layout, self.batch_size, self._seed, self._wanted = layout, batch_size, seed, wanted
+        self._stream = stream
+        self._tokenizer = tokenizer
+        self._token_reward = token_reward
+        self._layout = layout
+        self.batch_size = batch_size
+        self._seed = seed
+        self._accepts = accepts
 
     def batches(self, first: int, count: int) -> TextBatch:
-        groups = [self._drawn(step) for step in range(first, first + count)]
-        flat = [item for group in groups for item in group]
-        width = bucket(max(len(item.tokens) for item in flat), self._layout.max_len)
-        tokens = bucket(max(1, *(len(item.action_indices) for item in flat)), width)
-        utterances = bucket(max(1, *(len(item.utterance_action_indices) + 1 for item in flat)), width)
+        """The batches of steps `first` to `first + count`, with an axis of steps in front; they depend on the seed and the step alone."""
+        groups = [self._draw(step) for step in range(first, first + count)]
+        items = [item for group in groups for item in group]
+        width = bucket(max(len(item.tokens) for item in items), self._layout.max_len)
+        tokens = bucket(max(1, *(len(item.action_indices) for item in items)), width)
+        utterances = bucket(max(1, *(len(item.utterance_action_indices) + 1 for item in items)), width)
         return stacked([self._layout.batch(group, width, tokens, utterances) for group in groups])
 
-    def _drawn(self, step: int) -> list[TokenItem]:
-        found: list[TokenItem] = []
-        rng, misses = seeds.rng(self._seed, "stream", step), 0
-        while len(found) < self.batch_size:
-            drawn = list(self._stream(rng, self.batch_size - len(found), 0))
-            kept = [each for each in drawn if self._wanted is None or self._wanted(each)]
-            misses = 0 if kept else misses + len(drawn)
-            if misses > _MOST_MISSES:
+    def _draw(self, step: int) -> list[TokenItem]:
+        items: list[TokenItem] = []
+        rng = seeds.rng(self._seed, "stream", step)
+        misses = 0
+        while len(items) < self.batch_size:
+            missing = self.batch_size - len(items)
+            drawn = list(self._stream(rng, missing, 0))
+            accepted = [dialogue for dialogue in drawn if self._accepts is None or self._accepts(dialogue)]
+            misses = 0 if accepted else misses + len(drawn)
+            if misses > _MAX_MISSES:
                 raise UserError(
                     f"config.filter: none of {misses:,} dialogues in a row passes it: choose a lower cutoff"
                 )
-            missing = self.batch_size - len(found)
-            if len(kept) > missing:  # otherwise the first of several groups would give all dialogues
-                kept = [kept[place] for place in rng.choice(len(kept), missing, replace=False)]
-            found += [self._layout.cut(tokenise(each, self._tokenizer, self._token_reward)) for each in kept]
-        return found
+            if len(accepted) > missing:  # otherwise the first of several groups would give all dialogues
+                chosen = rng.choice(len(accepted), missing, replace=False)
+                accepted = [accepted[index] for index in chosen]
+            for dialogue in accepted:
+                item = tokenise(dialogue, self._tokenizer, self._token_reward)
+                items.append(self._layout.cut(item))
+        return items
 
     def whole(self, most: int) -> list[TextBatch]:
+        """The batches of the first `most` steps, for a measurement."""
         return [jax.tree.map(lambda leaf: leaf[0], self.batches(step, 1)) for step in range(most)]
 
 

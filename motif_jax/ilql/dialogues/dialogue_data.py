@@ -32,11 +32,12 @@ from motif_jax.lm.token_data.dataset import TokensDataset
 from motif_jax.lm.token_data.writer import TokensWriter
 from motif_jax.lm.tokenised import HELD_OUT, TOKENS, TRAIN, Tokenisation
 
+# What `collect_text` writes beside its dialogues.
 _META = "dialogues.json"
 # The task of a user's own dialogues.
 RECORDED = "dialogues"
 # Dialogues that are checked before the dataset is tokenised.
-_LOOKED_AT = 64
+_SAMPLE = 64
 
 
 class DialogueSource(NamedTuple):
@@ -57,50 +58,59 @@ def source_of(config: TextConfig) -> DialogueSource:
         raise UserError(
             f"config.held_out.data={config.held_out.data}: must be None without config.data: held-out dialogues come from the stream"
         )
-    own = registry.json_options(config.options)
-    found: dict[str, Any] = {}
+    user_options = registry.json_options(config.options)
+    options: dict[str, Any] = {}
     if path is not None and path.name != _META and (path.parent / _META).is_file():
-        drawn = read_json(path.parent / _META, "collect it again").get("config", {})
-        if not isinstance(drawn, dict):
-            raise UserError(f"{path.parent / _META} is damaged (config is not an object): collect it again")
-        entry_points.asked(path.parent / _META, drawn)
-        if drawn.get("task", config.task) != config.task:
-            raise UserError(
-                f"config.data={config.data}: are dialogues of the task {drawn['task']}, config.task is {config.task}"
-            )
-        try:
-            found = registry.options_of(drawn) if "task" in drawn else {}
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise UserError(
-                f"{path.parent / _META} is damaged (config has no options of the task {config.task}): collect it again, or take that file out"
-            ) from None
-        if (path.parent / TOKENIZER).is_file() and not found.get("tokenizer", ""):
-            found = {**found, "tokenizer": str(path.parent)}
+        options = _collected_options(config, path.parent)
     if rule_of(config.method.name).online and config.initial.policy:
-        found = agent_folder.options_for(config.task, config.initial.policy, "initial.policy")
+        options = agent_folder.options_for(config.task, config.initial.policy, "initial.policy")
     if config.task == RECORDED:
-        found = {**found, **({} if path is None else {"data": str(path)})}
+        if path is not None:
+            options["data"] = str(path)
         if config.network.checkpoint:
-            found["tokenizer"] = str(fetch(config.network.checkpoint, "network.checkpoint"))
-    options = registry.overlaid(config.task, {**found, **_spoken(config.initial)}, own)
+            options["tokenizer"] = str(fetch(config.network.checkpoint, "network.checkpoint"))
+    options |= _initial_tokenizer(config.initial)
+    options = registry.overlaid(config.task, options, user_options)
     return DialogueSource(config.task, options, path, held_out)
 
 
-def _spoken(initial: InitialParameters) -> dict[str, Any]:
-    """The tokenizer file of the initial run, if it has one."""
+def _collected_options(config: TextConfig, folder: Path) -> dict[str, Any]:
+    """The task's options that `collect_text` recorded in `folder`."""
+    meta = folder / _META
+    collected = read_json(meta, "collect it again").get("config", {})
+    if not isinstance(collected, dict):
+        raise UserError(f"{meta} is damaged (config is not an object): collect it again")
+    entry_points.asked(meta, collected)
+    if collected.get("task", config.task) != config.task:
+        raise UserError(
+            f"config.data={config.data}: are dialogues of the task {collected['task']}, config.task is {config.task}"
+        )
+    try:
+        options = dict(registry.options_of(collected)) if "task" in collected else {}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise UserError(
+            f"{meta} is damaged (config has no options of the task {config.task}): collect it again, or take that file out"
+        ) from None
+    if (folder / TOKENIZER).is_file() and not options.get("tokenizer", ""):
+        options["tokenizer"] = str(folder)
+    return options
+
+
+def _initial_tokenizer(initial: InitialParameters) -> dict[str, Any]:
+    """The option that names the tokenizer file of the initial run, if it has one."""
     for key, run in dataclasses.asdict(initial).items():
         if run:
-            place = agent_folder.find(run, f"initial.{key}")
-            if (place / TOKENIZER).is_file():
-                return {"tokenizer": str(place)}
+            folder = agent_folder.find(run, f"initial.{key}")
+            if (folder / TOKENIZER).is_file():
+                return {"tokenizer": str(folder)}
     return {}
 
 
-def token_reward_of(paid: sections.TokenReward) -> TokenReward:
-    """The reward of each token of an action: a constant, or a file's values."""
-    if paid.file:
-        return token_rewards.from_file(paid.file, paid.scale, paid.shift)
-    return token_rewards.constant(paid.constant)
+def token_reward_of(settings: sections.TokenReward) -> TokenReward:
+    """The reward of each token of an action: a constant, or a file's values. UserError: the file is no such file."""
+    if settings.file:
+        return token_rewards.from_file(settings.file, settings.scale, settings.shift)
+    return token_rewards.constant(settings.constant)
 
 
 def split_tokens(
@@ -112,87 +122,108 @@ def split_tokens(
 ) -> dict[str, TokensDataset] | None:
     """Tokenises dialogues into `folder`, or resumes: the datasets by part, or None after a request to stop."""
     assert source.path is not None
-    paths = [path for path in (source.path, source.held_out) if path is not None]
-    about: dict[str, Any] = {
-        "files": {str(path): digests.of_file(path) for path in paths},
-        "held_out": config.held_out.share,
-        "seed": config.seed,
-        "token_reward": dataclasses.asdict(config.token_reward),
-    }
-    dialogues, others = files.read(source.path), Dialogues.of(())
-    if source.held_out is not None:
-        others, held = files.read(source.held_out), np.zeros(len(dialogues), bool)
-    else:  # all of a group or none
-        held = HeldOut.of(config.held_out.share, config.seed).holds(_units(dialogues))
-    about["split"] = digests.of_bytes(held.tobytes())
-    chosen = [(TRAIN, dialogues, ~held, "data"), (HELD_OUT, dialogues, held, "data")]
-    chosen.append((HELD_OUT, others, np.ones(len(others), bool), "held_out.data"))
-    items = (
-        (part, (number, dialogues[int(place)], key))
-        for part, dialogues, kept, key in chosen
-        for number, place in enumerate(np.flatnonzero(kept))
+    dialogues = files.read(source.path)
+    paths = [source.path]
+    if source.held_out is None:
+        held_out_dialogues = Dialogues.of(())
+        # All dialogues of a group are held out or none: an expert's game and its branches share their beginning.
+        is_held_out = HeldOut.of(config.held_out.share, config.seed).holds(_group_numbers(dialogues))
+    else:
+        held_out_dialogues = files.read(source.held_out)
+        is_held_out = np.zeros(len(dialogues), bool)
+        paths.append(source.held_out)
+
+    def numbered() -> Iterator[tuple[str, tuple[int, Dialogue, str]]]:
+        """(Part, (number in it, dialogue, key of its file)): the training part first, as `Tokenisation.split` reads them."""
+        for number, index in enumerate(np.flatnonzero(~is_held_out)):
+            yield TRAIN, (number, dialogues[int(index)], "data")
+        for number, index in enumerate(np.flatnonzero(is_held_out)):
+            yield HELD_OUT, (number, dialogues[int(index)], "data")
+        for number, dialogue in enumerate(held_out_dialogues):
+            yield HELD_OUT, (number, dialogue, "held_out.data")
+
+    token_reward = token_reward_of(config.token_reward)
+
+    def add(writer: TokensWriter, items: Sequence[tuple[int, Dialogue, str]]) -> None:
+        for number, dialogue, key in items:
+            item = _tokenise(dialogue, tokenizer, token_reward, number, key)
+            token_columns.add(writer, item, dialogue.total)
+
+    tokenisation = Tokenisation(
+        vocab_size=tokenizer.size,
+        tokenizer=vocabulary_digest(tokenizer),
+        # What the tokens depend on: another value makes them again.
+        source={
+            "files": {str(path): digests.of_file(path) for path in paths},
+            "held_out": config.held_out.share,
+            "seed": config.seed,
+            "token_reward": dataclasses.asdict(config.token_reward),
+            "split": digests.of_bytes(is_held_out.tobytes()),
+        },
+        add=add,
+        token_columns=token_columns.TOKEN_COLUMNS,
+        item_columns=token_columns.ITEM_COLUMNS,
+        too_few=f"config.data={config.data}: too few dialogues ({len(dialogues)}, or groups of them), there is none {{}}",
+        unit="dialogues",
     )
-    reward = token_reward_of(config.token_reward)
-
-    def add(writer: TokensWriter, some: Sequence[tuple[int, Dialogue, str]]) -> None:
-        for number, dialogue, key in some:
-            token_columns.add(writer, _tokenised(dialogue, tokenizer, reward, number, key), dialogue.total)
-
-    too_few = f"config.data={config.data}: too few dialogues ({len(dialogues)}, or groups of them), there is none {{}}"
-    columns = token_columns.TOKEN_COLUMNS, token_columns.ITEM_COLUMNS
-    vocabulary = tokenizer.size, vocabulary_digest(tokenizer)
-    tokenisation = Tokenisation(*vocabulary, about, add, *columns, too_few, "dialogues")
-    return tokenisation.split(folder, items, len(dialogues) + len(others), stopped)
+    return tokenisation.split(folder, numbered(), len(dialogues) + len(held_out_dialogues), stopped)
 
 
-def _units(dialogues: Dialogues) -> np.ndarray:
+def _group_numbers(dialogues: Dialogues) -> np.ndarray:
     """The group of each dialogue, int64 [N]: those with one `group` in their `meta` share a number."""
     numbers: dict[str, int] = {}
-    groups = (json.loads(meta).get("group") for meta in dialogues.metas)
-    names = (f"alone {place}" if group is None else json.dumps(group) for place, group in enumerate(groups))
-    return np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int64)
+    groups = np.zeros(len(dialogues), np.int64)
+    for index, meta in enumerate(dialogues.metas):
+        group = json.loads(meta).get("group")
+        name = f"alone {index}" if group is None else json.dumps(group)
+        groups[index] = numbers.setdefault(name, len(numbers))
+    return groups
 
 
-def _tokenised(
-    dialogue: Dialogue, tokenizer: TextTokenizer, reward: TokenReward, number: int, key: str
+def _tokenise(
+    dialogue: Dialogue, tokenizer: TextTokenizer, token_reward: TokenReward, number: int, key: str
 ) -> TokenItem:
+    """`items.tokenise`, with a UserError that names dialogue `number` of the config's `key`."""
     try:
-        return tokenise(dialogue, tokenizer, reward)
+        return tokenise(dialogue, tokenizer, token_reward)
     except (ValueError, KeyError) as error:
         raise UserError(f"config.{key}: dialogue {number} does not fit the task's tokens: {error}") from None
 
 
-def chosen_items(wanted: DialogueFilter, dataset: TokensDataset) -> np.ndarray:
-    """The items that are kept, int64 [N]: those with the highest or lowest returns, and of them from a cutoff on."""
+def chosen_items(filters: DialogueFilter, dataset: TokensDataset) -> np.ndarray:
+    """The items that pass, int64 [N]: those with the highest or lowest returns, and of them from a cutoff on; UserError for none."""
     returns = np.asarray(dataset.item_columns["return"])
-    kept = np.arange(len(returns))
-    if wanted.top < 1 or wanted.bottom < 1:
-        order = np.argsort(-returns if wanted.top < 1 else returns, kind="stable")
-        share = wanted.top if wanted.top < 1 else wanted.bottom
-        kept = np.sort(order[: max(1, int(len(returns) * share))])
-    if wanted.cutoff is not None:
-        kept = kept[returns[kept] >= wanted.cutoff]
-    if not len(kept):
+    chosen = np.arange(len(returns))
+    if filters.top < 1 or filters.bottom < 1:
+        share = filters.top if filters.top < 1 else filters.bottom
+        order = np.argsort(-returns if filters.top < 1 else returns, kind="stable")
+        chosen = np.sort(order[: max(1, int(len(returns) * share))])
+    if filters.cutoff is not None:
+        chosen = chosen[returns[chosen] >= filters.cutoff]
+    if not len(chosen):
         raise UserError(
-            f"config.filter={dataclasses.asdict(wanted)}: leaves none of {len(returns):,} dialogues in {dataset.folder}"
+            f"config.filter={dataclasses.asdict(filters)}: leaves none of {len(returns):,} dialogues in {dataset.folder}"
         )
-    return kept
+    return chosen
 
 
-def said_in(folder: Path, tokenizer: TextTokenizer) -> Iterator[Dialogue]:
+def read_tokenised(folder: Path, tokenizer: TextTokenizer) -> Iterator[Dialogue]:
     """The dialogues of a run's tokenised part, as text; an action's reward includes those of its tokens."""
-    dataset, marks = TokensDataset(folder), tokenizer.delimiters
-    ends = (marks.state_end, marks.action_end)
+    dataset = TokensDataset(folder)
+    delimiters = tokenizer.delimiters
     for index in range(dataset.num_items):
         item = token_columns.item_of(dataset, index)
-        tokens, paid = item.tokens.tolist(), iter(item.utterance_rewards.tolist())
+        action_rewards = iter(item.utterance_rewards.tolist())
         texts: list[str] = []
         rewards: list[float | None] = []
-        start = 1
-        for place in (place for place, token in enumerate(tokens) if place and token in ends):
-            texts.append(tokenizer.decode(tokens[start:place]))
-            rewards.append(next(paid) if tokens[place] == marks.action_end else None)
-            start = place + 1
+        utterance: list[int] = []
+        for token in item.tokens[1:].tolist():  # behind the delimiter that begins the dialogue
+            if token not in (delimiters.state_end, delimiters.action_end):
+                utterance.append(token)
+                continue
+            texts.append(tokenizer.decode(utterance))
+            rewards.append(next(action_rewards) if token == delimiters.action_end else None)
+            utterance = []
         yield Dialogue(tuple(texts), tuple(rewards), bool(item.terminals[-1]))
 
 
@@ -205,32 +236,32 @@ def require_turns(config: TextConfig, dialogues: Dialogues, key: str) -> None:
 
 
 def require_actions(
-    config: TextConfig, tokenizer: TextTokenizer, dialogues: Dialogues, plan: ItemLayout, key: str
+    config: TextConfig, tokenizer: TextTokenizer, dialogues: Dialogues, layout: ItemLayout, key: str
 ) -> None:
     """Requires that the first dialogues of the config's `key` fit the task's tokens and have an action, not all cut off."""
-    acting, reward = np.flatnonzero(dialogues.turns())[:_LOOKED_AT], token_reward_of(config.token_reward)
     require_turns(config, dialogues, key)
-    items = [_tokenised(dialogues[int(i)], tokenizer, reward, int(i), key) for i in acting]
-    actions = "utterance_action_indices" if plan.by_utterance else "action_indices"
-    if any(len(getattr(plan.cut(item), actions)) for item in items):
+    token_reward = token_reward_of(config.token_reward)
+    indices = np.flatnonzero(dialogues.turns())[:_SAMPLE].tolist()
+    items = [_tokenise(dialogues[index], tokenizer, token_reward, index, key) for index in indices]
+    actions = "utterance_action_indices" if layout.by_utterance else "action_indices"
+    if any(len(getattr(layout.cut(item), actions)) for item in items):
         return
     least = min(int(item.utterance_action_indices[0]) + 2 for item in items)
     allowed = f"at least {least}, where the shortest first action ends"
-    checks.require_key(config, "max_len", config.max_len != plan.max_len, allowed)
+    checks.require_key(config, "max_len", config.max_len != layout.max_len, allowed)
     raise UserError(
-        f"config.network.max_length: the model has room for {plan.max_len} tokens of a dialogue and needs {least}, where the shortest first action ends"
+        f"config.network.max_length: the model has room for {layout.max_len} tokens of a dialogue and needs {least}, where the shortest first action ends"
     )
 
 
-def longest_action(given: int | None, run: str | None) -> int:
-    """The most tokens of an action in play: `given` by games.decode, or that of the initial run; UserError without either."""
-    if given is None and run:
-        given = agent_folder.describe(run, "initial.policy")["settings"].get("longest_action")
-    checks.require(
-        given is not None and given > 0, "games.decode.max_tokens", given, "tokens of an action at most"
-    )
-    assert given is not None
-    return given
+def longest_action(max_tokens: int | None, run: str | None) -> int:
+    """The tokens of an action in play at most: `max_tokens` of games.decode, else those of the initial run; UserError without either."""
+    if max_tokens is None and run:
+        max_tokens = agent_folder.describe(run, "initial.policy")["settings"].get("longest_action")
+    is_valid = max_tokens is not None and max_tokens > 0
+    checks.require(is_valid, "games.decode.max_tokens", max_tokens, "tokens of an action at most")
+    assert max_tokens is not None
+    return max_tokens
 
 
 class Data(NamedTuple):
@@ -238,44 +269,56 @@ class Data(NamedTuple):
 
     # Of the training and the held-out part; None where the agent plays its own episodes.
     batches: tuple[DialogueBatches, DialogueBatches] | None
-    digests: dict[str, str]
+    digests: dict[str, str]  # of what the dialogues were read from, by name
     amount: str  # size of the data, for messages
     longest_action: int  # tokens of the longest action, `</a>` included; for a stream that of a sample
     options: Mapping[str, Any]  # of the task, with all files that it needs
 
 
 def open_data(
-    config: TextConfig, source: DialogueSource, workdir: Path, plan: ItemLayout, stopped: Callable[[], bool]
+    config: TextConfig, source: DialogueSource, workdir: Path, layout: ItemLayout, stopped: Callable[[], bool]
 ) -> Data | None:
     """The dialogues of a run; None after a request to stop."""
     task = registry.make(source.task, source.options)
     tokenizer = task.tokenizer()
-    said = {"vocabulary": vocabulary_digest(tokenizer)}
+    vocabulary = {"vocabulary": vocabulary_digest(tokenizer)}
     if rule_of(config.method.name).online:
-        said |= _file_digests(task.files())
-        amount = f"{config.batch_size:,} episodes a step"
-        longest = longest_action(config.games.decode.max_tokens, config.initial.policy)
-        return Data(None, said, amount, longest, source.options)
+        return Data(
+            batches=None,
+            digests=vocabulary | _file_digests(task.files()),
+            amount=f"{config.batch_size:,} episodes a step",
+            longest_action=longest_action(config.games.decode.max_tokens, config.initial.policy),
+            options=source.options,
+        )
     if source.path is None:
-        return _stream_data(config, source, workdir, plan, said)
-    found = split_tokens(config, source, tokenizer, workdir / TOKENS, stopped)
-    if found is None:
+        return _stream_data(config, source, workdir, layout, vocabulary)
+
+    datasets = split_tokens(config, source, tokenizer, workdir / TOKENS, stopped)
+    if datasets is None:
         return None
-    chosen = {part: chosen_items(config.filter, dataset) for part, dataset in found.items()}
+    chosen = {part: chosen_items(config.filter, dataset) for part, dataset in datasets.items()}
 
     def batches(part: str) -> ListBatches:
-        seed, group = seeds.derive(config.seed, part), config.chunk_steps if part == TRAIN else 1
         return ListBatches(
-            found[part], chosen[part], plan, config.batch_size, seed, group, config.length_buckets
+            datasets[part],
+            chosen[part],
+            layout,
+            config.batch_size,
+            seeds.derive(config.seed, part),
+            group=config.chunk_steps if part == TRAIN else 1,
+            by_length=config.length_buckets,
         )
 
     for part, name in ((TRAIN, "training data"), (HELD_OUT, "held-out data")):
-        counts = cut_dialogues.count_chosen(found[part], chosen[part], plan)
-        cut_dialogues.say(config, plan, counts, name)
-    said |= {part: dataset.manifest["content"] for part, dataset in found.items()}
-    amount = f"{len(chosen[TRAIN]):,} dialogues to learn from, {len(chosen[HELD_OUT]):,} held out"
-    longest = token_columns.longest_action(found[TRAIN])
-    return Data((batches(TRAIN), batches(HELD_OUT)), said, amount, longest, source.options)
+        counts = cut_dialogues.count_chosen(datasets[part], chosen[part], layout)
+        cut_dialogues.say(config, layout, counts, name)
+    return Data(
+        batches=(batches(TRAIN), batches(HELD_OUT)),
+        digests=vocabulary | {part: dataset.manifest["content"] for part, dataset in datasets.items()},
+        amount=f"{len(chosen[TRAIN]):,} dialogues to learn from, {len(chosen[HELD_OUT]):,} held out",
+        longest_action=token_columns.longest_action(datasets[TRAIN]),
+        options=source.options,
+    )
 
 
 def _file_digests(files: Mapping[str, Path]) -> dict[str, str]:
@@ -283,30 +326,44 @@ def _file_digests(files: Mapping[str, Path]) -> dict[str, str]:
 
 
 def _stream_data(
-    config: TextConfig, source: DialogueSource, workdir: Path, plan: ItemLayout, said: dict[str, str]
+    config: TextConfig,
+    source: DialogueSource,
+    workdir: Path,
+    layout: ItemLayout,
+    vocabulary: dict[str, str],
 ) -> Data:
+    """Dialogues that are drawn while the training runs; a sample of them is checked and measured before."""
     options = registry.make(source.task, source.options).prepare(config.kind, config.policy, workdir)
     task = source.attach(registry.make(source.task, options))
-    tokenizer, stream = task.tokenizer(), task.stream(config.kind, config.policy)
-    named, cutoff = task.files(), config.filter.cutoff
+    tokenizer = task.tokenizer()
+    stream = task.stream(config.kind, config.policy)
+    token_reward = token_reward_of(config.token_reward)
+    input_files = task.files()
     if config.token_reward.file:
-        named["token_reward"] = Path(config.token_reward.file)
-    some = stream(seeds.rng(config.seed, "look"), _LOOKED_AT, 0)
-    require_actions(config, tokenizer, some, plan, "kind")
-    reward = token_reward_of(config.token_reward)
-    items = (_tokenised(dialogue, tokenizer, reward, number, "kind") for number, dialogue in enumerate(some))
-    cut_dialogues.say(
-        config, plan, cut_dialogues.count(items, plan), f"the first dialogues of kind {config.kind}"
-    )
+        input_files["token_reward"] = Path(config.token_reward.file)
 
-    def wanted(dialogue: Dialogue) -> bool:
+    sample = stream(seeds.rng(config.seed, "look"), _SAMPLE, 0)
+    require_actions(config, tokenizer, sample, layout, "kind")
+    items = [
+        _tokenise(dialogue, tokenizer, token_reward, number, "kind") for number, dialogue in enumerate(sample)
+    ]
+    counts = cut_dialogues.count(items, layout)
+    cut_dialogues.say(config, layout, counts, f"the first dialogues of kind {config.kind}")
+    actions = [str(text) for text, is_action in zip(sample.texts, sample.actions, strict=True) if is_action]
+
+    cutoff = config.filter.cutoff
+
+    def accepts(dialogue: Dialogue) -> bool:
         return cutoff is None or dialogue.total >= cutoff
 
-    def drawn(part: str) -> StreamBatches:
-        seed, reward = seeds.derive(config.seed, part), token_reward_of(config.token_reward)
-        return StreamBatches(stream, tokenizer, reward, plan, config.batch_size, seed, wanted)
+    def batches(part: str) -> StreamBatches:
+        seed = seeds.derive(config.seed, part)
+        return StreamBatches(stream, tokenizer, token_reward, layout, config.batch_size, seed, accepts)
 
-    actions = zip(some.texts, some.actions, strict=True)
-    longest = max(len(tokenizer.encode(str(text))) + 1 for text, action in actions if action)
-    amount = f"a stream of {config.kind} of {config.task}"
-    return Data((drawn(TRAIN), drawn(HELD_OUT)), said | _file_digests(named), amount, longest, options)
+    return Data(
+        batches=(batches(TRAIN), batches(HELD_OUT)),
+        digests=vocabulary | _file_digests(input_files),
+        amount=f"a stream of {config.kind} of {config.task}",
+        longest_action=max(len(tokenizer.encode(action)) + 1 for action in actions),
+        options=options,
+    )

@@ -80,35 +80,48 @@ def tokenise(
       token_reward: the reward of each token of an action.
       written: the tokens that an agent sampled for the last actions, int32 [M] each, with `</a>` if it sampled that. They
         replace the tokenizer's, and are then the only actions. None: all actions count, in the tokenizer's tokens.
+
+    Raises:
+      ValueError, KeyError: the tokenizer has no tokens for a text.
     """
-    marks = tokenizer.delimiters
+    delimiters = tokenizer.delimiters
     state_first = bool(dialogue.rewards) and dialogue.rewards[0] is None
-    tokens = [marks.state_start if state_first else marks.action_start]
-    before, ends, paid = [], [], []
-    left = sum(reward is not None for reward in dialogue.rewards)
+    tokens = [delimiters.state_start if state_first else delimiters.action_start]
+    starts: list[int] = []  # of each action: the position before its first token
+    ends: list[int] = []  # the position of its last token
+    action_rewards: list[float] = []
+    remaining = sum(reward is not None for reward in dialogue.rewards)  # actions from here on
     for text, reward in zip(dialogue.texts, dialogue.rewards, strict=True):
         start = len(tokens) - 1
         if reward is None:
-            tokens += [*tokenizer.encode(text), marks.state_end]
+            tokens += [*tokenizer.encode(text), delimiters.state_end]
             continue
-        own = None if written is None or left > len(written) else written[-left].tolist()
-        tokens += [*tokenizer.encode(text), marks.action_end] if own is None else own
-        left -= 1
-        if own is not None or written is None:
-            before.append(start)
+        sampled = written is not None and remaining <= len(written)
+        if written is not None and sampled:
+            tokens += written[-remaining].tolist()
+        else:
+            tokens += [*tokenizer.encode(text), delimiters.action_end]
+        remaining -= 1
+        if sampled or written is None:
+            starts.append(start)
             ends.append(len(tokens) - 1)
-            paid.append(reward)
-        if tokens[-1] != marks.action_end:  # the action was truncated
-            tokens.append(marks.action_end)
+            action_rewards.append(reward)
+        if tokens[-1] != delimiters.action_end:  # the action was truncated
+            tokens.append(delimiters.action_end)
     if dialogue.terminal:
-        tokens.append(marks.dialogue_end)
+        tokens.append(delimiters.dialogue_end)
+
     array = np.array(tokens, np.int32)
-    spans = [np.arange(start, end, dtype=np.int32) for start, end in zip(before, ends, strict=True)]
+    spans = [np.arange(start, end, dtype=np.int32) for start, end in zip(starts, ends, strict=True)]
     actions = np.concatenate([np.zeros(0, np.int32), *spans])
     rewards = token_reward(array[actions + 1])
-    last = np.cumsum([len(span) for span in spans], dtype=np.int64) - 1
-    parts = np.split(rewards.copy(), last[:-1] + 1) if spans else []
-    rewards[last] += paid
+    last_tokens = np.cumsum([len(span) for span in spans], dtype=np.int64) - 1
+    of_utterances = np.split(rewards.copy(), last_tokens[:-1] + 1) if spans else []
+    rewards[last_tokens] += action_rewards
+    # In the published order of additions, which gives the same rounding.
+    utterance_rewards = [
+        reward + sum(part.tolist()) for reward, part in zip(action_rewards, of_utterances, strict=True)
+    ]
     end = np.array([len(tokens) - 1], np.int32)
     return TokenItem(
         tokens=array,
@@ -116,10 +129,9 @@ def tokenise(
         action_indices=actions,
         rewards=rewards,
         terminals=terminals(len(actions), dialogue.terminal),
-        utterance_state_indices=np.concatenate([np.array(before, np.int32), end]),
+        utterance_state_indices=np.concatenate([np.array(starts, np.int32), end]),
         utterance_action_indices=np.array(ends, np.int32),
-        # In the published order of additions, which gives the same rounding.
-        utterance_rewards=np.array([own + sum(part.tolist()) for own, part in zip(paid, parts)], np.float64),
+        utterance_rewards=np.array(utterance_rewards, np.float64),
         utterance_terminals=terminals(len(spans), dialogue.terminal),
     )
 

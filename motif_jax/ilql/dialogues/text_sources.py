@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,24 +17,29 @@ from motif_jax.ilql.tasks import file_tokens, registry
 from motif_jax.ilql.tasks.contract import TextTask
 from motif_jax.ilql.tasks.reddit import task as reddit
 
+# The form of tokenizers that are learned from dialogues.
 _ARCHITECTURE = "gpt2"
 # Dialogues that a tokenizer is learned from: more of them change few merges.
-_DIALOGUES, _AT_A_TIME = 4096, 256
+_TOKENIZER_DIALOGUES = 4096
+# Dialogues that are drawn together for it.
+_GROUP = 256
 
 
-def made(options: Mapping[str, Any], folder: Path) -> list[str]:
-    """Names of the files that `prepared` may put into `folder` for a task of the package with these options."""
+def file_names(options: Mapping[str, Any], folder: Path) -> list[str]:
+    """Names of the files that `prepare` may write into `folder` for a task of the package with these options."""
     from motif_jax.ilql.tasks import text_scores
 
-    # The option that names something else in the place of each.
-    named = {reddit.FOLDER: "folder", text_scores.FILE: "scores", file_tokens.FILE: "tokenizer"}
-    found = [name for name, option in named.items() if not options.get(option)]
-    # Scores that are given may lack some, and those in the folder are then made of them.
-    given = options.get("scores")
-    return found if not given or Path(given) == folder / text_scores.FILE else [*found, text_scores.FILE]
+    # File -> the option that replaces it by a file of the user's.
+    replaced_by = {reddit.FOLDER: "folder", text_scores.FILE: "scores", file_tokens.FILE: "tokenizer"}
+    names = [name for name, option in replaced_by.items() if not options.get(option)]
+    # A user's file may lack scores of some texts: a complete one is then written into the folder.
+    scores = options.get("scores")
+    if scores and Path(scores) != folder / text_scores.FILE:
+        names.append(text_scores.FILE)
+    return names
 
 
-def prepared(
+def prepare(
     name: str,
     options: Mapping[str, Any],
     kind: str,
@@ -45,9 +49,9 @@ def prepared(
     stopped: Callable[[], bool] = never,
 ) -> dict[str, Any]:
     """Makes what is missing in `folder`; returns the options of a task that reads it. Raises UserError and StoppedError."""
-    found = registry.make(name, options).prepare(kind, policy, folder)
-    found = _with_scores(name, found, kind, folder, stopped)
-    task = registry.make(name, found)
+    prepared = registry.make(name, options).prepare(kind, policy, folder)
+    prepared = _with_scores(name, prepared, kind, folder, stopped)
+    task = registry.make(name, prepared)
     return with_tokenizer(task, kind, policy, folder, seed, stopped)
 
 
@@ -56,7 +60,10 @@ def _with_scores(
 ) -> dict[str, Any]:
     """Returns the options, with a file of the scores of all recorded texts if rewards depend on them; unknown texts go to judges."""
     task = registry.make(name, options)
-    if not task.scored_by() or not (texts := task.texts_to_score(kind)):
+    if not task.scored_by():
+        return options
+    texts = task.texts_to_score(kind)
+    if not texts:
         return options
     from motif_jax.ilql.tasks import text_scores
 
@@ -67,7 +74,7 @@ def _with_scores(
     return {**options, "scores": str(path)}
 
 
-def listed(
+def write_all(
     name: str,
     options: Mapping[str, Any],
     kind: str,
@@ -80,7 +87,9 @@ def listed(
     if path.exists():
         return path
     task = registry.make(name, options)
-    stream, count, size = task.stream(kind, policy), task.count(kind), task.at_a_time(kind)
+    stream = task.stream(kind, policy)
+    count = task.count(kind)
+    size = task.at_a_time(kind)
     assert count is not None
     with Progress(count, "dialogues", "list") as progress:
 
@@ -109,15 +118,18 @@ def with_tokenizer(
         from motif_jax.ilql.tasks import text_scores
         from motif_jax.lm import byte_pairs
 
-        # What is said in games is paid on the way.
-        texts = list(_texts(text_scores.attach(task).stream(kind, policy), task.count(kind), seed, stopped))
-        byte_pairs.save(folder, byte_pairs.train(texts, _ARCHITECTURE, task.learned_tokens()), _ARCHITECTURE)
+        # Games reward each reply, so that the task needs its scorer even though texts alone are read here.
+        stream = text_scores.attach(task).stream(kind, policy)
+        texts = list(_texts(stream, task.count(kind), seed, stopped))
+        pairs = byte_pairs.train(texts, _ARCHITECTURE, task.learned_tokens())
+        byte_pairs.save(folder, pairs, _ARCHITECTURE)
     return {**task.options, "tokenizer": str(folder)}
 
 
 def require_size(task: TextTask) -> None:
     """Raises UserError if the vocabulary to be learned for a task is too small for any text."""
-    if not (size := task.learned_tokens()):
+    size = task.learned_tokens()
+    if not size:
         return
     from motif_jax.lm import byte_pairs
 
@@ -131,11 +143,11 @@ def require_size(task: TextTask) -> None:
 def _texts(
     stream: DialogueStream, count: int | None, seed: int, stopped: Callable[[], bool]
 ) -> Iterator[str]:
+    """The utterances of the first dialogues of a stream of `count` (None: endless). Raises StoppedError."""
     rng = seeds.rng(seed, "tokenizer")
-    for first in itertools.count(0, _AT_A_TIME):
-        size = min(_AT_A_TIME, (_DIALOGUES if count is None else min(count, _DIALOGUES)) - first)
-        if size <= 0:
-            return
+    total = _TOKENIZER_DIALOGUES if count is None else min(count, _TOKENIZER_DIALOGUES)
+    for first in range(0, total, _GROUP):
+        size = min(_GROUP, total - first)
         if stopped():
             raise StoppedError
         for dialogue in stream(rng, size, first):

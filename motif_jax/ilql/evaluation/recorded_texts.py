@@ -62,7 +62,7 @@ def dialogues_of(
             raise UserError(
                 f"config.data=None: {agent} has no held-out dialogues: name some with --config.data=FILE"
             )
-        given = dialogue_data.said_in(held_out, tokenizer)
+        given = dialogue_data.read_tokenised(held_out, tokenizer)
     acting = (each for each in given if any(reward is not None for reward in each.rewards))
     found = Dialogues.of(itertools.islice(acting, count))
     if not len(found):

@@ -28,7 +28,8 @@ class Candidates(NamedTuple):
 def random_states(seeds: Array, states: int, count: int, width: int) -> Array:
     """Vectors uniform in (-1, 1), float32 [B, K, N, D], of seeds uint32 [B]."""
     chex.assert_rank(seeds, 1)
-    shape, keys = (states, count, width), jax.vmap(jax.random.key)(seeds)
+    shape = (states, count, width)
+    keys = jax.vmap(jax.random.key)(seeds)
     return jax.vmap(lambda key: jax.random.uniform(key, shape, minval=-1.0, maxval=1.0))(keys)
 
 

@@ -55,11 +55,11 @@ class TextBatch(NamedTuple):
 
 
 class ActionQ(NamedTuple):
-    """One Q's inputs to the losses at each action, float32 [...]; terms that are not needed are zeros."""
+    """One Q's inputs to the losses at each action, float32 [...]; terms that are not needed are zeros. See `action_q`."""
 
     chosen: Array  # Q of the action that was taken
     conservative: Array  # cross-entropy of that action under the softmax of all of them
-    margin: Array
+    margin: Array  # squared excess of the other actions' Q
 
 
 class Estimates(NamedTuple):
@@ -87,11 +87,11 @@ class Counts(NamedTuple):
 class LossSums(NamedTuple):
     """Summed terms, float32 scalars."""
 
-    q: Array
-    v: Array
-    conservative: Array
+    q: Array  # Bellman errors of Q
+    v: Array  # expectile errors of V
+    conservative: Array  # of CQL
     margin: Array
-    policy: Array
+    policy: Array  # weighted cross-entropy, nats
 
 
 def chosen(of_all: Array, index: Array) -> Array:
@@ -108,13 +108,13 @@ def action_q(
     Conservative (Kumar et al. 2020, with all tokens as actions): -log softmax(Q / temperature) of the action; margin: sum over
     actions a' of max(0, Q(a') - Q(a) + margin)^2.
     """
-    taken = chosen(q, actions)
-    terms = [jnp.zeros_like(taken), jnp.zeros_like(taken)]
+    q_chosen = chosen(q, actions)
+    conservative_term = margin_term = jnp.zeros_like(q_chosen)
     if conservative:
-        terms[0] = -chosen(jax.nn.log_softmax(q / settings.temperature), actions)
+        conservative_term = -chosen(jax.nn.log_softmax(q / settings.temperature), actions)
     if margin:
-        terms[1] = jnp.square(jnp.maximum(q - taken[..., None] + settings.margin, 0.0)).sum(axis=-1)
-    return ActionQ(taken, *terms)
+        margin_term = jnp.square(jnp.maximum(q - q_chosen[..., None] + settings.margin, 0.0)).sum(axis=-1)
+    return ActionQ(q_chosen, conservative_term, margin_term)
 
 
 def target_of(qs: Sequence[Array], settings: ImplicitQSettings) -> Array:
@@ -126,7 +126,9 @@ def target_of(qs: Sequence[Array], settings: ImplicitQSettings) -> Array:
 
 def clipped(q: Array, q_min: float | None, q_max: float | None) -> Array:
     """Clips values to [q_min, q_max]; None for no limit."""
-    return q if q_min is None and q_max is None else jnp.clip(q, q_min, q_max)
+    if q_min is None and q_max is None:
+        return q
+    return jnp.clip(q, q_min, q_max)
 
 
 def next_value(q: Array, kind: str, prior_logits: Array | None = None) -> Array:
@@ -187,11 +189,15 @@ def policy_weights(advantages: Array, settings: ImplicitQSettings) -> Array:
 def token_weights(batch: TextBatch, advantages: Array, settings: ImplicitQSettings) -> Array:
     """The policy's weight of predicting the token after each position, float32 [B, T], of advantages [B, K] (`get_weights`)."""
     chex.assert_equal_shape([advantages, batch.live])
-    most = jnp.inf if settings.most_weight is None else settings.most_weight
-    weights = jnp.full(batch.tokens.shape, min(settings.context_weight, most), jnp.float32)
-    ours = jnp.take_along_axis(policy_weights(advantages, settings), batch.step_of, axis=1)
-    places = jnp.where(batch.acts, batch.action_tokens, batch.tokens.shape[1])
-    return weights.at[jnp.arange(len(places))[:, None], places].set(ours, mode="drop")
+    context_weight = settings.context_weight
+    if settings.most_weight is not None:
+        context_weight = min(context_weight, settings.most_weight)
+    weights = jnp.full(batch.tokens.shape, context_weight, jnp.float32)
+    of_actions = jnp.take_along_axis(policy_weights(advantages, settings), batch.step_of, axis=1)
+    # Positions outside the row are dropped: those of tokens that the policy does not learn from.
+    positions = jnp.where(batch.acts, batch.action_tokens, batch.tokens.shape[1])
+    rows = jnp.arange(len(positions))[:, None]
+    return weights.at[rows, positions].set(of_actions, mode="drop")
 
 
 def next_tokens(batch: TextBatch) -> Array:
@@ -202,9 +208,11 @@ def next_tokens(batch: TextBatch) -> Array:
 
 def counts(batch: TextBatch, settings: ImplicitQSettings) -> Counts:
     """The denominators of this part of a batch, before other parts are added."""
-    everything = settings.all_tokens or settings.context_weight > 0
-    policy = batch.valid[:, 1:] if everything else batch.acts
-    return Counts(*(jnp.sum(part, dtype=jnp.float32) for part in (batch.live, policy)))
+    of_all_tokens = settings.all_tokens or settings.context_weight > 0
+    policy_tokens = batch.valid[:, 1:] if of_all_tokens else batch.acts
+    return Counts(
+        actions=jnp.sum(batch.live, dtype=jnp.float32), policy=jnp.sum(policy_tokens, dtype=jnp.float32)
+    )
 
 
 def losses(
@@ -215,43 +223,51 @@ def losses(
     Args:
       huber: the loss of Q is Huber's with delta 1 (Psi-learning) instead of the square.
     """
-    q = conservative = margin = v = policy = zero = jnp.zeros(())
+    q = conservative = margin = v = policy = jnp.zeros(())
 
-    def total(errors: Array, mask: Array) -> Array:
-        chex.assert_equal_shape([errors, mask])
-        return jnp.sum(jnp.where(mask, errors, 0.0))
-
-    rewards, live = batch.rewards, batch.live
     if estimates.qs:
-        chex.assert_rank([estimates.next_values], [2])
-        paid = rewards if estimates.shifts is None else rewards + estimates.shifts
-        targets = bellman_targets(paid, estimates.next_values, batch.terminals[:, 1:], settings.discount)  # type: ignore[arg-type]
-        errors = [huber_errors(each.chosen - targets) if huber else jnp.square(targets - each.chosen) for each in estimates.qs]  # fmt: skip
-        q = sum((total(each, live) for each in errors), zero)
-        conservative = sum((total(each.conservative, live) for each in estimates.qs), zero)
-        margin = sum((total(each.margin, live) for each in estimates.qs), zero)
+        assert estimates.next_values is not None
+        chex.assert_equal_shape([estimates.next_values, batch.live])
+        rewards = batch.rewards if estimates.shifts is None else batch.rewards + estimates.shifts
+        targets = bellman_targets(rewards, estimates.next_values, batch.terminals[:, 1:], settings.discount)
+        for of_action in estimates.qs:
+            errors = of_action.chosen - targets
+            q += _masked_sum(huber_errors(errors) if huber else jnp.square(errors), batch.live)
+            conservative += _masked_sum(of_action.conservative, batch.live)
+            margin += _masked_sum(of_action.margin, batch.live)
+
     if estimates.values is not None and (settings.monte_carlo or estimates.target_q is not None):
-        aims = returns_to_go(rewards, settings.discount) if settings.monte_carlo else estimates.target_q
-        assert aims is not None
-        v = total(expectile_errors(aims, estimates.values[:, :-1], settings.expectile), live)
+        v_targets = estimates.target_q
+        if settings.monte_carlo:
+            v_targets = returns_to_go(batch.rewards, settings.discount)
+        assert v_targets is not None
+        v = _masked_sum(expectile_errors(v_targets, estimates.values[:, :-1], settings.expectile), batch.live)
+
     if estimates.log_probs is not None:
         policy = _policy_sum(batch, estimates, settings)
     return LossSums(q, v, conservative, margin, policy)
 
 
+def _masked_sum(errors: Array, mask: Array) -> Array:
+    chex.assert_equal_shape([errors, mask])
+    return jnp.sum(jnp.where(mask, errors, 0.0))
+
+
 def _policy_sum(batch: TextBatch, estimates: Estimates, settings: ImplicitQSettings) -> Array:
     """Weighted cross-entropy in nats of the actions' tokens, and of all others where `context_weight` is above 0."""
-    advantages = jnp.zeros(batch.live.shape) if estimates.advantages is None else estimates.advantages
     assert estimates.log_probs is not None
+    advantages = estimates.advantages
+    if advantages is None:
+        advantages = jnp.zeros(batch.live.shape)
     if settings.context_weight > 0:
         assert estimates.context_log_probs is not None
         weights = token_weights(batch, advantages, settings)[:, :-1]
         return -jnp.sum(jnp.where(batch.valid[:, 1:], weights * estimates.context_log_probs, 0.0))
     weights = jnp.take_along_axis(policy_weights(advantages, settings), batch.step_of, axis=1)
-    return -jnp.sum(jnp.where(_spoken(batch), weights * estimates.log_probs, 0.0))
+    return -jnp.sum(jnp.where(_taught_tokens(batch), weights * estimates.log_probs, 0.0))
 
 
-def _spoken(batch: TextBatch) -> Array:
+def _taught_tokens(batch: TextBatch) -> Array:
     """Which tokens of actions exist and teach the policy: bool [B, A]."""
     last = batch.tokens.shape[1] - 1
     # In an item without actions, a position may have no token after it (`compat.ilql_padded_positions`).
@@ -260,20 +276,23 @@ def _spoken(batch: TextBatch) -> Array:
 
 def spreads(batch: TextBatch, estimates: Estimates, settings: ImplicitQSettings) -> dict[str, Spread]:
     """Means and ranges of the losses' inputs over the actions that count; absent where the method has none."""
-    live, found = batch.live, {}
+    live = batch.live
+    of_inputs = {}
     if estimates.qs:
-        q = jnp.stack([each.chosen for each in estimates.qs])
-        found["q"] = spread(q, jnp.broadcast_to(live, q.shape))
+        q = jnp.stack([of_action.chosen for of_action in estimates.qs])
+        of_inputs["q"] = spread(q, jnp.broadcast_to(live, q.shape))
     advantages = estimates.advantages
     if estimates.values is not None and estimates.target_q is not None:
         values = estimates.values[:, :-1]
-        found |= {"v": spread(values, live), "target_q": spread(estimates.target_q, live)}
-        found["advantage"] = spread(estimates.target_q - values if advantages is None else advantages, live)
+        of_inputs["v"] = spread(values, live)
+        of_inputs["target_q"] = spread(estimates.target_q, live)
+        differences = estimates.target_q - values if advantages is None else advantages
+        of_inputs["advantage"] = spread(differences, live)
     if advantages is not None:
-        found["policy_weight"] = spread(policy_weights(advantages, settings), live)
+        of_inputs["policy_weight"] = spread(policy_weights(advantages, settings), live)
     if estimates.entropies is not None:
-        found["entropy"] = spread(estimates.entropies, _spoken(batch))
-    return found
+        of_inputs["entropy"] = spread(estimates.entropies, _taught_tokens(batch))
+    return of_inputs
 
 
 def huber_errors(errors: Array) -> Array:

@@ -54,11 +54,11 @@ def rule_of(name: str) -> Rule:
     if not entry_points.is_entry_point(name):
         checks.require(name in RULES, "method.name", name, f"one of {', '.join(RULES)}, or module:Class")
         return RULES[name]
-    made = entry_points.load("method.name", name)
-    good = isinstance(made, type) and issubclass(made, Rule)
-    checks.require(good, "method.name", name, f"a subclass of {Rule.__module__}.Rule")
-    entry_points.require_signature("method.name", name, made)
-    rule: Rule = made()
+    loaded = entry_points.load("method.name", name)
+    is_rule = isinstance(loaded, type) and issubclass(loaded, Rule)
+    checks.require(is_rule, "method.name", name, f"a subclass of {Rule.__module__}.Rule")
+    entry_points.require_signature("method.name", name, loaded)
+    rule: Rule = loaded()
     allowed = "a method whose Rule has neither proposes nor online"
     checks.require(not (rule.proposes or rule.online), "method.name", name, allowed)
     return rule

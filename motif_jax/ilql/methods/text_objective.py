@@ -85,7 +85,7 @@ class Objective:
     weights: Weights
     reward_scale: float = 1.0  # rewards are divided by it
     detach: tuple[str, ...] = ()  # parts ('v', 'q', 'policy') whose gradient does not reach the trunk
-    spec: lora.Spec | None = None  # of low-rank additions; None: whole trunks are trained
+    spec: lora.Spec | None = None  # low-rank additions are trained in place of trunks; None: trunks are
     chunk: int | None = None  # positions whose outputs for all tokens are in memory at once; None: all
     dropout: bool = False  # whether training uses the model config's dropout
     target_dropout: bool = False  # also for target and policy's weights (`compat.ilql_target_dropout`)
@@ -99,8 +99,8 @@ class Objective:
     @property
     def weighs(self) -> bool:
         """Whether the policy's weights depend on advantages."""
-        varies = self.settings.beta != 0 or not self.settings.exponential
-        return self.rule.q != "none" and self.learns_policy and varies
+        are_constant = self.settings.exponential and self.settings.beta == 0
+        return self.rule.q != "none" and self.learns_policy and not are_constant
 
     def terms(self, learned: Any, frozen: Any, part: Part, key: jax.Array | None) -> LossTerms:
         """The loss of a micro-batch; see `measured`."""
@@ -119,85 +119,121 @@ class Objective:
             batch = batch._replace(rewards=batch.rewards / self.reward_scale)
         estimates = self.estimates(learned, frozen, batch, key)
         sums = self.rule.losses(batch, estimates, self.settings)
-        actions, policy = (jnp.maximum(count, 1.0) for count in counts)
-        terms = jax.tree.map(lambda each: each / actions, sums)._replace(policy=sums.policy / policy)
-        loss = sum((getattr(self.weights, name) * getattr(terms, name) for name in terms._fields), jnp.zeros(()))  # fmt: skip
+
+        actions = jnp.maximum(counts.actions, 1.0)
+        policy_tokens = jnp.maximum(counts.policy, 1.0)
+        terms = jax.tree.map(lambda total: total / actions, sums)
+        terms = terms._replace(policy=sums.policy / policy_tokens)
+        loss = jnp.zeros(())
+        for name in terms._fields:
+            loss += getattr(self.weights, name) * getattr(terms, name)
         return MeasuredLoss(LossTerms(loss, *terms), implicit_q.spreads(batch, estimates, self.settings))
 
     def estimates(self, learned: Any, frozen: Any, batch: TextBatch, key: jax.Array | None) -> Estimates:
+        """The networks' outputs on a batch, as far as the method's losses need them; arguments as of `measured`."""
         params, additions = joined(learned, frozen)
         keys = self._keys(key)
         states = self._run(params, additions, batch, keys, self._parts())
         if self.rule.proposes:
             return self._of_proposals(learned["heads"], frozen["target"]["heads"], states[VALUES], batch)
-        values = qs = target_q = next_values = advantages = shifts = None
+
         log_probs, context, entropies = self._log_probs(params, additions, states, batch)
-        if self.rule.q != "none" and (self.weights.of_values or self.weighs):
-            online, of_targets = keys.get(_HEADS), keys.get(_TARGET_HEADS)
-            values = self._values(learned["heads"], states[VALUES], batch, online)
-            qs = self._qs(learned["heads"], states[VALUES], batch, online)
-            targets = frozen["target"]["heads"]
-            target_q = self._target_q(targets, states[TARGET], batch, of_targets)
+        values = target_q = next_values = advantages = shifts = None
+        qs: list[ActionQ] = []
+        if self._uses_values:
+            heads = learned["heads"]
+            target_heads = frozen["target"]["heads"]
+            values = self._values(heads, states[VALUES], batch, keys.get(_HEADS))
+            qs = self._qs(heads, states[VALUES], batch, keys.get(_HEADS))
+            target_q = self._target_q(target_heads, states[TARGET], batch, keys.get(_TARGET_HEADS))
             if self.rule.bootstrap == "value":
                 next_values = values[:, 1:]
             else:
-                next_values = self._bootstrap(params, additions, targets, states, batch, of_targets)
+                next_values = self._bootstrap(
+                    params, additions, target_heads, states, batch, keys.get(_TARGET_HEADS)
+                )
             next_values = jax.lax.stop_gradient(next_values)
             if self.weighs:
-                plain = values
+                without_dropout = values
                 if keys and not self.target_dropout:
                     quiet = self._run(params, additions, batch, {}, (VALUES,))
-                    plain = self._values(learned["heads"], quiet[VALUES], batch, None)
-                advantages = target_q - plain[:, :-1]
+                    without_dropout = self._values(heads, quiet[VALUES], batch, None)
+                advantages = target_q - without_dropout[:, :-1]
             if self.rule.prior_reward:
                 assert log_probs is not None
                 shifts = jax.lax.stop_gradient(log_probs)
-        if not self.learns_policy:
+
+        if not self.learns_policy:  # it ran for the values alone
             log_probs = context = entropies = None
-        elif self.settings.context_weight == 0:
-            context = None
         return Estimates(
-            values, qs or (), target_q, next_values, log_probs, context, advantages, shifts, entropies
+            values=values,
+            qs=qs,
+            target_q=target_q,
+            next_values=next_values,
+            log_probs=log_probs,
+            context_log_probs=context,
+            advantages=advantages,
+            shifts=shifts,
+            entropies=entropies,
         )
 
-    def _of_proposals(self, heads: Any, targets: Any, states: States, batch: TextBatch) -> Estimates:
+    @property
+    def _uses_values(self) -> bool:
+        return self.rule.q != "none" and (self.weights.of_values or self.weighs)
+
+    def _of_proposals(self, heads: Any, target_heads: Any, states: States, batch: TextBatch) -> Estimates:
         """Q of the mean states of actions in the data, and of actions that the policy proposes (see `ilql.methods.chai`)."""
-        agent, there = self.agent, batch.candidates
-        mean = chosen_states(running_mean(states.after, batch.valid), batch.actions)
-        count, width = there.states.shape[2:]
-        noise = chai.random_states(there.seeds, batch.actions.shape[1], count, width)
-        found = []
+        agent = self.agent
+        candidates = batch.candidates
+        means = chosen_states(running_mean(states.after, batch.valid), batch.actions)
+        count, width = candidates.states.shape[2:]
+        noise = chai.random_states(candidates.seeds, batch.actions.shape[1], count, width)
+
+        qs = []
         for name in agent.design.qs:
-            q, of_all, of_noise = (
-                agent.heads.apply(heads, name, x) for x in (mean, there.states[:, :-1], noise)
+            q = agent.heads.apply(heads, name, means)
+            q_candidates = agent.heads.apply(heads, name, candidates.states[:, :-1])
+            q_noise = agent.heads.apply(heads, name, noise)
+            conservative = chai.conservative(
+                q, q_candidates, candidates.log_probs[:, :-1], q_noise, width, self.chai_scores
             )
-            given = (q, of_all, there.log_probs[:, :-1], of_noise, width, self.chai_scores)
-            found.append(ActionQ(q, chai.conservative(*given), jnp.zeros_like(q)))
-        of_next = [agent.target_heads.apply(targets, name, there.states[:, 1:]) for name in agent.design.qs]
-        best = implicit_q.target_of(of_next, self.settings).max(axis=-1)
+            qs.append(ActionQ(q, conservative, jnp.zeros_like(q)))
+
+        next_states = candidates.states[:, 1:]
+        next_qs = [agent.target_heads.apply(target_heads, name, next_states) for name in agent.design.qs]
+        best = implicit_q.target_of(next_qs, self.settings).max(axis=-1)
         if self.zero_behind:
             best = best * implicit_q.shifted(batch.live.astype(jnp.float32))
-        return Estimates(None, found, None, jax.lax.stop_gradient(best), None)
+        return Estimates(
+            values=None, qs=qs, target_q=None, next_values=jax.lax.stop_gradient(best), log_probs=None
+        )
 
     def _parts(self) -> tuple[str, ...]:
+        """The parts of the agent that the losses need."""
         if self.rule.proposes:
             return (VALUES,)
-        policy = self.learns_policy or self.rule.prior_reward or self.rule.bootstrap == "prior"
-        of_values = self.rule.q != "none" and (self.weights.of_values or self.weighs)
-        return ((POLICY,) if policy else ()) + ((VALUES, TARGET) if of_values else ())
+        parts: tuple[str, ...] = ()
+        if self.learns_policy or self.rule.prior_reward or self.rule.bootstrap == "prior":
+            parts += (POLICY,)
+        if self._uses_values:
+            parts += (VALUES, TARGET)
+        return parts
 
     def _keys(self, key: jax.Array | None) -> dict[str, jax.Array]:
         """Dropout keys of trained trunks and their heads, and of the target's where `target_dropout` is set."""
         if key is None or not self.dropout or self.rule.proposes:
             return {}
         roles = self.agent.design.roles
-        trunks = {VALUES} if self.weights.of_values else set()
-        trunks |= {roles.trunk_of[POLICY]} if self.learns_policy else set()
-        trunks |= {TARGET} if self.target_dropout else set()
-        found = {name: jax.random.fold_in(key, i) for i, name in enumerate(roles.trunks) if name in trunks}
-        heads = {_HEADS: self.weights.of_values, _TARGET_HEADS: self.target_dropout}
-        behind = enumerate(heads, len(roles.trunks))
-        return found | {name: jax.random.fold_in(key, i) for i, name in behind if heads[name]}
+        with_dropout = set()
+        if self.weights.of_values:
+            with_dropout |= {VALUES, _HEADS}
+        if self.learns_policy:
+            with_dropout.add(roles.trunk_of[POLICY])
+        if self.target_dropout:
+            with_dropout |= {TARGET, _TARGET_HEADS}
+        # Every name has its number, so that a key does not depend on which others are used.
+        names = (*roles.trunks, _HEADS, _TARGET_HEADS)
+        return {name: jax.random.fold_in(key, i) for i, name in enumerate(names) if name in with_dropout}
 
     def _run(
         self,
@@ -208,13 +244,23 @@ class Objective:
         parts: tuple[str, ...],
     ) -> dict[str, States]:
         """States by part; those of targets, and of a policy that is not trained, have no gradient."""
-        arguments = (params, batch.tokens, batch.valid)
-        found = self.agent.run(*arguments, parts, batch.returns, additions, self.spec, keys)
-        shared = self.agent.design.roles.trunk_of.get(TARGET) != TARGET
-        if shared and TARGET in found and keys and not self.target_dropout:
-            found[TARGET] = self.agent.run(*arguments, (TARGET,), batch.returns, additions, self.spec)[TARGET]
-        still = {TARGET} | ({POLICY} if "policy" in self.detach or not self.learns_policy else set())
-        return {part: jax.lax.stop_gradient(each) if part in still else each for part, each in found.items()}
+
+        def run(parts: tuple[str, ...], dropout: Mapping[str, jax.Array] | None) -> dict[str, States]:
+            return self.agent.run(
+                params, batch.tokens, batch.valid, parts, batch.returns, additions, self.spec, dropout
+            )
+
+        states = run(parts, keys)
+        shares_trunk = self.agent.design.roles.trunk_of.get(TARGET) != TARGET
+        if shares_trunk and TARGET in states and keys and not self.target_dropout:
+            states[TARGET] = run((TARGET,), None)[TARGET]
+
+        without_gradient = {TARGET}
+        if "policy" in self.detach or not self.learns_policy:
+            without_gradient.add(POLICY)
+        for part in without_gradient & states.keys():
+            states[part] = jax.lax.stop_gradient(states[part])
+        return states
 
     def _log_probs(
         self, params: Any, additions: Any, states: Mapping[str, States], batch: TextBatch
@@ -227,58 +273,75 @@ class Objective:
             return None, None, None
 
         def of_rows(rows: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            logits = self.agent.logits(params, rows[0], additions, self.spec)
-            still = jax.lax.stop_gradient(logits.astype(jnp.float32))
-            return token_log_probs(logits, rows[1]), losses.entropy(still)
+            states, tokens = rows
+            logits = self.agent.logits(params, states, additions, self.spec)
+            # Entropies are measured, not trained.
+            without_gradient = jax.lax.stop_gradient(logits.astype(jnp.float32))
+            return token_log_probs(logits, tokens), losses.entropy(without_gradient)
 
-        def of(states: jax.Array, tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
-            flat = (states.reshape(-1, states.shape[-1]), tokens.reshape(-1))
-            log_probs, entropies = in_chunks(of_rows, flat, self.chunk)
+        def of_tokens(states: jax.Array, tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
+            rows = (states.reshape(-1, states.shape[-1]), tokens.reshape(-1))
+            log_probs, entropies = in_chunks(of_rows, rows, self.chunk)
             return log_probs.reshape(tokens.shape), entropies.reshape(tokens.shape)
 
         after = states[POLICY].after
         if self.settings.context_weight == 0:
-            acting = chosen_states(after, batch.action_tokens)
-            log_probs, entropies = of(acting, implicit_q.next_tokens(batch))
+            action_states = chosen_states(after, batch.action_tokens)
+            log_probs, entropies = of_tokens(action_states, implicit_q.next_tokens(batch))
             return log_probs, None, entropies
-        context, entropies = of(after[:, :-1], batch.tokens[:, 1:])
-        places = jnp.minimum(batch.action_tokens, context.shape[1] - 1)
-        log_probs, entropies = (jnp.take_along_axis(each, places, axis=1) for each in (context, entropies))
+        context, entropies = of_tokens(after[:, :-1], batch.tokens[:, 1:])
+        positions = jnp.minimum(batch.action_tokens, context.shape[1] - 1)
+        log_probs = jnp.take_along_axis(context, positions, axis=1)
+        entropies = jnp.take_along_axis(entropies, positions, axis=1)
         return log_probs, context, entropies
 
     def _values(self, heads: Any, states: States, batch: TextBatch, key: jax.Array | None) -> jax.Array:
-        at = _states_at(states, batch.states, "v" in self.detach)
-        return self.agent.heads.apply(heads, V, at, _key(key, V))
+        """V of every state, float32 [B, K + 1]."""
+        of_states = _states_at(states, batch.states, "v" in self.detach)
+        return self.agent.heads.apply(heads, V, of_states, _key(key, V))
 
     def _actions(self, batch: TextBatch) -> jax.Array:
+        """The token of each action, int32 [B, K]."""
         last = batch.tokens.shape[1] - 1
         return jnp.take_along_axis(batch.tokens, jnp.minimum(batch.actions + 1, last), axis=1)
 
     def _qs(self, heads: Any, states: States, batch: TextBatch, key: jax.Array | None) -> list[ActionQ]:
-        at = _states_at(states, batch.actions, "q" in self.detach)
-        names, agent = self.agent.design.qs, self.agent.heads
+        """The online Qs at the actions, [B, K] each; Q of all tokens is computed only where a term compares them."""
+        of_actions = _states_at(states, batch.actions, "q" in self.detach)
+        network = self.agent.heads
+        names = self.agent.design.qs
         if self.rule.q == "utterance":
-            return [_alone(agent.apply(heads, name, at, _key(key, name))) for name in names]
-        actions, wanted = self._actions(batch), (self.weights.conservative != 0, self.weights.margin != 0)
-        if not any(wanted):
-            return [_alone(agent.chosen(heads, name, at, actions, _key(key, name))) for name in names]
+            return [_without_terms(network.apply(heads, name, of_actions, _key(key, name))) for name in names]
+        actions = self._actions(batch)
+        conservative = self.weights.conservative != 0
+        margin = self.weights.margin != 0
+        if not (conservative or margin):
+            return [
+                _without_terms(network.chosen(heads, name, of_actions, actions, _key(key, name)))
+                for name in names
+            ]
 
         def of_rows(rows: tuple[States, jax.Array, jax.Array]) -> list[ActionQ]:
-            at, actions, numbers = rows
-            every = (agent.apply(heads, name, at, _key(key, name, numbers)) for name in names)
-            return [implicit_q.action_q(q, actions, self.settings, *wanted) for q in every]
+            states, actions, numbers = rows
+            qs = [network.apply(heads, name, states, _key(key, name, numbers)) for name in names]
+            return [implicit_q.action_q(q, actions, self.settings, conservative, margin) for q in qs]
 
         numbers = jnp.arange(actions.size, dtype=jnp.int32).reshape(actions.shape)
-        flat = jax.tree.map(lambda leaf: leaf.reshape(actions.size, *leaf.shape[2:]), (at, actions, numbers))
-        return jax.tree.map(lambda leaf: leaf.reshape(actions.shape), in_chunks(of_rows, flat, self.chunk))
+        rows = jax.tree.map(
+            lambda leaf: leaf.reshape(actions.size, *leaf.shape[2:]), (of_actions, actions, numbers)
+        )
+        return jax.tree.map(lambda leaf: leaf.reshape(actions.shape), in_chunks(of_rows, rows, self.chunk))
 
     def _target_q(self, heads: Any, states: States, batch: TextBatch, key: jax.Array | None) -> jax.Array:
-        at, agent = _states_at(states, batch.actions), self.agent.target_heads
+        """The smaller target Q of each action, clipped, float32 [B, K]."""
+        of_actions = _states_at(states, batch.actions)
+        network = self.agent.target_heads
+        names = self.agent.design.qs
         if self.rule.q == "utterance":
-            qs = [agent.apply(heads, name, at, _key(key, name)) for name in self.agent.design.qs]
+            qs = [network.apply(heads, name, of_actions, _key(key, name)) for name in names]
         else:
             actions = self._actions(batch)
-            qs = [agent.chosen(heads, name, at, actions, _key(key, name)) for name in self.agent.design.qs]
+            qs = [network.chosen(heads, name, of_actions, actions, _key(key, name)) for name in names]
         return implicit_q.target_of(qs, self.settings)
 
     def _bootstrap(
@@ -291,46 +354,56 @@ class Objective:
         key: jax.Array | None,
     ) -> jax.Array:
         """Values of the next states from the target Qs of all tokens, float32 [B, K]."""
-        places = batch.actions if self.zero_behind else batch.states[:, 1:]
-        agent, names = self.agent.target_heads, self.agent.design.qs
-        at = _states_at(states[TARGET], places)
-        rows: list[Any] = [at, jnp.arange(places.size, dtype=jnp.int32).reshape(places.shape)]
+        network = self.agent.target_heads
+        names = self.agent.design.qs
+        positions = batch.actions if self.zero_behind else batch.states[:, 1:]
+        numbers = jnp.arange(positions.size, dtype=jnp.int32).reshape(positions.shape)
+        prior_states = None
         if self.rule.bootstrap == "prior":
-            rows.append(chosen_states(states[POLICY].after, places))
+            prior_states = chosen_states(states[POLICY].after, positions)
 
-        def of_rows(rows: list[Any]) -> jax.Array:
-            every = [agent.apply(heads, name, rows[0], _key(key, name, rows[1])) for name in names]
-            q = implicit_q.target_of(every, self.settings)
-            prior = self.agent.logits(params, rows[2], additions, self.spec) if len(rows) > 2 else None
-            return implicit_q.next_value(q, self.rule.bootstrap, prior)
+        def of_rows(rows: tuple[States, jax.Array, jax.Array | None]) -> jax.Array:
+            states, numbers, prior_states = rows
+            qs = [network.apply(heads, name, states, _key(key, name, numbers)) for name in names]
+            prior = None
+            if prior_states is not None:
+                prior = self.agent.logits(params, prior_states, additions, self.spec)
+            return implicit_q.next_value(implicit_q.target_of(qs, self.settings), self.rule.bootstrap, prior)
 
-        flat = jax.tree.map(lambda leaf: leaf.reshape(places.size, *leaf.shape[2:]), rows)
-        found = in_chunks(of_rows, flat, self.chunk).reshape(places.shape)
+        rows = jax.tree.map(
+            lambda leaf: leaf.reshape(positions.size, *leaf.shape[2:]),
+            (_states_at(states[TARGET], positions), numbers, prior_states),
+        )
+        values = in_chunks(of_rows, rows, self.chunk).reshape(positions.shape)
         if not self.zero_behind:
-            return found
+            return values
+        # Published: Q of the action behind the last is 0 for every token, whose log sum exp is the log of their number.
         behind = math.log(self.agent.model.config.vocab_size) if self.rule.bootstrap == "soft" else 0.0
-        return implicit_q.shifted(found, behind)
+        return implicit_q.shifted(values, behind)
 
 
 def _key(key: jax.Array | None, name: str, numbers: jax.Array | None = None) -> jax.Array | None:
+    """The dropout key of a head; of a chunk of positions where `numbers` int32 [rows] says which, so that no two chunks drop alike."""
     if key is None:
         return None
-    own = jax.random.fold_in(key, (V, *QS).index(name))
-    return own if numbers is None else jax.random.fold_in(own, numbers[0])
+    of_head = jax.random.fold_in(key, (V, *QS).index(name))
+    if numbers is None:
+        return of_head
+    return jax.random.fold_in(of_head, numbers[0])
 
 
-def _alone(q: jax.Array) -> ActionQ:
+def _without_terms(q: jax.Array) -> ActionQ:
     return ActionQ(q, jnp.zeros_like(q), jnp.zeros_like(q))
 
 
-def chosen_states(states: jax.Array, places: jax.Array) -> jax.Array:
-    """The states [B, T, D] at `places` int32 [B, K]: [B, K, D]."""
-    return jnp.take_along_axis(states, places[..., None], axis=1)
+def chosen_states(states: jax.Array, positions: jax.Array) -> jax.Array:
+    """The states [B, T, D] at `positions` int32 [B, K]: [B, K, D]."""
+    return jnp.take_along_axis(states, positions[..., None], axis=1)
 
 
-def _states_at(states: States, places: jax.Array, still: bool = False) -> States:
-    at = States(*(chosen_states(part, places) for part in states))
-    return jax.lax.stop_gradient(at) if still else at
+def _states_at(states: States, positions: jax.Array, detach: bool = False) -> States:
+    at = States(*(chosen_states(leaf, positions) for leaf in states))
+    return jax.lax.stop_gradient(at) if detach else at
 
 
 def joined(learned: Any, frozen: Any) -> tuple[dict[str, Any], dict[str, Any]]:

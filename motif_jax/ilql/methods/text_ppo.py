@@ -59,9 +59,9 @@ class PpoTraining(GradientTask):
     config: TextConfig
     title, unit, criterion = "train text agent by PPO", "episodes", "games/negative_return"
     target: Mapping[str, Any] = {}
-    # (The agent's parameters, step) -> the episodes of that step, leaves [1, B, ...].
+    # The agent's parameters and the step -> the episodes of that step, leaves [1, B, ...].
     rollouts: Callable[[Any, int], EpisodeBatch]
-    # (The agent's parameters) -> measures of evaluation episodes, which have the same seeds each time.
+    # The agent's parameters -> measures of evaluation episodes, which have the same seeds each time.
     play: Callable[[Any], Mapping[str, float]]
 
     def __init__(
@@ -73,7 +73,8 @@ class PpoTraining(GradientTask):
         data: TrainingData,
         parallel: DataParallel,
     ) -> None:
-        settings, width = config.ppo, objective.agent.model.config.width
+        settings = config.ppo
+        width = objective.agent.model.config.width
         heads = Heads(width, {V: HeadConfig(1, (2 * width,), constant=0.0)}, objective.agent.dtype)
         learned = {**start.learned, VALUE: jax.device_get(heads.init(key_of(config.seed, VALUE)))}
         frozen = dict(start.frozen)
@@ -82,7 +83,9 @@ class PpoTraining(GradientTask):
         updates = config.max_steps * settings.epochs * settings.minibatches
         # Each device deals its own episodes into minibatches.
         super().__init__(config, (learned, frozen), data, parallel, True, updates)
-        self.objective, self._heads, self._pad = objective, heads, pad
+        self.objective = objective
+        self._heads = heads
+        self._pad = pad
         self.steps = config.max_steps
         self._controller = kl_penalty.Controller(settings.kl.target, settings.kl.horizon)
         self._key = key_of(config.seed, "minibatches")
@@ -98,59 +101,82 @@ class PpoTraining(GradientTask):
         return 1
 
     def _agent(self, state: PpoState, shared: Any) -> dict[str, Any]:
-        one = self.parallel.acting((state.params, shared or {}))
-        return agent_start.whole(self.objective, one[0], {}, one[1])
+        learned, frozen = self.parallel.acting((state.params, shared or {}))
+        return agent_start.agent_params(self.objective, learned, {}, frozen)
 
-    def look(self, learned: Any, frozen: Any, batch: TextBatch, plain: bool = False) -> TokenEstimates:
-        """Outputs of policy and value for dialogues; `plain`: without low-rank additions."""
-        agent, spec = self.objective.agent, None if plain else self.objective.spec
+    def estimates(
+        self, learned: Any, frozen: Any, batch: TextBatch, with_additions: bool = True
+    ) -> TokenEstimates:
+        """Outputs of policy and value for dialogues; without `with_additions` low-rank additions are left out."""
+        agent = self.objective.agent
+        spec = self.objective.spec if with_additions else None
         params, additions = joined(learned, frozen)
-        given = (params, batch.tokens, batch.valid, (POLICY,))
-        states = agent.run(*given, additions=additions, spec=spec)[POLICY].after
+        states = agent.run(params, batch.tokens, batch.valid, (POLICY,), additions=additions, spec=spec)[
+            POLICY
+        ].after
 
         def of_rows(rows: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            logits = agent.logits(params, rows[0], additions, spec).astype(jnp.float32)
+            states, tokens = rows
+            logits = agent.logits(params, states, additions, spec).astype(jnp.float32)
             logits = decoding.without(logits, self._pad)
-            return token_log_probs(logits, rows[1]), ppo.entropy(logits)
+            return token_log_probs(logits, tokens), ppo.entropy(logits)
 
-        tokens, shape = next_tokens(batch), batch.actions.shape
-        acting = chosen_states(states, batch.actions).reshape(-1, states.shape[-1])
-        log_probs, entropies = in_chunks(of_rows, (acting, tokens.reshape(-1)), self.objective.chunk)
+        action_states = chosen_states(states, batch.actions).reshape(-1, states.shape[-1])
+        rows = (action_states, next_tokens(batch).reshape(-1))
+        log_probs, entropies = in_chunks(of_rows, rows, self.objective.chunk)
         values = jnp.zeros(batch.states.shape)
-        if VALUE in learned:
-            read = chosen_states(states, batch.states)
+        if VALUE in learned:  # a reference has none
+            value_states = chosen_states(states, batch.states)
             if "v" in self.objective.detach:
-                read = jax.lax.stop_gradient(read)
-            values = self._heads.apply(learned[VALUE], V, read)
+                value_states = jax.lax.stop_gradient(value_states)
+            values = self._heads.apply(learned[VALUE], V, value_states)
+        shape = batch.actions.shape
         return TokenEstimates(log_probs.reshape(shape), entropies.reshape(shape), values)
 
-    def _looked(self, learned: Any, frozen: Any, batch: TextBatch, plain: bool = False) -> TokenEstimates:
-        """As `look`, for a whole batch without gradient, in the memory of a micro-batch."""
-        parts = self.config.ppo.minibatches * self.config.accumulate
-        split = jax.tree.map(lambda x: x.reshape(parts, -1, *x.shape[1:]), batch)
-        found = jax.lax.map(lambda part: self.look(learned, frozen, part, plain), split)
-        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), found)
+    def _batch_estimates(
+        self, learned: Any, frozen: Any, batch: TextBatch, with_additions: bool = True
+    ) -> TokenEstimates:
+        """As `estimates`, for all episodes of a step without gradient, in the memory of a micro-batch."""
+        count = self.config.ppo.minibatches * self.config.accumulate
+        parts = jax.tree.map(lambda leaf: leaf.reshape(count, -1, *leaf.shape[1:]), batch)
+        of_parts = jax.lax.map(lambda part: self.estimates(learned, frozen, part, with_additions), parts)
+        return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), of_parts)
 
     def step(
         self, state: PpoState, shared: Any, batch: EpisodeBatch
     ) -> tuple[PpoState, dict[str, jax.Array]]:
-        settings, frozen, dialogues = self.config.ppo, shared or {}, batch.dialogues
-        dialogues = dialogues._replace(rewards=dialogues.rewards / self.config.method.reward_scale)
-        values = self._looked(state.params, frozen, dialogues).values
-        rewards, reference = self._penalised(state, frozen, batch._replace(dialogues=dialogues))
-        discount = self.config.method.discount
-        found = token_ppo.targets(dialogues, rewards, values, discount, settings.gae_lambda)
-        live, advantage = dialogues.live, found.advantage
-        metrics = {"value/mean": reductions.mean(values[:, :-1], live, AXIS), **reference}
-        metrics["advantage/mean"], metrics["advantage/std"] = reductions.mean_and_std(advantage, live, AXIS)
+        settings = self.config.ppo
+        frozen = shared or {}
+        scale = self.config.method.reward_scale
+        dialogues = batch.dialogues._replace(rewards=batch.dialogues.rewards / scale)
+        live = dialogues.live
+
+        # ADVANTAGES
+        values = self._batch_estimates(state.params, frozen, dialogues).values
+        rewards, reference = self._penalise(state, frozen, batch._replace(dialogues=dialogues))
+        targets = token_ppo.targets(
+            dialogues, rewards, values, self.config.method.discount, settings.gae_lambda
+        )
+        advantage = targets.advantage
+        mean, deviation = reductions.mean_and_std(advantage, live, AXIS)
+        metrics = {
+            "value/mean": reductions.mean(values[:, :-1], live, AXIS),
+            **reference,
+            "advantage/mean": mean,
+            "advantage/std": deviation,
+        }
         if settings.normalise_advantage:
             advantage = ppo.normalised(advantage, live, AXIS)
-        tokens = next_tokens(dialogues)
-        samples = ppo.Samples(tokens, batch.log_probs, values[:, :-1], advantage, found.value, live)
-        learned, opt_state, more = self._learn(state, frozen, dialogues, samples)
+
+        # OPTIMISER STEPS
+        samples = ppo.Samples(
+            next_tokens(dialogues), batch.log_probs, values[:, :-1], advantage, targets.value, live
+        )
+        learned, opt_state, of_minibatches = self._learn(state, frozen, dialogues, samples)
+
         episodes = jnp.ones(dialogues.returns.shape, bool)
         metrics |= {
-            **more,
+            **of_minibatches,
             _RETURN: reductions.mean(dialogues.returns, episodes, AXIS),
             "episode/actions": reductions.mean(batch.utterances, episodes, AXIS),
             "batch/tokens": reductions.total(live.astype(jnp.float32), AXIS),
@@ -161,7 +187,7 @@ class PpoTraining(GradientTask):
             coefficient = self._controller.adapted(coefficient, reference["reference/kl"], actions)
         return PpoState(learned, opt_state, state.step + 1, coefficient), metrics
 
-    def _penalised(
+    def _penalise(
         self, state: PpoState, frozen: Any, batch: EpisodeBatch
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The rewards [B, K] with the penalty, and its metrics; without a coefficient no penalty and no metrics."""
@@ -169,29 +195,32 @@ class PpoTraining(GradientTask):
         if not self.config.ppo.kl.coefficient:
             return dialogues.rewards, {}
         learned = {"trunks": frozen[REFERENCE]} if REFERENCE in frozen else {}
-        reference = self._looked(learned, frozen, dialogues, plain=True).log_probs
+        reference = self._batch_estimates(learned, frozen, dialogues, with_additions=False).log_probs
         kl = jnp.where(dialogues.live, batch.log_probs - reference, 0.0)
-        added = kl_penalty.penalty(batch.log_probs, reference, state.kl_coefficient)
+        penalties = kl_penalty.penalty(batch.log_probs, reference, state.kl_coefficient)
         utterances = jnp.maximum(reductions.total(batch.utterances, AXIS), 1.0)
         metrics = {
             "reference/kl": reductions.total(kl, AXIS) / utterances,
             "reference/kl_token": reductions.mean(kl, dialogues.live, AXIS),
             "reference/coefficient": state.kl_coefficient,
         }
-        return dialogues.rewards + jnp.where(dialogues.live, added, 0.0), metrics
+        return dialogues.rewards + jnp.where(dialogues.live, penalties, 0.0), metrics
 
     def _learn(
         self, state: PpoState, frozen: Any, dialogues: TextBatch, samples: ppo.Samples
     ) -> tuple[Any, Any, dict[str, jax.Array]]:
-        settings, rows = self.config.ppo, len(samples.valid)
+        """The parameters and the optimiser's state after all passes over the episodes, and the mean metrics of a minibatch."""
+        settings = self.config.ppo
+        episodes = len(samples.valid)
         frozen = block_stack.arranged(frozen)
-        key = jax.random.fold_in(jax.random.fold_in(self._key, state.step), jax.lax.axis_index(AXIS))
-        order = ppo.minibatches(key, rows, rows // settings.minibatches, settings.epochs)
+        of_step = jax.random.fold_in(self._key, state.step)
+        key = jax.random.fold_in(of_step, jax.lax.axis_index(AXIS))  # each device deals its own episodes
+        order = ppo.minibatches(key, episodes, episodes // settings.minibatches, settings.epochs)
 
         def minibatch(carry: tuple[Any, Any], chosen: jax.Array) -> tuple[tuple[Any, Any], Any]:
             learned, opt_state = block_stack.arranged(carry)
-            some = jax.tree.map(lambda x: jnp.take(x, chosen, axis=0), (dialogues, samples))
-            gradient, metrics = self._gradient(learned, frozen, *some)
+            part = jax.tree.map(lambda leaf: jnp.take(leaf, chosen, axis=0), (dialogues, samples))
+            gradient, metrics = self._gradient(learned, frozen, *part)
             updates, opt_state = self.optimizer.update(gradient, opt_state, learned)
             metrics["optimizer/gradient_norm"] = optax.tree.norm(gradient)
             metrics["optimizer/learning_rate"] = opt_state[-1].rate
@@ -205,18 +234,25 @@ class PpoTraining(GradientTask):
         self, learned: Any, frozen: Any, dialogues: TextBatch, samples: ppo.Samples
     ) -> tuple[Any, dict[str, jax.Array]]:
         """The gradient of a minibatch's mean loss a token, added over micro-batches, and its metrics."""
-        settings, accumulate = self.config.ppo, self.config.accumulate
-        count = jnp.maximum(reductions.total(samples.valid.astype(jnp.float32), AXIS), 1.0)
-        parts = jax.tree.map(lambda x: x.reshape(accumulate, -1, *x.shape[1:]), (dialogues, samples))
+        settings = self.config.ppo
+        accumulate = self.config.accumulate
+        tokens = jnp.maximum(reductions.total(samples.valid.astype(jnp.float32), AXIS), 1.0)
+        parts = jax.tree.map(lambda leaf: leaf.reshape(accumulate, -1, *leaf.shape[1:]), (dialogues, samples))
 
         def loss(learned: Any, part: tuple[TextBatch, ppo.Samples]) -> tuple[jax.Array, ppo.StepLosses]:
-            look = self.look(learned, frozen, part[0])
-            now = (look.log_probs, look.entropies, look.values[:, :-1])
-            (log_probs, entropies, values), some = jax.tree.map(lambda x: x.reshape(-1), (now, part[1]))
-            clips = (settings.clip_ratio, settings.clip_value)
-            rows = ppo.rows_of(log_probs, entropies, values, some, *clips)
-            each = ppo.combine(rows, settings.value_coefficient, settings.entropy_coefficient)
-            return jnp.sum(jnp.where(some.valid, each, 0.0)) / count, rows
+            batch, of_batch = part
+            estimates = self.estimates(learned, frozen, batch)
+            of_batch = jax.tree.map(lambda leaf: leaf.reshape(-1), of_batch)
+            rows = ppo.rows_of(
+                estimates.log_probs.reshape(-1),
+                estimates.entropies.reshape(-1),
+                estimates.values[:, :-1].reshape(-1),
+                of_batch,
+                settings.clip_ratio,
+                settings.clip_value,
+            )
+            losses = ppo.combine(rows, settings.value_coefficient, settings.entropy_coefficient)
+            return jnp.sum(jnp.where(of_batch.valid, losses, 0.0)) / tokens, rows
 
         def add(total: Any, part: Any) -> tuple[Any, ppo.StepLosses]:
             gradient, rows = jax.grad(loss, has_aux=True)(learned, part)
@@ -228,19 +264,25 @@ class PpoTraining(GradientTask):
         return jax.lax.psum(gradient, AXIS), ppo.describe(rows, valid, settings.clip_ratio, AXIS)
 
     def shown(self, sums: Mapping[str, float]) -> dict[str, float]:
-        return {"return": sums[_RETURN] / sums["steps"]} if sums.get("steps") else {}
+        if not sums.get("steps"):
+            return {}
+        return {"return": sums[_RETURN] / sums["steps"]}
 
     def logged(self, metrics: Mapping[str, np.ndarray], seconds: float) -> dict[str, float]:
-        chosen: dict[Any, Callable[..., Any]] = {jnp.min: np.min, jnp.max: np.max}
-        row = {name: float(chosen.get(update.EXTREMES.get(name), np.mean)(x)) for name, x in metrics.items()}
-        return row | {"throughput/tokens_per_second": float(metrics["batch/tokens"].sum()) / seconds}
+        extremes: dict[Any, Callable[..., Any]] = {jnp.min: np.min, jnp.max: np.max}
+        row = {}
+        for name, numbers in metrics.items():
+            reduce = extremes.get(update.EXTREMES.get(name), np.mean)
+            row[name] = float(reduce(numbers))
+        row["throughput/tokens_per_second"] = float(metrics["batch/tokens"].sum()) / seconds
+        return row
 
     def evaluate(self, state: PpoState, shared: Any, position: TrainingPosition) -> Evaluation:
-        played = dict(self.play(self._agent(state, shared)))
-        row: dict[str, Any] = {self.criterion: -played["games/return"], **played}
-        row |= {
-            name: position.mean(name) for name in position.sums if name not in {"steps", *update.EXTREMES}
-        }
+        games = dict(self.play(self._agent(state, shared)))
+        row: dict[str, Any] = {self.criterion: -games["games/return"], **games}
+        for name in position.sums:
+            if name != "steps" and name not in update.EXTREMES:
+                row[name] = position.mean(name)
         row["train/episodes"] = self.units(position.step)
-        shown = f"return {played['games/return']:.4f} ({self.config.games.episodes} episodes)"
-        return Evaluation(row, {}, f"step {position.step:,}: {shown}")
+        text = f"return {games['games/return']:.4f} ({self.config.games.episodes} episodes)"
+        return Evaluation(row, {}, f"step {position.step:,}: {text}")

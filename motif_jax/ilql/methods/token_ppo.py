@@ -37,8 +37,9 @@ def targets(batch: TextBatch, rewards: Array, values: Array, discount: float, tr
       rewards: float32 [B, K], with the penalty.
       values: float32 [B, K + 1], of all states under the policy that wrote.
       discount: gamma, of a step from one token to the next.
+      trace: lambda of generalised advantage estimation.
     """
     chex.assert_equal_shape([rewards, batch.live, values[:, :-1]])
-    steps = discount * (1.0 - batch.terminals[:, 1:])
-    found = ppo.targets(values[:, :-1].T, values[:, -1], rewards.T, steps.T, ~batch.live.T, trace)
-    return jax.tree.map(lambda x: jax.lax.stop_gradient(x.T), found)
+    discounts = discount * (1.0 - batch.terminals[:, 1:])
+    of_steps = ppo.targets(values[:, :-1].T, values[:, -1], rewards.T, discounts.T, ~batch.live.T, trace)
+    return jax.tree.map(lambda x: jax.lax.stop_gradient(x.T), of_steps)

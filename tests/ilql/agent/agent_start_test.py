@@ -83,7 +83,7 @@ def test_an_agent_begins_with_parts_of_others(tmp_path: Path, monkeypatch: Any, 
         settings = agent_start.model_config(config, tokens, text_run.design_of(config.method))
         objective = text_run.objective_of(config, settings)
         found = agent_start.start(None, initial, objective, tokens, jax.random.key(0))
-        whole = agent_start.whole(objective, *found[:3])
+        whole = agent_start.agent_params(objective, *found[:3])
         groups = {name: whole[name] for name in whole if name != "trunks"} | whole["trunks"]
         leaves = {name: jax.tree.leaves(each) for name, each in groups.items()}
         firsts = {name: [float(leaf.ravel()[0]) for leaf in each[:4]] for name, each in leaves.items()}
