@@ -26,7 +26,7 @@ from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.ilql.dialogues.json_lines import AGENT, ROLES
 from motif_jax.ilql.evaluation import text_setup, text_values
-from motif_jax.ilql.evaluation.text_episodes import AgentTextActor, Spoken
+from motif_jax.ilql.evaluation.text_episodes import AgentTextActor, DialogueObservation
 
 
 class TokenValues(NamedTuple):
@@ -90,7 +90,7 @@ class TextAgent:
         Raises:
           UserError: the dialogue cannot be read, or has characters that the agent has no tokens for.
         """
-        observation = Spoken(self._checked(dialogue))
+        observation = DialogueObservation(self._checked(dialogue))
         if greedy not in self._actors:
             changes: dict[str, Any] = {"kind": "greedy", "width": 1, "batches": 1} if greedy else {}
             decode = dataclasses.replace(self._decode, **changes)

@@ -28,9 +28,9 @@ class _Anew(AgentTextActor):
         super().begin(episodes)
         self._begun = episodes
 
-    def act(self, observations: Sequence[Any], places: Sequence[int]) -> list[TextAction]:
+    def act(self, observations: Sequence[Any], indices: Sequence[int]) -> list[TextAction]:
         super().begin(self._begun)
-        return super().act(observations, places)
+        return super().act(observations, indices)
 
 
 def options() -> ConfigDict:

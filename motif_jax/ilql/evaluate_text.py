@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +25,29 @@ from motif_jax.play.journal import FAILED, play_missing
 from motif_jax.reports import evaluation_tables, text_games_page
 from motif_jax.schema import read_section
 
-IDENTITY = "seed agent policy task options data decode token_reward show dtype".split()
+IDENTITY = (
+    "seed",
+    "agent",
+    "policy",
+    "task",
+    "options",
+    "data",
+    "decode",
+    "token_reward",
+    "show",
+    "dtype",
+)
 PLAN, PAGE, DIALOGUES, LOG = "plan.json", "tokens.html", "dialogues.parquet", "eval_log.pkl"
-_Played = tuple[dict[str, Any], list[dict[str, Any]]]  # the plan, and the rows of what was played by index
+_PlanAndRows = tuple[dict[str, Any], list[dict[str, Any]]]  # rows of episodes or dialogues, by index
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config, IDENTITY, free=registry.FREE_OPTIONS)
     speaker = read_section(EvaluatedSpeaker, config)
-    (recorded_texts if recorded_texts.wanted(speaker) else text_setup).check(speaker)
+    if recorded_texts.replace_episodes(speaker):
+        recorded_texts.check(speaker)
+    else:
+        text_setup.check(speaker)
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
@@ -46,31 +60,41 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         return None
 
 
-def _play(config: ConfigDict, workdir: Path, journal: Journal, stop: Interruption) -> _Played:
+def _play(config: ConfigDict, workdir: Path, journal: Journal, stop: Interruption) -> _PlanAndRows:
+    """Plays the episodes that the journal lacks."""
     speaker = read_section(EvaluatedSpeaker, config)
-    if recorded_texts.wanted(speaker):
-        return _look(config, workdir, journal)
+    if recorded_texts.replace_episodes(speaker):
+        return _read_recorded(config, workdir, journal)
     setup = text_setup.open_setup(speaker)
     _pin(workdir, setup.plan)
-    count, known_failures = config.episodes, 0
-    missing = [index for index in range(count) if index not in journal.done]
+    missing = [index for index in range(config.episodes) if index not in journal.done]
+    failures_before = 0
+
+    def episodes(_: Any) -> Iterator[text_episodes.PlayedText]:
+        return text_episodes.play(
+            setup.task, setup.actor, config.seed, missing, config.lanes, config.threads, stop
+        )
 
     def row_of(episode: text_episodes.PlayedText) -> dict[str, Any]:
-        nonlocal known_failures
+        nonlocal failures_before
         row = setup.row(episode, config.seed, episode.index < config.show)
-        failures, known_failures = setup.task.failures() - known_failures, setup.task.failures()
-        return {**row, FAILED: failures} if failures else row
+        failures = setup.task.failures()
+        if failures > failures_before:
+            row[FAILED] = failures - failures_before
+        failures_before = failures
+        return row
 
     title = f"evaluate {setup.plan['policy']}"
-    drawn = setup.task, setup.actor, config.seed, missing, config.lanes, config.threads, stop
-    rows = play_missing(journal, count, title, lambda _: text_episodes.play(*drawn), row_of, "actions")
+    rows = play_missing(journal, config.episodes, title, episodes, row_of, "actions")
     return setup.plan, rows
 
 
-def _look(config: ConfigDict, workdir: Path, journal: Journal) -> _Played:
+def _read_recorded(config: ConfigDict, workdir: Path, journal: Journal) -> _PlanAndRows:
+    """Runs the recorded dialogues that the journal lacks through the agent."""
     saved = agent_folder.load(config.agent, dtype=config.dtype)
-    reader = saved.network, saved.tokenizer
-    dialogues = recorded_texts.dialogues_of(config.agent, config.data, *reader, config.episodes)
+    dialogues = recorded_texts.dialogues_of(
+        config.agent, config.data, saved.network, saved.tokenizer, config.episodes
+    )
     plan = {
         "environment": saved.task_name,
         "options": dict(saved.options),
@@ -82,19 +106,24 @@ def _look(config: ConfigDict, workdir: Path, journal: Journal) -> _Played:
     }
     _pin(workdir, plan)
     for row in journal.rows:
-        index, before = row["index"], text_games_page.dialogue_of(row)
+        index = row["index"]
+        before = text_games_page.dialogue_of(row)
         if index < len(dialogues) and before != dialogues[index]._replace(meta=before.meta):
             raise UserError(
                 f"config.data={config.data}: the file changed since {workdir} started (dialogue {index} differs): choose another --workdir"
             )
     missing = [index for index in range(len(dialogues)) if index not in journal.done]
+
+    def missing_rows(_: Any) -> Iterator[dict[str, Any]]:
+        return recorded_texts.rows(saved, dialogues, missing, config.show)
+
     title = f"look at {config.agent}"
-    count, given = len(dialogues), (saved, dialogues, missing, config.show)
-    rows = play_missing(journal, count, title, lambda _: recorded_texts.rows(*given), dict, "actions")
+    rows = play_missing(journal, len(dialogues), title, missing_rows, dict, "actions")
     return plan, rows
 
 
 def _pin(workdir: Path, plan: Mapping[str, Any]) -> None:
+    """Writes plan.json; UserError where a journal of another agent is in the folder."""
     path = workdir / PLAN
     if path.exists():
         before = read_json(path, "restore a copy of it, or evaluate into another --workdir")
@@ -110,8 +139,9 @@ def _write(
 ) -> None:
     summary, summaries = evaluation_tables.summarise(plan, rows, config.resamples, config.confidence)
     summary[FAILED] = sum(row.get(FAILED, 0) for row in rows)
-    if (ranked := recorded_texts.ranking(rows)) and plan.get("data"):
-        summary["ranking"] = ranked
+    ranking = recorded_texts.ranking(rows)
+    if ranking and plan.get("data"):
+        summary["ranking"] = ranking
     dialogues = Dialogues.of(text_games_page.dialogue_of(row) for row in rows)
     parquet.write(workdir / DIALOGUES, [dialogues], {"origin": "motif_jax evaluate_text", "plan": dict(plan)})
     plain = [{k: v for k, v in row.items() if k not in ("dialogue", "tokens", FAILED)} for row in rows]
@@ -124,8 +154,12 @@ def _write(
         atomic_write_text(workdir / PAGE, text_games_page.render(rows[: config.show], plan))
     evaluation_files.write_summary(workdir, summary, rows)
     evaluation_tables.show(workdir, summary, summaries, "actions")
-    if cut := sum(row.get("actions_cut", 0) for row in rows):
-        share, most = cut / summary["steps"], plan["decode"]["max_tokens"]
-        told = f"{share:.1%} of the actions were cut at config.decode.max_tokens={most}: give more"
-        print(told, file=sys.stderr)
+    cut = sum(row.get("actions_cut", 0) for row in rows)
+    if cut:
+        share = cut / summary["steps"]
+        max_tokens = plan["decode"]["max_tokens"]
+        print(
+            f"{share:.1%} of the actions were cut at config.decode.max_tokens={max_tokens}: give more",
+            file=sys.stderr,
+        )
     print(f"written: {workdir / evaluation_files.SUMMARY}, {evaluation_files.TABLE}, {DIALOGUES}, table.md")

@@ -21,8 +21,8 @@ GAMES = "games.jsonl"
 
 def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config)
-    agent = config.mode != "answer" or not config.policy
-    checks.require_key(config, "policy", agent, "None with config.mode=answer: an agent has to speak")
+    is_allowed = config.mode != "answer" or not config.policy
+    checks.require_key(config, "policy", is_allowed, "None with config.mode=answer: an agent has to speak")
     text_setup.check(read_section(TextSpeaker, config))
 
 
@@ -32,12 +32,12 @@ def run(config: ConfigDict, workdir: Path) -> None:
     with run_folder.opened(workdir, config):
         path = workdir / GAMES
         append_lines(path, keep=lambda line: True).close()
-        begun = len(path.read_text(encoding="utf-8").splitlines())
-        for game in range(begun, begun + config.games):
+        first = len(path.read_text(encoding="utf-8").splitlines())  # games of earlier starts stay
+        for game in range(first, first + config.games):
             try:
-                found: list[dict[str, Any]] = table.play(game, config.mode)
+                dialogues: list[dict[str, Any]] = table.play(game, config.mode)
             except EOFError:
                 print("\nend of input: this game is left out")
                 return
             with open(path, "a", encoding="utf-8", opener=regular_file) as file:
-                file.write(json.dumps({"game": game, "mode": config.mode, "dialogues": found}) + "\n")
+                file.write(json.dumps({"game": game, "mode": config.mode, "dialogues": dialogues}) + "\n")

@@ -130,6 +130,6 @@ def test_what_an_agent_says_that_is_no_text_of_the_task_has_its_tokens() -> None
     tokenizer = text_episodes.ActionTokens(inner)
     with pytest.raises(ValueError, match="not found"):
         tokenizer.encode("a</s>b")
-    assert tokenizer.said([0, 29, 1]) == "a</s>b"
+    assert tokenizer.decode_action([0, 29, 1]) == "a</s>b"
     assert tokenizer.encode("a</s>b") == [0, 29, 1]
     assert tokenizer.encode("abc") == [0, 1, 2]

@@ -181,7 +181,7 @@ def test_ways_to_write_and_tasks_are_those_that_are_asked_for(record: bool) -> N
             text_setup.named_task, speaker, own["ilql"] if speaker.agent else None
         )
         parts[f"check {name}"] = outcome_text(text_setup.check, speaker)
-        parts[f"data {name}"] = outcome_text(recorded_texts.wanted, TextSpeaker(**given, data="x"))
+        parts[f"data {name}"] = outcome_text(recorded_texts.replace_episodes, TextSpeaker(**given, data="x"))
     opened = text_setup.open_setup(TextSpeaker(policy="half", task=TOY, seed=3))
     played = text_episodes.play(opened.task, opened.actor, 3, range(3), 2)
     parts["played"] = json.dumps([opened.plan, *(opened.row(one, 3, False) for one in played)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -35,17 +34,31 @@ class Proposer:
     """Candidates of texts, from the cache or drawn from the policy; they depend on the text and the seed alone."""
 
     def __init__(
-        self, model: LanguageModel, params: Any, pad: int, end: int, config: CandidateTexts, seed: int, cache: CandidateCache
-    ) -> None:  # fmt: skip
-        self._params, self._pad, self._seed, self._cache = jax.device_put(params), pad, seed, cache
-        self.count, self._together = config.count, config.together
+        self,
+        model: LanguageModel,
+        params: Any,
+        pad: int,
+        end: int,
+        config: CandidateTexts,
+        seed: int,
+        cache: CandidateCache,
+    ) -> None:
+        self._params = jax.device_put(params)
+        self._pad = pad
+        self._seed = seed
+        self._cache = cache
+        self.count = config.count
+        self._together = config.together
         sampling = Sampling(False, config.temperature, config.top_k, config.top_p)
         limits = Limits(config.max_tokens, (end,))
 
         @jax.jit
         def write(params: Any, tokens: Any, valid: Any, words: Any) -> candidates.WrittenCandidates:
-            split = functools.partial(jax.random.split, num=config.count)
-            keys = jax.vmap(lambda pair: split(jax.random.fold_in(jax.random.key(pair[0]), pair[1])))(words)
+            def keys_of(words: Any) -> Any:
+                key = jax.random.fold_in(jax.random.key(words[0]), words[1])
+                return jax.random.split(key, config.count)
+
+            keys = jax.vmap(keys_of)(words)
             return candidates.write(model, params, tokens, valid, keys, limits, sampling, pad)
 
         self._write = write
@@ -57,18 +70,22 @@ class Proposer:
     def of(self, texts: Sequence[np.ndarray]) -> list[CachedCandidates]:
         """The candidates of each text, int32 [T]."""
         keys = [self._key(text) for text in texts]
-        found = {key: entry for key in dict.fromkeys(keys) if (entry := self._cache.find(key)) is not None}
-        missing: Mapping[int, dict[bytes, np.ndarray]] = defaultdict(dict)
+        entries: dict[bytes, CachedCandidates] = {}
+        for key in dict.fromkeys(keys):
+            entry = self._cache.find(key)
+            if entry is not None:
+                entries[key] = entry
+        missing: Mapping[int, dict[bytes, np.ndarray]] = defaultdict(dict)  # by width
         for key, text in zip(keys, texts, strict=True):
-            if key not in found:
+            if key not in entries:
                 missing[bucket(len(text))][key] = text
         for width, part in sorted(missing.items()):
             items = list(part.items())
             for start in range(0, len(items), self._together):
-                found |= self._written(dict(items[start : start + self._together]), width)
-        return [found[key] for key in keys]
+                entries |= self._draw(dict(items[start : start + self._together]), width)
+        return [entries[key] for key in keys]
 
-    def _written(self, texts: Mapping[bytes, np.ndarray], width: int) -> dict[bytes, CachedCandidates]:
+    def _draw(self, texts: Mapping[bytes, np.ndarray], width: int) -> dict[bytes, CachedCandidates]:
         """Draws candidates of a few texts of similar length, in a program of constant batch size, so that none depends on the others."""
         rows = [text.tolist() for text in texts.values()]
         rows += [rows[-1]] * (self._together - len(rows))
@@ -76,11 +93,11 @@ class Proposer:
         words += [words[-1]] * (self._together - len(words))
         tokens, valid = padded(rows, width, self._pad)
         written = jax.device_get(self._write(self._params, tokens, valid, np.stack(words)))
-        found = {}
+        entries = {}
         for row, key in enumerate(texts):
-            found[key] = CachedCandidates(written.means[row], written.log_probs[row], written.counts[row])
-            self._cache.add(key, found[key])
-        return found
+            entries[key] = CachedCandidates(written.means[row], written.log_probs[row], written.counts[row])
+            self._cache.add(key, entries[key])
+        return entries
 
 
 class CandidateBatches:
@@ -98,42 +115,52 @@ class CandidateBatches:
         sums: bool,
         stopped: Callable[[], bool],
     ) -> None:
-        self._first_pass = inner.steps_per_pass
-        self._inner, self._proposer, self._width = inner, proposer, width
-        self._seed, self._sums, self._stopped = seed, sums, stopped
+        self._inner = inner
+        self._proposer = proposer
+        self._width = width
+        self._seed = seed
+        self._sums = sums
+        self._stopped = stopped
 
     def batches(self, first: int, count: int) -> TextBatch:
-        plain, found = self._inner.batches(first, count), []
-        for place in range(count):
-            batch, step = jax.tree.map(lambda leaf: leaf[place], plain), first + place  # noqa: B023
-            found.append(self._of(batch, "train", step, self._first_pass is None or step < self._first_pass))
-        return plain._replace(candidates=stacked(found))
+        """The batches of steps `first` to `first + count`, with an axis of steps in front."""
+        batches = self._inner.batches(first, count)
+        steps_per_pass = self._inner.steps_per_pass
+        candidates = []
+        for index in range(count):
+            batch = jax.tree.map(lambda leaf: leaf[index], batches)  # noqa: B023
+            step = first + index
+            in_first_pass = steps_per_pass is None or step < steps_per_pass
+            candidates.append(self._of(batch, "train", step, sums=self._sums and in_first_pass))
+        return batches._replace(candidates=stacked(candidates))
 
     def whole(self, most: int) -> list[TextBatch]:
         """See `BucketBatches.whole`; fewer batches after a request to stop."""
-        plain, found = self._inner.whole(most), []
-        with Progress(len(plain), "batches", "propose") as progress:
-            for number, batch in enumerate(plain):
+        batches = self._inner.whole(most)
+        with_candidates = []
+        with Progress(len(batches), "batches", "propose") as progress:
+            for number, batch in enumerate(batches):
                 if self._stopped():
                     break
-                found.append(batch._replace(candidates=self._of(batch, "held out", number, False)))
-                progress.update(len(found))
-        return found
+                candidates = self._of(batch, "held out", number, sums=False)
+                with_candidates.append(batch._replace(candidates=candidates))
+                progress.update(len(with_candidates))
+        return with_candidates
 
-    def _of(self, batch: TextBatch, part: str, number: int, fresh: bool) -> Candidates:
+    def _of(self, batch: TextBatch, part: str, number: int, sums: bool) -> Candidates:
         """The candidates of a batch [B, ...]; zeros at states that a dialogue does not have, and at its end."""
         rows, states = batch.states.shape
-        there = np.concatenate([batch.live, np.zeros((rows, 1), bool)], axis=1)
-        there[:, 1:] |= batch.live & (batch.terminals[:, 1:] == 0)
-        places = np.argwhere(there)
-        texts = [batch.tokens[row, : batch.states[row, state] + 1] for row, state in places]
+        exists = np.concatenate([batch.live, np.zeros((rows, 1), bool)], axis=1)
+        exists[:, 1:] |= batch.live & (batch.terminals[:, 1:] == 0)
+        indices = np.argwhere(exists)
+        texts = [batch.tokens[row, : batch.states[row, state] + 1] for row, state in indices]
         means = np.zeros((rows, states, self._proposer.count, self._width), np.float32)
         log_probs = np.zeros(means.shape[:3], np.float32)
-        for (row, state), entry in zip(places, self._proposer.of(texts), strict=True):
-            means[row, state] = entry.means * (entry.counts[:, None] if self._sums and fresh else 1)
+        for (row, state), entry in zip(indices, self._proposer.of(texts), strict=True):
+            means[row, state] = entry.means * entry.counts[:, None] if sums else entry.means
             log_probs[row, state] = entry.log_probs
-        drawn = seeds.rng(self._seed, "random states", part, number).integers(0, 2**32, rows, np.uint32)
-        return Candidates(means, log_probs, drawn)
+        rng = seeds.rng(self._seed, "random states", part, number)
+        return Candidates(means, log_probs, rng.integers(0, 2**32, rows, np.uint32))
 
 
 def with_candidates(
@@ -146,14 +173,27 @@ def with_candidates(
     stopped: Callable[[], bool],
 ) -> tuple[CandidateBatches, CandidateBatches]:
     """Adds candidates of the run's policy, which is frozen, to its batches; their cache is in `workdir` or `candidates.folder`."""
-    chosen, width = config.candidates, agent.model.config.width
+    settings = config.candidates
+    width = agent.model.config.width
     seed = seeds.derive(config.seed, "candidates") % 2**63
-    names = ("max_tokens", "temperature", "top_k", "top_p", "together")
-    about = {name: getattr(chosen, name) for name in names}
-    about |= {"policy": start.digests["initial policy"], "seed": seed, "dtype": config.dtype}
-    folder = Path(chosen.folder or workdir / FOLDER)
-    cache = CandidateCache(folder, about, chosen.count, width, chosen.cache_mebibytes)
+    # What candidates depend on: entries of other values are not found.
+    about = {
+        "max_tokens": settings.max_tokens,
+        "temperature": settings.temperature,
+        "top_k": settings.top_k,
+        "top_p": settings.top_p,
+        "together": settings.together,
+        "policy": start.digests["initial policy"],
+        "seed": seed,
+        "dtype": config.dtype,
+    }
+    folder = Path(settings.folder or workdir / FOLDER)
+    cache = CandidateCache(folder, about, settings.count, width, settings.cache_mebibytes)
     policy = start.frozen["trunks"][agent.design.roles.trunk_of[POLICY]]
-    proposer = Proposer(agent.model, policy, marks.pad, marks.action_end, chosen, seed, cache)
-    more = (proposer, width, config.seed, config.compat.chai_scores, stopped)
-    return CandidateBatches(batches[0], *more), CandidateBatches(batches[1], *more)
+    proposer = Proposer(agent.model, policy, marks.pad, marks.action_end, settings, seed, cache)
+
+    def with_proposals(inner: DialogueBatches) -> CandidateBatches:
+        return CandidateBatches(inner, proposer, width, config.seed, config.compat.chai_scores, stopped)
+
+    training, held_out = batches
+    return with_proposals(training), with_proposals(held_out)

@@ -37,10 +37,14 @@ class CandidateCache:
     ) -> None:
         record = np.dtype(
             [
-                ("key", f"V{KEY_BYTES}"), ("sequence", "<u8"), ("means", "<f4", (count, width)), ("log_probs", "<f4", (count,)),
-                ("counts", "<i4", (count,)), ("check", "<u4"),
+                ("key", f"V{KEY_BYTES}"),
+                ("sequence", "<u8"),  # number of the write, from 1; 0 in an unused record
+                ("means", "<f4", (count, width)),
+                ("log_probs", "<f4", (count,)),
+                ("counts", "<i4", (count,)),
+                ("check", "<u4"),  # CRC of the record before it, salted
             ]
-        )  # fmt: skip
+        )
         self.capacity = mebibytes * 2**20 // record.itemsize
         allowed = f"at least {-(-record.itemsize // 2**20)}, one state's candidates"
         checks.require(self.capacity > 0, "candidates.cache_mebibytes", mebibytes, allowed)
@@ -58,35 +62,40 @@ class CandidateCache:
         order = np.argsort(sequences, kind="stable")
         order = order[sequences[order] > 0]
         keys = self._records["key"]
-        self._places = {bytes(keys[place]): int(place) for place in order}
+        self._index = {bytes(keys[record]): int(record) for record in order}  # the newest of equal keys
         self._written = int(sequences.max(initial=0))
 
     def find(self, key: bytes) -> CachedCandidates | None:
         """The entry of a key; None if it is missing or torn."""
-        place = self._places.get(key)
-        if place is None:
+        index = self._index.get(key)
+        if index is None:
             return None
-        record = self._records[place].copy()
+        record = self._records[index].copy()
         if bytes(record["key"]) != key or int(record["check"]) != self._check(record):
             return None
         return CachedCandidates(record["means"], record["log_probs"], record["counts"])
 
     def add(self, key: bytes, entry: CachedCandidates) -> None:
         """Adds an entry; a full cache drops its oldest."""
-        place = self._written % self.capacity
+        index = self._written % self.capacity
         self._written += 1
-        old = bytes(self._records["key"][place])
-        if self._places.get(old) == place:
-            del self._places[old]
+        old = bytes(self._records["key"][index])
+        if self._index.get(old) == index:
+            del self._index[old]
         record = np.zeros((), self._records.dtype)
-        record["key"], record["sequence"] = np.void(key), self._written
-        record["means"], record["log_probs"], record["counts"] = entry
+        record["key"] = np.void(key)
+        record["sequence"] = self._written
+        record["means"] = entry.means
+        record["log_probs"] = entry.log_probs
+        record["counts"] = entry.counts
         record["check"] = self._check(record)
-        data, done = record.tobytes(), 0
+        data = record.tobytes()
+        written = 0
         with naming(self._path):
-            while done < len(data):
-                done += os.pwrite(self._file.fileno(), data[done:], place * len(data) + done)
-        self._places[key] = place
+            while written < len(data):  # one call may write a part only
+                offset = index * len(data) + written
+                written += os.pwrite(self._file.fileno(), data[written:], offset)
+        self._index[key] = index
 
     def _check(self, record: Any) -> int:
         return zlib.crc32(np.asarray(record).tobytes()[:-4], self._salt)

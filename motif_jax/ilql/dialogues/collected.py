@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +23,7 @@ from motif_jax.ilql.tasks import registry
 from motif_jax.rl.actors.worker_process import MAX_DEATHS, run_jobs
 
 DIALOGUES, META, STAGING = "dialogues.parquet", "dialogues.json", ".staging"
-_PART = re.compile(r"(\d{8})\.parquet")
+_PART = re.compile(r"\d{8}\.parquet")
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,10 @@ class DialoguePlan:
 
     @property
     def parts(self) -> int:
-        return -(-self.count // self.size)
+        return math.ceil(self.count / self.size)
 
     def span(self, part: int) -> range:
+        """The numbers of the dialogues of a part."""
         return range(part * self.size, min((part + 1) * self.size, self.count))
 
 
@@ -60,11 +62,12 @@ class DialogueRecorder:
         self._stream = self._task.stream(self._plan.kind, self._plan.policy)
 
     def answer(self, request: int) -> int:
-        span, rng = self._plan.span(request), seeds.rng(self._plan.seed, "dialogues", request)
-        before = self._task.failures()
-        drawn = self._stream(rng, len(span), span.start)
-        failures = self._task.failures() - before
-        parquet.write(_part_path(self._plan.folder, request), [drawn], {"failures": failures})
+        span = self._plan.span(request)
+        rng = seeds.rng(self._plan.seed, "dialogues", request)
+        failures_before = self._task.failures()
+        dialogues = self._stream(rng, len(span), span.start)
+        failures = self._task.failures() - failures_before
+        parquet.write(_part_path(self._plan.folder, request), [dialogues], {"failures": failures})
         return failures
 
     def close(self) -> None: ...
@@ -90,7 +93,7 @@ def collect(
     staging = Path(plan.folder)
     staging.mkdir(parents=True, exist_ok=True)
     remove_temporaries(staging)
-    done = {int(name[1]) for path in staging.iterdir() if (name := _PART.fullmatch(path.name))}
+    done = {int(path.stem) for path in staging.iterdir() if _PART.fullmatch(path.name)}
     failures = sum(parquet.about(_part_path(staging, part)).get("failures", 0) for part in done)
 
     def lost(part: int) -> None:
@@ -102,7 +105,8 @@ def collect(
         answers = run_jobs(DialogueRecorder, {"plan": plan}, jobs, workers, stop, lost, plan.patient)
         for part, failed in answers:
             done.add(part)
-            drawn, failures = drawn + len(plan.span(part)), failures + failed
+            drawn += len(plan.span(part))
+            failures += failed
             progress.update(drawn, **({"failed_requests": failures} if failures else {}))
     if len(done) < plan.parts:
         return False

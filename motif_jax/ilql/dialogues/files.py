@@ -20,17 +20,21 @@ SUFFIXES = (".parquet", ".jsonl", ".json")
 
 def find(value: str, key: str) -> Path:
     """The file of the config's `key`; for a folder its dialogues.parquet, or its only file of dialogues, else UserError."""
-    path, where = Path(value), f"config.{key}={value}"
+    path = Path(value)
     if path.is_dir() and (path / NAME).is_file():
         return path / NAME
     if path.is_dir():
-        there = sorted(each for each in path.iterdir() if each.suffix in SUFFIXES[:2] and each.is_file())
-        if len(there) > 1:
-            raise UserError(f"{where}: has {len(there)} files of dialogues, name one: {there[0].name}, ...")
-        path = there[0] if there else path
+        # A folder's .json may be anything.
+        files = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES[:2] and file.is_file())
+        if len(files) > 1:
+            raise UserError(
+                f"config.{key}={value}: has {len(files)} files of dialogues, name one: {files[0].name}, ..."
+            )
+        if files:
+            path = files[0]
     if not path.is_file() or path.suffix not in SUFFIXES:
         raise UserError(
-            f"{where}: must be a file of dialogues (.jsonl, .parquet), or a folder with one, such as collect_text makes"
+            f"config.{key}={value}: must be a file of dialogues (.jsonl, .parquet), or a folder with one, such as collect_text makes"
         )
     return path
 
@@ -38,10 +42,13 @@ def find(value: str, key: str) -> Path:
 def read(path: Path) -> Dialogues:
     """Reads all dialogues of a file: our parquet, parquet with a column `messages`, or JSON lines; UserError without any."""
     try:
-        names = pq.read_schema(path).names if path.suffix == ".parquet" else None
-        if names is not None and ("texts" in names or "messages" not in names):
-            return parquet.read(path)
-        parts = list(json_lines.read(path) if names is None else _rows(path, names))
+        if path.suffix == ".parquet":
+            columns = pq.read_schema(path).names
+            if "texts" in columns or "messages" not in columns:
+                return parquet.read(path)
+            parts = list(_read_messages(path, columns))
+        else:
+            parts = list(json_lines.read(path))
     except (OSError, pa.ArrowException) as error:
         raise UserError(f"{path} cannot be read as parquet: {error}") from None
     if not parts:
@@ -49,9 +56,10 @@ def read(path: Path) -> Dialogues:
     return Dialogues.joined(parts)
 
 
-def _rows(path: Path, names: list[str]) -> Iterator[Dialogues]:
+def _read_messages(path: Path, columns: list[str]) -> Iterator[Dialogues]:
+    """The dialogues of a parquet file whose rows are objects of `json_lines`."""
     first = 0
-    for batch in bounded_parquet.batches(path, names):
+    for batch in bounded_parquet.batches(path, columns):
         # Values without a JSON form, such as a time, become text.
         rows = json.loads(json.dumps(batch.to_pylist(), default=str))
         yield Dialogues.of(json_lines.parsed(row, f"{path}: row {n}") for n, row in enumerate(rows, first))

@@ -11,7 +11,8 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import parse_json
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
 
-_TOGETHER = 1024
+# Dialogues of a part.
+_PART = 1024
 _LARGEST_REWARD = 1e18  # its square fits float32, as losses need
 AGENT, ROLES = "assistant", ("system", "user", "assistant", "tool")
 # Of either form; other keys become a dialogue's `meta`.
@@ -31,7 +32,7 @@ def read(path: str | Path) -> Iterator[Dialogues]:
                 if not line.strip():
                     continue
                 part.append(parsed(lambda line=line: parse_json(line), f"{path}: line {number}"))  # type: ignore[misc]
-                if len(part) == _TOGETHER:
+                if len(part) == _PART:
                     yield Dialogues.of(part)
                     part = []
     except (OSError, UnicodeDecodeError) as error:
@@ -48,23 +49,30 @@ def parsed(content: Any, where: str) -> Dialogue:
             raise TypeError(f"a {type(content).__name__}")
         return _messages(content) if "messages" in content else _sequence(content)
     except (ValueError, KeyError, TypeError, OverflowError) as error:
-        what = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise UserError(f"{where} is not a dialogue ({what}): must be {_FORM}") from None
+        reason = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise UserError(f"{where} is not a dialogue ({reason}): must be {_FORM}") from None
 
 
 def _sequence(content: Mapping[str, Any]) -> Dialogue:
     """LMRL-Gym's form: `reward` has a number per utterance, 0 for the environment's, or a number per action."""
-    sequence, paid, done = content["sequence"], content["reward"], content["done"]
+    sequence = content["sequence"]
+    rewards = content["reward"]
+    done = content["done"]
     texts = [text for text, _ in sequence]
-    actions = [bool(action) for _, action in sequence]
-    if any(action not in (True, False) for _, action in sequence):
+    actions = [bool(is_action) for _, is_action in sequence]
+    if any(is_action not in (True, False) for _, is_action in sequence):
         raise TypeError("is_action is neither true nor false")
-    if len(paid) == sum(actions) != len(actions):
-        of_actions = iter(paid)
-        paid = [next(of_actions) if action else 0.0 for action in actions]
-    if len(paid) != len(actions):
-        raise ValueError(f"{len(paid)} rewards for {len(actions)} utterances")
-    return _dialogue(texts, actions, paid, done, content)
+    if len(rewards) == sum(actions) and len(rewards) != len(actions):
+        rewards = _spread_over_actions(rewards, actions)
+    if len(rewards) != len(actions):
+        raise ValueError(f"{len(rewards)} rewards for {len(actions)} utterances")
+    return _dialogue(texts, actions, rewards, done, content)
+
+
+def _spread_over_actions(rewards: Sequence[Any], actions: Sequence[bool]) -> list[Any]:
+    """A reward for each utterance, of one for each action; 0 for the environment's."""
+    of_actions = iter(rewards)
+    return [next(of_actions) if is_action else 0.0 for is_action in actions]
 
 
 def _messages(content: Mapping[str, Any]) -> Dialogue:
@@ -73,30 +81,35 @@ def _messages(content: Mapping[str, Any]) -> Dialogue:
     `reward` has a number per message, a number per action, or is one number for the end.
     """
     messages = content["messages"]
-    if not isinstance(messages, Sequence) or not all(isinstance(each, Mapping) for each in messages):
+    if not isinstance(messages, Sequence) or not all(isinstance(message, Mapping) for message in messages):
         raise TypeError("messages is not a list of objects")
-    if odd := [each["role"] for each in messages if each["role"] not in ROLES]:
-        raise ValueError(f"the role {odd[0]!r} is not one of {', '.join(ROLES)}")
-    actions = [each["role"] == AGENT for each in messages]
-    paid = [each["reward"] if each.get("reward") is not None else 0.0 for each in messages]
-    if (rewards := content.get("rewards")) is not None:
-        if len(rewards) != sum(actions):
-            raise ValueError(f"{len(rewards)} rewards for {sum(actions)} actions")
-        of_actions = iter(rewards)
-        paid = [next(of_actions) if action else 0.0 for action in actions]
-    if (last := content.get("reward")) is not None:
+    for message in messages:
+        if message["role"] not in ROLES:
+            raise ValueError(f"the role {message['role']!r} is not one of {', '.join(ROLES)}")
+    actions = [message["role"] == AGENT for message in messages]
+
+    rewards = [0.0 if message.get("reward") is None else message["reward"] for message in messages]
+    of_actions = content.get("rewards")
+    if of_actions is not None:
+        if len(of_actions) != sum(actions):
+            raise ValueError(f"{len(of_actions)} rewards for {sum(actions)} actions")
+        rewards = _spread_over_actions(of_actions, actions)
+    of_end = content.get("reward")
+    if of_end is not None:
         if not any(actions):
             raise ValueError("a reward and no action")
-        place = len(actions) - 1 - actions[::-1].index(True)
-        paid[place] = paid[place] + last
+        last_action = max(index for index, is_action in enumerate(actions) if is_action)
+        rewards[last_action] = rewards[last_action] + of_end
+
     done = content.get("done")
-    texts = [each["content"] for each in messages]
-    return _dialogue(texts, actions, paid, True if done is None else done, content)
+    texts = [message["content"] for message in messages]
+    return _dialogue(texts, actions, rewards, True if done is None else done, content)
 
 
 def _dialogue(
     texts: Sequence[Any], actions: Sequence[bool], paid: Sequence[Any], done: bool, content: Mapping[str, Any]
 ) -> Dialogue:
+    """The dialogue of texts with a reward each; raises TypeError or ValueError for what no dialogue may have."""
     if not all(isinstance(text, str) for text in texts):
         raise TypeError("a text is not a string")
     if not isinstance(done, bool):

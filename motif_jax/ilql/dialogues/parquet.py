@@ -57,8 +57,9 @@ def write(path: str | Path, parts: Iterable[Dialogues], about: Mapping[str, Any]
 def read(path: str | Path) -> Dialogues:
     """Reads a file with the columns of `write`, from any writer; UserError for other files or inconsistent rows."""
     try:
-        there = pq.read_schema(path).names
-        if missing := [name for name in SCHEMA.names if name not in there]:
+        columns = pq.read_schema(path).names
+        missing = [name for name in SCHEMA.names if name not in columns]
+        if missing:
             raise UserError(
                 f"{path} has no column {', '.join(missing)}: a file of dialogues has {', '.join(SCHEMA.names)}"
             )
@@ -69,34 +70,37 @@ def read(path: str | Path) -> Dialogues:
         table = table.cast(SCHEMA)
     except (pa.ArrowException, ValueError) as error:
         raise UserError(f"{path}: a column has another type than in files of dialogues ({error})") from None
-    if nulls := [name for name in SCHEMA.names if table.column(name).null_count]:
+    nulls = [name for name in SCHEMA.names if table.column(name).null_count]
+    if nulls:
         raise UserError(f"{path}: values of {', '.join(nulls)} are missing")
-    texts, rewards, terminals, metas = (table.column(name).combine_chunks() for name in SCHEMA.names)
+    texts = table.column("texts").combine_chunks()
+    rewards = table.column("rewards").combine_chunks()
     starts = np.asarray(texts.offsets, np.int64)
     if not np.array_equal(np.diff(starts), np.diff(rewards.offsets)):
         raise UserError(f"{path}: each dialogue must have as many rewards as texts")
-    flat_texts, flat_rewards = texts.flatten(), rewards.flatten()
+    flat_texts = texts.flatten()
+    flat_rewards = rewards.flatten()
     if flat_texts.null_count:
         raise UserError(f"{path}: {flat_texts.null_count} texts are missing")
     values = flat_rewards.to_numpy(zero_copy_only=False)
     actions = np.asarray(flat_rewards.is_valid())
     if not np.isfinite(values[actions]).all():
         raise UserError(f"{path}: a reward is not finite")
-    known = metas.to_pylist()
-    for meta in dict.fromkeys(known):
+    metas = table.column("meta").to_pylist()
+    for meta in dict.fromkeys(metas):
         try:
             parse_json(meta, dict)
         except ValueError as error:
             raise UserError(
-                f"{path}: meta of row {known.index(meta)} must be a JSON object, such as {{}} ({error})"
+                f"{path}: meta of row {metas.index(meta)} must be a JSON object, such as {{}} ({error})"
             ) from None
     return Dialogues(
-        starts - starts[0],
-        np.array(flat_texts.to_pylist(), object),
-        np.where(actions, values, 0.0),
-        actions,
-        np.asarray(terminals, bool),
-        np.array(known, object),
+        starts=starts - starts[0],
+        texts=np.array(flat_texts.to_pylist(), object),
+        rewards=np.where(actions, values, 0.0),
+        actions=actions,
+        terminals=np.asarray(table.column("terminal").combine_chunks(), bool),
+        metas=np.array(metas, object),
     )
 
 

@@ -1,4 +1,4 @@
-"""Stores dialogues as a tokens dataset (`datasets/tokens/`), with kinds and rewards of tokens.
+"""Stores dialogues as a tokens dataset (motif_jax/lm/token_data), with kinds and rewards of tokens.
 
 Columns of tokens: `kinds` uint8 (`CONTEXT`, `ACTION`, `ACTION_END`), `rewards` float32 (0 outside of actions). Columns of
 items: `terminal` bool, `return` float64 without rewards of tokens.
@@ -32,8 +32,9 @@ def add(writer: TokensWriter, item: TokenItem, total: float) -> None:
 
 def longest_action(dataset: TokensDataset) -> int:
     """Tokens of the longest action, with `</a>`; 0 without actions."""
-    acted = np.flatnonzero(np.asarray(dataset.token_columns["kinds"]))
-    ends = np.flatnonzero(np.asarray(dataset.token_columns["kinds"])[acted] == ACTION_END)
+    kinds = np.asarray(dataset.token_columns["kinds"])
+    of_actions = kinds[np.flatnonzero(kinds)]
+    ends = np.flatnonzero(of_actions == ACTION_END)
     return int(np.diff(ends, prepend=-1).max(initial=0))
 
 
@@ -50,20 +51,25 @@ def item_of(dataset: TokensDataset, index: int) -> TokenItem:
 
 def rebuilt(tokens: np.ndarray, kinds: np.ndarray, rewards: np.ndarray, terminal: bool) -> TokenItem:
     """The `TokenItem` with these columns."""
-    acted = np.flatnonzero(kinds).astype(np.int32)
+    action_tokens = np.flatnonzero(kinds).astype(np.int32)
     ends = np.flatnonzero(kinds == ACTION_END).astype(np.int32)
+    positions = action_tokens - 1  # an action stands at the position before its token
+    last = np.array([len(tokens) - 1], np.int32)
+    action_rewards = rewards[action_tokens].astype(np.float64)
     # Index of each action's first token among the tokens of all actions.
-    firsts = np.concatenate([[0], np.searchsorted(acted, ends[:-1]) + 1]) if len(ends) else np.zeros(0, int)
-    before, last = acted - 1, np.array([len(tokens) - 1], np.int32)
-    paid = rewards[acted].astype(np.float64)
+    firsts = np.zeros(0, np.int64)
+    utterance_rewards = np.zeros(0)
+    if len(ends):
+        firsts = np.concatenate([[0], np.searchsorted(action_tokens, ends[:-1]) + 1])
+        utterance_rewards = np.add.reduceat(action_rewards, firsts)
     return TokenItem(
         tokens=tokens,
-        state_indices=np.concatenate([before, last]),
-        action_indices=before,
-        rewards=paid,
-        terminals=terminals(len(before), terminal),
-        utterance_state_indices=np.concatenate([before[firsts], last]),
+        state_indices=np.concatenate([positions, last]),
+        action_indices=positions,
+        rewards=action_rewards,
+        terminals=terminals(len(positions), terminal),
+        utterance_state_indices=np.concatenate([positions[firsts], last]),
         utterance_action_indices=ends,
-        utterance_rewards=np.add.reduceat(paid, firsts) if len(ends) else np.zeros(0),
+        utterance_rewards=utterance_rewards,
         utterance_terminals=terminals(len(ends), terminal),
     )

@@ -27,9 +27,9 @@ def by_token(values: Mapping[int, float], scale: float, shift: float) -> TokenRe
 def from_file(path: str | Path, scale: float = 1.0, shift: float = 0.0) -> TokenReward:
     """`by_token` of a JSON object, token number -> value (such as its frequency); UserError for another form."""
     remedy = 'give a file such as {"262": 0.01}, the number of a token and its value'
-    found: dict[int, float] = {}
+    values: dict[int, float] = {}
     for token, value in read_json(path, remedy).items():
         if not (token.isascii() and token.isdigit() and checks.is_finite(value)):
             raise UserError(f"{path}: {token}: {value} is not a token's number and a finite value: {remedy}")
-        found[int(token)] = float(value)
-    return by_token(found, scale, shift)
+        values[int(token)] = float(value)
+    return by_token(values, scale, shift)

@@ -25,7 +25,7 @@ from motif_jax.lm import tokenised
 END = "recorded"
 
 
-def wanted(config: TextSpeaker) -> bool:
+def replace_episodes(config: TextSpeaker) -> bool:
     """Whether recorded dialogues replace episodes: `config.data` names some, or the agent's task has no environment."""
     if config.data:
         allowed = "None with config.policy, or without config.agent: an agent is looked at"
@@ -55,20 +55,22 @@ def dialogues_of(
       UserError: there are none, or they do not fit the agent.
     """
     if data:
-        given: Iterable[Dialogue] = files.read(files.find(data, "data"))
+        dialogues: Iterable[Dialogue] = files.read(files.find(data, "data"))
     else:
         held_out = Path(agent) / tokenised.TOKENS / tokenised.HELD_OUT
         if not held_out.is_dir():
             raise UserError(
                 f"config.data=None: {agent} has no held-out dialogues: name some with --config.data=FILE"
             )
-        given = dialogue_data.read_tokenised(held_out, tokenizer)
-    acting = (each for each in given if any(reward is not None for reward in each.rewards))
-    found = Dialogues.of(itertools.islice(acting, count))
-    if not len(found):
+        dialogues = dialogue_data.read_tokenised(held_out, tokenizer)
+    with_actions = (
+        dialogue for dialogue in dialogues if any(reward is not None for reward in dialogue.rewards)
+    )
+    first = Dialogues.of(itertools.islice(with_actions, count))
+    if not len(first):
         raise UserError(f"config.data={data}: must hold actions (utterances of the agent), and has none")
-    text_values.require_fit(network, tokenizer, found, f"config.data={data}")
-    return found
+    text_values.require_fit(network, tokenizer, first, f"config.data={data}")
+    return first
 
 
 def rows(
@@ -79,7 +81,7 @@ def rows(
     for index, each in zip(missing, text_values.values_of(saved, chosen), strict=True):
         row = _row(index, each)
         if index < shown:
-            row["tokens"] = [_shown(each, span, saved.tokenizer) for span in each.spans]
+            row["tokens"] = [_token_row(each, span, saved.tokenizer) for span in each.spans]
         yield row
 
 
@@ -100,30 +102,32 @@ def _row(index: int, each: ValuedDialogue) -> dict[str, Any]:
             "v": float(values.v.mean()),
             "advantage": float((values.target_q - values.v).mean()),
         }
-    return row | text_setup.said_in(dialogue)
+    return row | text_setup.dialogue_entry(dialogue)
 
 
-def _shown(each: ValuedDialogue, span: slice, tokenizer: Any) -> dict[str, Any]:
-    values, unknown = each.values, np.zeros(span.stop - span.start)
-    numbers = {"steered": values.log_probs, "policy": values.log_probs, "q": values.target_q, "v": values.v}
-    tokens = each.item.tokens[each.item.action_indices + 1][span].tolist()
-    shown = {name: unknown if found is None else found[span] for name, found in numbers.items()}
-    return text_values.token_row(tokenizer, tokens, shown)
+def _token_row(valued: ValuedDialogue, span: slice, tokenizer: Any) -> dict[str, Any]:
+    """The numbers of the tokens of the action at `span`; 0 for those that the agent does not have."""
+    values = valued.values
+    of_tokens = {"steered": values.log_probs, "policy": values.log_probs, "q": values.target_q, "v": values.v}
+    zeros = np.zeros(span.stop - span.start)
+    numbers = {name: zeros if array is None else array[span] for name, array in of_tokens.items()}
+    tokens = valued.item.tokens[valued.item.action_indices + 1][span].tolist()
+    return text_values.token_row(tokenizer, tokens, numbers)
 
 
-def ranking(played: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
+def ranking(rows: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
     """Of two dialogues with different returns, how often the one with the greater return has the greater mean Q.
 
     Returns:
       `accuracy` and the number of `pairs`, each dialogue with the next one by index; None where the agent has no values, or all
       returns are equal.
     """
-    if not played or "q" not in played[0]:
+    if not rows or "q" not in rows[0]:
         return None
-    returns, q = (np.array([row[name] for row in played]) for name in ("return", "q"))
-    gains, values = np.diff(returns), np.diff(q)
-    differ = gains != 0
+    return_gains = np.diff(np.array([row["return"] for row in rows]))
+    q_gains = np.diff(np.array([row["q"] for row in rows]))
+    differ = return_gains != 0
     if not differ.any():
         return None
-    right = (np.sign(gains) == np.sign(values))[differ]
-    return {"accuracy": float(right.mean()), "pairs": int(right.size)}
+    is_right = (np.sign(return_gains) == np.sign(q_gains))[differ]
+    return {"accuracy": float(is_right.mean()), "pairs": int(is_right.size)}

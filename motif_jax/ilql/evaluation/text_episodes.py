@@ -23,12 +23,15 @@ from motif_jax.ilql.tasks.contract import TextEnvironment, TextPolicy, TextTask
 
 # Texts that have ended are left out when no more than this share still runs: each size is a program of its own.
 _NARROW = 0.5
+# No session is made smaller than this.
 _SMALLEST = 16
-_FOLD = jax.vmap(jax.random.fold_in)
-# A key for each of (episode, turn).
-_KEYS = jax.jit(
-    lambda key, episodes, turns: _FOLD(jax.vmap(jax.random.fold_in, (None, 0))(key, episodes), turns)
-)
+
+
+@jax.jit
+def _keys(key: jax.Array, episodes: jax.Array, turns: jax.Array) -> jax.Array:
+    """A key for each pair of episode and turn, int32 [B] each."""
+    of_episodes = jax.vmap(jax.random.fold_in, (None, 0))(key, episodes)
+    return jax.vmap(jax.random.fold_in)(of_episodes, turns)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,8 +49,8 @@ class TextAction:
     divergence: float = 0.0
 
 
-class Spoken(NamedTuple):
-    """A dialogue as an agent of a task sees it."""
+class DialogueObservation(NamedTuple):
+    """A dialogue as the observation of an agent."""
 
     dialogue: Dialogue
 
@@ -56,54 +59,60 @@ class Spoken(NamedTuple):
 
 
 class TextActor(Protocol):
-    """Who speaks in several episodes at once."""
+    """An agent or a policy that plays several episodes at once."""
 
     def begin(self, episodes: Sequence[int]) -> None:
         """Starts anew, with these episodes."""
 
-    def act(self, observations: Sequence[Any], places: Sequence[int]) -> list[TextAction]:
-        """What is said in each of the episodes at `places` (of those of `begin`), which stand at `observations`."""
+    def act(self, observations: Sequence[Any], indices: Sequence[int]) -> list[TextAction]:
+        """The actions at `observations` of some episodes: those at `indices` in the sequence of `begin`."""
 
 
 class PolicyTextActor:
     """A policy of the task, one episode after the other; each has its own generator."""
 
     def __init__(self, policy: TextPolicy, seed: int) -> None:
-        self._policy, self._seed = policy, seed
+        self._policy = policy
+        self._seed = seed
         self._rngs: list[np.random.Generator] = []
 
     def begin(self, episodes: Sequence[int]) -> None:
         self._rngs = [seeds.rng(self._seed, "evaluate_text", "policy", episode) for episode in episodes]
 
-    def act(self, observations: Sequence[Any], places: Sequence[int]) -> list[TextAction]:
-        pairs = zip(observations, places, strict=True)
-        return [TextAction(self._policy.act(observation, self._rngs[place])) for observation, place in pairs]
+    def act(self, observations: Sequence[Any], indices: Sequence[int]) -> list[TextAction]:
+        actions = []
+        for observation, index in zip(observations, indices, strict=True):
+            actions.append(TextAction(self._policy.act(observation, self._rngs[index])))
+        return actions
 
 
 class ActionTokens:
-    """A task's tokenizer that also encodes what an agent said that is no text of the task, such as a delimiter within an action."""
+    """A task's tokenizer that also encodes an agent's actions that are no text of the task, such as one with a delimiter inside."""
 
     def __init__(self, tokenizer: TextTokenizer) -> None:
-        self._tokenizer, self._said = tokenizer, dict[str, list[int]]()
-        self.size, self.delimiters = tokenizer.size, tokenizer.delimiters
+        self._tokenizer = tokenizer
+        self._foreign: dict[str, list[int]] = {}
+        self.size = tokenizer.size
+        self.delimiters = tokenizer.delimiters
 
     def encode(self, text: str) -> list[int]:
         try:
             return self._tokenizer.encode(text)
         except ValueError:
-            if text not in self._said:
+            if text not in self._foreign:
                 raise
-            return list(self._said[text])
+            return list(self._foreign[text])
 
     def decode(self, tokens: list[int]) -> str:
         return self._tokenizer.decode(tokens)
 
-    def said(self, tokens: list[int]) -> str:
+    def decode_action(self, tokens: list[int]) -> str:
+        """The text of an action, which `encode` accepts from then on."""
         text = self.decode(tokens).strip()
         try:
             self._tokenizer.encode(text)
         except ValueError:
-            self._said[text] = tokens
+            self._foreign[text] = tokens
         return text
 
 
@@ -122,59 +131,76 @@ class AgentTextActor:
         seed: int,
         as_written: bool = False,
     ) -> None:
-        self._decoder, self._params = decoder, jax.device_put(params)
-        self._tokenizer, self._decoding = ActionTokens(tokenizer), decoding
+        self._decoder = decoder
+        self._params = jax.device_put(params)
+        self._tokenizer = ActionTokens(tokenizer)
+        self._decoding = decoding
         self._key = jax.random.key(seeds.derive(seed, "evaluate_text", "agent") % (1 << 31))
-        self._reward, self._as_written = constant(0.0), as_written
+        self._token_reward = constant(0.0)
+        self._as_written = as_written
 
     def begin(self, episodes: Sequence[int]) -> None:
-        # The program's size is a power of two, or few programs would ever fit again.
-        self._rows, count = 1 << (len(episodes) - 1).bit_length(), len(episodes)
-        marks = self._tokenizer.delimiters
-        self._session = TextSession(self._decoder, self._params, self._rows, self._decoding, marks)
-        self._episodes, self._turns = np.array(episodes, np.int32), np.zeros(count, np.int32)
-        self._seats = {place: place for place in range(count)}  # an episode's row in the session
+        # A power of two, so that few programs are compiled.
+        self._batch = 1 << (len(episodes) - 1).bit_length()
+        self._session = TextSession(
+            self._decoder, self._params, self._batch, self._decoding, self._tokenizer.delimiters
+        )
+        self._episodes = np.array(episodes, np.int32)
+        self._turns = np.zeros(len(episodes), np.int32)
+        self._row_of = {index: index for index in range(len(episodes))}  # an episode's row in the session
         self._written: list[list[np.ndarray]] = [[] for _ in episodes]
 
-    def act(self, observations: Sequence[Any], places: Sequence[int]) -> list[TextAction]:
-        self._narrow(places)
-        said = np.array([self._seats[place] for place in places])
+    def act(self, observations: Sequence[Any], indices: Sequence[int]) -> list[TextAction]:
+        indices = list(indices)
+        self._narrow(indices)
+        rows = [self._row_of[index] for index in indices]
+
         texts = list(self._session.texts)
-        for seat, place, observation in zip(said.tolist(), places, observations, strict=True):
-            written = self._written[place] if self._as_written else None
-            item = tokenise(observation.to_sequence(), self._tokenizer, self._reward, written)
-            texts[seat] = item.tokens.tolist()
+        for row, index, observation in zip(rows, indices, observations, strict=True):
+            written = self._written[index] if self._as_written else None
+            item = tokenise(observation.to_sequence(), self._tokenizer, self._token_reward, written)
+            texts[row] = item.tokens.tolist()
         self._session.read(texts)
-        rows = np.zeros(self._rows, bool)
-        rows[said] = True
-        episodes, turns = np.zeros(self._rows, np.int32), np.zeros(self._rows, np.int32)
-        episodes[said], turns[said] = self._episodes[list(places)], self._turns[list(places)]
-        self._turns[list(places)] += 1
-        actions = self._session.write(_KEYS(self._key, episodes, turns), rows)
-        found = [self._said(actions, seat) for seat in said.tolist()]
-        for place, action in zip(places, found, strict=True):
-            self._written[place].append(action.tokens)
-        return found
 
-    def _said(self, written: Actions, seat: int) -> TextAction:
-        valid = written.valid[seat]
-        tokens = written.tokens[seat][valid]
-        words = tokens[:-1] if len(tokens) and tokens[-1] == self._tokenizer.delimiters.action_end else tokens
-        facts = TokenFacts(*(fact[seat][valid] for fact in written.facts))
-        text = self._tokenizer.said(words.tolist())
-        return TextAction(text, tokens, facts, float(written.divergence[seat]))
+        acts = np.zeros(self._batch, bool)
+        episodes = np.zeros(self._batch, np.int32)
+        turns = np.zeros(self._batch, np.int32)
+        acts[rows] = True
+        episodes[rows] = self._episodes[indices]
+        turns[rows] = self._turns[indices]
+        self._turns[indices] += 1
+        written_rows = self._session.write(_keys(self._key, episodes, turns), acts)
 
-    def _narrow(self, places: Sequence[int]) -> None:
-        size = max(min(_SMALLEST, self._rows), 1 << (len(places) - 1).bit_length())
-        if size <= _NARROW * self._rows:
-            kept = [self._seats[place] for place in places]
-            self._session.pick([*kept, *[kept[0]] * (size - len(kept))])
-            self._seats, self._rows = {place: seat for seat, place in enumerate(places)}, size
+        actions = [self._action(written_rows, row) for row in rows]
+        for index, action in zip(indices, actions, strict=True):
+            self._written[index].append(action.tokens)
+        return actions
+
+    def _action(self, written: Actions, row: int) -> TextAction:
+        valid = written.valid[row]
+        tokens = written.tokens[row][valid]
+        words = tokens.tolist()
+        if words and words[-1] == self._tokenizer.delimiters.action_end:
+            words.pop()
+        facts = TokenFacts(*(numbers[row][valid] for numbers in written.facts))
+        text = self._tokenizer.decode_action(words)
+        return TextAction(text, tokens, facts, float(written.divergence[row]))
+
+    def _narrow(self, indices: Sequence[int]) -> None:
+        """Leaves out the rows of ended episodes where that halves the session at least."""
+        size = max(min(_SMALLEST, self._batch), 1 << (len(indices) - 1).bit_length())
+        if size > _NARROW * self._batch:
+            return
+        rows = [self._row_of[index] for index in indices]
+        padding = [rows[0]] * (size - len(rows))
+        self._session.pick([*rows, *padding])
+        self._row_of = {index: row for row, index in enumerate(indices)}
+        self._batch = size
 
 
 @dataclasses.dataclass(frozen=True)
 class PlayedText:
-    """A whole episode."""
+    """An episode that has ended."""
 
     index: int
     dialogue: Dialogue
@@ -217,28 +243,31 @@ def _wave(
     environments: Sequence[TextEnvironment],
     actor: TextActor,
     seed: int,
-    each: Callable[..., Iterable[Any]],
+    map_over: Callable[..., Iterable[Any]],
     stop: Interruption | None,
 ) -> Iterator[PlayedText]:
-    def reset(place: int) -> Any:
-        return environments[place].reset(np.random.default_rng(environment_seed(seed, episodes[place])))
+    """Plays `episodes` side by side, one in each environment, to their ends; `map_over` is `map`, or that of a pool of threads."""
 
-    def step(place: int, action: TextAction) -> Any:
-        return environments[place].step(action.text)
+    def reset(index: int) -> Any:
+        return environments[index].reset(np.random.default_rng(environment_seed(seed, episodes[index])))
+
+    def step(index: int, action: TextAction) -> Any:
+        return environments[index].step(action.text)
 
     actor.begin(episodes)
-    places = list(range(len(episodes)))
-    observations = list(each(reset, places))
+    running = list(range(len(episodes)))
+    observations = list(map_over(reset, running))
     actions: list[list[TextAction]] = [[] for _ in episodes]
-    while places and not (stop is not None and stop.requested):
-        said = actor.act([observations[place] for place in places], places)
-        going = []
-        for place, action, outcome in zip(places, said, each(step, places, said), strict=True):
-            actions[place].append(action)
-            observations[place] = outcome.observation
+    while running and not (stop is not None and stop.requested):
+        new_actions = actor.act([observations[index] for index in running], running)
+        outcomes = map_over(step, running, new_actions)
+        still_running = []
+        for index, action, outcome in zip(running, new_actions, outcomes, strict=True):
+            actions[index].append(action)
+            observations[index] = outcome.observation
             if outcome.terminal:
                 dialogue = outcome.observation.to_sequence()
-                yield PlayedText(episodes[place], dialogue, tuple(actions[place]))
+                yield PlayedText(episodes[index], dialogue, tuple(actions[index]))
             else:
-                going.append(place)
-        places = going
+                still_running.append(index)
+        running = still_running

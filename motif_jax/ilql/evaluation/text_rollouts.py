@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ from motif_jax.ilql.agent.decoding import Decoding
 from motif_jax.ilql.agent.text_agent import TextAgentNetwork
 from motif_jax.ilql.config import EvaluationGames, TextConfig, TextMethod
 from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout
-from motif_jax.ilql.dialogues.items import TextTokenizer, tokenise
+from motif_jax.ilql.dialogues.items import TextTokenizer, TokenItem, tokenise
 from motif_jax.ilql.dialogues.token_rewards import TokenReward
 from motif_jax.ilql.evaluation import text_episodes, text_setup
 from motif_jax.ilql.evaluation.text_episodes import PlayedText
@@ -46,10 +47,9 @@ def require_playable(task: TextTask, name: str) -> None:
 def _decoding(decode: Decode, method: str, settings: ModelConfig, longest_action: int) -> Decoding:
     """How a training's evaluations write: `decode`, which the method and the data complete, as in `evaluate_text`."""
     room = longest_action if settings.max_length is None else settings.max_length - 2
-    longest = max(1, min(longest_action, room))
-    own = {"method": method, "settings": {"longest_action": longest}}
+    about = {"method": method, "settings": {"longest_action": max(1, min(longest_action, room))}}
     try:
-        return text_setup.decoding_of(decode, own)
+        return text_setup.decoding_of(decode, about)
     except UserError as error:
         raise UserError(str(error).replace("config.decode.", "config.games.decode.")) from None
 
@@ -64,8 +64,13 @@ def check(games: EvaluationGames, method: TextMethod, task: TextTask, network: T
 def evaluation_player(
     config: TextConfig, task: TextTask, network: TextAgentNetwork, longest_action: int, as_written: bool
 ) -> Callable[[Any], dict[str, float]] | None:
-    """What plays the same `config.games.episodes` at each evaluation: parameters -> means by name; None where nothing is played."""
-    count, method = config.games.episodes, config.method
+    """Returns a function that plays the same `config.games.episodes` at each evaluation; None where nothing is played.
+
+    The function maps an agent's parameters to means over the episodes by name. With `as_written` the agent reads its own actions
+    as the tokens that it wrote.
+    """
+    count = config.games.episodes
+    method = config.method
     if not count or not playable(task):
         return None
     decoder = AgentDecoder(network, method.q_min, method.q_max)
@@ -76,8 +81,8 @@ def evaluation_player(
         actor = text_episodes.AgentTextActor(decoder, params, task.tokenizer(), decoding, seed, as_written)
         rows: list[Mapping[str, float]] = []
         for episode in text_episodes.play(task, actor, seed, range(count), count):
-            own = {"return": episode.dialogue.total, "length": float(len(episode.actions))}
-            rows.append({**own, **task.outcome(episode.dialogue)})
+            row = {"return": episode.dialogue.total, "length": float(len(episode.actions))}
+            rows.append({**row, **task.outcome(episode.dialogue)})
         return {f"games/{name}": float(np.mean([row[name] for row in rows])) for name in rows[0]}
 
     return play
@@ -96,14 +101,18 @@ def rollout_player(
 
     `reward` is paid for each token of an action, of which there are `longest` at most.
     """
-    decoding, decoder = Decoding("sample", longest, advantages=False), AgentDecoder(network)
-    drawn, tokenizer = seeds.derive(seed, "rollouts"), task.tokenizer()
+    decoder = AgentDecoder(network)
+    decoding = Decoding("sample", longest, advantages=False)
+    tokenizer = task.tokenizer()
+    rollout_seed = seeds.derive(seed, "rollouts")
 
     def play(params: Any, step: int) -> EpisodeBatch:
-        actor = text_episodes.AgentTextActor(decoder, params, tokenizer, decoding, drawn, as_written=True)
+        actor = text_episodes.AgentTextActor(
+            decoder, params, tokenizer, decoding, rollout_seed, as_written=True
+        )
         numbers = range(step * count, (step + 1) * count)
-        played = text_episodes.play(task, actor, drawn, numbers, count)
-        episodes = sorted(played, key=lambda episode: episode.index)
+        episodes = list(text_episodes.play(task, actor, rollout_seed, numbers, count))
+        episodes.sort(key=lambda episode: episode.index)  # they come in the order in which they end
         return jax.tree.map(lambda leaf: leaf[None], batch_of(episodes, tokenizer, layout, reward))
 
     return play
@@ -113,27 +122,30 @@ def batch_of(
     episodes: list[PlayedText], tokenizer: TextTokenizer, layout: ItemLayout, reward: TokenReward
 ) -> EpisodeBatch:
     """Episodes as a batch [B, ...], without what the layout cuts off."""
-    items, log_probs, utterances = [], [], []
+    items: list[TokenItem] = []
+    log_probs: list[np.ndarray] = []
+    utterances: list[int] = []
     for episode in episodes:
         written = [action.tokens for action in episode.actions]
-        facts = [action.facts.policy for action in episode.actions]
-        items.append(layout.cut(tokenise(episode.dialogue, tokenizer, reward, written)))
-        kept = len(items[-1].action_indices)
-        log_probs.append(np.concatenate(facts)[:kept])
-        ends = np.cumsum([len(fact) for fact in facts])
+        of_actions = [action.facts.policy for action in episode.actions]
+        item = layout.cut(tokenise(episode.dialogue, tokenizer, reward, written))
+        tokens = len(item.action_indices)
+        ends = np.cumsum([len(numbers) for numbers in of_actions])
+        items.append(item)
+        log_probs.append(np.concatenate(of_actions)[:tokens])
         # The last of them may have been cut: its tokens count, and so does it.
-        utterances.append(int(np.searchsorted(ends, kept)) + 1 if kept else 0)
-    most = layout.max_len
-    width = _rounded(max(len(item.tokens) for item in items), most)
-    longest = _rounded(max(1, *map(len, log_probs)), most)
+        utterances.append(int(np.searchsorted(ends, tokens)) + 1 if tokens else 0)
+
+    width = _rounded(max(len(item.tokens) for item in items), layout.max_len)
+    longest = _rounded(max(1, *map(len, log_probs)), layout.max_len)
     table = np.zeros((len(items), longest), np.float32)
     for row, numbers in zip(table, log_probs, strict=True):
         row[: len(numbers)] = numbers
     return EpisodeBatch(layout.batch(items, width, longest, 1), table, np.array(utterances, np.float32))
 
 
-def _rounded(length: int, most: int | None) -> int:
-    """The padded size of so many tokens: a multiple of an eighth of the next power of two, for few programs; at most `most`."""
+def _rounded(length: int, limit: int | None) -> int:
+    """The padded size of so many tokens: a multiple of an eighth of the next power of two, for few programs; at most `limit`."""
     step = max(8, (1 << (length - 1).bit_length()) // 8)
-    size = -(-length // step) * step
-    return size if most is None else max(length, min(size, most))
+    size = math.ceil(length / step) * step
+    return size if limit is None else max(length, min(size, limit))

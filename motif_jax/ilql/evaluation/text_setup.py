@@ -16,7 +16,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.sections import Decode
 from motif_jax.ilql.agent import agent_folder, model_agent
 from motif_jax.ilql.agent.agent_decoder import AgentDecoder
-from motif_jax.ilql.agent.decoding import Decoding
+from motif_jax.ilql.agent.decoding import Decoding, TokenFacts
 from motif_jax.ilql.dialogues import dialogue_data
 from motif_jax.ilql.dialogues.dialogue import Dialogue
 from motif_jax.ilql.dialogues.items import TextTokenizer
@@ -38,9 +38,9 @@ def decoding_of(decode: Decode, about: Mapping[str, Any] | None) -> Decoding:
     `about` is None if a policy of the task writes them. Raises UserError for a value that is not allowed, or if the length of an
     action is not known.
     """
-    given = dataclasses.asdict(decode)
+    values = {key: value for key, value in dataclasses.asdict(decode).items() if value is not None}
     if about is None:
-        return Decoding(**{key: value for key, value in given.items() if value is not None})
+        return Decoding(**values)
     kind, width = OF_METHOD.get(about["method"], ("sample", 1))
     if decode.kind not in (None, kind):
         kind, width = decode.kind, 1
@@ -50,39 +50,44 @@ def decoding_of(decode: Decode, about: Mapping[str, Any] | None) -> Decoding:
             f"config.decode.max_tokens=None: {about['folder']} does not say how long the actions of its training data were: "
             "give a number of tokens"
         )
-    own = {"kind": kind, "width": width, "max_tokens": longest}
-    return Decoding(**{**given, **{key: own[key] for key in own if given[key] is None}})
+    defaults = {"kind": kind, "width": width, "max_tokens": longest}
+    return Decoding(**{**defaults, **values})
 
 
-def described(agent: str | None) -> dict[str, Any] | None:
-    """What an agent says of itself; None without one."""
+def describe_agent(agent: str | None) -> dict[str, Any] | None:
+    """The description in an agent's folder, see `agent_folder.describe`; None without an agent."""
     if not agent:
         return None
-    kind = model_agent if model_agent.is_model(agent) else agent_folder
-    return kind.describe(agent, "agent")
+    if model_agent.is_model(agent):
+        return model_agent.describe(agent, "agent")
+    return agent_folder.describe(agent, "agent")
 
 
 def named_task(config: TextSpeaker, about: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
     """The task and its options: the agent's, replaced by the config's; UserError for none, or another than the agent's."""
-    given = registry.json_options(config.options)
-    own = about["task"] if about else None
-    name = config.task or own or ""
+    user_options = registry.json_options(config.options)
+    agent_task = about["task"] if about else None
+    name = config.task or agent_task or ""
     allowed = f"one of {', '.join(registry.names())}, or module:Class; or give an agent"
     checks.require_key(config, "task", bool(name), allowed)
     registry.load(name)
-    if own and own != name:
-        raise UserError(f"config.agent={config.agent}: was trained for the task {own}, config.task is {name}")
-    found = agent_folder.options_of(about) if about and own else {}
-    url = {"url": config.url} if config.url else {}
-    return name, registry.overlaid(name, found, {**given, **url})
+    if agent_task and agent_task != name:
+        raise UserError(
+            f"config.agent={config.agent}: was trained for the task {agent_task}, config.task is {name}"
+        )
+    options = agent_folder.options_of(about) if about and agent_task else {}
+    if config.url:
+        user_options["url"] = config.url
+    return name, registry.overlaid(name, options, user_options)
 
 
 def check(config: TextSpeaker) -> None:
     """Raises UserError for what `open_setup` would refuse, without reading networks."""
-    speaks = bool(config.agent or config.policy)
+    has_speaker = bool(config.agent or config.policy)
     allowed = "a run folder of train_text, a Hugging Face folder of a decoder, or config.policy a policy of the task"
-    checks.require_key(config, "agent", speaks, allowed)
-    about, agent = described(config.agent), config.agent or ""
+    checks.require_key(config, "agent", has_speaker, allowed)
+    agent = config.agent or ""
+    about = describe_agent(config.agent)
     decoding = decoding_of(config.decode, None if config.policy else about)
     task = registry.make(*named_task(config, about))
     task.check_episodes()
@@ -98,25 +103,32 @@ def check(config: TextSpeaker) -> None:
         AgentDecoder(agent_folder.network_of(about)).check(decoding)
 
 
-def said_in(dialogue: Dialogue) -> dict[str, Any]:
+def dialogue_entry(dialogue: Dialogue) -> dict[str, Any]:
     """The part of a row that is the dialogue, JSON-able."""
-    texts, rewards = list(dialogue.texts), list(dialogue.rewards)
-    return {"dialogue": {"texts": texts, "rewards": rewards, "terminal": dialogue.terminal}}
+    return {
+        "dialogue": {
+            "texts": list(dialogue.texts),
+            "rewards": list(dialogue.rewards),
+            "terminal": dialogue.terminal,
+        }
+    }
 
 
 @dataclasses.dataclass(frozen=True)
 class TextEvalSetup:
-    """Who plays what; `plan` says it in words."""
+    """A task and the actor that plays it."""
 
     task: TextTask
     actor: TextActor
-    plan: dict[str, Any]
+    plan: dict[str, Any]  # what determines the episodes, for plan.json
     tokenizer: TextTokenizer
     token_reward: TokenReward
 
     def row(self, episode: PlayedText, seed: int, tokens: bool) -> dict[str, Any]:
-        dialogue, said = episode.dialogue, [one for one in episode.actions if one.tokens is not None]
-        paid = float(sum(self.token_reward(one.tokens).sum() for one in said))
+        """The numbers of an episode for the journal, JSON-able; with those of every token where `tokens` is set."""
+        dialogue = episode.dialogue
+        actions = [action for action in episode.actions if action.tokens is not None]
+        token_rewards = float(sum(self.token_reward(action.tokens).sum() for action in actions))
         row: dict[str, Any] = {
             "index": episode.index,
             "seed": text_episodes.environment_seed(seed, episode.index),
@@ -124,32 +136,39 @@ class TextEvalSetup:
             "length": sum(reward is not None for reward in dialogue.rewards),
             "end_reason": "terminal",
             **self.task.outcome(dialogue),
-            "token_return": dialogue.total + paid,
+            "token_return": dialogue.total + token_rewards,
         }
-        if said:
-            end = [self.tokenizer.delimiters.action_end]
-            row["actions_cut"] = sum(one.tokens[-1:].tolist() != end for one in said)
-            row["tokens_said"] = sum(len(one.tokens) for one in said)
-            row["divergence"] = float(sum(one.divergence for one in said))
-            row["entropy"] = -float(sum(one.facts.steered.sum() for one in said))
+        if actions:
+            end = self.tokenizer.delimiters.action_end
+            row["actions_cut"] = sum(end not in action.tokens[-1:] for action in actions)
+            row["tokens_said"] = sum(len(action.tokens) for action in actions)
+            row["divergence"] = float(sum(action.divergence for action in actions))
+            row["entropy"] = -float(sum(action.facts.steered.sum() for action in actions))
             if tokens:
-                row["tokens"] = [self._shown(one.tokens, one.facts) for one in said]
-        return row | said_in(dialogue)
+                row["tokens"] = [self._token_row(action.tokens, action.facts) for action in actions]
+        return row | dialogue_entry(dialogue)
 
-    def _shown(self, tokens: np.ndarray, facts: Any) -> dict[str, Any]:
-        numbers = {name: getattr(facts, name) for name in ("steered", "policy", "q", "v")}
-        chosen = facts.by_policy.tolist(), facts.by_values.tolist()
-        return token_row(self.tokenizer, tokens.tolist(), numbers, *chosen)
+    def _token_row(self, tokens: np.ndarray, facts: TokenFacts) -> dict[str, Any]:
+        numbers = {"steered": facts.steered, "policy": facts.policy, "q": facts.q, "v": facts.v}
+        return token_row(
+            self.tokenizer, tokens.tolist(), numbers, facts.by_policy.tolist(), facts.by_values.tolist()
+        )
 
 
 def open_setup(config: TextSpeaker) -> TextEvalSetup:
     """Reads the agent, where there is one; UserError where something is missing or does not fit."""
-    about, agent = described(config.agent), config.agent or ""
+    agent = config.agent or ""
+    about = describe_agent(config.agent)
     name, options = named_task(config, about)
     task = text_scores.attach(registry.make(name, options))
-    plan: dict[str, Any] = {"environment": name, "options": options, "seed": config.seed}
-    plan["drawn_from"] = registry.drawn_from(task)
-    tokenizer, token_reward = task.tokenizer(), dialogue_data.token_reward_of(config.token_reward)
+    plan: dict[str, Any] = {
+        "environment": name,
+        "options": options,
+        "seed": config.seed,
+        "drawn_from": registry.drawn_from(task),
+    }
+    tokenizer = task.tokenizer()
+    token_reward = dialogue_data.token_reward_of(config.token_reward)
     if config.policy:
         plan |= {"policy": config.policy, "digest": None, "decode": None, "values": False}
         policy = text_episodes.PolicyTextActor(task.policy(config.policy), config.seed)
@@ -159,7 +178,8 @@ def open_setup(config: TextSpeaker) -> TextEvalSetup:
         tokenizer = saved.tokenizer
     else:
         saved = agent_folder.load(agent, task=task, dtype=config.dtype)
-    decoder, decoding = decoder_of(saved), decoding_of(config.decode, about)
+    decoder = decoder_of(saved)
+    decoding = decoding_of(config.decode, about)
     decoder.check(decoding)
     if saved.network.design.q in ("utterance", "mean") and decoding.kind != "rerank":
         print(
@@ -172,17 +192,18 @@ def open_setup(config: TextSpeaker) -> TextEvalSetup:
 
 
 def agent_plan(folder: str, saved: agent_folder.SavedAgent) -> dict[str, Any]:
-    """What an evaluation says of its agent."""
+    """The entries of an evaluation's plan that describe its agent, with a digest of design and parameters."""
     leaves = jax.tree_util.tree_leaves_with_path(saved.params)
-    flat = {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+    tensors = {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+    design = json.dumps(saved.about["design"], sort_keys=True)
     return {
         "policy": folder,
         "method": saved.method,
-        "digest": digests.of_tensors(json.dumps(saved.about["design"], sort_keys=True), flat),
+        "digest": digests.of_tensors(design, tensors),
         "values": saved.network.design.q == "token",
     }
 
 
 def decoder_of(saved: agent_folder.SavedAgent) -> AgentDecoder:
-    """What an agent writes with."""
+    """The networks of an agent for decoding, with the limits of its target Q."""
     return AgentDecoder(saved.network, saved.settings.get("q_min"), saved.settings.get("q_max"))

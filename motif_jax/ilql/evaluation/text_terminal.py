@@ -11,7 +11,12 @@ import numpy as np
 
 from motif_jax.ilql.dialogues.dialogue import Dialogue
 from motif_jax.ilql.dialogues.items import TextTokenizer
-from motif_jax.ilql.evaluation.text_episodes import Spoken, TextAction, TextActor, environment_seed
+from motif_jax.ilql.evaluation.text_episodes import (
+    DialogueObservation,
+    TextAction,
+    TextActor,
+    environment_seed,
+)
 from motif_jax.ilql.tasks.contract import Observation, TextTask
 from motif_jax.ilql.tasks.wordle.environment import WordleObservation
 from motif_jax.ilql.tasks.wordle.policies import picture
@@ -24,17 +29,21 @@ _REPLACED = "\N{REPLACEMENT CHARACTER}"
 def plain(text: str) -> str:
     """Replaces what moves a terminal's cursor, changes its colours or turns a line: control characters but line ends and tabs."""
 
-    def safe(one: str) -> bool:
-        return one not in _TURNS and (one in "\n\t" or unicodedata.category(one) not in ("Cc", "Cs"))
+    def is_safe(character: str) -> bool:
+        if character in _TURNS:
+            return False
+        return character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cs")
 
-    return "".join(one if safe(one) else _REPLACED for one in text.replace("\r\n", "\n"))
+    characters = text.replace("\r\n", "\n")
+    return "".join(character if is_safe(character) else _REPLACED for character in characters)
 
 
 class Terminal:
     """A person's terminal; `source` and `out` are the process's by default."""
 
     def __init__(self, source: TextIO | None = None, out: TextIO | None = None) -> None:
-        self._source, self._out = source or sys.stdin, out or sys.stdout
+        self._source = source or sys.stdin
+        self._out = out or sys.stdout
 
     def say(self, text: str) -> None:
         self._out.write(f"{text}\n")
@@ -59,22 +68,22 @@ def shown(observation: Observation) -> str:
     if isinstance(observation, WordleObservation):
         return picture([plain(guess) for guess in observation.guesses], observation.codes)
     dialogue = observation.to_sequence()
-    pairs = zip(dialogue.texts, dialogue.rewards, strict=True)
-    return (
-        "\n".join(f"{'< ' if reward is None else '> '}{plain(text)}" for text, reward in pairs)
-        or "(nothing said yet)"
-    )
+    lines = []
+    for text, reward in zip(dialogue.texts, dialogue.rewards, strict=True):
+        speaker = "<" if reward is None else ">"
+        lines.append(f"{speaker} {plain(text)}")
+    return "\n".join(lines) or "(nothing said yet)"
 
 
-def numbers(said: TextAction) -> str:
+def numbers(action: TextAction) -> str:
     """Numbers of an action's tokens, a line each."""
-    if said.facts is None:
+    facts = action.facts
+    if facts is None:
         return "(no numbers: it is not an agent's)"
-    facts = said.facts
     rows = zip(facts.policy.tolist(), facts.q.tolist(), facts.v.tolist(), strict=True)
     return "\n".join(
-        f"  token {place}: log pi {policy:7.2f}  Q {q:7.2f}  V {v:7.2f}  advantage {q - v:+7.2f}"
-        for place, (policy, q, v) in enumerate(rows)
+        f"  token {number}: log pi {policy:7.2f}  Q {q:7.2f}  V {v:7.2f}  advantage {q - v:+7.2f}"
+        for number, (policy, q, v) in enumerate(rows)
     )
 
 
@@ -84,8 +93,11 @@ class TextTable:
     def __init__(
         self, task: TextTask, actor: TextActor, terminal: Terminal, tokenizer: TextTokenizer, seed: int
     ) -> None:
-        self._task, self._talker, self._terminal = task, actor, terminal
-        self._tokenizer, self._seed = tokenizer, seed
+        self._task = task
+        self._actor = actor
+        self._terminal = terminal
+        self._tokenizer = tokenizer
+        self._seed = seed
 
     def play(self, game: int, mode: str) -> list[dict[str, Any]]:
         """Plays a game; returns its dialogues, the person's first.
@@ -96,20 +108,26 @@ class TextTable:
         say = self._terminal.say
         say(f"\ngame {game}")
         if mode == "answer":
-            return [self._answered(game)]
+            return [self._answer(game)]
         if mode == "with":
             say("Enter: say what it proposes; ?: its numbers; or type what to say")
-            return [self._episode(game, self._proposed)]
-        mine = self._episode(game, lambda observation: self._typed("> "))
+            return [self._episode(game, self._propose)]
+        of_person = self._episode(game, lambda observation: self._ask("> "))
         say("\nnow it plays the same game")
-        its = self._episode(game, self._shown)
-        a, b = mine["return"], its["return"]
-        say(f"you {a:g}, it {b:g}: {'you win' if a > b else 'it wins' if b > a else 'a draw'}")
-        return [mine, its]
+        of_agent = self._episode(game, self._act)
+        gain = of_person["return"] - of_agent["return"]
+        result = "a draw"
+        if gain > 0:
+            result = "you win"
+        elif gain < 0:
+            result = "it wins"
+        say(f"you {of_person['return']:g}, it {of_agent['return']:g}: {result}")
+        return [of_person, of_agent]
 
     def _episode(self, game: int, speak: Callable[[Any], str]) -> dict[str, Any]:
+        """Plays a game in which `speak` maps each observation to an action."""
         environment = self._task.environment()
-        self._talker.begin([game])
+        self._actor.begin([game])
         observation = environment.reset(np.random.default_rng(environment_seed(self._seed, game)))
         terminal = False
         while not terminal:
@@ -120,20 +138,23 @@ class TextTable:
         self._terminal.say(f"\n{shown(observation)}\nreturn {dialogue.total:g}")
         return {"texts": list(dialogue.texts), "rewards": list(dialogue.rewards), "return": dialogue.total}
 
-    def _shown(self, observation: Any) -> str:
-        said = self._talker.act([observation], [0])[0]
-        self._terminal.say(f"> {plain(said.text)}")
-        return said.text
+    def _act(self, observation: Any) -> str:
+        """The agent's action, which the terminal shows."""
+        action = self._actor.act([observation], [0])[0]
+        self._terminal.say(f"> {plain(action.text)}")
+        return action.text
 
-    def _proposed(self, observation: Any) -> str:
-        said = self._talker.act([observation], [0])[0]
+    def _propose(self, observation: Any) -> str:
+        """The agent's action, or what the person types in its place."""
+        action = self._actor.act([observation], [0])[0]
         while True:
-            typed = self._typed(f"it would say: {plain(said.text)}\n> ", "?")
+            typed = self._ask(f"it would say: {plain(action.text)}\n> ", "?")
             if typed != "?":
-                return typed or said.text
-            self._terminal.say(numbers(said))
+                return typed or action.text
+            self._terminal.say(numbers(action))
 
-    def _typed(self, prompt: str, command: str = "") -> str:
+    def _ask(self, prompt: str, command: str = "") -> str:
+        """What the person types: a text that has tokens, or `command`."""
         while True:
             typed = self._terminal.ask(prompt)
             try:
@@ -143,18 +164,20 @@ class TextTable:
                 continue
             return typed
 
-    def _answered(self, game: int) -> dict[str, Any]:
+    def _answer(self, game: int) -> dict[str, Any]:
+        """A game in which the person is the agent's other side."""
         say = self._terminal.say
         texts: list[str] = []
         rewards: list[float | None] = []
         say(f"say something, or nothing for it to begin; {_QUIT} ends the game")
-        self._talker.begin([game])
-        typed = self._typed("< ", _QUIT)
+        self._actor.begin([game])
+        typed = self._ask("< ", _QUIT)
         while typed != _QUIT:
             if typed:
                 texts.append(typed)
                 rewards.append(None)
-            texts.append(self._shown(Spoken(Dialogue(tuple(texts), tuple(rewards), False))))
+            dialogue = Dialogue(tuple(texts), tuple(rewards), terminal=False)
+            texts.append(self._act(DialogueObservation(dialogue)))
             rewards.append(0.0)
-            typed = self._typed("< ", _QUIT)
+            typed = self._ask("< ", _QUIT)
         return {"texts": texts, "rewards": rewards, "return": None}

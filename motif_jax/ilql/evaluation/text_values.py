@@ -28,9 +28,11 @@ _BATCH = 64
 class ActionValues(NamedTuple):
     """Numbers of the tokens of a dialogue's actions, float32 [A] each (on the device [B, T]).
 
+    Of an agent without values of tokens all but `log_probs` are None.
+
     Attributes:
       q, target_q: the smaller online and target Q; the latter clipped where training clips it.
-      v: of the state before it; all but `log_probs` are None of an agent without values of tokens.
+      v: of the state before the token.
       log_probs: the policy's, in nats.
     """
 
@@ -58,25 +60,31 @@ class ValuedDialogue(NamedTuple):
 def _look(
     network: TextAgentNetwork, params: Any, tokens: jax.Array, valid: jax.Array, bounds: tuple[Any, Any]
 ) -> ActionValues:
-    found = network.look(params, tokens, valid)
-    after = jnp.roll(tokens, -1, axis=1)
+    """The numbers of the token after each position of dialogues int32 [B, T]; `bounds` are q_min and q_max."""
+    readout = network.look(params, tokens, valid)
+    next_tokens = jnp.roll(tokens, -1, axis=1)
 
-    def of(values: jax.Array) -> jax.Array:
-        return jnp.take_along_axis(values, after[..., None], axis=-1)[..., 0]
+    def of_next(numbers: jax.Array) -> jax.Array:
+        return jnp.take_along_axis(numbers, next_tokens[..., None], axis=-1)[..., 0]
 
-    logs = jax.nn.log_softmax(found.logits)
-    if network.design.q != "token" or found.values is None:
-        return ActionValues(None, None, None, of(logs))
-    qs = functools.reduce(jnp.minimum, found.qs)
-    assert found.target_q is not None
-    return ActionValues(of(qs), clipped(of(found.target_q), *bounds), found.values, of(logs))
+    log_probs = of_next(jax.nn.log_softmax(readout.logits))
+    if network.design.q != "token" or readout.values is None:
+        return ActionValues(None, None, None, log_probs)
+    assert readout.target_q is not None
+    return ActionValues(
+        q=of_next(functools.reduce(jnp.minimum, readout.qs)),
+        target_q=clipped(of_next(readout.target_q), *bounds),
+        v=readout.values,
+        log_probs=log_probs,
+    )
 
 
 def require_fit(
     network: TextAgentNetwork, tokenizer: TextTokenizer, dialogues: Dialogues, source: str
 ) -> None:
     """Raises UserError for dialogues with texts that the tokenizer cannot encode, or actions after the network's last position."""
-    longest, reward = network.model.config.max_length, constant(0.0)
+    longest = network.model.config.max_length
+    reward = constant(0.0)
     for number, dialogue in enumerate(dialogues):
         try:
             actions = tokenise(dialogue, tokenizer, reward).action_indices
@@ -89,20 +97,23 @@ def require_fit(
 
 
 def values_of(saved: SavedAgent, dialogues: Dialogues) -> Iterator[ValuedDialogue]:
-    """Runs dialogues through an agent."""
-    longest, bounds = saved.network.model.config.max_length, map(saved.settings.get, ("q_min", "q_max"))
-    look = functools.partial(_look, saved.network, jax.device_put(saved.params), bounds=tuple(bounds))
+    """Runs dialogues through an agent, some at a time."""
+    longest = saved.network.model.config.max_length
+    bounds = (saved.settings.get("q_min"), saved.settings.get("q_max"))
+    params = jax.device_put(saved.params)
     reward = constant(0.0)
     for start in range(0, len(dialogues), _BATCH):
         part = [dialogues[i] for i in range(start, min(start + _BATCH, len(dialogues)))]
         items = [tokenise(dialogue, saved.tokenizer, reward) for dialogue in part]
         rows = [item.tokens[:longest].tolist() for item in items]
-        size = bucket(max(map(len, rows)), longest)
-        tokens, valid = padded([*rows, *[[0]] * (_BATCH - len(rows))], size)
-        found = jax.tree.map(np.asarray, look(tokens, valid))
-        for place, (dialogue, item) in enumerate(zip(part, items, strict=True)):
-            own = ActionValues(*(array[place, item.action_indices] for array in found))
-            yield ValuedDialogue(dialogue, item, own)
+        width = bucket(max(map(len, rows)), longest)
+        # The last batch is filled up, so that all have one program for each width.
+        filling = [[0]] * (_BATCH - len(rows))
+        tokens, valid = padded([*rows, *filling], width)
+        values = jax.tree.map(np.asarray, _look(saved.network, params, tokens, valid, bounds=bounds))
+        for row, (dialogue, item) in enumerate(zip(part, items, strict=True)):
+            of_actions = jax.tree.map(lambda array: array[row, item.action_indices], values)  # noqa: B023
+            yield ValuedDialogue(dialogue, item, of_actions)
 
 
 def token_row(
@@ -120,12 +131,15 @@ def token_row(
     def pieces(tokens: Sequence[int]) -> list[str]:
         return [tokenizer.decode([token]) for token in tokens]
 
-    nothing = [""] * len(tokens)
+    def rounded(values: np.ndarray) -> list[float]:
+        return [float(f"{value:.5g}") for value in values.tolist()]
+
+    unknown = [""] * len(tokens)
     return {
         "pieces": pieces(tokens),
-        **{name: [float(f"{value:.5g}") for value in values.tolist()] for name, values in numbers.items()},
-        "by_policy": pieces(by_policy) or nothing,
-        "by_values": pieces(by_values) or nothing,
+        **{name: rounded(values) for name, values in numbers.items()},
+        "by_policy": pieces(by_policy) or unknown,
+        "by_values": pieces(by_values) or unknown,
     }
 
 
@@ -140,11 +154,12 @@ class RankedUtterance(NamedTuple):
 def utterances(valued: Sequence[ValuedDialogue]) -> list[RankedUtterance]:
     """Distinct actions by the mean of the sum of their tokens' advantages (target Q - V), without that of `</a>`; greatest first."""
     sums: dict[str, list[float]] = defaultdict(list)
-    for each in valued:
-        advantages, dialogue = each.values.target_q - each.values.v, each.dialogue
+    for one in valued:
+        dialogue = one.dialogue
+        advantages = one.values.target_q - one.values.v
         pairs = zip(dialogue.texts, dialogue.rewards, strict=True)
-        said = [text for text, paid in pairs if paid is not None]
-        for text, span in zip(said, each.spans, strict=True):
+        actions = [text for text, reward in pairs if reward is not None]
+        for text, span in zip(actions, one.spans, strict=True):
             sums[text].append(float(advantages[span][:-1].sum()))
     return _ranked(sums)
 
@@ -152,18 +167,19 @@ def utterances(valued: Sequence[ValuedDialogue]) -> list[RankedUtterance]:
 def n_grams(valued: Sequence[ValuedDialogue], tokenizer: TextTokenizer, n: int) -> list[RankedUtterance]:
     """Distinct runs of `n` tokens within actions, by the mean of their summed advantages; greatest first."""
     sums: dict[str, list[float]] = defaultdict(list)
-    for each in valued:
-        advantages = each.values.target_q - each.values.v
-        tokens = each.item.tokens[each.item.action_indices + 1]
-        for span in each.spans:
-            for run in (slice(start, start + n) for start in range(span.start, span.stop - n)):
+    for one in valued:
+        advantages = one.values.target_q - one.values.v
+        tokens = one.item.tokens[one.item.action_indices + 1]
+        for span in one.spans:
+            for start in range(span.start, span.stop - n):
+                run = slice(start, start + n)
                 sums[tokenizer.decode(tokens[run].tolist())].append(float(advantages[run].sum()))
     return _ranked(sums)
 
 
 def _ranked(sums: Mapping[str, Sequence[float]]) -> list[RankedUtterance]:
-    found = [RankedUtterance(text, len(values), float(np.mean(values))) for text, values in sums.items()]
-    return sorted(found, key=lambda each: (-each.advantage, each.text))
+    utterances = [RankedUtterance(text, len(values), float(np.mean(values))) for text, values in sums.items()]
+    return sorted(utterances, key=lambda utterance: (-utterance.advantage, utterance.text))
 
 
 class Pair(NamedTuple):
@@ -179,20 +195,25 @@ def pairs_of(dialogues: Dialogues) -> list[Pair]:
     """The pairs of branching and adversarial data, whose `meta` says which games belong together."""
     experts: dict[str, int] = {}
     others: list[tuple[int, str, int, str]] = []
-    for place in range(len(dialogues)):
-        meta = dialogues[place].meta
-        group, kind, start = json.dumps(meta.get("group")), meta.get("kind"), meta.get("start")
-        # Dialogues of others do not say which belong together, or mean something else by these words.
-        if "group" in meta and kind == "expert":
-            experts[group] = place
-        elif "group" in meta and isinstance(kind, str) and type(start) is int and start >= 0:
-            others.append((place, group, start, kind))
+    for index in range(len(dialogues)):
+        meta = dialogues[index].meta
+        # Data of other origin do not say which belong together, or mean something else by these words.
+        if "group" not in meta:
+            continue
+        group = json.dumps(meta["group"])
+        kind = meta.get("kind")
+        start = meta.get("start")
+        if kind == "expert":
+            experts[group] = index
+        elif isinstance(kind, str) and type(start) is int and start >= 0:
+            others.append((index, group, start, kind))
     turns = dialogues.turns()
-    return [
-        Pair(experts[group], place, start, kind)
-        for place, group, start, kind in others
-        if group in experts and turns[experts[group]] > start < turns[place]
-    ]
+    pairs = []
+    for index, group, start, kind in others:
+        # Both need an action in that turn.
+        if group in experts and turns[experts[group]] > start and turns[index] > start:
+            pairs.append(Pair(experts[group], index, start, kind))
+    return pairs
 
 
 def ranking_accuracy(
@@ -202,15 +223,20 @@ def ranking_accuracy(
 
     By the kind of the others and I = 1 ... `tokens`; 'KIND_pairs' is the number of pairs.
     """
-    found: dict[str, list[bool]] = defaultdict(list)
+    is_right: dict[str, list[bool]] = defaultdict(list)
     counts = Counter(f"{pair.kind}_pairs" for pair in pairs)
     for pair in pairs:
-        one, two = valued[pair.expert], valued[pair.other]
-        first, second = one.spans[pair.turn], two.spans[pair.turn]
+        expert = valued[pair.expert]
+        other = valued[pair.other]
+        expert_span = expert.spans[pair.turn]
+        other_span = other.spans[pair.turn]
         for back in range(1, tokens + 1):
-            a, b = first.stop - back, second.stop - back
-            if a >= first.start and b >= second.start:
-                for name, published in (("q", "q"), ("target_q", "q_target")):
-                    above = getattr(one.values, name)[a] > getattr(two.values, name)[b]
-                    found[f"{pair.kind}_{published}_rank_acc_-{back}"].append(bool(above))
-    return {**{name: float(np.mean(values)) for name, values in found.items()}, **counts}
+            expert_token = expert_span.stop - back
+            other_token = other_span.stop - back
+            if expert_token < expert_span.start or other_token < other_span.start:
+                continue
+            q_above = expert.values.q[expert_token] > other.values.q[other_token]
+            target_above = expert.values.target_q[expert_token] > other.values.target_q[other_token]
+            is_right[f"{pair.kind}_q_rank_acc_-{back}"].append(bool(q_above))
+            is_right[f"{pair.kind}_q_target_rank_acc_-{back}"].append(bool(target_above))
+    return {**{name: float(np.mean(values)) for name, values in is_right.items()}, **counts}
