@@ -22,7 +22,19 @@ from motif_jax.ilql.tasks.contract import TextTask
 from motif_jax.ilql.tasks.reddit import task as reddit
 
 # Everything that decides what is drawn, but for where servers are; only the number of workers may change besides.
-IDENTITY = "task kind policy options wordle visdial reddit babyai_text seed num_dialogues compat".split()
+IDENTITY = (
+    "task",
+    "kind",
+    "policy",
+    "options",
+    "wordle",
+    "visdial",
+    "reddit",
+    "babyai_text",
+    "seed",
+    "num_dialogues",
+    "compat",
+)
 
 
 def options_of(config: ConfigDict) -> dict[str, Any]:
@@ -34,29 +46,37 @@ def options_of(config: ConfigDict) -> dict[str, Any]:
     return registry.json_options(config.options)
 
 
-def _resolved(config: ConfigDict) -> ConfigDict:
-    found = config.copy_and_resolve_references()
-    if found.reddit.reward_scale is None:
-        found.reddit.reward_scale = reddit.scale_of(found.reddit.reward)
-    return found
+def _resolve(config: ConfigDict) -> ConfigDict:
+    """The config with the defaults that depend on other keys."""
+    resolved = config.copy_and_resolve_references()
+    if resolved.reddit.reward_scale is None:
+        resolved.reddit.reward_scale = reddit.scale_of(resolved.reddit.reward)
+    return resolved
 
 
 def _identity(config: ConfigDict) -> list[str]:
-    sections = [key for key in IDENTITY if isinstance(config[key], ConfigDict)]
-    inside = [f"{key}.{name}" for key in sections for name in config[key] if name not in registry.ADDRESSES]
-    return [*(key for key in IDENTITY if key not in sections), *inside]
+    """The keys of the run's identity: of a task's section all but its server's."""
+    keys = []
+    in_sections = []
+    for key in IDENTITY:
+        if isinstance(config[key], ConfigDict):
+            in_sections += [f"{key}.{name}" for name in config[key] if name not in registry.ADDRESSES]
+        else:
+            keys.append(key)
+    return keys + in_sections
 
 
 def _count(config: ConfigDict, task: TextTask) -> int:
-    there = task.count(config.kind)
-    if there is None:
+    """How many dialogues (or groups) are collected: of a finite kind all, unless the config asks for fewer."""
+    available = task.count(config.kind)
+    if available is None:
         checks.positive(config, "num_dialogues")
         return config.num_dialogues
-    return min(config.num_dialogues or there, there)
+    return min(config.num_dialogues or available, available)
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
-    config = _resolved(config)
+    config = _resolve(config)
     run_folder.check_identity(workdir, config, _identity(config), free=registry.FREE_OPTIONS)
     capacity.require_workers("workers", config.workers)
     task = registry.make(config.task, options_of(config))
@@ -74,30 +94,53 @@ def check(config: ConfigDict, workdir: Path) -> None:
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
-    config = _resolved(config)
-    staging, meta = workdir / dialogues.STAGING, workdir / dialogues.META
+    config = _resolve(config)
+    staging = workdir / dialogues.STAGING
+    meta = workdir / dialogues.META
     with Interruption() as stop, run_folder.opened(workdir, config, _identity(config), registry.FREE_OPTIONS):
         if meta.exists():
             shutil.rmtree(staging, ignore_errors=True)
             print(f"{workdir} is complete: {_in_words(read_json(meta, 'remove it and collect again'))}")
             return None
         task = registry.make(config.task, options_of(config))
-        given = (config.task, task.options, config.kind, config.policy, workdir, config.seed)
         try:
-            options = text_sources.prepare(*given, lambda: stop.requested)
+            options = text_sources.prepare(
+                config.task,
+                task.options,
+                config.kind,
+                config.policy,
+                workdir,
+                config.seed,
+                lambda: stop.requested,
+            )
         except StoppedError:
             return EXIT_CODE
         task = registry.make(config.task, options)
-        # What cannot be read or drawn from is said here, before a process starts.
+        # Files that cannot be read raise their error here, before a worker process starts.
         task.stream(config.kind, config.policy)
-        amount = _count(config, task), task.at_a_time(config.kind)
-        source = config.task, options, config.kind, config.policy, config.seed
-        plan = dialogues.DialoguePlan(*source, *amount, str(staging), task.patient)
-        about = {"origin": "motif_jax collect_text", "facts": task.facts(config.kind)}
-        # What decided the data, with options that name the files made for it; `registry.options_of` reads it.
+        plan = dialogues.DialoguePlan(
+            task=config.task,
+            options=options,
+            kind=config.kind,
+            policy=config.policy,
+            seed=config.seed,
+            count=_count(config, task),
+            size=task.at_a_time(config.kind),
+            folder=str(staging),
+            patient=task.patient,
+        )
+        # The settings behind the data, with options that name the files made for it; `registry.options_of` reads them.
         plain = run_folder.as_plain(config)
-        own = {config.task: options} if config.task in config else {"options": json.dumps(options)}
-        about["config"] = {**{key: plain[key] for key in IDENTITY}, **own}
+        settings = {key: plain[key] for key in IDENTITY}
+        if config.task in config:
+            settings[config.task] = options
+        else:
+            settings["options"] = json.dumps(options)
+        about = {
+            "origin": "motif_jax collect_text",
+            "facts": task.facts(config.kind),
+            "config": settings,
+        }
         finish = functools.partial(task.finish, config.kind)
         if not dialogues.collect(plan, workdir, about, config.workers, stop, finish):
             return EXIT_CODE

@@ -48,42 +48,44 @@ def run(config: ConfigDict, workdir: Path) -> None:
     with run_folder.opened(workdir, config):
         dialogues = _dialogues(config)
         pairs = text_values.pairs_of(dialogues)
-        found: dict[str, Any] = {}
+        of_agents: dict[str, Any] = {}
         for folder in checks.listed(config.agents):
             saved = agent_folder.load(folder, "agents")
             valued: list[text_values.ValuedDialogue] = []
             with Progress(len(dialogues), "dialogues", f"value by {folder}") as progress:
-                for each in text_values.values_of(saved, dialogues):
-                    valued.append(each)
+                for dialogue in text_values.values_of(saved, dialogues):
+                    valued.append(dialogue)
                     progress.update(len(valued))
             lists = {
                 "utterances": text_values.utterances(valued),
                 f"{config.n_gram}-grams": text_values.n_grams(valued, saved.tokenizer, config.n_gram),
             }
-            found[folder] = {
+            of_agents[folder] = {
                 "method": saved.method,
                 "dialogues": len(valued),
                 "accuracy": text_values.ranking_accuracy(valued, pairs, config.tokens),
                 "lists": {name: _ends(ranked, config) for name, ranked in lists.items()},
             }
-        atomic_write_json(workdir / FILE, found)
-        print(ranks.in_words(found))
+        atomic_write_json(workdir / FILE, of_agents)
+        print(ranks.in_words(of_agents))
         print(f"written: {workdir / FILE}")
 
 
 def _dialogues(config: ConfigDict) -> Dialogues:
     """The first dialogues, and those of the last one's group."""
-    found = files.read(files.find(config.data, "data"))
-
-    def group(place: int) -> Any:
-        return found[place].meta.get("group")
-
-    end = min(config.dialogues, len(found))
-    while 0 < end < len(found) and group(end) == group(end - 1) is not None:
+    dialogues = files.read(files.find(config.data, "data"))
+    end = min(config.dialogues, len(dialogues))
+    if end == 0:
+        return dialogues[:0]
+    group = dialogues[end - 1].meta.get("group")
+    while group is not None and end < len(dialogues) and dialogues[end].meta.get("group") == group:
         end += 1
-    return found[:end]
+    return dialogues[:end]
 
 
-def _ends(ranked: Sequence[Any], config: ConfigDict) -> Mapping[str, list[dict[str, Any]]]:
-    often = [each._asdict() for each in ranked if each.times >= config.least_count]
-    return {"greatest": often[: config.shown], "least": often[::-1][: config.shown]}
+def _ends(
+    ranked: Sequence[text_values.RankedUtterance], config: ConfigDict
+) -> Mapping[str, list[dict[str, Any]]]:
+    """The first and the last of those that occur often enough."""
+    frequent = [utterance._asdict() for utterance in ranked if utterance.times >= config.least_count]
+    return {"greatest": frequent[: config.shown], "least": frequent[::-1][: config.shown]}

@@ -20,15 +20,34 @@ from motif_jax.lm.text import fetch
 from motif_jax.lm.tokens import Tokenizer
 from motif_jax.schema import read_section
 
+# A run folder goes on only with the same values of these keys.
 IDENTITY = (
-    "stage seed reddit cutoff held_out_share network vocab_size max_len freeze batch_size accumulate max_steps evaluate_every "
-    "evaluation_batches chunk_steps optimizer dropout dtype early_stopping num_devices"
-).split()
+    "stage",
+    "seed",
+    "reddit",
+    "cutoff",
+    "held_out_share",
+    "network",
+    "vocab_size",
+    "max_len",
+    "freeze",
+    "batch_size",
+    "accumulate",
+    "max_steps",
+    "evaluate_every",
+    "evaluation_batches",
+    "chunk_steps",
+    "optimizer",
+    "dropout",
+    "dtype",
+    "early_stopping",
+    "num_devices",
+)
 
 
-def check(given: ConfigDict, workdir: Path) -> None:
-    run_folder.check_identity(workdir, given, IDENTITY)
-    config = read_section(UpvoteConfig, given)
+def check(config_dict: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, config_dict, IDENTITY)
+    config = read_section(UpvoteConfig, config_dict)
     offline_run.check(config, config.max_steps)
     upvote_run.task_of(config.reddit).check(RECORDED, RECORDED)
     tokenizer = None
@@ -41,9 +60,9 @@ def check(given: ConfigDict, workdir: Path) -> None:
     upvote_run.settings_of(config, tokenizer)
 
 
-def run(given: ConfigDict, workdir: Path) -> int:
-    config = read_section(UpvoteConfig, given)
+def run(config_dict: ConfigDict, workdir: Path) -> int:
+    config = read_section(UpvoteConfig, config_dict)
     parallel = DataParallel(training_devices(config.num_devices))
     build = functools.partial(upvote_run.build, config, workdir, parallel)
-    made = upvote_run.made_files(config.reddit)
-    return offline_run.run(config, given.to_dict(), workdir, IDENTITY, made, build)
+    inputs = upvote_run.input_files(config.reddit)
+    return offline_run.run(config, config_dict.to_dict(), workdir, IDENTITY, inputs, build)

@@ -78,20 +78,21 @@ def rows(
 ) -> Iterator[dict[str, Any]]:
     """A row for each dialogue in `missing`; those below `shown` with every token."""
     chosen = Dialogues.of(dialogues[index] for index in missing)
-    for index, each in zip(missing, text_values.values_of(saved, chosen), strict=True):
-        row = _row(index, each)
+    for index, valued in zip(missing, text_values.values_of(saved, chosen), strict=True):
+        row = _row(index, valued)
         if index < shown:
-            row["tokens"] = [_token_row(each, span, saved.tokenizer) for span in each.spans]
+            row["tokens"] = [_token_row(valued, span, saved.tokenizer) for span in valued.spans]
         yield row
 
 
-def _row(index: int, each: ValuedDialogue) -> dict[str, Any]:
-    dialogue, values = each.dialogue, each.values
+def _row(index: int, valued: ValuedDialogue) -> dict[str, Any]:
+    dialogue = valued.dialogue
+    values = valued.values
     row: dict[str, Any] = {
         "index": index,
         "seed": 0,
         "return": dialogue.total,
-        "length": len(each.spans),
+        "length": len(valued.spans),
         "end_reason": END,
         "tokens_said": len(values.log_probs),
         "policy_loss": -float(np.mean(values.log_probs)),

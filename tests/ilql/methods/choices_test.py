@@ -126,7 +126,7 @@ def test_models_of_texts(record: bool) -> None:
             outcome_text(upvote_run.settings_of, config, words) for words in (None, SimpleNamespace(size=280))
         ]
     files = dataclasses.replace(config.reddit, folder="x")
-    found += [str(upvote_run.made_files(each)) for each in (config.reddit, files)]
+    found += [str(upvote_run.input_files(each)) for each in (config.reddit, files)]
     found += [str(offline_run.mesh_sizes(given("train_text", num_devices=count))) for count in (1, 4)]
     found.append(str(offline_run.numbers_in({"a": np.zeros((2, 3)), "b": [np.zeros(4)]})))
     assert_matches_packed_recording("models_of_texts", {"found": "\n".join(found)}, record)

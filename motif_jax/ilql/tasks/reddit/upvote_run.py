@@ -79,9 +79,11 @@ def tokenizer_folder(checkpoint: str | None, vocab_size: int, workdir: Path, com
     return path
 
 
-def made_files(comments: CommentFiles) -> tuple[str, ...]:
-    """Files of a run folder before the first step."""
-    return (TOKENS, TOKENIZER, *(() if comments.folder else (FOLDER,)))
+def input_files(comments: CommentFiles) -> tuple[str, ...]:
+    """Names that a run folder may hold before the first step."""
+    if comments.folder:
+        return (TOKENS, TOKENIZER)
+    return (TOKENS, TOKENIZER, FOLDER)  # with made-up comments
 
 
 def build(
@@ -89,39 +91,45 @@ def build(
 ) -> OfflineRun | None:
     """Makes missing tokenizer and tokens in `workdir`, and the run; None after a request to stop."""
     comments = Reddit(task_of(config.reddit).prepare(RECORDED, "recorded", workdir)).comments
-    spoken = tokenizer_folder(config.network.checkpoint, config.vocab_size, workdir, comments)
-    tokenizer = Tokenizer.read(spoken)
+    base = tokenizer_folder(config.network.checkpoint, config.vocab_size, workdir, comments)
+    tokenizer = Tokenizer.read(base)
     settings = settings_of(config, tokenizer)
     if tokenizer.size > settings.vocab_size:
-        raise UserError(f"{spoken}: has {tokenizer.size} tokens, the model {settings.vocab_size}")
-    data = _data(config, workdir / TOKENS, comments, tokenizer, digests.of_file(spoken / FILE), stopped)
-    if data is None:
+        raise UserError(f"{base}: has {tokenizer.size} tokens, the model {settings.vocab_size}")
+    datasets = _tokenise(config, workdir / TOKENS, comments, tokenizer, digests.of_file(base / FILE), stopped)
+    if datasets is None:
         return None
+
     network = ScorerNetwork(LanguageModel(settings, jnp.dtype(config.dtype)))
     params, heads = jax.device_get(network.init(key_of(config.seed, "parameters")))
-    found = {part: each.manifest["content"] for part, each in data.items()} | {"base model": "none"}
+    inputs = {part: dataset.manifest["content"] for part, dataset in datasets.items()}
+    inputs["base model"] = "none"
     if config.network.checkpoint:
-        params, heads = weights.load(spoken, settings), text_scorer.with_pooler(heads, spoken)
-        found["base model"] = weights.digest(spoken)
-    learned, frozen = {"model": params, "heads": heads}, {}
+        params = weights.load(base, settings)
+        heads = text_scorer.with_pooler(heads, base)
+        inputs["base model"] = weights.digest(base)
+    learned = {"heads": heads}
+    frozen = {}
     if config.freeze:
-        learned, frozen = {"heads": heads}, {"model": params}
+        frozen["model"] = params
+    else:
+        learned["model"] = params
 
     def batches(part: str) -> CommentBatches:
         group = config.chunk_steps if part == TRAIN else 1
         return CommentBatches(
-            data[part], config.batch_size, settings.pad_id, seeds.derive(config.seed, part), group
+            datasets[part], config.batch_size, settings.pad_id, seeds.derive(config.seed, part), group
         )
 
     source = config.reddit.folder or "made-up comments"
-    read = TrainingData(batches(TRAIN), batches(HELD_OUT), found, source)
-    steps, loss = config.max_steps, functools.partial(sums, network)
-    made = UpvoteTask(config, loss, (learned, frozen), read, parallel, steps)
-    about = f"{numbers_in(made.learned):,} numbers to learn"
-    return OfflineRun(made, about, lambda: _export(made, spoken, settings, workdir))
+    data = TrainingData(batches(TRAIN), batches(HELD_OUT), inputs, source)
+    loss = functools.partial(sums, network)
+    task = UpvoteTask(config, loss, (learned, frozen), data, parallel, config.max_steps)
+    about = f"{numbers_in(task.learned):,} numbers to learn"
+    return OfflineRun(task, about, lambda: _export(task, base, settings, workdir))
 
 
-def _data(
+def _tokenise(
     config: UpvoteConfig,
     target: Path,
     comments: list[Comment],
@@ -129,42 +137,55 @@ def _data(
     vocabulary: str,
     stopped: Callable[[], bool],
 ) -> dict[str, TokensDataset] | None:
-    share, seed = config.held_out_share, config.seed
+    """The comments as tokens below `target`, by part; None after a request to stop. Equal texts are in one part."""
+    share = config.held_out_share
 
-    def part_of(comment: Comment) -> str:
-        return HELD_OUT if seeds.derive(seed, "held out", comment.text) % 10_000 < share * 10_000 else TRAIN
+    def is_held_out(comment: Comment) -> bool:
+        return seeds.derive(config.seed, "held out", comment.text) % 10_000 < share * 10_000
 
-    def add(writer: TokensWriter, some: Sequence[Comment]) -> None:
-        rows = text_scorer.encoded(tokenizer, [each.text for each in some], config.max_len)
-        for row, comment in zip(rows, some, strict=True):
+    def add(writer: TokensWriter, items: Sequence[Comment]) -> None:
+        rows = text_scorer.encoded(tokenizer, [comment.text for comment in items], config.max_len)
+        for row, comment in zip(rows, items, strict=True):
             writer.add(row, item_columns={COLUMN: comment.score > config.cutoff})
 
-    source: dict[str, Any] = {"share": share, "seed": seed, "longest": config.max_len}
-    source |= {"cutoff": config.cutoff, "comments": digests.of_bytes(repr(comments).encode())}
-    too_few = f"config.held_out_share={share}: leaves none of {len(comments):,} comments {{}}"
-    columns = {COLUMN: "bool"}
-    tokenisation = Tokenisation(tokenizer.size, vocabulary, source, add, {}, columns, too_few, "comments")
+    tokenisation = Tokenisation(
+        vocab_size=tokenizer.size,
+        tokenizer=vocabulary,
+        source={
+            "share": share,
+            "seed": config.seed,
+            "longest": config.max_len,
+            "cutoff": config.cutoff,
+            "comments": digests.of_bytes(repr(comments).encode()),
+        },
+        add=add,
+        token_columns={},
+        item_columns={COLUMN: "bool"},
+        too_few=f"config.held_out_share={share}: leaves none of {len(comments):,} comments {{}}",
+        unit="comments",
+    )
     # The training part first, so that no batch of items has both parts.
-    items = sorted(((part_of(each), each) for each in comments), key=lambda pair: pair[0] == HELD_OUT)
+    parts = ((HELD_OUT if is_held_out(comment) else TRAIN, comment) for comment in comments)
+    items = sorted(parts, key=lambda item: item[0] == HELD_OUT)
     return tokenisation.split(target, items, len(items), stopped)
 
 
-def _export(task: UpvoteTask, spoken: Path, settings: ModelConfig, workdir: Path) -> Path:
+def _export(task: UpvoteTask, base: Path, settings: ModelConfig, workdir: Path) -> Path:
     """Writes the scorer of the evaluation chosen in summary.json, as `text_scorer` reads it; returns its folder."""
     target = workdir / MODEL
 
     def save(items: dict[str, Any], trained: dict[str, Any]) -> None:
         parts = jax.device_get({**(task.shared() or {}), **items["params"]})
         with replaced_folder(target) as part:
-            write(part, settings, parts["model"], parts["heads"], spoken)
+            write(part, settings, parts["model"], parts["heads"], base)
             longest = {text_scorer.LONGEST: task.config.max_len}
             atomic_write_json(part / text_scorer.DESCRIPTION, {**trained, **longest})
 
     return records.export(workdir, target / text_scorer.DESCRIPTION, {"params": task.learned}, save)
 
 
-def write(target: Path, settings: ModelConfig, params: Any, heads: Any, spoken: Path) -> None:
-    """Writes a folder that `text_scorer.TextScorer` opens."""
+def write(target: Path, settings: ModelConfig, params: Any, heads: Any, tokenizer: Path) -> None:
+    """Writes a folder that `text_scorer.TextScorer` opens; `tokenizer` is the folder of the tokenizer's file."""
     shutil.rmtree(target, ignore_errors=True)
-    plain = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), (params, heads))
-    folder.write(target, settings, plain[0], text_scorer.heads_of(settings), plain[1], spoken)
+    params, heads = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), (params, heads))
+    folder.write(target, settings, params, text_scorer.heads_of(settings), heads, tokenizer)
