@@ -16,7 +16,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.sections import Decode
 from motif_jax.ilql.agent import agent_folder, model_agent
 from motif_jax.ilql.agent.agent_decoder import AgentDecoder
-from motif_jax.ilql.agent.decoding import Decoding, TokenFacts
+from motif_jax.ilql.agent.decoding import Decoding
 from motif_jax.ilql.dialogues import dialogue_data
 from motif_jax.ilql.dialogues.dialogue import Dialogue
 from motif_jax.ilql.dialogues.items import TextTokenizer
@@ -148,7 +148,7 @@ class TextEvalSetup:
                 row["tokens"] = [self._token_row(action.tokens, action.facts) for action in actions]
         return row | dialogue_entry(dialogue)
 
-    def _token_row(self, tokens: np.ndarray, facts: TokenFacts) -> dict[str, Any]:
+    def _token_row(self, tokens: np.ndarray, facts: Any) -> dict[str, Any]:
         numbers = {"steered": facts.steered, "policy": facts.policy, "q": facts.q, "v": facts.v}
         return token_row(
             self.tokenizer, tokens.tolist(), numbers, facts.by_policy.tolist(), facts.by_values.tolist()
