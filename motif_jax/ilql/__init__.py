@@ -10,24 +10,31 @@ order to read:
     dialogues/                      a dialogue (dialogue.py) becomes tokens with rewards and indices of actions (items.py), and
                                     batches (dialogue_data.py, dialogue_batches.py, collate.py)
     text_task.py                    a step and an evaluation, for the offline trainer in motif_jax/core/training
-    agent/text_agent.py             the trunks and heads of policy, values and target
+    agent/text_agent.py             the trunks and heads of policy, values and target; agent_start.py has their first parameters
     methods/text_objective.py       runs them over a batch and hands their estimates to the method
     methods/implicit_q.py           the losses: expectile regression of V, Bellman error of Q, CQL term, weighted cloning
     methods/text_methods.py         which method has which loss
+    agent/target_network.py         targets follow the Qs
+
+From a step to the expectile regression: `TextTraining.guarded_step` (text_task.py) differentiates `Objective.measured`
+(text_objective.py), which calls `Rule.losses` (text_methods.py), `losses` and `expectile_errors` (implicit_q.py).
 
 Then the agent speaks:
 
     agent/decoding.py               the policy steered by values, token by token or among whole candidates
-    agent/text_session.py           many dialogues at once, with their caches kept (text_programs.py, decode_state.py)
-    evaluate_text.py, play_text.py  games, tables, a person at the terminal (evaluation/)
+    agent/text_session.py           many dialogues at once, whose caches grow with them (text_programs.py, decode_state.py)
+    agent/agent_folder.py           the folder of a trained agent
+    evaluate_text.py, play_text.py  games, tables, a person at the terminal; rank_text.py ranks utterances (evaluation/)
     methods/text_ppo.py             PPO on the agent's own texts (token_ppo.py has the loss)
+    methods/chai.py                 CHAI's conservative term, for candidates of dialogues/candidate_batches.py
 
 tasks/ has the games: Wordle, visual dialogue, replies to comments, BabyAI-Text, dialogues of your own; contract.py is what a
-task must have.
+task must have. collect_text.py collects a task's dialogues; train_upvote.py trains a model that rewards replies.
 
 Where a change goes:
 
     another loss or method          a Rule of methods/text_methods.py, or `config.method.name=module:Class`
     another task                    a subclass of tasks.contract.TextTask
     another way to decode           agent/decoding.py
+    another key of a command        config.py, evaluation/config.py
 """

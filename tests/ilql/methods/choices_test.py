@@ -20,6 +20,7 @@ from motif_jax.ilql import text_run, text_task
 from motif_jax.ilql.config import TextConfig
 from motif_jax.ilql.dialogues import dialogue_data
 from motif_jax.ilql.methods import text_ppo
+from motif_jax.ilql.methods.implicit_q import Counts
 from motif_jax.ilql.methods.text_methods import RULES
 from motif_jax.ilql.methods.text_objective import LossTerms, Weights
 from motif_jax.ilql.tasks.reddit import text_scorer, upvote_run, upvote_task
@@ -191,12 +192,14 @@ def test_what_evaluations_say(record: bool) -> None:
     shown = [language.shown(training, sums) for sums in (position.sums, {})]
     found["language"] = str([tallied, language.units(training, 7), *shown])
     found["text"] = str(text_task.TextTraining.logged(training, metrics, 2.0))
-    terms, counts = LossTerms(9.0, 1.0, 2.0, 3.0, 4.0, 5.0), ((2.0, 8.0), (6.0, 24.0))
+    terms, counts = LossTerms(9.0, 1.0, 2.0, 3.0, 4.0, 5.0), (Counts(2.0, 8.0), Counts(6.0, 24.0))
     measured = iter([(terms, counts[0]), (LossTerms(9.0, 5.0, 4.0, 3.0, 2.0, 1.0), counts[1])] * 2)
     training._held_out, training._measure = [1, 2], lambda *_: next(measured)
     training.parallel = SimpleNamespace(put_whole=lambda batch, axis: batch)
     training.objective = SimpleNamespace(weights=Weights(1.0, 0.5, 0.25, 0.125, 0.0))
     training._named = functools.partial(text_task.TextTraining._named, training)
+    training._held_out_terms = functools.partial(text_task.TextTraining._held_out_terms, training)
+    training._denominators = text_task.TextTraining._denominators
     position.sums |= {"q": 2.0, "v": 3.0, "policy": 4.0, "conservative": 5.0}
     state, training.play = SimpleNamespace(params=1, target=2), None
     found["text evaluation"] = text_task.TextTraining.evaluate(training, state, None, position)
