@@ -129,7 +129,7 @@ def test_dialogues_are_collected(tmp_path: Path, record: bool, monkeypatch: pyte
     parts = of_folder(whole, {})
     assert of_folder(other, {}) == parts
     monkeypatch.setattr(toy_text.Task, "count", lambda self, kind: 130)
-    monkeypatch.setattr(text_sources, "_DIALOGUES", 300)
+    monkeypatch.setattr(text_sources, "_TOKENIZER_DIALOGUES", 300)
     here = TOY, {"length": 2}, *games, tmp_path
     for times in (1, 9, 0):
         found = outcome_text(text_sources.write_all, *here, StopsAfter(times).stopped)

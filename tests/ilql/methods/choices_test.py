@@ -277,7 +277,7 @@ def test_comments_are_split(tmp_path: Path, record: bool, monkeypatch: pytest.Mo
     config = given("train_upvote", max_len=3, held_out_share=0.3, cutoff=2)
     tokenizer = SimpleNamespace(size=128)
     comments = [SimpleNamespace(text=chr(97 + n) * (n % 5 + 1), score=n % 4) for n in range(20)]
-    split = functools.partial(upvote_run._data, config, vocabulary="v", stopped=lambda: False)
+    split = functools.partial(upvote_run._tokenise, config, vocabulary="v", stopped=lambda: False)
     parts = split(target=tmp_path / "d", comments=comments, tokenizer=tokenizer)
     assert parts is not None
     found = []
