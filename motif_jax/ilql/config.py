@@ -19,114 +19,105 @@ from motif_jax.schema import (
 
 @section_class
 class PolicyWeights:
-    """Weights of the policy's loss by the advantage A of each action."""
+    """What the policy learns most from."""
 
-    beta: float = natural(0.0, "an action has weight exp(beta A); see exponential")
-    exponential: bool = key(True, "False: an action has weight beta where A > 0, else 1 - beta")
-    most_weight: float | None = positive(None, "upper limit of an action's weight; None: no limit")
-    context_weight: float = natural(
-        0.0, "weight of tokens that no action of the agent has, such as the other side's"
+    beta: float = non_negative(0.0, "an action has weight exp(beta A); see exponential")
+    exponential: bool = plain_key(
+        True, "weights are exp(beta x A); False: an action has weight beta where A > 0, else 1 - beta"
     )
+    most_weight: float | None = positive(None, "weights are clipped to it")
+    context_weight: float = non_negative(0.0, "weight of tokens that the agent did not say")
 
 
 @section_class
 class TextMethod:
-    """The method of a training on dialogues, and the numbers of its losses."""
+    """The method of a training on dialogues."""
 
-    name: str = key("ilql", "a method of METHOD above, or module:Class (docs/ilql.md)")
+    name: str = plain_key("ilql", "method of METHOD above, or module:Class (docs/ilql.md)")
     discount: float = fraction(
         0.99, "discount from one action (a token; of ilql_utterance an utterance) to the next"
     )
-    expectile: float = key(
-        0.7, "expectile of the target Q that V estimates (tau of the paper); 0.5: the mean", above=0, below=1
+    expectile: float = plain_key(
+        0.7, "expectile of the target Q that V estimates; 0.5: the mean", above=0, below=1
     )
-    polyak: float = fraction(0.005, "share by which targets move towards the Qs after every step")
-    copy_every: int | None = positive(
-        None, "steps between copies of the Qs to the targets; None: targets move by polyak alone"
-    )
-    double_q: bool = key(True, "learns two Qs, of which targets take the smaller one")
-    separate_policy: bool = key(
-        True, "gives the policy a trunk of its own; False: it shares that of the values"
-    )
-    separate_target: bool = key(
-        True, "gives the target Qs a trunk of their own; False: they share that of the values"
-    )
-    advanced_mlp: bool = key(False, "heads of the published second form: a residual layer with dropout")
-    detach_v: bool = key(False, "keeps the gradient of V from the trunk")
-    detach_q: bool = key(False, "keeps the gradient of Q from the trunk")
-    detach_policy: bool = key(False, "keeps the gradient of the policy from the trunk")
-    q_min: float | None = key(None, "lower limit of target Qs; None: no limit")
-    q_max: float | None = key(None, "upper limit of target Qs; None: no limit")
-    monte_carlo: bool = key(False, "V estimates the return that followed instead of the target Q")
-    cql_temperature: float = positive(1.0, "temperature of the conservative term's softmax")
-    margin: float = natural(
-        0.0, "margin by which Q of the data's action shall exceed the others, of loss.margin"
-    )
-    reward_scale: float = positive(1.0, "divisor of rewards")
-    policy: PolicyWeights = part(PolicyWeights)
+    polyak: float = fraction(0.005, "share by which targets move to the Qs after every step")
+    copy_every: int | None = positive(None, "steps between whole copies to the targets; None: no copies")
+    double_q: bool = plain_key(True, "two Qs, of which targets take the smaller one")
+    separate_policy: bool = plain_key(True, "the policy has a trunk of its own; else that of the values")
+    separate_target: bool = plain_key(True, "the target Qs have a trunk of their own")
+    advanced_mlp: bool = plain_key(False, "the other form of heads: a residual layer with dropout")
+    detach_v: bool = plain_key(False, "no gradient of V reaches the trunk")
+    detach_q: bool = plain_key(False, "no gradient of Q reaches the trunk")
+    detach_policy: bool = plain_key(False, "no gradient of the policy reaches the trunk")
+    q_min: float | None = plain_key(None, "target Qs are at least this")
+    q_max: float | None = plain_key(None, "target Qs are at most this")
+    monte_carlo: bool = plain_key(False, "V estimates the return that followed instead of the target Q")
+    cql_temperature: float = positive(1.0, "temperature of the softmax in the conservative term")
+    margin: float = non_negative(0.0, "margin of the margin term")
+    reward_scale: float = positive(1.0, "rewards are divided by it")
+    policy: PolicyWeights = subsection(PolicyWeights)
 
 
 @section_class
 class CandidateTexts:
-    """Candidate texts of method chai."""
+    """Texts among which method chai chooses."""
 
-    count: int = positive(5, "candidates of the policy in each state of the data, for method chai")
-    max_tokens: int = positive(6, "tokens of a candidate at most", most=LENGTH)
-    together: int = positive(4, "states whose candidates one program writes")
-    temperature: float = key(1.0, "temperature at which candidates are drawn")
-    top_k: int = key(0, "likeliest tokens among which candidates are drawn; 0: all")
-    top_p: float = key(1.0, "probability that the tokens among which candidates are drawn have together")
-    cache_mebibytes: int = positive(
-        1024, "size of the cache of candidates in candidates/ of the run; the oldest are dropped"
-    )
-    folder: str | None = key(None, "folder of the cache, for several runs of one policy; None: the run's")
+    count: int = positive(5, "texts that method chai draws from the policy in each state of the data")
+    max_tokens: int = positive(6, "greatest number of tokens of a candidate text", maximum=LENGTH)
+    together: int = positive(4, "states whose candidates are written in one program")
+    temperature: float = plain_key(1.0, "temperature of the draws of candidate texts")
+    top_k: int = plain_key(0, "tokens that may be drawn; 0: all")
+    top_p: float = plain_key(1.0, "probability of the tokens that may be drawn")
+    cache_mebibytes: int = positive(1024, "kept in candidates/ of the run; the oldest are dropped")
+    folder: str | None = plain_key(None, "keeps candidates here, for several runs of one policy")
 
 
 @section_class
 class TextPpo:
-    """Numbers of method ppo."""
+    """Method ppo."""
 
-    epochs: int = positive(4, "passes over the batch_size episodes of a step, for method ppo")
+    epochs: int = positive(4, "passes over the episodes of a step, batch_size of them (method ppo)")
     minibatches: int = positive(4, "minibatches of a pass, each one optimiser step in `accumulate` parts")
-    clip_ratio: float = positive(0.2, "limit of the probability ratio's change in the surrogate: [0.8, 1.2]")
-    clip_value: float = positive(0.2, "limit of the value's change, in units of the reward")
-    value_coefficient: float = natural(0.1, "weight of the value's loss")
-    entropy_coefficient: float = natural(0.0, "weight of the entropy")
-    gae_lambda: float = fraction(0.95, "lambda of generalised advantage estimation")
-    normalise_advantage: bool = key(
-        True, "scales advantages to mean 0 and deviation 1 over the tokens of a step"
+    clip_ratio: float = positive(0.2, "clipping range of the surrogate's probability ratio; 0.2: [0.8, 1.2]")
+    clip_value: float = positive(
+        0.2, "greatest change of the value in its clipped loss, in units of the reward"
     )
-    kl: sections.Kl = part(sections.Kl)
+    value_coefficient: float = non_negative(0.1, "weight of the value loss")
+    entropy_coefficient: float = non_negative(0.0, "weight of the entropy loss")
+    gae_lambda: float = fraction(0.95, "lambda of generalised advantage estimation")
+    normalise_advantage: bool = plain_key(
+        True, "subtracts the mean of a step's tokens, divides by their deviation"
+    )
+    kl: sections.Kl = subsection(sections.Kl)
 
 
 @section_class
 class HeldOutDialogues:
-    """Dialogues that are held out, on which losses are measured."""
+    """Dialogues to measure with."""
 
     share: float = plain_key(
         0.02,
-        "share of the data (of groups) that is held out: 1 of n where it is 1 / n",
+        "share of the data (of groups) on which losses are measured: 1 of n where it is 1 / n",
         above=0,
         maximum=0.5,
     )
     data: str | None = plain_key(
         None, "other data in place of a share; of a stream they are drawn beforehand"
     )
-    data: str | None = key(
-        None, "other dialogues in place of a share of the data; of a stream they are drawn beforehand"
-    )
 
 
 @section_class
 class DialogueFilter:
-    """The dialogues that are learned from."""
+    """Which dialogues are learned from."""
 
-    top: float = key(
-        1.0, "share of the data with the highest returns that is learned from (%BC); 1: all", above=0, most=1
+    top: float = plain_key(
+        1.0, "%BC: only this best part of the data, by return, is learned from", above=0, maximum=1
     )
-    bottom: float = key(1.0, "share with the lowest returns that is learned from; 1: all", above=0, most=1)
-    cutoff: float | None = key(
-        None, "lowest return of a dialogue that is learned from, without token_reward; None: any"
+    bottom: float = plain_key(
+        1.0, "%BC: only this worst part of the data, by return, is learned from", above=0, maximum=1
+    )
+    cutoff: float | None = plain_key(
+        None, "%BC: only dialogues with a return of at least this, without token_reward"
     )
 
 
@@ -134,11 +125,11 @@ class DialogueFilter:
 class LossWeights:
     """Weights of the loss terms."""
 
-    q: float = natural(1.0, "weight of Q's loss")
-    v: float = natural(1.0, "weight of V's loss")
-    policy: float = natural(1.0, "weight of the policy's cross-entropy")
-    cql: float = natural(0.0, "weight of the conservative term of Q")
-    margin: float = natural(0.0, "weight of the margin term of Q")
+    q: float = non_negative(1.0, "weight of Q's term")
+    v: float = non_negative(1.0, "weight of V's term")
+    policy: float = non_negative(1.0, "weight of the policy's cross-entropy")
+    cql: float = non_negative(0.0, "weight of the conservative term")
+    margin: float = non_negative(0.0, "weight of the margin term")
 
 
 @section_class
@@ -148,67 +139,68 @@ class TextTrunks(sections.ModelSizes):
     checkpoint: str | None = plain_key(
         None, "trunks begin as this folder or hub model; None: fresh, of these sizes"
     )
-    max_length: int = count(1024, "positions of fresh trunks: tokens of a dialogue at most")
+    max_length: int = length_key(1024, "positions of the table")
 
 
 @section_class
 class InitialParameters:
-    """Runs that an agent's parameters begin as."""
+    """Runs that an agent begins as."""
 
-    policy: str | None = key(None, "run of train_text whose policy the agent begins with; None: fresh")
-    value: str | None = key(None, "run of train_text whose values the agent begins with; None: fresh")
+    policy: str | None = plain_key(None, "a run that the policy's parameters are taken from")
+    value: str | None = plain_key(None, "a run that the values' parameters are taken from")
 
 
 @section_class
 class EvaluationGames:
     """Episodes of evaluations."""
 
-    episodes: int = natural(16, "episodes of an evaluation, the same each time; 0: none")
-    decode: sections.Decode = part(sections.Decode)
+    episodes: int = non_negative(16, "played at every evaluation, the same each time; 0: none")
+    decode: sections.Decode = subsection(sections.Decode)
 
 
 @section_class
 class TextConfig(TextDatasetConfig):
     """A training of an agent that writes."""
 
-    task: str = key("wordle", "a text task, or module:Class (docs/ilql.md)")
-    options: str = key(
-        "", 'options of the task as JSON: {"num_words": 100}; data of collect_text bring theirs'
+    task: str = plain_key("wordle", "a text task, or module:Class (docs/ilql.md)")
+    options: str = plain_key(
+        "", 'options of the task, as JSON: {"num_words": 100}; data of collect_text bring theirs'
     )
-    data: str | None = key(
+    data: str | None = plain_key(
         None, "dialogues (.jsonl, .parquet) or their folder; None: drawn as by collect_text"
     )
-    kind: str = key("games", "kind of dialogues that are drawn without config.data")
-    policy: str = key(
-        "mixture(0.5, optimal, repeat(optimal))", "policy of the task that plays the dialogues that are drawn"
+    kind: str = plain_key("games", "kind of dialogues that are drawn")
+    policy: str = plain_key(
+        "mixture(0.5, optimal, repeat(optimal))", "policy that plays the dialogues that are drawn"
     )
-    held_out: HeldOutDialogues = part(HeldOutDialogues)
-    filter: DialogueFilter = part(DialogueFilter)
-    token_reward: sections.TokenReward = part(sections.TokenReward)
-    method: TextMethod = part(TextMethod)
-    loss: LossWeights = part(LossWeights)
-    candidates: CandidateTexts = part(CandidateTexts)
-    ppo: TextPpo = part(TextPpo)
-    network: TextTrunks = part(TextTrunks)
-    initial: InitialParameters = part(InitialParameters)
-    max_len: int | None = count(
-        None, "tokens of a dialogue at most, the rest is cut off; None: what the model has room for"
+    held_out: HeldOutDialogues = subsection(HeldOutDialogues)
+    filter: DialogueFilter = subsection(DialogueFilter)
+    token_reward: sections.TokenReward = subsection(sections.TokenReward)
+    method: TextMethod = subsection(TextMethod)
+    loss: LossWeights = subsection(LossWeights)
+    candidates: CandidateTexts = subsection(CandidateTexts)
+    ppo: TextPpo = subsection(TextPpo)
+    network: TextTrunks = subsection(TextTrunks)
+    initial: InitialParameters = subsection(InitialParameters)
+    max_len: int | None = length_key(
+        None, "tokens of a dialogue that are kept; None: what the model has room for"
     )
-    length_buckets: bool = key(True, "batches dialogues of similar length; False: pads all to the longest")
-    batch_size: int = sections.batch(64, "dialogues of a step")
+    length_buckets: bool = plain_key(True, "batches dialogues of similar length; False: pads to the longest")
+    batch_size: int = sections.batch_size_key(64, "dialogues of a step")
     accumulate: int = sections.ACCUMULATE
     average: str = one_of(
-        ("batch", "micro_batch"),
-        "mean of the loss over a step's actions, or over its micro-batches' means (published)",
+        ("batch", "micro_batch"), "scope of a mean: a step's actions, or those of a micro-batch (published)"
     )
-    max_steps: int = positive(10_000, "optimiser steps of the training")
+    max_steps: int = positive(10_000, "number of optimiser steps of the training")
     evaluate_every: int = sections.EVALUATE_EVERY
-    evaluation_batches: int = positive(16, "batches of held-out dialogues of an evaluation at most")
-    games: EvaluationGames = part(EvaluationGames)
-    optimizer: sections.DecayingOptimizer = part(sections.DecayingOptimizer, final_fraction=0.1)
+    evaluation_batches: int = positive(
+        16, "greatest number of batches of held-out dialogues in an evaluation"
+    )
+    games: EvaluationGames = subsection(EvaluationGames)
+    optimizer: sections.DecayingOptimizer = subsection(sections.DecayingOptimizer, final_fraction=0.1)
     dropout: float = sections.DROPOUT
     dtype: str = sections.DTYPE
     remat: bool = sections.REMAT
     logits_chunk: int | None = sections.LOGITS_CHUNK
-    lora: sections.Lora = part(sections.Lora)
+    lora: sections.Lora = subsection(sections.Lora)
     log_every_seconds: float = positive(20.0, "seconds between rows of Q, V and advantages (docs/metrics.md)")

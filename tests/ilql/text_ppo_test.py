@@ -39,7 +39,9 @@ def test_what_it_wrote_is_as_likely_in_learning_as_it_was_in_playing(
     def kept(self: Any, state: Any, shared: Any, first: int, count: int) -> Any:
         batch = step(self, state, shared, first, count)
         found = jax.tree.map(lambda leaf: leaf[0], batch)
-        look = self.estimates(self.parallel.acting(state.params), self.parallel.acting(shared), found.dialogues)
+        look = self.estimates(
+            self.parallel.acting(state.params), self.parallel.acting(shared), found.dialogues
+        )
         seen.append((found, np.asarray(look.log_probs)))
         assert text_ppo.REFERENCE not in shared
         assert set(state.params) == {"additions", text_ppo.VALUE}

@@ -124,7 +124,6 @@ class TextAgentNetwork:
     def init(self, key: jax.Array) -> dict[str, Any]:
         """Fresh parameters, float32; target heads and trunks are copies of the online ones."""
         keys = jax.random.split(key, 4)
-        fresh = jax.jit(self.model.init)
         trunks: dict[str, Any] = {}
         for name in self.design.roles.trunks:
             if name == TARGET:

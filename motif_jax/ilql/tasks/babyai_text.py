@@ -141,8 +141,8 @@ class ByteTokenizer:
 KEYS: Mapping[str, Key] = {
     "level": Key("BabyAI-GoToLocal-v0", "level of docs/babyai_text.md; the policy is 'random'"),
     "kind": Key("", "kind of task in the Mixed levels; '' draws it for each episode"),
-    "language": Key("", "language of the texts: 'english', 'french', or '' for the level's"),
-    "observations": positive(3, "observations in a prompt"),
+    "language": Key("", "'english', 'french', or '' for the level's own"),
+    "observations": positive(3, "number of observations in a prompt"),
     "actions": Key(ACTIONS, "names of the actions"),
 }
 

@@ -73,34 +73,38 @@ class RedditEnvironment(contract.TextEnvironment):
 
 
 KEYS: Mapping[str, Key] = {
-    "folder": Key("", "folder with comments_positive.csv and comments_negative.csv; empty: made-up comments"),
-    "indexes": Key("", "JSON list of the rows that are used, counted through both files; empty: all"),
-    "include_parent": Key(True, "shows the comment that is replied to"),
+    "folder": Key("", "folder with comments_positive.csv and comments_negative.csv; empty: made-up ones"),
+    "indexes": Key("", "a JSON list of the rows that are used, counted through both files; empty: all"),
+    "include_parent": Key(True, "shows what a reply is to"),
     "reward": Key(
         "toxicity",
-        "reward of a reply: 'toxicity' (0, 1, 2), 'toxicity_noised' (1 becomes 0 or 2), 'upvote' (the sign of its score, recorded replies alone), 'upvote_model' "
+        "'toxicity' (0, 1, 2), 'toxicity_noised' (1 becomes 0 or 2), 'upvote' (the sign of its score, recorded replies alone), 'upvote_model' "
         "(whether a model expects that it is liked, by `scores`), 'none'",
         choices=tuple(REWARDS),
     ),
     "reward_scale": Key(
-        None, "factor of the reward; None: -5 of toxicity, as published, 1 of the others", float
+        None, "factor on the reward; None: -5 of toxicity, as published, 1 of the others", float
     ),
-    "reward_shift": Key(0.0, "number that is added to the scaled reward"),
-    "cutoff": Key(None, "lowest reward of a recorded reply that is used; None: any", float),
-    "scores": Key("", "JSON file, a text -> its score; texts without one are scored"),
-    "upvote_run": Key("", "run of train_upvote that scores texts for upvote_model"),
+    "reward_shift": Key(0.0, "amount that is added to the scaled reward"),
+    "cutoff": Key(None, "recorded replies that are paid less are left out", float),
+    "scores": Key("", "a JSON file, a text -> its score; what has none in there is asked"),
+    "upvote_run": Key(
+        "", "run of train_upvote, whose model pays texts without a score in the file (upvote_model)"
+    ),
     "noise_seed": Key(0, "seed of the noise of toxicity_noised"),
-    "num_comments": positive(2000, "number of made-up comments"),
-    "data_seed": Key(1, "seed of made-up comments"),
+    "num_comments": positive(2000, "number of comments that are made up"),
+    "data_seed": Key(1, "seed of the comments that are made up"),
     "tokenizer": Key("", TOKENIZER_HELP),
-    "vocab_size": positive(512, "tokens of the byte-pair tokenizer that is learned"),
-    "annotator": Key("lexicon", "annotator of toxicity: lexicon, openai, or (of recorded comments) vllm"),
-    "lexicon": Key("", "YAML file of the lexicon; empty: built in"),
-    "prompt": Key("", "prompt file of the annotator; empty: built in"),
-    "answer_mode": one_of(("soft", "verdict", "analysis"), "how an answer is read, as in annotate"),
+    "vocab_size": positive(512, "number of byte pairs that the tokenizer learns"),
+    "annotator": Key(
+        "lexicon", "who says how toxic a text is: lexicon, openai, or (of recorded comments) vllm"
+    ),
+    "lexicon": Key("", "a YAML file; empty: built in"),
+    "prompt": Key("", "a prompt file; empty: built in"),
+    "answer_mode": one_of(("soft", "verdict", "analysis"), "form of the annotator's answer, as in annotate"),
     "server": Key("", "address of the annotator's server; the same command resumes with another"),
-    "model": Key("", "model of the annotator, on the server or for vllm"),
-    "store": Key("runs/answer_store", "folder of the store of answers"),
+    "model": Key("", "name of the annotator's model, on the server or for vllm"),
+    "store": Key("runs/answer_store", "folder of the answers that are kept"),
 }
 
 

@@ -25,30 +25,30 @@ _CHUNK_BYTES, _MOST_GAMES, _FEWEST_GAMES = 1 << 22, 1024, 16
 KEYS: Mapping[str, Key] = {
     "words": Key(
         "wordle_official_200",
-        "list of hidden words: wordle_official_200 (236 words), tweet_words (40), wordle_official (2,315), wordle_official_guess (12,972), wordle_official_400 (431), "
+        "wordle_official_200 (236 words), tweet_words (40), wordle_official (2,315), wordle_official_guess (12,972), wordle_official_400 (431), "
         "wordle_official_800 (826), or a file with a word a line",
     ),
-    "num_words": natural(0, "words at the beginning of the list that are used; 0: all"),
-    "suboptimal": Key("random", "policy that goes on in kinds 'branch' and 'adversarial'"),
-    "num_suboptimal": positive(
-        1, "games of that policy for each state (branch) or game (adversarial) of the expert"
+    "num_words": non_negative(0, "the first so many of them; 0: all"),
+    "suboptimal": Key("random", "policy that goes on in games of 'branch' and 'adversarial'"),
+    "num_suboptimal": positive(1, "games of these for a state (branch) or a game (adversarial)"),
+    "adversary": Key("wrong", "policy that takes over from the expert at its third guess, in 'adversarial'"),
+    "num_adversarial": positive(5, "number of adversarial games for a game"),
+    "tweets": Key("", "file of 'tweets': CSV, or JSON {games, transitions}; empty: simulated people"),
+    "guesses": Key(
+        "", "file of the words that may have been guessed in 'tweets' from CSV; empty: those of `words`"
     ),
-    "adversary": Key("wrong", "policy that leaves the expert at its third guess in kind 'adversarial'"),
-    "num_adversarial": positive(5, "games of that policy for each game of the expert"),
-    "tweets": Key("", "file of kind 'tweets': CSV, or JSON {games, transitions}; empty: simulated people"),
-    "guesses": Key("", "list of words that people may have guessed, for tweets from CSV; empty: `words`"),
-    "indexes": Key("", "JSON list of the games of the tweets that are used; empty: all"),
-    "true_word": Key(False, "the hidden word of a tweet is the day's, not any that the colours allow"),
+    "indexes": Key("", "file of 'tweets': a JSON list of the games that are used; empty: all"),
+    "true_word": Key(False, "the hidden word of 'tweets' is the day's, not any that the colours allow"),
     "top_p": Key(
         1.0,
-        "share of the tweets' games that is used: the fewest guesses first, lost ones last",
+        "share of the games of 'tweets' that is used, the best by number of guesses, lost ones last",
         above=0,
-        most=1,
+        maximum=1,
     ),
-    "simulated": positive(20_000, "simulated people who tweet"),
+    "simulated": positive(20_000, "number of simulated people who tweet, for 'tweets'"),
     "simulated_seed": Key(1, "seed of the simulated people"),
     "write_structure": Key(
-        False, "writes tweets.json, the published structure, beside dialogues of kind 'tweets'"
+        False, "writes tweets.json, the published structure of 'tweets', beside the dialogues"
     ),
 }
 
