@@ -13,18 +13,18 @@ from motif_jax.envs.spec import Environment
 
 
 class CheckedEnvironment:
-    """An environment whose rewards are numbers, and whose observations are finite; its other attributes are its own.
+    """An environment that raises UserError for a reward or an observation that is no number.
 
     One NaN would make every parameter of the agent NaN, and the learning rate would be blamed for it. Infinite rewards
-    may be clipped, so they pass.
-
-    Raises UserError: it shows something else; the field and the step are named.
+    may be clipped, so they pass; observations must be finite. The error names field, step and seed. Attributes that are not
+    of this class are those of `environment`.
     """
 
     def __init__(self, name: str, environment: Environment) -> None:
-        self._name, self._environment = name, environment
+        self._name = name
+        self._environment = environment
         self.spec = environment.spec
-        self._floats = [
+        self._float_fields = [
             field for field, array in self.spec.observation.items() if np.dtype(array.dtype).kind == "f"
         ]
         self._seed = 0
@@ -54,7 +54,7 @@ class CheckedEnvironment:
         self._environment.close()
 
     def _check_observation(self, out: Mapping[str, np.ndarray]) -> None:
-        for field in self._floats:
+        for field in self._float_fields:
             finite = np.isfinite(out[field])
             if not finite.all():
                 self._refuse(field, out[field][~finite].reshape(-1)[0])

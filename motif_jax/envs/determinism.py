@@ -38,14 +38,15 @@ def require(name: str, options: Mapping[str, Any], use: str) -> None:
     """
     if not is_outside(name):
         return
-    drawn = tuple(registry.spec(name, **options).optional_fields)
-    with_pictures = {**options, "fields": (*options.get("fields", ()), *drawn)} if drawn else options
+    pictures = tuple(registry.spec(name, **options).optional_fields)
+    with_pictures = {**options, "fields": (*options.get("fields", ()), *pictures)} if pictures else options
     with (
         contextlib.closing(registry.make(name, **options)) as first,
         contextlib.closing(registry.make(name, **with_pictures)) as second,
     ):
         for seed in _SEEDS:
-            _play(first, name, options, seed)  # another episode than that of a fresh environment comes before
+            # Its later episodes then follow others, unlike those of the fresh environment.
+            _play(first, name, options, seed)
         for seed in _SEEDS:
             if _play(first, name, options, seed) != _play(second, name, options, seed):
                 raise UserError(
@@ -55,9 +56,9 @@ def require(name: str, options: Mapping[str, Any], use: str) -> None:
 
 
 def _play(environment: Environment, name: str, options: Mapping[str, Any], seed: int) -> str:
-    """A digest of all that a random player meets in its first steps."""
-    draws = np.random.default_rng(seed).integers(0, environment.spec.num_actions, _STEPS)
+    """A digest of the first steps of a random player in the episode `seed`."""
+    actions = np.random.default_rng(seed).integers(0, environment.spec.num_actions, _STEPS)
     digest = Digest(name, options)
-    for moment in play(environment, seed, given_actions(draws)):
-        digest.add(moment.observation, moment.reward, moment.end)
+    for transition in play(environment, seed, given_actions(actions)):
+        digest.add(transition.observation, transition.reward, transition.end)
     return digest.hexdigest()

@@ -25,8 +25,8 @@ class Transition(NamedTuple):
 
 def given_actions(actions: np.ndarray) -> Choose:
     """A policy that plays `actions` (integers [n]) in order, then raises StopIteration."""
-    rest = iter(actions.tolist())
-    return lambda _: next(rest)
+    remaining = iter(actions.tolist())
+    return lambda _: next(remaining)
 
 
 def play(
@@ -36,17 +36,19 @@ def play(
 
     `rows` maps a step to the arrays for its observation; by default all steps share the same arrays.
     """
-    only = empty_observation(environment.spec) if rows is None else {}
-    out = rows(0) if rows else only
+    shared = empty_observation(environment.spec) if rows is None else {}
+    out = rows(0) if rows else shared
     environment.reset(seed, out)
     yield Transition(out, -1, 0.0, RUNNING)
-    end, step = RUNNING, 0
+
+    end = RUNNING
+    step = 0
     while end == RUNNING:
         try:
             action = choose(out)
         except StopIteration:
             return
         step += 1
-        out = rows(step) if rows else only
+        out = rows(step) if rows else shared
         reward, end = environment.step(action, out)
         yield Transition(out, action, reward, end)

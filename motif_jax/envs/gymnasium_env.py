@@ -28,26 +28,29 @@ class RegisteredEnv(gymnasium.Env):
             raise ValueError(f"render_mode {render_mode!r} is not one of {self.metadata['render_modes']}")
         self.render_mode = render_mode
         self.shown = shown = registry.spec(name, **options)
-        self._shown = tuple(shown.observation)
+        self._fields = tuple(shown.observation)
         self._renderer = None if render_mode is None else registry.renderer(shown)
         if self._renderer is not None:
+            # Observed by the environment below, but not part of `observation_space`.
             drawn = [field for field in self._renderer.fields if field not in shown.observation]
             options["fields"] = (*options.get("fields", ()), *drawn)
-        self._name, self._options = name, options
+        self._name = name
+        self._options = options
         self._environment = registry.make(name, **options)
         self._arrays = empty_observation(self._environment.spec)
         self.observation_space = gymnasium.spaces.Dict(
-            {field: _space(one.shape, np.dtype(one.dtype)) for field, one in shown.observation.items()}
+            {field: _space(array.shape, np.dtype(array.dtype)) for field, array in shown.observation.items()}
         )
         self.action_space = gymnasium.spaces.Discrete(shown.num_actions)
 
     def limit(self, max_episode_steps: int) -> None:
+        """Makes the environment again with this step limit."""
         self._environment.close()
         self._options["max_episode_steps"] = max_episode_steps
         self._environment = registry.make(self._name, **self._options)
 
     def _observation(self) -> dict[str, np.ndarray]:
-        return {name: self._arrays[name].copy() for name in self._shown}
+        return {name: self._arrays[name].copy() for name in self._fields}
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -63,6 +66,7 @@ class RegisteredEnv(gymnasium.Env):
         return self._observation(), reward, end == TERMINATED, end == TRUNCATED, info
 
     def render(self) -> Any:
+        """The screen as text, a line a row; None without a render mode or a renderer."""
         if self._renderer is None:
             return None
         lines = self._renderer.frame(self._arrays).chars

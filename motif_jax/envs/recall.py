@@ -29,12 +29,15 @@ class Recall(Environment):
         self, name: str = "Recall-v0", cues: int = 4, delay: int = 4, max_episode_steps: int = 100
     ) -> None:
         self.spec = self.make_spec(name, cues, delay, max_episode_steps)
-        self._cues, self._delay, self._limit = cues, delay, max_episode_steps
+        self._cues = cues
+        self._delay = delay
+        self._limit = max_episode_steps
 
     @staticmethod
     def make_spec(
         name: str = "Recall-v0", cues: int = 4, delay: int = 4, max_episode_steps: int = 100
     ) -> EnvironmentSpec:
+        """The spec of the environment with these options."""
         return EnvironmentSpec(
             observation={
                 "features": ArraySpec((cues + 1,), "float32"),
@@ -50,18 +53,20 @@ class Recall(Environment):
 
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
         self._cue = int(seeds.rng(seed, "cue").integers(self._cues))
-        self._steps, self._return = 0, 0.0
-        self._seen = collections.Counter[bytes]()
+        self._steps = 0
+        self._return = 0.0
+        self._sign_counts = collections.Counter[bytes]()
         self._write(out)
 
     def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
         self.spec.check_action(action)
-        asked = self._steps == self._delay + 1
+        is_question = self._steps == self._delay + 1
+        reward = 1.0 if is_question and action == self._cue else 0.0
         self._steps += 1
-        reward = float(asked and action == self._cue)
         self._return += reward
         self._write(out)
-        if asked:
+
+        if is_question:
             return reward, TERMINATED
         return reward, TRUNCATED if self._steps >= self._limit else RUNNING
 
@@ -79,6 +84,6 @@ class Recall(Environment):
             features[self._cues] = 1.0
         else:
             text = b""
-        self._seen[text] += 1
+        self._sign_counts[text] += 1
         out["sign"][...] = np.frombuffer(text.ljust(_SIGN_LENGTH, b"\0"), np.uint8)
-        out["sign_count"][...] = self._seen[text]
+        out["sign_count"][...] = self._sign_counts[text]

@@ -46,19 +46,20 @@ def register_with_gymnasium() -> None:
 
 
 class _Finder:
-    """Finds gymnasium once, through the other finders, and registers after its code has run."""
+    """A finder of `sys.meta_path` that finds gymnasium once, through the others, and registers after its code has run."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name != "gymnasium":
             return None
+        # Before the search below, which would come back here.
         sys.meta_path.remove(self)
-        found = importlib.util.find_spec(name)
-        if found is not None and found.loader is not None:
-            execute = found.loader.exec_module
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
 
             def exec_module(module: ModuleType) -> None:
                 execute(module)
                 register()
 
-            found.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return found
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec

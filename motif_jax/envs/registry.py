@@ -32,7 +32,7 @@ _ENTRY_POINTS: dict[str, str] = {
     **dict.fromkeys(catalogue.LEVELS, _BABYAI_TEXT),
     **dict.fromkeys(MINIGRID, "motif_jax.envs.minigrid_events.environment:MiniGridEvents"),
 }
-_GYM = "gym:"
+_GYM_PREFIX = "gym:"
 _GYM_TASK = "motif_jax.envs.gym_task.environment"
 # Keys of config.environment for gymnasium environments, with their defaults.
 _GYM_KEYS = {"text": "", "text_bytes": 256, "modules": ""}
@@ -51,18 +51,20 @@ def options_of(environment: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises UserError: options for gymnasium environments are set for another environment.
     """
-    gym = is_gym(environment["name"])
-    for key, default in _GYM_KEYS.items():
-        value = environment.get(key)
-        allowed = f"left at {default!r}: {environment['name']} is not one of gymnasium's (gym:ID)"
-        checks.require(gym or value in (None, default), f"environment.{key}", value, allowed)
-    keys = ("max_episode_steps", LAST_TEXT, *(_GYM_KEYS if gym else ()))
+    keys = ["max_episode_steps", LAST_TEXT]
+    if is_gym(environment["name"]):
+        keys += _GYM_KEYS
+    else:
+        for key, default in _GYM_KEYS.items():
+            value = environment.get(key)
+            allowed = f"left at {default!r}: {environment['name']} is not one of gymnasium's (gym:ID)"
+            checks.require(value in (None, default), f"environment.{key}", value, allowed)
     return {key: environment[key] for key in keys if environment.get(key) is not None}
 
 
 def is_gym(name: str | None) -> bool:
     """Whether `name` names a gymnasium environment."""
-    return name is not None and name.startswith(_GYM)
+    return name is not None and name.startswith(_GYM_PREFIX)
 
 
 def check(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> None:
@@ -74,7 +76,7 @@ def check(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> None:
         if not hasattr(_load(name), "make_spec"):
             raise UserError(f"config.{_KEY}={name}: must be a class with make_spec, see motif_jax.envs.spec")
     elif not _is_level(name) and name not in _ENTRY_POINTS:
-        listed = ", ".join(one for one in _ENTRY_POINTS if one not in MINIHACK)
+        listed = ", ".join(known for known in _ENTRY_POINTS if known not in MINIHACK)
         allowed = f"{listed}, one of minigrid's own BabyAI levels, MiniHack-...-v0 (docs/environments.md), gym:ID, or module:Class"
         raise UserError(f"config.{_KEY}: there is no environment {name!r}; choose one of {allowed}")
 
@@ -84,6 +86,7 @@ def _is_level(name: str) -> bool:
 
 
 def _load(name: str) -> Any:
+    """The class of the environment `name`."""
     if is_gym(name):
         return importlib.import_module(_GYM_TASK).GymTask
     if entry_points.is_entry_point(name):
@@ -119,11 +122,11 @@ def make_group(
 
     `places` has a number for each environment that stays the same when the run resumes (see `spec.keeps_place`).
     """
-    made = spec(name, **options)
-    if made.group is not None:
+    environment_spec = spec(name, **options)
+    if environment_spec.group is not None:
         options.pop(LAST_TEXT, None)  # a group is stepped without a look at its texts
-        return entry_points.own(_KEY, made.group)(name, count, **options)
-    if made.keeps_place and places is not None:
+        return entry_points.own(_KEY, environment_spec.group)(name, count, **options)
+    if environment_spec.keeps_place and places is not None:
         return SingleEnvironments([make(name, **options, place=place) for place in places])
     return SingleEnvironments([make(name, **options) for _ in range(count)])
 
@@ -131,20 +134,25 @@ def make_group(
 def spec(name: str, **options: Any) -> EnvironmentSpec:
     """The spec of `make(name, **options)`, without starting an engine. Raises UserError: it lacks an option."""
     last_text = options.pop(LAST_TEXT, None)
-    made = _load(name)
-    entry_points.require_signature(_KEY, name, made.make_spec, name, **options)
-    found = made.make_spec(name, **options)
-    return found if last_text is None else dataclasses.replace(found, last_text=last_text)
+    make_spec = _load(name).make_spec
+    entry_points.require_signature(_KEY, name, make_spec, name, **options)
+    made_spec = make_spec(name, **options)
+    return made_spec if last_text is None else dataclasses.replace(made_spec, last_text=last_text)
 
 
 def shared_modules(name: str, **options: Any) -> list[str]:
     """Modules to import before a fork, which start no threads; [] for environments from outside the package."""
     if is_gym(name) or entry_points.is_entry_point(name):
         return []
-    made = spec(name, **options)
-    return [*made.modules, *([made.group.partition(":")[0]] if made.group else [])]
+    environment_spec = spec(name, **options)
+    modules = list(environment_spec.modules)
+    if environment_spec.group is not None:
+        module, _, _ = environment_spec.group.partition(":")
+        modules.append(module)
+    return modules
 
 
-def renderer(of: EnvironmentSpec) -> Renderer | None:
+def renderer(environment_spec: EnvironmentSpec) -> Renderer | None:
     """The renderer of an environment with this spec, or None."""
-    return None if of.renderer is None else entry_points.own(_KEY, of.renderer)(of)
+    name = environment_spec.renderer
+    return None if name is None else entry_points.own(_KEY, name)(environment_spec)

@@ -42,6 +42,7 @@ class Recording:
     info: Mapping[str, float]
 
     def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the recording as JSON, atomically."""
         plain = {"actions": self.actions.tolist(), "options": dict(self.options), "info": dict(self.info)}
         atomic_write_json(path, vars(self) | plain | {"format": FORMAT})
 
@@ -50,8 +51,9 @@ class Recording:
         """Reads a recording. Raises UserError: `path` is none, or its task is a 'module:Class' that is not trusted."""
         content = read_json(path, _REMEDY)
         entry_points.asked(path, content)
-        known = content.pop("format", None) == FORMAT
-        if not known or set(content) != {field.name for field in dataclasses.fields(cls)}:
+        has_format = content.pop("format", None) == FORMAT
+        names = {field.name for field in dataclasses.fields(cls)}
+        if not has_format or set(content) != names:
             raise UserError(f"{path} is not a recording of an episode (format {FORMAT}); {_REMEDY}")
         try:
             limit = content["options"].get("max_episode_steps")
@@ -79,6 +81,7 @@ class Digest:
         self._hash = hashlib.blake2b(digest_size=16)
 
     def add(self, observation: Mapping[str, np.ndarray], reward: float, end: int) -> None:
+        """Hashes one step; the first observation of an episode comes with reward 0 and end `RUNNING`."""
         for name in self._names:
             self._hash.update(observation[name].tobytes())
         self._hash.update(f"{reward!r} {end}".encode())
@@ -87,8 +90,8 @@ class Digest:
         return self._hash.hexdigest()
 
 
-def not_the_recorded(recording: Recording) -> UserError:
-    """The error for a replay that does not match `recording`."""
+def mismatch_error(recording: Recording) -> UserError:
+    """The error to raise for a replay that does not match `recording`."""
     if registry.is_gym(recording.task) or entry_points.is_entry_point(recording.task):
         cause = (
             "or the environment is no function of its seed and actions: it draws random numbers that reset(seed=...) does not "
@@ -109,18 +112,30 @@ def record(
 
     Raises UserError: `compat.seed_noop` is on, which cannot be played again.
     """
-    options, played = _playable(options), []
+    options = _playable(options)
     digest = Digest(task, options)
-    for moment in play(environment, seed, given_actions(actions)):
-        played.append(moment.action)
-        digest.add(moment.observation, moment.reward, moment.end)
-    taken, info = np.asarray(played[1:], np.int64), environment.episode_info()
-    return Recording(task, options, seed, taken, digest.hexdigest(), version("nle"), info)
+    played = []
+    for transition in play(environment, seed, given_actions(actions)):
+        played.append(transition.action)
+        digest.add(transition.observation, transition.reward, transition.end)
+    return Recording(
+        task=task,
+        options=options,
+        seed=seed,
+        # No action led to the first observation; an episode that ends early leaves the rest of `actions` out.
+        actions=np.asarray(played[1:], np.int64),
+        digest=digest.hexdigest(),
+        engine=version("nle"),
+        info=environment.episode_info(),
+    )
 
 
 def _playable(options: Mapping[str, Any]) -> dict[str, Any]:
-    compat = {name: bool(value) for name, value in dict(options.get("compat") or {}).items() if value}
+    """The options of a game, without fields and with those switches of `compat` that are on."""
+    compat = {name: True for name, is_on in dict(options.get("compat") or {}).items() if is_on}
     if compat.get("seed_noop"):
         raise UserError("compat.seed_noop=True: episodes without seeds cannot be recorded; turn it off")
-    rest = {name: value for name, value in options.items() if name not in ("fields", "compat")}
-    return rest | ({"compat": compat} if compat else {})
+    playable = {name: value for name, value in options.items() if name not in ("fields", "compat")}
+    if compat:
+        playable["compat"] = compat
+    return playable

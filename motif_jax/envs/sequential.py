@@ -23,7 +23,8 @@ class SingleEnvironments:
         self._environments[column].reset(seed, self._rows[column])
 
     def step(self, actions: Sequence[int], columns: Sequence[int]) -> tuple[list[float], list[int]]:
-        rewards, ends = [0.0] * self.count, [RUNNING] * self.count
+        rewards = [0.0] * self.count
+        ends = [RUNNING] * self.count
         for column in columns:
             environment = self._environments[column]
             rewards[column], ends[column] = environment.step(actions[column], self._rows[column])

@@ -12,7 +12,10 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-RUNNING, TERMINATED, TRUNCATED = 0, 1, 2
+# How a step leaves an episode: it goes on, has ended by the game's rules, or was cut off by a step limit.
+RUNNING = 0
+TERMINATED = 1
+TRUNCATED = 2
 # Options that change observations but not the game.
 OBSERVED = ("fields", "tokenizer", "prompt_tokens", "special_tokens")
 # The logit of an action that `EnvironmentSpec.mask_field` excludes: far below all others, but finite.
@@ -83,28 +86,34 @@ class EnvironmentSpec:
     remark: str = ""
 
     def __post_init__(self) -> None:
-        shown = [(name, self.observation) for name in (self.text_field, self.count_field, self.mask_field)]
-        for name, fields in (*shown, (self.expert_field, self.optional_fields)):
-            if name is not None and name not in fields:
-                kind = "observation" if fields is self.observation else "optional"
-                raise ValueError(f"{name!r} is not among the {kind} fields {sorted(fields)}")
+        for name in (self.text_field, self.count_field, self.mask_field):
+            if name is not None and name not in self.observation:
+                raise ValueError(f"{name!r} is not among the observation fields {sorted(self.observation)}")
+        expert = self.expert_field
+        if expert is not None and expert not in self.optional_fields:
+            raise ValueError(f"{expert!r} is not among the optional fields {sorted(self.optional_fields)}")
+
         count = self.num_actions
-        if (mask := self.mask_field) and self.observation[mask] != ArraySpec((count,), "uint8"):
+        mask = self.mask_field
+        if mask is not None and self.observation[mask] != ArraySpec((count,), "uint8"):
             raise ValueError(f"the mask {mask!r} must be uint8 [{count}], one entry for each action")
+
         defaults: dict[str, tuple] = {
             "action_names": tuple(f"action {number}" for number in range(count)),
             "action_keys": (0,) * count,
         }
         for name, default in defaults.items():
             if not getattr(self, name):
+                # The dataclass is frozen.
                 object.__setattr__(self, name, default)
             if len(getattr(self, name)) != count:
                 raise ValueError(f"{name} must be {count}, one for each action")
 
     def fits(self, trained: EnvironmentSpec) -> bool:
         """Whether an agent trained with the spec `trained` can play here: all its fields, and the same actions."""
-        same = self.num_actions == trained.num_actions and self.mask_field == trained.mask_field
-        return same and trained.observation.items() <= self.observation.items()
+        has_actions = self.num_actions == trained.num_actions and self.mask_field == trained.mask_field
+        has_fields = trained.observation.items() <= self.observation.items()
+        return has_actions and has_fields
 
     def check_action(self, action: int) -> None:
         """Raises ValueError for an action out of range."""
@@ -214,5 +223,6 @@ def empty_observation(spec: EnvironmentSpec, leading: tuple[int, ...] = ()) -> d
 
 def row(arrays: Mapping[str, np.ndarray], *index: int) -> Row:
     """Writable views of one row of `arrays`, e.g. (time, env); scalar fields become arrays []."""
-    place: tuple = (*index, ...)
-    return Row({name: array[place] for name, array in arrays.items()})
+    # With the ellipsis numpy gives a view even where nothing but a scalar is left.
+    view: tuple = (*index, ...)
+    return Row({name: array[view] for name, array in arrays.items()})

@@ -299,5 +299,5 @@ def film_recording(
         film = maker.film(environment.episode_info())
     same = digest.hexdigest() == recording.digest and finite(film.info) == finite(dict(recording.info))
     if not (same and len(film.actions) == len(recording.actions)):
-        raise replay.not_the_recorded(recording)
+        raise replay.mismatch_error(recording)
     return film

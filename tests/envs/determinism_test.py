@@ -59,7 +59,7 @@ def test_a_function_of_its_seed_passes():
 def test_a_recording_of_a_users_environment_does_not_blame_the_game():
     environment = registry.make("gym:Dice-v0")
     recording = replay.record(environment, "gym:Dice-v0", {}, 1, np.zeros(2, int))
-    said = str(replay.not_the_recorded(recording))
+    said = str(replay.mismatch_error(recording))
     assert "nle" not in said
     assert "its pictures draw from the game's generator" in said
 
