@@ -18,7 +18,7 @@ MAP_SHAPE = (21, 79)
 SCREEN_SHAPE = (24, 80)
 MESSAGE_LENGTH = 256
 PAD_ROWS = 8
-# Glyph of an unseen place.
+# Glyph of an unseen cell.
 BLANK_GLYPH = 2359
 
 _STATUS_BYTES = NUM_STATUS * 8
@@ -29,6 +29,7 @@ _PROGRAM_NUMBERS = 6
 
 # Reads (x, y, score, time, dungeon, dungeon level, condition, waits for key or line, waits for space) from a view.
 read_status = struct.Struct(f"<2q{7 * 8}xq{10 * 8}xq{2 * 8}x3q{8}x2q").unpack_from
+# Their indices.
 NOW_X, NOW_Y, NOW_SCORE, NOW_TIME, NOW_DUNGEON, NOW_LEVEL, NOW_CONDITION = range(7)
 
 
@@ -41,6 +42,7 @@ class View:
         self.glyphs = np.frombuffer(memory, np.int16, _GLYPHS, GLYPHS_AT).reshape(MAP_SHAPE)
 
     def explored(self) -> int:
+        """The number of cells of the map that have been seen."""
         return int(np.count_nonzero(self.glyphs != BLANK_GLYPH))
 
 
@@ -61,7 +63,8 @@ class GameMemory:
         self.program_states = np.zeros((count, _PROGRAM_NUMBERS), np.int32)
         self.screens = np.zeros((2, count, SCREEN_SHAPE[0] + 2 * PAD_ROWS, SCREEN_SHAPE[1]), np.uint8)
         inside = self.screens[:, :, PAD_ROWS : PAD_ROWS + SCREEN_SHAPE[0]]
-        self.tty_chars, self.tty_colors = inside[0], inside[1].view(np.int8)
+        self.tty_chars = inside[0]
+        self.tty_colors = inside[1].view(np.int8)
         self.status = np.frombuffer(self.views, np.int32).reshape(count, -1)[:, : 2 * NUM_STATUS : 2]
         steps = (VIEW_BYTES, 2 * MAP_SHAPE[1], 2)
         self.glyphs = np.ndarray((count, *MAP_SHAPE), np.int16, self.views, GLYPHS_AT, steps)
@@ -75,7 +78,8 @@ class Buffers:
     """
 
     def __init__(self, memory: GameMemory | None = None, index: int = 0) -> None:
-        self.memory = memory = memory if memory is not None else GameMemory(1)
+        memory = memory if memory is not None else GameMemory(1)
+        self.memory = memory
         self.index = index
         piece = slice(index * VIEW_BYTES, (index + 1) * VIEW_BYTES)
         self.now = View(memoryview(memory.views)[piece])
@@ -87,7 +91,8 @@ class Buffers:
         self.message = memory.messages[index]
         self.message_memory = self.message.data
         self.program_state = memory.program_states[index]
-        self.tty_chars, self.tty_colors = memory.tty_chars[index], memory.tty_colors[index]
+        self.tty_chars = memory.tty_chars[index]
+        self.tty_colors = memory.tty_colors[index]
 
     def clear(self) -> None:
         """Zeroes everything, since the engine writes only changes, even when a new game starts."""
@@ -97,6 +102,7 @@ class Buffers:
         self.memory.screens[:, self.index].fill(0)
 
     def engine_arrays(self) -> dict[str, np.ndarray]:
+        """The arrays for nle's `set_buffers`, by its names."""
         names = ("glyphs", "blstats", "message", "program_state", "tty_chars", "tty_colors")
         return {name: getattr(self, name) for name in names} | {"misc": self._misc}
 

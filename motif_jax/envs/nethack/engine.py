@@ -15,7 +15,7 @@ from nle.nethack.nethack import DLPATH, OBSERVATION_DESC
 from motif_jax.core.tempdirs import own_folders
 from motif_jax.envs.nethack.actions import ESCAPE, SPACE
 from motif_jax.envs.nethack.buffers import Buffers
-from motif_jax.envs.nethack.library import KeptLibrary, no_use_of_keeping, set_long
+from motif_jax.envs.nethack.library import KeptLibrary, reload_reason, set_long
 from motif_jax.envs.spec import EngineError
 
 _MAX_OPENING_PROMPTS = 1000
@@ -49,7 +49,7 @@ class NetHackEngine:
         self.folder = Path(self._game._vardir)
         self._score_files = [self.folder / name for name in _SCORE_FILES]
         self._library: KeptLibrary | None = None
-        if shared_code and no_use_of_keeping() is None:
+        if shared_code and reload_reason() is None:
             self._library = KeptLibrary(DLPATH)
             Path(self._game.dlpath).write_bytes(self._library.stand_in())
             self._birthday = self._library.long(_BIRTHDAY)
@@ -58,12 +58,14 @@ class NetHackEngine:
         self.close.atexit = False
         engine = self._game._pynethack  # its public step builds unused tuples
         engine.set_buffers(**self.buffers.engine_arrays(), **self.more)
-        self._end, self._reset = engine.close, engine.reset
+        self._end = engine.close
+        self._reset = engine.reset
         self.step = engine.step
         self.done = engine.done
         self.in_normal_game = engine.in_normal_game
 
     def start(self, core: int, disp: int) -> None:
+        """See `buffers.Engine.start`; the seeds decide the game (`core`) and what the hero hallucinates (`disp`)."""
         self.buffers.clear()
         for array in self.more.values():
             array.fill(0)
@@ -81,6 +83,7 @@ class NetHackEngine:
             self._library.restore()
             self._reset()
             self._birthday.value = birthday
+
         in_moveloop = self.buffers.program_state[3:4]
         for _ in range(_MAX_OPENING_PROMPTS):
             if in_moveloop[0]:

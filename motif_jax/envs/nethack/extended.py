@@ -39,7 +39,8 @@ class ExtendedGame(Game):
 
     def _clear(self) -> None:
         super()._clear()
-        self._skill_waits = self._looks_away = False
+        self._skill_waits = False
+        self._looks_away = False
 
     def _play(self, key: int) -> None:
         self._send(key)
@@ -53,6 +54,7 @@ class ExtendedGame(Game):
             self._improve_skill()
 
     def _name_spell(self) -> None:
+        """Answers which spell to cast: the first."""
         shown = self.buffers.message_memory.tobytes()
         self._send(actions.FIRST_CHOICE)
         if self._as_published:
@@ -60,7 +62,8 @@ class ExtendedGame(Game):
             self._skill_waits |= bool(self._misc[2]) and actions.SKILL_SENTENCE in shown
 
     def _improve_skill(self) -> None:
-        message, step = self.buffers.message_memory, self._engine.step
+        message = self.buffers.message_memory
+        step = self._engine.step
         shown = message.tobytes()
         step(actions.ENHANCE)
         step(actions.FIRST_CHOICE)

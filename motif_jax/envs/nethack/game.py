@@ -8,22 +8,33 @@ from collections.abc import Mapping
 from motif_jax.core.seeds import derive
 from motif_jax.envs.nethack import actions
 from motif_jax.envs.nethack import buffers as b
-from motif_jax.envs.nethack import status as place
+from motif_jax.envs.nethack import status as status_line
 from motif_jax.envs.nethack.tasks import HALLUCINATION, TASKS, TaskRule, make_rule
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, EngineError
 
-EPISODE_FIELDS = tuple("score dlvl gold xlvl scout turns success end hallucination kills".split())
+EPISODE_FIELDS = (
+    "score", "dlvl", "gold", "xlvl", "scout", "turns", "success", "end", "hallucination", "kills",
+)  # fmt: skip
 # Values of the episode field `end`.
-END_LIMIT, END_RUNNING, END_DEATH, END_SUCCESS = -1, 0, 1, 2
+END_LIMIT = -1
+END_RUNNING = 0
+END_DEATH = 1
+END_SUCCESS = 2
 
 YES_ACTION = actions.TASK_KEYS.index(actions.YES)
 _MAX_PROMPTS = 10_000
-KILL = 3  # index in a record
+# Index in a message's record.
+KILL = 3
 
 
 def game_seeds(seed: int) -> tuple[int, int]:
     """The two seeds of the engine (play, display) for an episode's seed."""
     return derive(seed, "core"), derive(seed, "disp")
+
+
+def _unseeded() -> tuple[int, int]:
+    """Random seeds of the engine, as published without seeds."""
+    return secrets.randbits(63), secrets.randbits(63)
 
 
 def events(message: bytes) -> tuple[bool, bool]:
@@ -41,7 +52,7 @@ class Game:
     __slots__ = (
         "_always_judge", "_ask", "_before_memory", "_engine", "_explored", "_final", "_hallucinated",
         "_judge", "_keys", "_kills", "_limit_end", "_max_steps", "_message", "_message_bytes", "_misc",
-        "_now_memory", "_quit_at_end", "_rule", "_seeded", "_seen", "_send", "_solved", "buffers",
+        "_now_memory", "_quit_at_end", "_records", "_rule", "_seeded", "_send", "_solved", "buffers",
         "length", "press", "record", "status", "total",
     )  # fmt: skip
 
@@ -73,11 +84,14 @@ class Game:
         return make_rule(TASKS[task], self.buffers, compat)
 
     def _clear(self) -> None:
-        self._seen: dict[bytes, list] = {}
+        self._records: dict[bytes, list] = {}
+        # (dungeon, its level) -> glyphs that the hero had seen there when he left it.
         self._explored: dict[tuple[int, int], int] = {}
         self._final: dict[str, float] | None = None
         self._solved = False
-        self._hallucinated = self._kills = self.length = 0
+        self._hallucinated = 0
+        self._kills = 0
+        self.length = 0
         self.total = 0.0
         self.record: list = [0, None, False, False]
         self._message = b""
@@ -85,8 +99,8 @@ class Game:
     def start(self, seed: int) -> None:
         """Starts the episode of `seed` (unseeded under `seed_noop`) and reads its first message."""
         self.quit_ended()
-        core, disp = game_seeds(seed) if self._seeded else (secrets.randbits(63), secrets.randbits(63))
-        self._engine.start(core, disp)
+        core_seed, display_seed = game_seeds(seed) if self._seeded else _unseeded()
+        self._engine.start(core_seed, display_seed)
         self._clear()
         self._rule.reset()
         self._before_memory[:] = self._now_memory
@@ -99,7 +113,9 @@ class Game:
         With `leave_questions`, single-key questions for the agent stay open. The message that the hero went down stairs is
         kept over the prompts that follow it.
         """
-        misc, press, message = self._misc, self._send, self.buffers.message_memory
+        misc = self._misc
+        press = self._send
+        message = self.buffers.message_memory
         for _ in range(_MAX_PROMPTS):
             if self._ask():
                 break
@@ -128,7 +144,9 @@ class Game:
 
     def _leave_level(self) -> None:
         before = self.buffers.before
-        self._explored[before.status[place.DUNGEON], before.status[place.DUNGEON_LEVEL]] = before.explored()
+        self._explored[before.status[status_line.DUNGEON], before.status[status_line.DUNGEON_LEVEL]] = (
+            before.explored()
+        )
 
     def advance(self, action: int) -> tuple[float, int]:
         """Plays one step; returns (reward, end). The next `start` quits a game that is still alive. Raises ValueError."""
@@ -149,9 +167,11 @@ class Game:
     def judge(self) -> tuple[float, int]:
         """The second half of `advance`: dismisses prompts and judges the step."""
         # One function: the engine's step evicts this code from the caches, so each call would cost more.
-        memory, record = self._now_memory, self.record
+        memory = self._now_memory
+        record = self.record
         now = b.read_status(memory)
-        over, normal = False, True
+        over = False
+        normal = True
         # The game's end zeroes the clock, so no call to the engine is needed on every step.
         if now[7] or now[8] or not now[3]:
             over, normal = self._settle()
@@ -162,54 +182,65 @@ class Game:
             self._hallucinated += 1
         if now[5] != before[5] or now[4] != before[4]:
             self._leave_level()
+
         message = self._message_bytes()
         if message != self._message:
             record = self._look_up(message)
             if record[KILL]:
                 self._tells_of_kill()
         elif (
-            record[KILL] and self.buffers.now.status[place.POINTS] > self.buffers.before.status[place.POINTS]
+            record[KILL]
+            and self.buffers.now.status[status_line.POINTS] > self.buffers.before.status[status_line.POINTS]
         ):
             # An equal message is a new one if the hero gained experience from a kill.
             self._tells_of_kill()
         record[0] += 1
+
         self.length = length = self.length + 1
         limit = length >= self._max_steps
         if record[2] or self._always_judge:
             reward, success = self._judge(now, before, record[2], limit, over, normal)
             self.total += reward
         else:
-            reward, success = 0.0, False
+            reward = 0.0
+            success = False
         if success or limit or over:
             return reward, self._finish(success, limit, over)
         return reward, RUNNING
 
     def _look_up(self, message: bytes) -> list:
         """Makes `message` (256 bytes) the newest; returns its `record`."""
-        record = self._seen.get(message)
+        record = self._records.get(message)
         if record is None:
-            record = self._seen[message] = self._describe(message)
+            record = self._describe(message)
+            self._records[message] = record
         self._message = message
         self.record = record
         return record
 
     def _describe(self, message: bytes) -> list:
+        """A new `record` of `message` (256 bytes)."""
         return [0, actions.offered_letter(message), *events(message)]
 
     def _tells_of_kill(self) -> None:
+        """Counts a kill, by a new message."""
         self._kills += 1
 
     def _finish(self, success: bool, limit: bool, over: bool) -> int:
         self._solved = self._solved or success
         if over:
-            end, why = TERMINATED, END_DEATH
+            end = TERMINATED
+            reason = END_DEATH
         elif limit:
-            end, why = self._limit_end, END_LIMIT
+            end = self._limit_end
+            reason = END_LIMIT
         elif success and self._rule.ends:
-            end, why = TERMINATED, END_SUCCESS
+            end = TERMINATED
+            reason = END_SUCCESS
         else:
             return RUNNING
-        self._final = self._numbers(why, self.buffers.before if over else self.buffers.now)
+        # A death zeroes the engine's numbers, so the last ones are those before the step.
+        self._final = self._numbers(reason, self.buffers.before if over else self.buffers.now)
         self._quit_at_end = not over
         return end
 
@@ -228,17 +259,17 @@ class Game:
     def _numbers(self, end: int, newest: b.View) -> dict[str, float]:
         before = self.buffers.before
         status = before.status
-        here = (status[place.DUNGEON], status[place.DUNGEON_LEVEL])
-        elsewhere = sum(count for level, count in self._explored.items() if level != here)
+        current = (status[status_line.DUNGEON], status[status_line.DUNGEON_LEVEL])
+        elsewhere = sum(count for level, count in self._explored.items() if level != current)
         return {
             "return": self.total,
             "length": float(self.length),
-            "score": float(newest.status[place.SCORE]),
-            "dlvl": float(status[place.DEPTH]),
-            "gold": float(status[place.GOLD]),
-            "xlvl": float(status[place.LEVEL]),
+            "score": float(newest.status[status_line.SCORE]),
+            "dlvl": float(status[status_line.DEPTH]),
+            "gold": float(status[status_line.GOLD]),
+            "xlvl": float(status[status_line.LEVEL]),
             "scout": float(elsewhere + before.explored()),
-            "turns": float(newest.status[place.TIME]),
+            "turns": float(newest.status[status_line.TIME]),
             "success": float(self._solved),
             "end": float(end),
             "hallucination": self._hallucinated / max(self.length, 1),

@@ -48,7 +48,8 @@ class NetHackGroup:
         memory = engines[0].buffers.memory
         self.games = [self.new_game(name, engine, max_episode_steps, quirks) for engine in engines]
         self._counting = not quirks.get("message_count_off", False)
-        self._now, self._before = memoryview(memory.views), memoryview(memory.before)
+        self._now = memoryview(memory.views)
+        self._before = memoryview(memory.before)
         self._messages = memory.messages.reshape(-1).data
         offset = quirks.get("crop_row_offset", False)
         # Windows of all games (characters, colours), copied to a row at once.
@@ -80,7 +81,8 @@ class NetHackGroup:
         self.games[column].start(seed)
 
     def step(self, actions: Sequence[int], columns: Sequence[int]) -> tuple[list[float], list[int]]:
-        rewards, ends = [0.0] * self.count, [RUNNING] * self.count
+        rewards = [0.0] * self.count
+        ends = [RUNNING] * self.count
         games = self.games
         self._before[:] = self._now
         for column in columns:
@@ -94,9 +96,10 @@ class NetHackGroup:
         chars, colors, messages, counts, blstats = handles or self._handles(out)
         for column, (game, windows, cache, gathered) in enumerate(self._columns):
             status = game.status
-            x, y = status[0], status[1]
-            seen, outside = cache[y * 80 + x] or windows.make(x, y)
-            gathered[...] = seen
+            x = status[0]
+            y = status[1]
+            cells, outside = cache[y * 80 + x] or windows.make(x, y)
+            gathered[...] = cells
             if outside is not None:
                 gathered[:, :, outside] = 0
             counts[column] = game.record[0] if self._counting else 1
@@ -108,6 +111,7 @@ class NetHackGroup:
             out[field][...] = array
 
     def _handles(self, out: Mapping[str, np.ndarray]) -> tuple:
+        """Flat views of the arrays of `out`, which are cheaper to write; a `Row` keeps them."""
         names = ("window_chars", "window_colors", "message", "message_count")
         handles = (*(_flat(out[name]) for name in names), out["blstats"])
         if type(out) is Row:

@@ -67,5 +67,5 @@ def _run(tool: str, *arguments: str, folder: Path) -> None:
     except OSError as error:
         raise EngineError(f"nle's {tool} does not start: {error.strerror}") from None
     if done.returncode:
-        said = " ".join(done.stderr.decode(errors="replace").split())
-        raise EngineError(f"nle's {tool} {arguments[0]}: {said or f'exit code {done.returncode}'}")
+        message = " ".join(done.stderr.decode(errors="replace").split())
+        raise EngineError(f"nle's {tool} {arguments[0]}: {message or f'exit code {done.returncode}'}")

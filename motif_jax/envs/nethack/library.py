@@ -37,8 +37,8 @@ _END, _NEEDED, _STRINGS, _SYMBOLS, _STRINGS_SIZE, _SYMBOL_SIZE = 0, 1, 5, 6, 10,
 _INIT, _FINI = (12, 25, 27), (13, 26, 28)
 
 
-def no_use_of_keeping() -> str | None:
-    """Why each game on this system needs a newly loaded copy of the code; None if a library can be kept."""
+def reload_reason() -> str | None:
+    """Why each game on this system needs a newly loaded copy of the code; None if a library can stay loaded."""
     if sys.platform != "linux" or os.uname().machine != "x86_64":
         return "only where Linux runs on x86-64 is it known how a library stays loaded"
     if platform.libc_ver()[0] != "glibc":
@@ -77,30 +77,41 @@ class _Loaded:
         relro = [(part[3], part[3] + part[6]) for part in parts if part[0] == _RELRO]
         protected = [(start, stop // mmap.PAGESIZE * mmap.PAGESIZE) for start, stop in relro]
         self.read_only, self.data, self.zeros = [], [], []
-        for kind, flags, offset, address, _, filled, whole, _ in parts:
+        for kind, flags, offset, address, _, file_bytes, memory_bytes, _ in parts:
             if kind != _LOAD:
                 continue
             if flags & _WRITE:
-                start = max([address, *(stop for begin, stop in protected if begin < address + whole)])
-                middle, stop = max(start, address + filled), max(start, address + whole)
+                # Variables begin behind the pages that are protected.
+                start = max([address, *(stop for begin, stop in protected if begin < address + memory_bytes)])
+                middle = max(start, address + file_bytes)
+                stop = max(start, address + memory_bytes)
                 self.data.append((self._base + start, middle - start))
                 self.zeros.append((self._base + middle, stop - middle))
             else:
+                # A mapping begins and ends with a page.
                 skew = offset % mmap.PAGESIZE
-                length = (filled + skew + mmap.PAGESIZE - 1) // mmap.PAGESIZE * mmap.PAGESIZE
-                protection = bool(flags & _READ) * mmap.PROT_READ | bool(flags & _EXECUTE) * mmap.PROT_EXEC
+                length = (file_bytes + skew + mmap.PAGESIZE - 1) // mmap.PAGESIZE * mmap.PAGESIZE
+                protection = mmap.PROT_READ if flags & _READ else 0
+                if flags & _EXECUTE:
+                    protection |= mmap.PROT_EXEC
                 self.read_only.append((self._base + address - skew, offset - skew, length, protection))
 
     def functions(self, tags: tuple[int, int, int]) -> list[Callable[..., None]]:
         """The loader's functions at the entries `tags`: the single one first, then the table's."""
-        entries, address = {}, self._table
-        while (entry := _ENTRY.unpack(ctypes.string_at(address, _ENTRY.size)))[0] != _END:
-            entries[entry[0]] = entry[1]
+        entries = {}
+        address = self._table
+        while True:
+            tag, value = _ENTRY.unpack(ctypes.string_at(address, _ENTRY.size))
+            if tag == _END:
+                break
+            entries[tag] = value
             address += _ENTRY.size
+
         single, table, size = (entries.get(tag, 0) for tag in tags)
-        pointers = (ctypes.c_size_t * (size // 8)).from_address(self._base + table)
-        kind = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
-        return [kind(at) for at in [*([self._base + single] if single else []), *pointers]]
+        addresses = [self._base + single] if single else []
+        addresses += (ctypes.c_size_t * (size // 8)).from_address(self._base + table)
+        signature = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+        return [signature(address) for address in addresses]
 
 
 class KeptLibrary:
@@ -133,10 +144,12 @@ class KeptLibrary:
             _libc().fallocate(file, _PUNCH_HOLE, offset + mmap.PAGESIZE, inside)
         self._data = [(address, ctypes.string_at(address, size)) for address, size in loaded.data]
         self._zeros = loaded.zeros
-        # The loader's functions, in its order.
-        self._first, self._last = loaded.functions(_INIT), loaded.functions(_FINI)[::-1]
+        # The loader's functions, in its order: it unloads from the last to the first.
+        self._initialisers = loaded.functions(_INIT)
+        self._finalisers = loaded.functions(_FINI)[::-1]
 
     def stand_in(self) -> bytes:
+        """The contents of the empty library that nle loads."""
         return _pointing_to(self._path)
 
     def long(self, name: str) -> ctypes.c_long:
@@ -145,25 +158,25 @@ class KeptLibrary:
 
     def restore(self) -> None:
         """Restores the variables, but not memory they point to, to their state after loading; no game may be running."""
-        for function in self._last:
+        for function in self._finalisers:
             function(0, None, None)
         for address, content in self._data:
             ctypes.memmove(address, content, len(content))
         for address, size in self._zeros:
             ctypes.memset(address, 0, size)
-        for function in self._first:
+        for function in self._initialisers:
             function(0, None, None)
 
 
 def _unload(handle: int, path: str, file: int) -> None:
     _ctypes.dlclose(handle)
     try:
-        still_there = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+        still_loaded = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
     except OSError:
         os.close(file)
     else:
         # A game still uses it. The loader compares names: the next file with this descriptor would count as the library.
-        _ctypes.dlclose(still_there._handle)
+        _ctypes.dlclose(still_loaded._handle)
 
 
 def _map(address: int, length: int, protection: int, descriptor: int, offset: int) -> None:
@@ -177,15 +190,17 @@ def _pointing_to(path: str) -> bytes:
     """An empty x86-64 library that depends on the one at `path` (with a slash), so that symbols resolve there."""
     strings = b"\0" + os.fsencode(path) + b"\0"
     table_at = _HEADER.size + 3 * _SEGMENT.size
-    table_bytes, symbol_bytes = 6 * _ENTRY.size, 24
+    table_bytes = 6 * _ENTRY.size
+    symbol_bytes = 24
     symbols_at = table_at + table_bytes
     strings_at = symbols_at + symbol_bytes
-    whole, flags = strings_at + len(strings), _READ | _WRITE
+    file_bytes = strings_at + len(strings)
+    flags = _READ | _WRITE
     header = (
         b"\x7fELF\x02\x01\x01", 3, 62, 1, 0, _HEADER.size, 0, 0, _HEADER.size, _SEGMENT.size, 3, 0, 0, 0,
     )  # fmt: skip
     parts = (
-        (_LOAD, flags, 0, 0, 0, whole, whole, mmap.PAGESIZE),
+        (_LOAD, flags, 0, 0, 0, file_bytes, file_bytes, mmap.PAGESIZE),
         (_DYNAMIC, flags, table_at, table_at, table_at, table_bytes, table_bytes, 8),
         (_STACK, flags, 0, 0, 0, 0, 0, 16),  # without this the loader would make the stacks executable
     )

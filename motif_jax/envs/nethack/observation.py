@@ -8,7 +8,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.envs.nethack import buffers as b
 from motif_jax.envs.nethack.actions import EXTENDED_KEYS, TASK_KEYS, action_names
 from motif_jax.envs.nethack.game import EPISODE_FIELDS
-from motif_jax.envs.nethack.library import no_use_of_keeping
+from motif_jax.envs.nethack.library import reload_reason
 from motif_jax.envs.nethack.status import NUM_STATUS
 from motif_jax.envs.nethack.tasks import TASKS
 from motif_jax.envs.nethack.window import WINDOW
@@ -17,8 +17,13 @@ from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 MAX_EPISODE_STEPS = 5000
 
 # Published quirks of the environments.
-SWITCHES = tuple(
-    "sober_mask oracle_patch_edge crop_row_offset seed_noop message_count_off timeout_as_terminal".split()
+SWITCHES = (
+    "sober_mask",
+    "oracle_patch_edge",
+    "crop_row_offset",
+    "seed_noop",
+    "message_count_off",
+    "timeout_as_terminal",
 )
 # Further quirks of the tasks with 28 actions.
 EXTENDED_SWITCHES = (*SWITCHES, "oni_extended_steps")
@@ -59,7 +64,7 @@ def make_spec(
         raise UserError(f"max_episode_steps={max_episode_steps} must be at least 1")
     extended = TASKS[name].extended
     keys = EXTENDED_KEYS if extended else TASK_KEYS
-    reason = no_use_of_keeping()
+    reason = reload_reason()
     return EnvironmentSpec(
         observation=_OBSERVATION | {field: _OPTIONAL[field] for field in fields},
         num_actions=len(keys),

@@ -18,8 +18,8 @@ from motif_jax.envs.spec import EnvironmentSpec
 
 # The group of each action of the tasks with 28 actions; the others have the first 23.
 GROUPS = (
-    *"more walk walk walk walk walk walk walk walk run run run run run run run run".split(),
-    *"up down wait kick eat search cast drink pray".split(), "pick up", "pay",
+    "more", *["walk"] * 8, *["run"] * 8, "up", "down", "wait", "kick", "eat", "search", "cast", "drink", "pray", "pick up",
+    "pay",
 )  # fmt: skip
 _BLOCK = 1024
 
@@ -49,16 +49,17 @@ class Habit:
     def actions(self, seed: int, num_actions: int = len(TASK_KEYS)) -> Iterator[int]:
         """Yields the actions of the episode `seed` endlessly; they depend only on seed and step."""
         bounds = self.probabilities(num_actions).cumsum()
-        bounds[-1] = 1.0
-        last, block = 0, 0
+        bounds[-1] = 1.0  # where rounding leaves less
+        last = 0
+        block = 0
         while True:
             uniform = seeds.rng(seed, "habit", block).random((2, _BLOCK))
-            drawn = np.searchsorted(bounds, uniform[0], side="right").tolist()
-            again = (uniform[1] < self.repeat).tolist()
+            actions = np.searchsorted(bounds, uniform[0], side="right").tolist()
+            repeats = (uniform[1] < self.repeat).tolist()
             if block == 0:
-                again[0] = False
-            for action, repeated in zip(drawn, again):
-                last = last if repeated else action
+                repeats[0] = False  # nothing comes before
+            for action, is_repeat in zip(actions, repeats):
+                last = last if is_repeat else action
                 yield last
             block += 1
 

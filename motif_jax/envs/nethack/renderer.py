@@ -20,7 +20,7 @@ class NetHackRenderer(Renderer):
 
     def frame(self, observation: Mapping[str, np.ndarray]) -> Frame:
         status = observation[STATUS_FIELD].tolist()
-        numbers = {name: status[place] for name, place in VITALS.items()}
+        numbers = {name: status[index] for name, index in VITALS.items()}
         # Screen row 0 is the message, so map row y is screen row y + 1.
         hero = (status[Y] + 1, status[X])
         return Frame(observation["tty_chars"], observation["tty_colors"], hero, numbers, _SPARE_ROWS)

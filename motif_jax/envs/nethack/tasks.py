@@ -94,7 +94,9 @@ class StaircaseRule(TaskRule):
     idle = True
 
     def __init__(self, level: int, continual: bool) -> None:
-        self._level, self._continual, self._paid = level, continual, False
+        self._level = level
+        self._continual = continual
+        self._paid = False
         self.ends = not continual
 
     def reset(self) -> None:
@@ -119,17 +121,22 @@ class OracleRule(TaskRule):
         self._bytes = buffers.memory.views
         self._map_at = buffers.index * b.VIEW_BYTES + b.GLYPHS_AT
         self._glyphs = buffers.glyphs
-        self._sober, self._edge_quirk, self._mask_quirk = sober, edge_quirk, mask_quirk
+        self._sober = sober
+        self._edge_quirk = edge_quirk
+        self._mask_quirk = mask_quirk
 
     def judge(self, now: Status, before: Status, down: bool, last: bool, over: bool, normal: bool) -> Verdict:
-        x, y = now[b.NOW_X], now[b.NOW_Y]
+        x = now[b.NOW_X]
+        y = now[b.NOW_Y]
         rows, columns = b.MAP_SHAPE
         # Fast check: the bytes between the patch's corners contain its three rows, and nearly always have no Oracle.
         start = self._map_at + 2 * max((y - 1) * columns + x - 1, 0)
         stop = self._map_at + 2 * min((y + 1) * columns + x + 2, rows * columns)
         if last or over or self._bytes.find(_ORACLE_BYTES, start, stop) < 0:
             return 0.0, False
-        patch, condition = self._glyphs[max(y - 1, 0) : y + 2, max(x - 1, 0) : x + 2], now[b.NOW_CONDITION]
+
+        patch = self._glyphs[max(y - 1, 0) : y + 2, max(x - 1, 0) : x + 2]
+        condition = now[b.NOW_CONDITION]
         hallucinates = condition == HALLUCINATION if self._mask_quirk else condition & HALLUCINATION
         missed = self._edge_quirk and (x == 0 or y == 0)
         if missed or not (patch == ORACLE_GLYPH).any() or (self._sober and hallucinates):
@@ -143,5 +150,9 @@ def make_rule(task: NetHackTask, buffers: b.Buffers, compat: Mapping[str, bool])
         return ScoreRule()
     if task.goal == "staircase":
         return StaircaseRule(task.level, task.continual)
-    edge, mask = compat.get("oracle_patch_edge", False), compat.get("sober_mask", False)
-    return OracleRule(buffers, task.sober, edge_quirk=edge, mask_quirk=mask)
+    return OracleRule(
+        buffers,
+        task.sober,
+        edge_quirk=compat.get("oracle_patch_edge", False),
+        mask_quirk=compat.get("sober_mask", False),
+    )

@@ -22,7 +22,8 @@ class ScreenWindows:
 
     def __init__(self, buffers: Buffers, row_offset: bool = False) -> None:
         screens = buffers.memory.screens
-        self._screens, self._strides = screens.data, (screens.strides[0], _COLUMNS, 1)
+        self._screens = screens.data
+        self._strides = (screens.strides[0], _COLUMNS, 1)
         self._start = buffers.index * screens.strides[1]
         self._top = PAD_ROWS - _HALF + (0 if row_offset else 1)
         self.cache: list[Cells | None] = [None] * (SCREEN_SHAPE[0] * _COLUMNS)
@@ -34,11 +35,12 @@ class ScreenWindows:
         """
         left = x - _HALF
         offset = self._start + (self._top + y) * _COLUMNS + left
-        both = np.ndarray((2, WINDOW, WINDOW), np.uint8, self._screens, offset, self._strides)
+        planes = np.ndarray((2, WINDOW, WINDOW), np.uint8, self._screens, offset, self._strides)
         outside = None
         if left < 0:
             outside = slice(0, -left)
         elif left + WINDOW > _COLUMNS:
             outside = slice(_COLUMNS - left, WINDOW)
-        cells = self.cache[y * _COLUMNS + x] = (both, outside)
+        cells = (planes, outside)
+        self.cache[y * _COLUMNS + x] = cells
         return cells
