@@ -18,7 +18,8 @@ ACTIONS = ("turn left", "turn right", "go forward", "pick up", "drop", "toggle")
 NO_EFFECT = 6
 # Options that other levels may lack.
 OF_ONE_LEVEL = ("kind", "distractors")
-ENGLISH, FRENCH = "english", "french"
+ENGLISH = "english"
+FRENCH = "french"
 LANGUAGES = (ENGLISH, FRENCH)
 
 _COLORS = ("red", "green", "blue", "purple", "yellow", "grey")
@@ -77,10 +78,10 @@ LEVELS: dict[str, LevelRecipe] = {
 @functools.cache
 def minigrid_names() -> tuple[str, ...]:
     """The levels that minigrid registers itself, read from its file without importing it."""
-    found = importlib.util.find_spec("minigrid")
-    if found is None or found.origin is None:
+    package = importlib.util.find_spec("minigrid")
+    if package is None or package.origin is None:
         return ()
-    text = Path(found.origin).read_text(encoding="utf-8")
+    text = Path(package.origin).read_text(encoding="utf-8")
     return tuple(sorted(set(re.findall(rf'"({PREFIX}[\w-]+)"', text))))
 
 

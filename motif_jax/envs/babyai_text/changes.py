@@ -7,7 +7,7 @@ any letters. English prompts are the same either way; in French "grise" contains
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from motif_jax.envs.babyai_text.catalogue import ENGLISH, FRENCH, LANGUAGES
 from motif_jax.envs.babyai_text.prompts import GOALS
@@ -15,33 +15,40 @@ from motif_jax.envs.babyai_text.sentences import COLORS, FRENCH_COLORS
 
 NONE = "no_modification_test"
 # Ours, not published: another episode's mission, or its whole prompts, so that the text says nothing about the reward.
-OTHER_MISSION, OTHER_EPISODE = "other_mission", "other_episode"
+OTHER_MISSION = "other_mission"
+OTHER_EPISODE = "other_episode"
 EXCHANGED = {OTHER_MISSION: "with another mission", OTHER_EPISODE: "with another episode's prompts"}
 Words = Mapping[str, str]
 
 
-def _words(before: str, after: str) -> Words:
-    return dict(zip(before.split(), after.split(), strict=True))
+_THINGS = {ENGLISH: ("key", "ball", "box"), FRENCH: ("clef", "balle", "boîte")}
+_COLORS = {ENGLISH: COLORS, FRENCH: tuple(FRENCH_COLORS.values())}
+_INVENTED_THINGS = ("dax", "xolo", "afze")
+_INVENTED_COLORS = ("faze", "jatu", "croh", "vurst", "gakul", "sil")
+# In the order of `COLORS`.
+_ENGLISH_SYNONYMS = ("vermilion", "jade", "cyan", "violet", "golden", "silver")
+_FRENCH_SYNONYMS = ("vermillon", "émeraude", "azur", "mauve", "dorée", "argentée")
 
 
-_THINGS = {ENGLISH: "key ball box", FRENCH: "clef balle boîte"}
-_COLORS = {ENGLISH: " ".join(COLORS), FRENCH: " ".join(FRENCH_COLORS.values())}
-_INVENTED_THINGS, _INVENTED_COLORS = "dax xolo afze", "faze jatu croh vurst gakul sil"
+def _replacements(
+    words: Mapping[str, Sequence[str]], english: Sequence[str], french: Sequence[str]
+) -> dict[str, Words]:
+    """Language -> word -> its replacement, in the order of `words`."""
+    return {
+        ENGLISH: dict(zip(words[ENGLISH], english, strict=True)),
+        FRENCH: dict(zip(words[FRENCH], french, strict=True)),
+    }
 
 
-def _in_each(before: Mapping[str, str], english: str, french: str) -> dict[str, Words]:
-    return {ENGLISH: _words(before[ENGLISH], english), FRENCH: _words(before[FRENCH], french)}
-
-
-_NOUNS = _in_each(_THINGS, _INVENTED_THINGS, _INVENTED_THINGS)
-_ADJECTIVES = _in_each(_COLORS, _INVENTED_COLORS, _INVENTED_COLORS)
+_NOUNS = _replacements(_THINGS, _INVENTED_THINGS, _INVENTED_THINGS)
+_ADJECTIVES = _replacements(_COLORS, _INVENTED_COLORS, _INVENTED_COLORS)
 # Name -> language -> word -> its replacement.
 CHANGES: dict[str, Mapping[str, Words]] = {
     NONE: {language: {} for language in LANGUAGES},
-    "other_name_same_categories": _in_each(_THINGS, "chair table car", "chaise table voiture"),
-    "adj_synonym": _in_each(
-        _COLORS, "vermilion jade cyan violet golden silver", "vermillon émeraude azur mauve dorée argentée"
+    "other_name_same_categories": _replacements(
+        _THINGS, ("chair", "table", "car"), ("chaise", "table", "voiture")
     ),
+    "adj_synonym": _replacements(_COLORS, _ENGLISH_SYNONYMS, _FRENCH_SYNONYMS),
     "no_meaning_nouns": _NOUNS,
     "no_meaning_adj": _ADJECTIVES,
     "no_meaning_words": {language: {**_NOUNS[language], **_ADJECTIVES[language]} for language in LANGUAGES},
@@ -60,9 +67,13 @@ class PromptChange:
     """Rewrites prompts in `language`; `name` is one of `CHANGES`, or '' for no change."""
 
     def __init__(self, name: str, language: str = ENGLISH) -> None:
-        self._words = CHANGES[NONE if name in ("", *EXCHANGED) else name][language]
+        # What another episode shows is exchanged elsewhere; its prompts keep their words.
+        changes_words = name and name not in EXCHANGED
+        self._words = CHANGES[name if changes_words else NONE][language]
         # Replaces whole words: no letter or digit may be next to a match.
         self._pattern = re.compile("|".join(rf"(?<!\w){re.escape(word)}(?!\w)" for word in self._words))
 
     def __call__(self, prompt: str) -> str:
-        return self._pattern.sub(lambda found: self._words[found[0]], prompt) if self._words else prompt
+        if not self._words:  # the empty pattern would match everywhere
+            return prompt
+        return self._pattern.sub(lambda match: self._words[match[0]], prompt)

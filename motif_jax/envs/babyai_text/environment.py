@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import importlib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
@@ -22,12 +23,15 @@ from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, Envir
 
 SECTION = "babyai_text"
 FRENCH_GOAL = "glam_french_goal"
-# Published: kinds are drawn once for each environment of a run; for DRRN, prompts leave out an episode's first observation.
-FIXED_KIND, NO_FIRST_OBSERVATION = "glam_fixed_kind_per_env", "drrn_first_observation"
+# Published: kinds are drawn once for each environment of a run.
+FIXED_KIND = "glam_fixed_kind_per_env"
+# Published: for DRRN, prompts leave out an episode's first observation.
+NO_FIRST_OBSERVATION = "drrn_first_observation"
 INSTRUCTION = "instruction"
-# PROMPT_BYTES are for every three observations in a prompt.
-MISSION_BYTES, TEXT_BYTES, PROMPT_BYTES = 256, 3072, 8192
-MOST_DISTRACTORS = 20  # with more, every object is reachable in few rooms only
+MISSION_BYTES = 256
+TEXT_BYTES = 3072
+PROMPT_BYTES = 8192  # for every three observations in a prompt
+MAX_DISTRACTORS = 20  # with more, every object is reachable in few rooms only
 _OPTIONAL = {"bot_action": ArraySpec((), "uint8"), INSTRUCTION: ArraySpec((instructions.LENGTH,), "uint8")}
 
 
@@ -67,9 +71,13 @@ def make_spec(name: str, *, fields: Iterable[str] = (), **options: Any) -> Envir
     if level is None:
         raise UserError(f"config.environment.name: there is no level {name!r}; {levels_in_words()}")
     _check(name, level, chosen)
-    made = [levels().build(level, kind) for kind in level.kinds or (None,)]
-    grid = levels().grid_fields(max(one.width for one in made), max(one.height for one in made))
-    prompt = ArraySpec((PROMPT_BYTES * -(-chosen.observations // 3),), "uint8")
+
+    # With several kinds of task the arrays have the size of the largest grid.
+    worlds = [levels().build(level, kind) for kind in level.kinds or (None,)]
+    width = max(world.width for world in worlds)
+    height = max(world.height for world in worlds)
+    grid = levels().grid_fields(width, height)
+    prompt = ArraySpec((PROMPT_BYTES * math.ceil(chosen.observations / 3),), "uint8")
     optional = {"prompt": prompt, **_OPTIONAL, **grid}
     if unknown := sorted(set(fields) - set(optional)):
         raise ValueError(f"{name} has no fields {', '.join(unknown)}")
@@ -112,7 +120,9 @@ def levels_in_words() -> str:
 
 
 def _check(name: str, level: catalogue.LevelRecipe, chosen: LevelOptions) -> None:
-    kind, language, actions = chosen.kind, chosen.language, chosen.actions
+    kind = chosen.kind
+    language = chosen.language
+    actions = chosen.actions
     if kind and kind not in level.kinds:
         others = f" (drawn for each episode) or one of {', '.join(level.kinds)}" if level.kinds else ""
         _refuse("kind", kind, f"''{others} in {name}")
@@ -120,8 +130,8 @@ def _check(name: str, level: catalogue.LevelRecipe, chosen: LevelOptions) -> Non
         _refuse("language", language, f"'' (the level's own) or one of {', '.join(catalogue.LANGUAGES)}")
     if chosen.observations < 1:
         _refuse("observations", chosen.observations, "a positive number")
-    texts = not isinstance(actions, str) and all(isinstance(name, str) and name for name in actions)
-    if not (texts and actions and len(set(actions)) == len(actions)):
+    are_names = not isinstance(actions, str) and all(isinstance(name, str) and name for name in actions)
+    if not (are_names and actions and len(set(actions)) == len(actions)):
         _refuse("actions", actions, "names of actions, each different and not empty")
     # The tokens of the text task are the bytes of latin-1.
     if "".join(actions).encode("latin-1", "replace").decode("latin-1") != "".join(actions):
@@ -133,8 +143,8 @@ def _check(name: str, level: catalogue.LevelRecipe, chosen: LevelOptions) -> Non
         return
     if levels().distractors_of(level) is None:
         _refuse("distractors", distractors, f"None in {name}, whose objects are no matter of choice")
-    if type(distractors) is not int or not 0 <= distractors <= MOST_DISTRACTORS:
-        allowed = f"a number from 0 to {MOST_DISTRACTORS}, or None (the level's own)"
+    if type(distractors) is not int or not 0 <= distractors <= MAX_DISTRACTORS:
+        allowed = f"a number from 0 to {MAX_DISTRACTORS}, or None (the level's own)"
         _refuse("distractors", distractors, allowed)
 
 
@@ -164,10 +174,13 @@ class BabyAIText:
         level = catalogue.find(name)
         assert level is not None
         self._level = level
-        self._kind = chosen.kind or (None if place is None else self._drawn_kind(place))
+        self._kind: str | None = chosen.kind or None
+        if self._kind is None and place is not None:
+            self._kind = self._draw_kind(place)
         self.language = chosen.language or level.language
         self._change = PromptChange(chosen.change, self.language)
-        self._distractors, self._most_steps = chosen.distractors, chosen.max_episode_steps
+        self._distractors = chosen.distractors
+        self._max_steps = chosen.max_episode_steps
         compat = chosen.compat or {}
         self._as_published = bool(compat.get(FRENCH_GOAL))
         self._shows_first = not compat.get(NO_FIRST_OBSERVATION)
@@ -181,18 +194,21 @@ class BabyAIText:
             self._tokenizer = PromptTokens(chosen.tokenizer, chosen.prompt_tokens, chosen.special_tokens)
         self._exchange: Exchange | None = None
         if chosen.change in EXCHANGED:
-            same = dict(options, change="", tokenizer="")
-            self._exchange = Exchange(chosen.change, BabyAIText(name, **same))
+            unchanged = dict(options, change="", tokenizer="")
+            self._exchange = Exchange(chosen.change, BabyAIText(name, **unchanged))
 
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
-        kind = self._kind or self._drawn_kind(seed)
+        kind = self._kind or self._draw_kind(seed)
         self._task = self._level.kinds.index(kind) if kind else 0
         if kind not in self._worlds:
             self._worlds[kind] = levels().build(self._level, kind, self._distractors)
         self._world = self._worlds[kind]
         observation, _ = self._world.reset(seed=seed)
-        self._return, self._steps, self._success = 0.0, 0, 0.0
+        self._return = 0.0
+        self._steps = 0
+        self._success = 0.0
         self._counts = collections.Counter[str]()
+
         mission = self._world.mission
         self._mission = encoded(mission, MISSION_BYTES, "a mission")
         if INSTRUCTION in self._fields:
@@ -203,13 +219,14 @@ class BabyAIText:
         if self._exchange is not None:
             self._exchange.begin(seed, self.goal)
             self.goal = self.goal if self._exchange.prompts else self._exchange.other.goal
-        seen = self._seen(observation)
-        self._window.start(seen if self._shows_first else None)
+
+        sentences = self._clauses(observation)
+        self._window.start(sentences if self._shows_first else None)
         if "bot_action" in self._fields:
             from motif_jax.envs.babyai_text.bot import Bot
 
             self._bot = Bot(self._world)
-        self._write(observation["image"], seen, out, None)
+        self._write(observation["image"], sentences, out, None)
 
     def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
         self.spec.check_action(action)
@@ -221,17 +238,18 @@ class BabyAIText:
         self._steps += 1
         self._return += reward
         self._success = float(reward > 0)
-        seen = self._seen(observation)
-        self._window.add(name, seen)
+        sentences = self._clauses(observation)
+        self._window.add(name, sentences)
         if self._exchange is not None:
             self._exchange.add(played, name)
-        self._write(observation["image"], seen, out, played)
+        self._write(observation["image"], sentences, out, played)
         if terminated:
             return float(reward), TERMINATED
-        cut = truncated or (self._most_steps is not None and self._steps >= self._most_steps)
-        return float(reward), TRUNCATED if cut else RUNNING
+        at_limit = self._max_steps is not None and self._steps >= self._max_steps
+        return float(reward), TRUNCATED if truncated or at_limit else RUNNING
 
     def prompt(self) -> str:
+        """The prompt of a language model for the newest observation, with the change of the options."""
         if self._exchange is not None and self._exchange.prompts:
             return self._exchange.other.prompt()
         return self._change(self._window.prompt(self.goal, self._actions, self.language))
@@ -248,25 +266,28 @@ class BabyAIText:
     def close(self) -> None:
         self._worlds.clear()
 
-    def _drawn_kind(self, seed: int) -> str | None:
+    def _draw_kind(self, seed: int) -> str | None:
         kinds = self._level.kinds
+        if not kinds:
+            return None
         # A separate stream keeps the level's draws a function of (level, kind, seed).
-        return kinds[int(seeds.rng(seed, "kind").integers(len(kinds)))] if kinds else None
+        return kinds[int(seeds.rng(seed, "kind").integers(len(kinds)))]
 
-    def _seen(self, observation: Mapping[str, Any]) -> list[str]:
+    def _clauses(self, observation: Mapping[str, Any]) -> list[str]:
         carried = self._world.carrying
         thing = None if carried is None else (carried.type, carried.color)
         return clauses(observation["image"], thing, self.language)
 
     def _write(
-        self, image: np.ndarray, seen: list[str], out: Mapping[str, np.ndarray], played: int | None
+        self, image: np.ndarray, sentences: list[str], out: Mapping[str, np.ndarray], played: int | None
     ) -> None:
-        text = "\n".join(seen)
+        text = "\n".join(sentences)
         self._counts[text] += 1
         out["image"][...] = image
         out["mission"][...] = self._mission
         out["text"][...] = encoded(text, TEXT_BYTES, "an observation")
         out["text_count"][...] = self._counts[text]
+
         fields = self._fields
         if INSTRUCTION in fields:
             out[INSTRUCTION][...] = self._instruction
@@ -282,11 +303,11 @@ class BabyAIText:
             levels().draw(self._world, fields, out)
 
 
-def encoded(text: str, size: int, what: str) -> np.ndarray:
-    """`text` as uint8 [size], UTF-8, padded with zeros; ValueError if it is longer."""
+def encoded(text: str, size: int, name: str) -> np.ndarray:
+    """`text` as uint8 [size], UTF-8, padded with zeros; ValueError, which calls it `name`, if it is longer."""
     data = text_bytes.encode(text)
     if len(data) > size:
-        raise ValueError(f"{what} has {len(data)} bytes, more than {size}: {text[:80]!r}")
+        raise ValueError(f"{name} has {len(data)} bytes, more than {size}: {text[:80]!r}")
     return np.frombuffer(data.ljust(size, b"\0"), np.uint8)
 
 

@@ -12,7 +12,7 @@ from motif_jax.core.errors import UserError
 from motif_jax.envs.babyai_text.changes import OTHER_EPISODE
 from motif_jax.envs.spec import RUNNING, empty_observation
 
-_TRIES = 100
+_MAX_TRIES = 100
 
 
 class Exchange:
@@ -20,21 +20,27 @@ class Exchange:
 
     def __init__(self, change: str, other: Any) -> None:
         self.prompts = change == OTHER_EPISODE
-        self.other, self._unread = other, empty_observation(other.spec)
+        self.other = other
+        self._unread = empty_observation(other.spec)
 
     def begin(self, seed: int, goal: str) -> None:
         """Begins another episode for the episode `seed`. Raises UserError: no other episode has a goal besides `goal`."""
-        self._seed, self._number = seed, 0
+        self._seed = seed
+        self._number = 0
         self._reset()
         while not self.prompts and self.other.goal == goal:
-            if self._number == _TRIES:
+            if self._number == _MAX_TRIES:
                 raise UserError(
                     f"config.environment.babyai_text.change=other_mission: every mission of the level is {goal!r}"
                 )
             self._reset()
 
     def add(self, played: int, name: str) -> None:
-        if self.prompts and self.other.play(played, name, self._unread)[1] != RUNNING:
+        """Plays the action in the other episode, where its prompts are shown; after its end a further one begins."""
+        if not self.prompts:
+            return
+        _, end = self.other.play(played, name, self._unread)
+        if end != RUNNING:
             self._reset()
 
     def _reset(self) -> None:

@@ -11,10 +11,11 @@ import numpy as np
 
 LENGTH = 80  # most words of a mission; minigrid's largest levels reach 60, with four tasks and a place each
 # Numbered from 1, since 0 is padding. New words are appended, so that trained agents' numbers stay valid.
-WORDS = tuple(
-    """go to the a an red green blue purple yellow grey ball box key door object open pick up put next then after you and
-    in front of behind on your left right wall room""".split()
-)
+WORDS = (
+    "go", "to", "the", "a", "an", "red", "green", "blue", "purple", "yellow", "grey", "ball", "box", "key", "door", "object",
+    "open", "pick", "up", "put", "next", "then", "after", "you", "and", "in", "front", "of", "behind", "on", "your", "left",
+    "right", "wall", "room",
+)  # fmt: skip
 _NUMBERS = {word: number for number, word in enumerate(WORDS, start=1)}
 OTHER = len(WORDS) + 1  # number of all unlisted words
 SIZE = OTHER + 1  # count of numbers, with 0

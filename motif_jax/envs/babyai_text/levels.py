@@ -37,7 +37,8 @@ class LocalLevel(RoomGridLevel):
     def __init__(
         self, *, excluded: Collection[str], distractors: int = 8, num_cols: int = 1, **options: Any
     ) -> None:
-        self._excluded, self._distractors = tuple(excluded), distractors
+        self._excluded = tuple(excluded)
+        self._distractors = distractors
         super().__init__(room_size=8, num_rows=1, num_cols=num_cols, **options)
 
     def _redraw_until_allowed(self, attempt: Callable[[], Instr]) -> Instr:
@@ -56,25 +57,29 @@ class LocalLevel(RoomGridLevel):
         self._reachable = self.check_objs_reachable(raise_exc=False)
         return objects
 
-    def _one(self, instruction: _About) -> Instr:
+    def _one_object(self, instruction: _About) -> Instr:
+        """A mission about one of the objects."""
         return instruction(_described(self._rand_elem(self._scatter(1))))
 
-    def _two(self, objects: list[WorldObj]) -> tuple[WorldObj, WorldObj]:
+    def _draw_two(self, objects: list[WorldObj]) -> tuple[WorldObj, WorldObj]:
         """Draws two objects; redraws the second while it is the first, unless another object looks the same."""
-        first, second = self._rand_elem(objects), self._rand_elem(objects)
+        first = self._rand_elem(objects)
+        second = self._rand_elem(objects)
         alike = sum((thing.type, thing.color) == (first.type, first.color) for thing in objects)
         while alike == 1 and second is first:
             second = self._rand_elem(objects)
         return first, second
 
     def _put_next(self) -> Instr:
-        first, second = self._two(self._scatter(2))
+        """The mission to put one object next to another."""
+        first, second = self._draw_two(self._scatter(2))
         return verifier.PutNextInstr(_described(first), _described(second))
 
     def _sequence(self, first: _About, second: _About, orders: tuple[str, ...]) -> Instr:
         """The mission to do `first`, then `second`, worded by one of `orders`: 'before' (A, then B) or 'after' (B after you A)."""
-        one, other = self._two(self._scatter(2))
-        before, after = first(_described(one)), second(_described(other))
+        first_object, second_object = self._draw_two(self._scatter(2))
+        before = first(_described(first_object))
+        after = second(_described(second_object))
         order = self._rand_elem(orders) if len(orders) > 1 else orders[0]
         if order == "before":
             return verifier.BeforeInstr(before, after)
@@ -85,15 +90,17 @@ class MixedLocal(LocalLevel):
     """A level of one of `catalogue.KINDS`; `doors` are colours of the locked one of `open`, `names_door`: it is named."""
 
     def __init__(self, *, kind: str, doors: tuple[str, ...], names_door: bool, **options: Any) -> None:
-        self.kind, self._doors, self._names_door = kind, doors, names_door
+        self.kind = kind
+        self._doors = doors
+        self._names_door = names_door
         super().__init__(num_cols=2 if kind == "open" else 1, **options)
 
     def gen_mission(self) -> None:
         # A draw of the published level, which picks the kind from a list of one.
         self._rand_elem([self.kind])
         attempts = {
-            "goto": lambda: self._one(GoToInstr),
-            "pickup": lambda: self._one(PickupInstr),
+            "goto": lambda: self._one_object(GoToInstr),
+            "pickup": lambda: self._one_object(PickupInstr),
             "open": self._open,
             "putnext": self._put_next,
             "pick up seq go to": lambda: self._sequence(PickupInstr, GoToInstr, ("before", "after")),
@@ -101,6 +108,7 @@ class MixedLocal(LocalLevel):
         self.instrs = self._redraw_until_allowed(attempts[self.kind])
 
     def _open(self) -> Instr:
+        """The mission to open the locked door; with its colour, or in half of the Train missions without."""
         color = self._rand_elem(self._doors)
         locked_room, (column, row) = self._lock_room(color)
         self.connect_all()
@@ -110,20 +118,22 @@ class MixedLocal(LocalLevel):
             if self.room_from_pos(*self.agent_pos) is not locked_room:
                 break
         self._reachable = self.check_objs_reachable(raise_exc=False)
-        said = color if self._names_door else self._rand_elem([None, color])
-        return verifier.OpenInstr(ObjDesc("door", said))
+        door_color = color if self._names_door else self._rand_elem([None, color])
+        return verifier.OpenInstr(ObjDesc("door", door_color))
 
     def _lock_room(self, color: str) -> tuple[Room, tuple[int, int]]:
         """Locks a room with a door of `color`; returns it, and the (column, row) of the other room that has the key."""
         while True:
-            column, row = self._rand_int(0, self.num_cols), self._rand_int(0, self.num_rows)
+            column = self._rand_int(0, self.num_cols)
+            row = self._rand_int(0, self.num_rows)
             wall = self._rand_int(0, 4)
             room = self.get_room(column, row)
             if room.neighbors[wall] is not None:
                 break
         door: Door = self.add_door(column, row, wall, color, locked=True)[0]
         while True:
-            column, row = self._rand_int(0, self.num_cols), self._rand_int(0, self.num_rows)
+            column = self._rand_int(0, self.num_cols)
+            row = self._rand_int(0, self.num_rows)
             if self.get_room(column, row) is not room:
                 break
         self.add_object(column, row, "key", door.color)
@@ -135,7 +145,8 @@ class SequenceLocal(LocalLevel):
 
     def __init__(self, *, second: str, orders: tuple[str, ...], **options: Any) -> None:
         instructions: dict[str, _About] = {"goto": GoToInstr, "pickup": PickupInstr}
-        self._second, self._orders = instructions[second], orders
+        self._second = instructions[second]
+        self._orders = orders
         super().__init__(**options)
 
     def gen_mission(self) -> None:
@@ -178,9 +189,10 @@ def build(level: LevelRecipe, kind: str | None, distractors: int | None = None) 
     """Makes the level, of a `kind` if it has kinds; `distractors` replaces its default, if `distractors_of` has one."""
     options = dict(level.options) if kind is None else {**level.options, "kind": kind}
     if distractors is not None:
-        own = distractors_of(level)
-        assert own is not None
-        options[own[0]] = distractors
+        option_and_default = distractors_of(level)
+        assert option_and_default is not None
+        option, _ = option_and_default
+        options[option] = distractors
     maker = _MAKERS.get(level.maker)
     if maker is not None:
         return maker(**options)
@@ -189,34 +201,44 @@ def build(level: LevelRecipe, kind: str | None, distractors: int | None = None) 
 
 def distractors_of(level: LevelRecipe) -> tuple[str, int] | None:
     """(option, default) of a level's number of distractors; None without such an option."""
-    given, own = dict(level.options), _MAKERS.get(level.maker)
-    if own is not None:
-        takers: tuple[Any, ...] = inspect.getmro(own)
+    options = dict(level.options)
+    maker = _MAKERS.get(level.maker)
+    if maker is not None:
         option = "distractors"
+        # A class may pass the option on to its base.
+        classes: tuple[Any, ...] = inspect.getmro(maker)
     else:
+        option = "num_dists"
         registered = gymnasium.spec(level.maker)
         entry: Any = registered.entry_point
         if isinstance(entry, str):
             entry = gymnasium.envs.registration.load_env_creator(entry)
-        given, takers, option = {**registered.kwargs, **given}, (entry,), "num_dists"
-    for taker in takers:
-        takes = inspect.signature(taker.__init__).parameters.get(option)
-        if takes is not None:
-            return option, int(given.get(option, takes.default))
+        options = {**registered.kwargs, **options}
+        classes = (entry,)
+
+    for level_class in classes:
+        parameter = inspect.signature(level_class.__init__).parameters.get(option)
+        if parameter is not None:
+            return option, int(options.get(option, parameter.default))
     return None
 
 
-_MAKERS: dict[str, type[RoomGridLevel]] = {c.__name__: c for c in (MixedLocal, SequenceLocal, ColoredLevel)}
+_MAKERS: dict[str, type[RoomGridLevel]] = {
+    "MixedLocal": MixedLocal,
+    "SequenceLocal": SequenceLocal,
+    "ColoredLevel": ColoredLevel,
+}
 
 
 def lit(world: RoomGridLevel) -> np.ndarray:
     """Which cells the agent sees: bool [width, height]."""
-    _, seen = world.gen_obs_grid()
-    forward, right = world.dir_vec, world.right_vec
+    _, visible = world.gen_obs_grid()
+    forward = world.dir_vec
+    right = world.right_vec
     size = world.agent_view_size
     corner = world.agent_pos + forward * (size - 1) - right * (size // 2)
     cells = np.zeros((world.width, world.height), bool)
-    for column, row in np.argwhere(seen):
+    for column, row in np.argwhere(visible):
         x, y = corner - forward * row + right * column
         if 0 <= x < world.width and 0 <= y < world.height:
             cells[x, y] = True
@@ -236,10 +258,12 @@ def grid_fields(width: int, height: int) -> dict[str, ArraySpec]:
 def draw(world: RoomGridLevel, fields: Collection[str], out: Mapping[str, np.ndarray]) -> None:
     """Writes those of the `grid_fields` that are in `fields`, with zeros outside a smaller world."""
     shape = (slice(0, world.width), slice(0, world.height))
-    for field, drawn in (("grid", world.grid.encode), ("lit", lambda: lit(world))):
-        if field in fields:
-            out[field][...] = 0
-            out[field][shape] = drawn()
+    if "grid" in fields:
+        out["grid"][...] = 0
+        out["grid"][shape] = world.grid.encode()
+    if "lit" in fields:
+        out["lit"][...] = 0
+        out["lit"][shape] = lit(world)
     if "pose" in fields:
         out["pose"][...] = (*world.agent_pos, world.agent_dir)
 

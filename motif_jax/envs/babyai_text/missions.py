@@ -14,7 +14,7 @@ _VERBS = {
     "open": ("ouvrir", "avoir ouvert"),
     "put": ("poser", "avoir posé"),
 }
-_PLACES = {
+_LOCATIONS = {
     " in front of you": " devant toi",
     " behind you": " derrière toi",
     " on your left": " à ta gauche",
@@ -22,7 +22,7 @@ _PLACES = {
 }
 _THING = re.compile(
     r"(?P<article>the|a) (?:(?P<color>red|green|blue|purple|yellow|grey) )?(?P<noun>key|ball|box|door|object)"
-    r"(?P<place>| in front of you| behind you| on your left| on your right)"
+    r"(?P<location>| in front of you| behind you| on your left| on your right)"
 )
 
 
@@ -33,20 +33,20 @@ def in_french(mission: str, published: bool = False) -> str:
     text has a letter a.
     """
     if published:
-        found = _THING.search(mission)
-        if found is None:
+        thing = _THING.search(mission)
+        if thing is None:
             raise ValueError(f"no object is named by the mission {mission!r}")
-        return f"aller à {'une' if 'a' in mission else 'la'} {_noun(found)}"
+        return f"aller à {'une' if 'a' in mission else 'la'} {_noun(thing)}"
     if ", then " in mission:
         before, after = mission.split(", then ", 1)
         return f"{in_french(before)}, puis {in_french(after)}"
     if " after you " in mission:
         after, before = mission.split(" after you ", 1)
-        return f"{in_french(after)} après {_said(before, past=True)}"
-    return _said(mission, past=False)
+        return f"{in_french(after)} après {_tasks(before, past=True)}"
+    return _tasks(mission, past=False)
 
 
-def _said(mission: str, past: bool) -> str:
+def _tasks(mission: str, past: bool) -> str:
     return " et ".join(_task(task, past) for task in mission.split(" and "))
 
 
@@ -59,13 +59,15 @@ def _task(task: str, past: bool) -> str:
 
 
 def _thing(text: str) -> str:
-    found = _THING.fullmatch(text)
-    if found is None:
+    thing = _THING.fullmatch(text)
+    if thing is None:
         raise ValueError(f"a mission names {text!r}, which is not an object of minigrid's")
-    article = "la" if found["article"] == "the" else "une"
-    return f"{article} {_noun(found)}{_PLACES.get(found['place'], '')}"
+    article = "la" if thing["article"] == "the" else "une"
+    return f"{article} {_noun(thing)}{_LOCATIONS.get(thing['location'], '')}"
 
 
-def _noun(found: re.Match[str]) -> str:
-    color = found["color"]
-    return _NOUNS[found["noun"]] + (f" {FRENCH_COLORS[color]}" if color else "")
+def _noun(thing: re.Match[str]) -> str:
+    """The noun of a match of `_THING` with its colour."""
+    noun = _NOUNS[thing["noun"]]
+    color = thing["color"]
+    return f"{noun} {FRENCH_COLORS[color]}" if color else noun

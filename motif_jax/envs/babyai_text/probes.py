@@ -33,19 +33,21 @@ class Probe:
     right: str = ""
 
     def prompt(self, actions: Sequence[str], language: str, without: tuple[int, int] | None = None) -> str:
+        """The prompt of the situation in `language`, without the clause `without`, an element of `places`."""
         window = Window(len(self.observations))
-        for place, clauses in enumerate(self.observations):
-            kept = [text for number, text in enumerate(clauses) if (place, number) != without]
-            if place == 0:
-                window.start(kept)
+        for index, clauses in enumerate(self.observations):
+            rest = [text for number, text in enumerate(clauses) if (index, number) != without]
+            if index == 0:
+                window.start(rest)
             else:
-                window.add(self.actions[place - 1], kept)
+                window.add(self.actions[index - 1], rest)
         return window.prompt(self.goal, actions, language)
 
     def places(self) -> Iterator[tuple[int, int]]:
         """Indices (observation, clause) of every clause."""
-        for place, clauses in enumerate(self.observations):
-            yield from ((place, number) for number in range(len(clauses)))
+        for index, clauses in enumerate(self.observations):
+            for number in range(len(clauses)):
+                yield index, number
 
 
 def read(which: str | os.PathLike[str]) -> list[Probe]:
@@ -57,19 +59,33 @@ def read(which: str | os.PathLike[str]) -> list[Probe]:
     content: Any = read_json(path, remedy, list)
     if not content:
         raise UserError(f"{path} holds no probes: {remedy}")
-    return [_probe(each, number, path, remedy) for number, each in enumerate(content)]
+    return [_probe(entry, number, path, remedy) for number, entry in enumerate(content)]
 
 
-def _probe(each: Any, number: int, path: str | os.PathLike[str], remedy: str) -> Probe:
-    good = isinstance(each, dict) and set(each) - {"right"} == set(_KEYS)
-    good = good and _texts([each["name"], each["goal"], each.get("right", "")]) and _texts(each["actions"])
-    good = good and isinstance(each["observations"], list) and all(map(_texts, each["observations"]))
-    if not good or len(each["observations"]) != len(each["actions"]) + 1:
+def _probe(entry: Any, number: int, path: str | os.PathLike[str], remedy: str) -> Probe:
+    if not _is_valid(entry):
         form = "one action fewer than observations, each a list of clauses"
         raise UserError(f"{path}: probe {number} is invalid ({form}): {remedy}")
-    seen = tuple(tuple(clauses) for clauses in each["observations"])
-    return Probe(each["name"], each["goal"], seen, tuple(each["actions"]), each.get("right", ""))
+    return Probe(
+        name=entry["name"],
+        goal=entry["goal"],
+        observations=tuple(tuple(clauses) for clauses in entry["observations"]),
+        actions=tuple(entry["actions"]),
+        right=entry.get("right", ""),
+    )
 
 
-def _texts(value: Any) -> bool:
+def _is_valid(entry: Any) -> bool:
+    if not isinstance(entry, dict) or set(entry) - {"right"} != set(_KEYS):
+        return False
+    if not _are_texts([entry["name"], entry["goal"], entry.get("right", "")]):
+        return False
+    actions = entry["actions"]
+    observations = entry["observations"]
+    if not _are_texts(actions) or not isinstance(observations, list):
+        return False
+    return all(map(_are_texts, observations)) and len(observations) == len(actions) + 1
+
+
+def _are_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(text, str) for text in value)

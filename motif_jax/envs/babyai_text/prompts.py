@@ -29,39 +29,41 @@ class Window:
     """The newest `observations` observations of an episode and the actions between them, oldest first."""
 
     def __init__(self, observations: int) -> None:
-        self._seen: collections.deque[Sequence[str]] = collections.deque(maxlen=observations)
-        self._done: collections.deque[str] = collections.deque(maxlen=observations - 1)
+        self._observations: collections.deque[Sequence[str]] = collections.deque(maxlen=observations)
+        self._actions: collections.deque[str] = collections.deque(maxlen=observations - 1)
 
     def start(self, clauses: Sequence[str] | None) -> None:
         """Begins an episode with its first observation; None leaves it out."""
-        self._seen.clear()
-        self._done.clear()
+        self._observations.clear()
+        self._actions.clear()
         if clauses is not None:
-            self._seen.append(clauses)
+            self._observations.append(clauses)
 
     def add(self, action: str, clauses: Sequence[str]) -> None:
-        self._done.append(action)
-        self._seen.append(clauses)
+        """Adds an action and the observation after it; the oldest ones drop out."""
+        self._actions.append(action)
+        self._observations.append(clauses)
 
     def prompt(self, goal: str, actions: Sequence[str], language: str = ENGLISH) -> str:
         """The prompt up to the next action; `goal` is in `language`."""
         parts = [f"{_HEADS[language]} {', '.join(actions)}", f" \n {GOALS[language]} {goal}"]
-        for number, clauses in enumerate(self._seen):
+        for number, clauses in enumerate(self._observations):
             parts += [observed(number, clauses), asked(number)]
-            if number < len(self._done):
-                parts.append(self._done[number])
+            if number < len(self._actions):
+                parts.append(self._actions[number])
         return "".join(parts)
 
 
 def with_goal(prompt: str, goal: str) -> str:
     """An English prompt with another goal."""
-    before, here, rest = prompt.partition(GOALS[ENGLISH])
-    return f"{before}{here} {goal}{rest[rest.index(_LINE) :]}"
+    before, head, rest = prompt.partition(GOALS[ENGLISH])
+    after = rest[rest.index(_LINE) :]
+    return f"{before}{head} {goal}{after}"
 
 
-def from_goal(seen: str) -> str:
+def from_goal(observation: str) -> str:
     """The rest of an English observation from the goal on; no prompt has this form."""
-    return f"{_LINE}Goal:\n{seen}"
+    return f"{_LINE}Goal:\n{observation}"
 
 
 def observed(number: int, clauses: Sequence[str]) -> str:
@@ -82,17 +84,21 @@ def _backend(file: str, changed: int) -> Tokenizer:
 
 
 class PromptTokens:
-    """Tokenizes prompts of at most `most` tokens by a tokenizer.json; `special`: with its special tokens (T5's end token)."""
+    """Tokenizes prompts of at most `length` tokens by a tokenizer.json; `special`: with its special tokens (T5's end token)."""
 
-    def __init__(self, file: str, most: int, special: bool = True) -> None:
-        self._backend, self._file = _backend(file, os.stat(file).st_mtime_ns), file
-        self._most, self._special = most, special
+    def __init__(self, file: str, length: int, special: bool = True) -> None:
+        self._backend = _backend(file, os.stat(file).st_mtime_ns)
+        self._file = file
+        self._length = length
+        self._special = special
 
     def write(self, prompt: str, out: np.ndarray) -> None:
-        """Writes the prompt's tokens into int32 [most], padded with -1. Raises UserError: the prompt has more."""
+        """Writes the prompt's tokens into int32 [length], padded with -1. Raises UserError: the prompt has more."""
         with tokenizer_files.working(self._file):
             tokens = self._backend.encode(prompt, add_special_tokens=self._special).ids
-        if len(tokens) > self._most:
-            raise UserError(f"{TOO_LONG}{self._most}: a prompt has {len(tokens)} tokens: {prompt[:120]!r}...")
+        if len(tokens) > self._length:
+            raise UserError(
+                f"{TOO_LONG}{self._length}: a prompt has {len(tokens)} tokens: {prompt[:120]!r}..."
+            )
         out[: len(tokens)] = tokens
         out[len(tokens) :] = -1

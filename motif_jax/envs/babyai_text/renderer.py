@@ -22,8 +22,9 @@ _HERO = ">v<^"
 _TERMINAL_COLORS = {"red": 9, "green": 10, "blue": 12, "purple": 13, "yellow": 11, "grey": 7}
 _TERMINAL = np.array([_TERMINAL_COLORS[name] for name in COLORS], np.uint8)
 _WHITE = 15
-# Most pixels of a cell, and of a side.
-_TILE, _SIDE = 32, 320
+# Maximum of pixels of a cell, and of a picture's side.
+_TILE = 32
+_SIDE = 320
 
 
 class GridRenderer(Renderer):
@@ -32,15 +33,18 @@ class GridRenderer(Renderer):
     fields = ("grid", "lit", "pose", "prompt")
 
     def frame(self, observation: Mapping[str, np.ndarray]) -> Frame:
-        kinds, colors, states = (observation["grid"][..., place].T for place in range(3))
+        kinds, colors, states = (observation["grid"][..., part].T for part in range(3))
+        door = OBJECTS.index("door")
+        empty = OBJECTS.index("empty")
         letters = _LETTERS[kinds]
-        door, empty = OBJECTS.index("door"), OBJECTS.index("empty")
         letters = np.where(kinds == door, _DOORS[np.minimum(states, 2)], letters)
         letters = np.where((kinds == empty) & (observation["lit"].T > 0), ord("."), letters)
         x, y, direction = observation["pose"].tolist()
         letters[y, x] = ord(_HERO[direction])
+
         shades = _TERMINAL[np.minimum(colors, len(COLORS) - 1)]
         shades[y, x] = _WHITE
+
         rows, columns = letters.shape
         chars = np.full((rows, 2 * columns), ord(" "), np.uint8)
         chars[:, ::2] = letters
@@ -52,7 +56,9 @@ class GridRenderer(Renderer):
         from minigrid.core.grid import Grid
 
         # With several kinds of task the arrays have the size of the largest grid.
-        width, height = (int(place.max()) + 1 for place in np.nonzero(grid[..., 0]))
+        columns, rows = np.nonzero(grid[..., 0])
+        width = int(columns.max()) + 1
+        height = int(rows.max()) + 1
         world, _ = Grid.decode(grid[:width, :height])
         tile = min(_TILE, _SIDE // max(width, height))
         return world.render(tile, (x, y), direction, lit[:width, :height])

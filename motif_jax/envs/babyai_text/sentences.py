@@ -15,9 +15,11 @@ from motif_jax.envs.babyai_text.catalogue import ENGLISH, FRENCH
 OBJECTS = ("unseen", "empty", "wall", "floor", "door", "key", "ball", "box", "goal", "lava", "agent")
 COLORS = ("red", "green", "blue", "purple", "yellow", "grey")
 VIEW = 7
-_UNSEEN, _EMPTY, _WALL, _DOOR = 0, 1, 2, 4
+_EMPTY = OBJECTS.index("empty")
+_WALL = OBJECTS.index("wall")
 # The agent is in the middle of the view's last row and looks along its column.
-_COLUMN, _ROW = VIEW // 2, VIEW - 1
+_COLUMN = VIEW // 2
+_ROW = VIEW - 1
 # In English and French, and the step in (column, row).
 _DIRECTIONS = (("forward", "devant", (0, -1)), ("left", "à gauche", (-1, 0)), ("right", "à droite", (1, 0)))
 
@@ -27,24 +29,46 @@ def clauses(image: np.ndarray, carried: tuple[str, str] | None, language: str = 
 
     `carried` is the type and colour of what the agent carries.
     """
-    cells, said, french = image.tolist(), [], language == FRENCH
+    cells = image.tolist()
+    if language == FRENCH:
+        return _french_clauses(cells, carried)
+    return _english_clauses(cells, carried)
+
+
+def _english_clauses(cells: list, carried: tuple[str, str] | None) -> list[str]:
+    sentences = []
     if carried is not None:
         kind, color = carried
-        # As published, the French sentence has English words.
-        said.append(f"Tu portes une {kind} {color}" if french else f"You carry a {color} {kind}")
-    for english_way, french_way, step in _DIRECTIONS:
-        if distance := _wall(cells, step):
-            english = f"You see a wall {_steps(distance)} {english_way}"
-            said.append(f"Tu vois un mur à {distance} pas {french_way}" if french else english)
-    seen = _french_seen if french else _english_seen
-    return said + [seen(*thing) for thing in _things(cells)]
+        sentences.append(f"You carry a {color} {kind}")
+    for direction, _, step in _DIRECTIONS:
+        distance = _wall_distance(cells, step)
+        if distance:
+            sentences.append(f"You see a wall {_steps(distance)} {direction}")
+    return sentences + [_english_clause(*thing) for thing in _things(cells)]
 
 
-def _wall(cells: list, step: tuple[int, int]) -> int:
+def _french_clauses(cells: list, carried: tuple[str, str] | None) -> list[str]:
+    sentences = []
+    if carried is not None:
+        kind, color = carried
+        # As published, with the English words.
+        sentences.append(f"Tu portes une {kind} {color}")
+    for _, direction, step in _DIRECTIONS:
+        distance = _wall_distance(cells, step)
+        if distance:
+            sentences.append(f"Tu vois un mur à {distance} pas {direction}")
+    return sentences + [_french_clause(*thing) for thing in _things(cells)]
+
+
+def _wall_distance(cells: list, step: tuple[int, int]) -> int:
     """Steps to the wall in one direction; 0 if something is in between or no wall is in view."""
-    column, row, distance = _COLUMN, _ROW, 0
+    column = _COLUMN
+    row = _ROW
+    distance = 0
     while True:
-        column, row, distance = column + step[0], row + step[1], distance + 1
+        column += step[0]
+        row += step[1]
+        distance += 1
         if not (0 <= column < VIEW and 0 <= row < VIEW):
             return 0
         kind = cells[column][row][0]
@@ -66,21 +90,35 @@ def _steps(number: int) -> str:
     return f"{number} step" if number == 1 else f"{number} steps"
 
 
-def _english_seen(kind: str, color: str, state: int, right: int, forward: int) -> str:
-    name = f"{('open', 'closed', 'locked')[state]} {color} {kind}" if kind == "door" else f"{color} {kind}"
-    where = [f"{_steps(abs(right))} {'right' if right > 0 else 'left'}"] if right else []
-    where += [f"{_steps(forward)} forward"] if forward else []
-    return f"You see a {name} {' and '.join(where)}"
+_ENGLISH_STATES = ("open", "closed", "locked")
 
 
-FRENCH_COLORS = dict(zip(COLORS, "rouge verte bleue violette jaune grise".split(), strict=True))
+def _english_clause(kind: str, color: str, state: int, right: int, forward: int) -> str:
+    name = f"{color} {kind}"
+    if kind == "door":
+        name = f"{_ENGLISH_STATES[state]} {name}"
+    distances = []
+    if right:
+        distances.append(f"{_steps(abs(right))} {'right' if right > 0 else 'left'}")
+    if forward:
+        distances.append(f"{_steps(forward)} forward")
+    return f"You see a {name} {' and '.join(distances)}"
+
+
+FRENCH_COLORS = {
+    "red": "rouge", "green": "verte", "blue": "bleue", "purple": "violette", "yellow": "jaune", "grey": "grise",
+}  # fmt: skip
 FRENCH_NAMES = {"key": "clef", "ball": "balle", "box": "boîte", "door": "porte", "floor": "sol"}
 _FRENCH_STATES = (" ouverte", " fermée", " fermée à clef")
 
 
-def _french_seen(kind: str, color: str, state: int, right: int, forward: int) -> str:
+def _french_clause(kind: str, color: str, state: int, right: int, forward: int) -> str:
     name = f"{FRENCH_NAMES.get(kind, kind)} {FRENCH_COLORS[color]}"
-    name += _FRENCH_STATES[state] if kind == "door" else ""
-    where = [f"{abs(right)} pas {'à droite' if right > 0 else 'à gauche'}"] if right else []
-    where += [f"{forward} pas devant"] if forward else []
-    return f"Tu vois une {name} {' et '.join(where)}"
+    if kind == "door":
+        name += _FRENCH_STATES[state]
+    distances = []
+    if right:
+        distances.append(f"{abs(right)} pas {'à droite' if right > 0 else 'à gauche'}")
+    if forward:
+        distances.append(f"{forward} pas devant")
+    return f"Tu vois une {name} {' et '.join(distances)}"

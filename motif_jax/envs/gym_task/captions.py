@@ -19,11 +19,13 @@ from motif_jax.core import entry_points, text_bytes
 from motif_jax.core.errors import UserError
 
 KEY = "environment.text"
-INFO, OBSERVATION = "info:", "obs:"
+# Prefixes of `config.environment.text`.
+INFO = "info:"
+OBSERVATION = "obs:"
 
 
 class CaptionedStep(NamedTuple):
-    """What a caption can be made of: an observation, and the step that led to it.
+    """An observation and the step that led to it: what a caption is made from.
 
     Attributes:
       info: of `reset` or `step`.
@@ -84,8 +86,12 @@ def of_function(function: Any, name: str) -> Caption:
     count = _count_by_order(parameters)
     if count is None:
         raise _refusal(name)
-    # The others may still have names that are known, and defaults.
-    further = [each for each in parameters if each.kind is each.KEYWORD_ONLY and each.name in ARGUMENTS]
+    # Arguments behind the ordered ones may have names of `ARGUMENTS` too.
+    further = [
+        parameter
+        for parameter in parameters
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.name in ARGUMENTS
+    ]
     return lambda step: function(*step[:count], **_named(further, step))
 
 
@@ -101,7 +107,7 @@ def names(function: Any, argument: str) -> bool:
     if parameters is None:
         return False
     if _goes_by_name(parameters):
-        return any(each.name == argument for each in _required(parameters))
+        return any(parameter.name == argument for parameter in _required(parameters))
     return argument in _BY_ORDER[: _count_by_order(parameters) or 0]
 
 
@@ -124,42 +130,57 @@ def _refusal(name: str) -> UserError:
 
 def _required(parameters: Iterable[inspect.Parameter]) -> list[inspect.Parameter]:
     several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [each for each in parameters if each.default is each.empty and each.kind not in several]
+    return [
+        parameter
+        for parameter in parameters
+        if parameter.default is parameter.empty and parameter.kind not in several
+    ]
 
 
 def _positional(parameters: Iterable[inspect.Parameter]) -> list[inspect.Parameter]:
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [each for each in parameters if each.kind in kinds]
+    return [parameter for parameter in parameters if parameter.kind in kinds]
 
 
 def _goes_by_name(parameters: Sequence[inspect.Parameter]) -> bool:
     """Whether all that the function needs can be given by known names."""
-    kinds = {each.kind for each in parameters}
-    required, positional = _required(parameters), _positional(parameters)
-    if any(each.name not in ARGUMENTS or each.kind is each.POSITIONAL_ONLY for each in required):
+    kinds = {parameter.kind for parameter in parameters}
+    required = _required(parameters)
+    positional = _positional(parameters)
+    if any(
+        parameter.name not in ARGUMENTS or parameter.kind is parameter.POSITIONAL_ONLY
+        for parameter in required
+    ):
         return False
     if inspect.Parameter.VAR_POSITIONAL in kinds:
         return False
     if required or inspect.Parameter.VAR_KEYWORD in kinds:
         return True
     # With defaults alone, a first argument of another name is an observation.
-    return all(each.name in ARGUMENTS for each in positional)
+    return all(parameter.name in ARGUMENTS for parameter in positional)
 
 
 def _named(parameters: Sequence[inspect.Parameter], step: CaptionedStep) -> dict[str, Any]:
     """The arguments of `step` that `parameters` name, or all where they take any."""
-    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return step._asdict()
-    return {each.name: getattr(step, each.name) for each in parameters if each.name in ARGUMENTS}
+    return {
+        parameter.name: getattr(step, parameter.name)
+        for parameter in parameters
+        if parameter.name in ARGUMENTS
+    }
 
 
 def _count_by_order(parameters: Sequence[inspect.Parameter]) -> int | None:
     """How many arguments a function takes in the order of `_BY_ORDER`; None: it cannot be called so."""
-    positional, required = _positional(parameters), _required(parameters)
-    if any(each.kind is each.KEYWORD_ONLY and each.name not in ARGUMENTS for each in required):
+    positional = _positional(parameters)
+    required = _required(parameters)
+    if any(
+        parameter.kind is parameter.KEYWORD_ONLY and parameter.name not in ARGUMENTS for parameter in required
+    ):
         return None
-    takes_several = any(each.kind is each.VAR_POSITIONAL for each in parameters)
-    needed = [each for each in required if each in positional]
+    takes_several = any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
+    needed = [parameter for parameter in required if parameter in positional]
     if len(needed) > len(_BY_ORDER):
         return None
     takes_four = takes_several or (len(positional) >= len(_BY_ORDER) and len(needed) != 1)
@@ -169,6 +190,7 @@ def _count_by_order(parameters: Sequence[inspect.Parameter]) -> int | None:
 
 
 def _nested(values: Any, keys: list[str]) -> Any:
+    """The value at the end of `keys`, one in the other; None without one of them."""
     for key in keys:
         if not isinstance(values, Mapping) or key not in values:
             return None

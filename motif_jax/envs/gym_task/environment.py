@@ -25,26 +25,31 @@ from motif_jax.envs.gym_task.spaces import UnsupportedSpaceError, leaves, padded
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, EngineError, EnvironmentSpec
 
 PREFIX = "gym:"
-TEXT, COUNT, CUT, FRAME = "caption", "caption_count", "captions_cut", "frame"
+# Fields of the observation.
+TEXT = "caption"
+COUNT = "caption_count"
+FRAME = "frame"
+# The number of captions of an episode that were too long.
+CUT = "captions_cut"
 # Numbers of an episode's row that are not from `info`; a number in `info` with such a name gets the prefix 'info_'.
-_OURS = frozenset(
-    "return length seed index env episode step end end_reason truncated session session_seconds actions messages "
-    f"intrinsic_return intrinsic_return_uncounted player {CUT}".split()
-)
+_RESERVED = frozenset({
+    "return", "length", "seed", "index", "env", "episode", "step", "end", "end_reason", "truncated", "session",
+    "session_seconds", "actions", "messages", "intrinsic_return", "intrinsic_return_uncounted", "player", CUT,
+})  # fmt: skip
 _KEY = "environment.name"
 _NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
-_MOST_BYTES = 256  # of a text that a reward reads
-_MOST_NUMBERS = 32  # from `info` in an episode's row
+_MAX_BYTES = 256  # of a text that a reward reads
+_MAX_NUMBERS = 32  # from `info` in an episode's row
 # Environments are reset with seeds below this: numpy's old generators take 32 bits, and those of C 31.
 SEEDS = 1 << 31
-_PROBED = 200  # steps within which a key of `info` has to appear
+_PROBED_STEPS = 200  # within which a key of `info` has to appear
 
 
 def make_spec(
     name: str,
     *,
     text: str = "",
-    text_bytes: int = _MOST_BYTES,
+    text_bytes: int = _MAX_BYTES,
     modules: str = "",
     max_episode_steps: int | None = None,
     fields: Iterable[str] = (),
@@ -70,19 +75,22 @@ class GymTask:
         self.spec = make_spec(name, **options)
         self._frames = FRAME in self.spec.observation
         self._env = _make(name, options.get("modules", ""), self._frames)
-        text, limit = options.get("text"), options.get("max_episode_steps")
+        text = options.get("text")
+        limit = options.get("max_episode_steps")
         self._caption = captions.make(text) if text else None
-        self._text_bytes = options.get("text_bytes", _MOST_BYTES)
-        found = leaves(self._env.observation_space, self._text_bytes)
-        self._leaves = [leaf for leaf in found if leaf.name in self.spec.observation]
+        self._text_bytes = options.get("text_bytes", _MAX_BYTES)
+        all_leaves = leaves(self._env.observation_space, self._text_bytes)
+        self._leaves = [leaf for leaf in all_leaves if leaf.name in self.spec.observation]
         self.spoke = False  # whether any step had a text, even an empty one
         self._limit = math.inf if limit is None else limit
         self._first_action = int(self._env.action_space.start)  # type: ignore[attr-defined]
         self._forget()
 
     def _forget(self) -> None:
-        self._steps, self._return, self._cut = 0, 0.0, 0
-        self._seen = collections.Counter[bytes]()
+        self._steps = 0
+        self._return = 0.0
+        self._cut = 0
+        self._caption_counts = collections.Counter[bytes]()
         self._numbers: dict[str, float] = {}
 
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
@@ -96,16 +104,16 @@ class GymTask:
 
     def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
         self.spec.check_action(action)
-        taken = action + self._first_action
+        env_action = action + self._first_action
         try:
-            observation, reward, terminated, truncated, info = self._env.step(taken)
+            observation, reward, terminated, truncated, info = self._env.step(env_action)
         except Exception as error:
-            raise EngineError(f"{self._env} fails at step {self._steps} with action {taken}") from error
+            raise EngineError(f"{self._env} fails at step {self._steps} with action {env_action}") from error
         self._steps += 1
         self._return += float(reward)
         truncated = bool(truncated) or self._steps >= self._limit
         step = captions.CaptionedStep(
-            observation, info, self._env, taken, float(reward), bool(terminated), truncated
+            observation, info, self._env, env_action, float(reward), bool(terminated), truncated
         )
         self._write(step, out)
         if terminated:
@@ -120,31 +128,38 @@ class GymTask:
         self._env.close()
 
     def _write(self, step: captions.CaptionedStep, out: Mapping[str, np.ndarray]) -> None:
-        info = step.info
         for leaf in self._leaves:
             leaf.write(step.observation, out[leaf.name])
-        for name, value in {**info, **(info.get("final_info") or {})}.items():
-            if isinstance(value, _NUMBERS) and math.isfinite(value):
-                known = (measure := _measure(name)) in self._numbers or len(self._numbers) < _MOST_NUMBERS
-                self._numbers |= {measure: float(value)} if known else {}
+        self._keep_numbers(step.info)
         if self._frames:
             out[FRAME][...] = self._env.render()
         if self._caption is None:
             return
         text = self._caption(step)
         self.spoke |= text is not None
-        whole = captions.text_bytes_of(text)
-        data = cut(whole, self._text_bytes)
-        self._cut += len(data) < len(whole)
-        self._seen[data] += 1
-        out[TEXT][...] = padded(data, self._text_bytes)
-        out[COUNT][...] = self._seen[data]
+        data = captions.text_bytes_of(text)
+        caption = cut(data, self._text_bytes)
+        if len(caption) < len(data):
+            self._cut += 1
+        self._caption_counts[caption] += 1
+        out[TEXT][...] = padded(caption, self._text_bytes)
+        out[COUNT][...] = self._caption_counts[caption]
+
+    def _keep_numbers(self, info: Mapping[str, Any]) -> None:
+        """Keeps the newest value of the first numbers of an episode's `info`, for its row."""
+        for name, value in {**info, **(info.get("final_info") or {})}.items():
+            if not isinstance(value, _NUMBERS) or not math.isfinite(value):
+                continue
+            measure = _measure(name)
+            if measure in self._numbers or len(self._numbers) < _MAX_NUMBERS:
+                self._numbers[measure] = float(value)
 
 
 def _measure(name: str) -> str:
+    """The name in an episode's row of a number of `info`."""
     if name == "is_success":  # its name in robotics environments
         return "success"
-    return f"info_{name}" if name in _OURS else name
+    return f"info_{name}" if name in _RESERVED else name
 
 
 def _make(name: str, modules: str, frames: bool = False) -> gymnasium.Env:
@@ -158,16 +173,17 @@ def _make(name: str, modules: str, frames: bool = False) -> gymnasium.Env:
         drawing: dict[str, Any] = {"render_mode": "rgb_array"} if frames else {}
         return gymnasium.make(registered, disable_env_checker=True, **drawing)
     except Exception as error:
-        said = " ".join(str(error).split()) or type(error).__name__
-        unknown = isinstance(error, gymnasium.error.UnregisteredEnv) and not modules
-        remedy = "; --config.environment.modules=MODULE names what registers it" if unknown else ""
-        raise UserError(f"config.{_KEY}={name}: gymnasium cannot make it ({said}){remedy}") from error
+        message = " ".join(str(error).split()) or type(error).__name__
+        remedy = ""
+        if isinstance(error, gymnasium.error.UnregisteredEnv) and not modules:
+            remedy = "; --config.environment.modules=MODULE names what registers it"
+        raise UserError(f"config.{_KEY}={name}: gymnasium cannot make it ({message}){remedy}") from error
 
 
 @functools.lru_cache(maxsize=64)
 def _spec_of(name: str, text: str, text_bytes: int, modules: str, fields: tuple[str, ...]) -> EnvironmentSpec:
-    if not 0 < text_bytes <= _MOST_BYTES:
-        raise UserError(f"config.environment.text_bytes={text_bytes}: must be from 1 to {_MOST_BYTES}")
+    if not 0 < text_bytes <= _MAX_BYTES:
+        raise UserError(f"config.environment.text_bytes={text_bytes}: must be from 1 to {_MAX_BYTES}")
     if unknown := [field for field in fields if field != FRAME]:
         raise UserError(f"config.{_KEY}={name}: it cannot show {', '.join(unknown)}")
     env = _make(name, modules, FRAME in fields)
@@ -186,39 +202,47 @@ def _described(
             f"config.{_KEY}={name}: must be an environment with discrete actions, its action space is {actions}"
         )
     try:
-        found = list(leaves(env.observation_space, text_bytes))
+        space_leaves = list(leaves(env.observation_space, text_bytes))
     except UnsupportedSpaceError as error:
         raise UserError(f"config.{_KEY}={name}: its observation cannot be read: {error}") from None
-    names = [leaf.name for leaf in found]
-    observation = {leaf.name: leaf.field for leaf in found}
-    of_observation = text.startswith(captions.OBSERVATION)
-    # The field that serves as the text is not shown twice.
-    if of_observation and observation.pop(text.removeprefix(captions.OBSERVATION), None) is None:
-        raise UserError(
-            f"config.{captions.KEY}={text}: must be one of its fields, which are {', '.join(names)}"
-        )
+    names = [leaf.name for leaf in space_leaves]
+    observation = {leaf.name: leaf.field for leaf in space_leaves}
+
+    text_is_observed = text.startswith(captions.OBSERVATION)
+    if text_is_observed:
+        # The field that serves as the text is not shown twice.
+        field = observation.pop(text.removeprefix(captions.OBSERVATION), None)
+        if field is None:
+            raise UserError(
+                f"config.{captions.KEY}={text}: must be one of its fields, which are {', '.join(names)}"
+            )
     if clash := {TEXT, COUNT, FRAME} & set(observation):
         raise UserError(f"config.{_KEY}={name}: a field of its observation must not be called {min(clash)}")
     if text:
         captions.make(text)
         observation |= {TEXT: ArraySpec((text_bytes,), "uint8"), COUNT: ArraySpec((), "int32")}
-    drawn = "rgb_array" in (env.metadata.get("render_modes") or ())
-    pictures = {FRAME: ArraySpec(_frame_shape(env, name) if frames else (), "uint8")} if drawn else {}
-    by_function = text and not text.startswith((captions.INFO, captions.OBSERVATION))
-    own = [text.partition(":")[0]] if by_function else []
+
+    draws = "rgb_array" in (env.metadata.get("render_modes") or ())
+    pictures = {}
+    if draws:
+        # The shape is known only once a picture was drawn, and only needed if one is observed.
+        pictures[FRAME] = ArraySpec(_frame_shape(env, name) if frames else (), "uint8")
+    caption_modules = []
+    if text and not text.startswith((captions.INFO, captions.OBSERVATION)):
+        caption_modules.append(text.partition(":")[0])
     return EnvironmentSpec(
         observation=observation | (pictures if frames else {}),
         num_actions=int(actions.n),
         text_field=TEXT if text else None,
         count_field=COUNT if text else None,
-        observed_text=of_observation,
-        image_fields=tuple(leaf.name for leaf in found if leaf.image and leaf.name in observation),
+        observed_text=text_is_observed,
+        image_fields=tuple(leaf.name for leaf in space_leaves if leaf.image and leaf.name in observation),
         episode_fields=(CUT,) if text else (),
         family="gymnasium",
         action_names=_action_names(env, int(actions.n)),
         optional_fields=pictures,
-        renderer="motif_jax.envs.gym_task.renderer:GymRenderer" if drawn else None,
-        modules=("motif_jax.envs.gym_task.environment", *modules, *own),
+        renderer="motif_jax.envs.gym_task.renderer:GymRenderer" if draws else None,
+        modules=("motif_jax.envs.gym_task.environment", *modules, *caption_modules),
     )
 
 
@@ -234,19 +258,22 @@ def _action_names(env: gymnasium.Env, count: int) -> tuple[str, ...]:
     """Names of the actions in minigrid or Atari; () elsewhere."""
     meanings = getattr(env.unwrapped, "get_action_meanings", None)
     listed = getattr(env.unwrapped, "actions", ())
-    named = meanings() if meanings else [each.name for each in listed if hasattr(each, "name")]
-    return tuple(str(each).lower() for each in named) if len(named) == count else ()
+    names = meanings() if meanings else [action.name for action in listed if hasattr(action, "name")]
+    return tuple(str(name).lower() for name in names) if len(names) == count else ()
 
 
 def check(name: str, options: Mapping[str, Any]) -> None:
     """Plays a few steps before a training starts. Raises UserError: it cannot be made or played, or no text appears."""
-    task, text = GymTask(name, **options), options.get("text", "")
+    task = GymTask(name, **options)
+    text = options.get("text", "")
     environment = CheckedEnvironment(name, task)
-    out, draws = spec.empty_observation(task.spec), np.random.default_rng(0)
+    out = spec.empty_observation(task.spec)
+    rng = np.random.default_rng(0)
     try:
         environment.reset(SEEDS - 1, out)
-        for _ in range(_PROBED):
-            if environment.step(int(draws.integers(task.spec.num_actions)), out)[1]:
+        for _ in range(_PROBED_STEPS):
+            _, end = environment.step(int(rng.integers(task.spec.num_actions)), out)
+            if end != RUNNING:
                 environment.reset(1, out)
             if task.spoke or not text.startswith(captions.INFO):
                 return
@@ -254,10 +281,10 @@ def check(name: str, options: Mapping[str, Any]) -> None:
         raise
     except Exception as error:
         cause = error.__cause__ or error
-        named = f"config.{_KEY}={name}" + (f" with config.{captions.KEY}={text}" if text else "")
-        raise UserError(f"{named} cannot be played: {type(cause).__name__}: {cause}") from error
+        keys = f"config.{_KEY}={name}" + (f" with config.{captions.KEY}={text}" if text else "")
+        raise UserError(f"{keys} cannot be played: {type(cause).__name__}: {cause}") from error
     finally:
         task.close()
     raise UserError(
-        f"config.{captions.KEY}={text}: must be a key of info; none of {_PROBED} random steps had it"
+        f"config.{captions.KEY}={text}: must be a key of info; none of {_PROBED_STEPS} random steps had it"
     )

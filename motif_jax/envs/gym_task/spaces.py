@@ -13,7 +13,7 @@ from motif_jax.core.text_bytes import cut
 from motif_jax.envs.gym_task.captions import text_bytes_of
 from motif_jax.envs.spec import ArraySpec
 
-_MOST_VALUES = 4096  # of a one-hot
+_MAX_VALUES = 4096  # of a one-hot
 _INT32 = np.iinfo(np.int32)
 
 
@@ -53,18 +53,20 @@ def leaves(space: gymnasium.Space, text_bytes: int, path: tuple[Any, ...] = ()) 
         for key, part in space.spaces.items():
             yield from leaves(part, text_bytes, (*path, key))
     elif isinstance(space, gymnasium.spaces.Tuple):
-        for place, part in enumerate(space.spaces):
-            yield from leaves(part, text_bytes, (*path, place))
+        for index, part in enumerate(space.spaces):
+            yield from leaves(part, text_bytes, (*path, index))
     else:
         yield Leaf(path, *_encoding(space, text_bytes, ".".join(map(str, path)) or "it"))
 
 
 def _encoding(space: gymnasium.Space, text_bytes: int, name: str) -> tuple:
+    """`field` and `encode` of a leaf, and `image` if it is a picture; `name` is for the error."""
     if isinstance(space, gymnasium.spaces.Box):
         return _box(space)
     if isinstance(space, gymnasium.spaces.Discrete | gymnasium.spaces.MultiDiscrete):
-        if (size := gymnasium.spaces.flatdim(space)) > _MOST_VALUES:
-            raise UnsupportedSpaceError(f"{name} has {size:,} discrete values, more than {_MOST_VALUES:,}")
+        size = gymnasium.spaces.flatdim(space)
+        if size > _MAX_VALUES:
+            raise UnsupportedSpaceError(f"{name} has {size:,} discrete values, more than {_MAX_VALUES:,}")
         return ArraySpec((size,), "uint8"), lambda value: gymnasium.spaces.flatten(space, np.asarray(value))
     if isinstance(space, gymnasium.spaces.MultiBinary):
         return ArraySpec(tuple(space.shape), "uint8"), np.asarray
@@ -77,7 +79,8 @@ def _encoding(space: gymnasium.Space, text_bytes: int, name: str) -> tuple:
 
 
 def _box(space: gymnasium.spaces.Box) -> tuple:
-    shape, kind = tuple(space.shape), np.dtype(space.dtype).kind
+    shape = tuple(space.shape)
+    kind = np.dtype(space.dtype).kind
     if space.dtype == np.uint8 and len(shape) == 3:
         return ArraySpec(shape, "uint8"), np.asarray, True
     if space.dtype == np.uint8:
@@ -85,9 +88,10 @@ def _box(space: gymnasium.spaces.Box) -> tuple:
         return ArraySpec(shape, "float32"), lambda value: np.asarray(value, np.float32) * scale
     if kind == "b":
         return ArraySpec(shape, "uint8"), np.asarray
-    low, high = space.low.min(initial=0), space.high.max(initial=0)
-    whole = kind in "iu" and low >= _INT32.min and high <= _INT32.max
-    return ArraySpec(shape, "int32" if whole else "float32"), np.asarray
+    low = space.low.min(initial=0)
+    high = space.high.max(initial=0)
+    fits_int32 = kind in "iu" and low >= _INT32.min and high <= _INT32.max
+    return ArraySpec(shape, "int32" if fits_int32 else "float32"), np.asarray
 
 
 def padded(data: bytes, size: int) -> np.ndarray:

@@ -38,9 +38,11 @@ class TextReader:
             self._caption = captions.of_function(text, "text=")
 
     def text(self, step: captions.CaptionedStep) -> Any:
+        """The text of a step as its source gives it, None for none."""
         return self._caption(step)
 
     def count(self, observation: Any) -> int | None:
+        """How often the text was seen in the episode, if the observation says so."""
         return None if self._count is None else int(_field(observation, self._count))
 
 
@@ -69,13 +71,11 @@ class BatchReader:
             empty = create_empty_array(self._space, len(observations))
             texts = self._of_batch(concatenate(self._space, observations, empty))
             return dict(zip(steps, texts, strict=True))
-        environments = self._environments
-        return {
-            column: self._reader.text(
-                step._replace(environment=environments[column] if environments else None)
-            )
-            for column, step in steps.items()
-        }
+        texts_by_column = {}
+        for column, step in steps.items():
+            environment = self._environments[column] if self._environments else None
+            texts_by_column[column] = self._reader.text(step._replace(environment=environment))
+        return texts_by_column
 
     def count(self, observation: Any) -> int | None:
         return self._reader.count(observation)
@@ -104,13 +104,13 @@ def info_of(infos: Mapping[str, Any], column: int) -> dict[str, Any]:
 def pays_last_text(env: Any) -> bool:
     """`EnvironmentSpec.last_text` of a gymnasium environment or a vector: False for NetHack, NLE's and this package's."""
     unwrapped = env.unwrapped
+    # Of a vector the first environment, which is like the others.
     unwrapped = next(iter(getattr(unwrapped, "envs", ())), unwrapped).unwrapped
     if isinstance(unwrapped, RegisteredEnv):
         return unwrapped.shown.last_text
     identity = getattr(getattr(env, "spec", None), "id", "")
-    return not (
-        type(unwrapped).__module__.startswith("nle.") or identity.rpartition("/")[2].startswith("NetHack")
-    )
+    name = identity.rpartition("/")[2]
+    return not (type(unwrapped).__module__.startswith("nle.") or name.startswith("NetHack"))
 
 
 def _is_field(fields: Any, name: str) -> bool:

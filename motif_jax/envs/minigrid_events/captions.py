@@ -7,7 +7,9 @@ from typing import NamedTuple
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.envs.babyai_text.sentences import COLORS, OBJECTS
 
+# Actions of minigrid after the two turns.
 FORWARD, PICK_UP, DROP, TOGGLE = range(2, len(ACTIONS))
+# States of a door.
 _OPEN, _CLOSED, _LOCKED = range(3)
 _TOGGLED = {_OPEN: "close", _CLOSED: "open", _LOCKED: "unlock"}
 
@@ -28,7 +30,8 @@ def caption(action: int, before: GridCell, after: GridCell, moved: bool) -> str:
 
     `before` and `after` are the cell in front of the agent; `moved` says whether the agent is in it now.
     """
-    thing, changed = OBJECTS[before.kind], before != after
+    thing = OBJECTS[before.kind]
+    changed = before != after
     if action == FORWARD:
         if moved:
             return f"You step into the {COLORS[before.color]} doorway." if thing == "door" else ""

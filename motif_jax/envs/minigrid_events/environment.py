@@ -20,7 +20,8 @@ from motif_jax.envs.minigrid_events.captions import FORWARD, GridCell, caption
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, ArraySpec, Environment, EnvironmentSpec
 
 TEXT_BYTES = 64
-_EMPTY, _DOOR = GridCell(OBJECTS.index("empty"), 0, 0), OBJECTS.index("door")
+_EMPTY = GridCell(OBJECTS.index("empty"), 0, 0)
+_DOOR = OBJECTS.index("door")
 _DIRECTIONS = np.eye(4, dtype=np.uint8)
 
 
@@ -79,7 +80,7 @@ class MiniGridEvents(Environment):
         self.spec = make_spec(name, fields=fields)
         self._fields = frozenset(fields)
         self._world = _world(name)
-        # minigrid would build its observation at every step; `view.seen` replaces it.
+        # minigrid would build its observation at every step; `view.agent_view` replaces it.
         self._world.gen_obs = dict
         limit = self._world.max_steps
         self._limit = limit if max_episode_steps is None else min(limit, max_episode_steps)
@@ -87,18 +88,21 @@ class MiniGridEvents(Environment):
     def reset(self, seed: int, out: Mapping[str, np.ndarray]) -> None:
         self._world.reset(seed=seed)
         self._codes = view.padded(self._world.grid.encode())
-        self._return = self._success = self._through_door = 0.0
+        self._return = 0.0
+        self._success = 0.0
+        self._through_door = 0.0
         self._counts = collections.Counter[str]()
         self._write("", out)
 
     def step(self, action: int, out: Mapping[str, np.ndarray]) -> tuple[float, int]:
         self.spec.check_action(action)
         world = self._world
-        column, row = (int(place) for place in world.front_pos)
+        column, row = map(int, world.front_pos)
         before = self._cell(column, row)
         _, reward, terminated, _, _ = world.step(action)
         after = self._cell(column, row)
         self._codes[column + view.PAD, row + view.PAD] = view.code(*after)
+
         moved = action == FORWARD and tuple(world.agent_pos) == (column, row)
         self._through_door = max(self._through_door, float(moved and before.kind == _DOOR))
         self._return += reward
@@ -125,7 +129,7 @@ class MiniGridEvents(Environment):
         self._counts[text] += 1
         carried = view.EMPTY if world.carrying is None else view.code(*world.carrying.encode())
         column, row = world.agent_pos
-        out["view"][...] = view.seen(self._codes, column, row, world.agent_dir, carried).reshape(-1)
+        out["view"][...] = view.agent_view(self._codes, column, row, world.agent_dir, carried).reshape(-1)
         out["direction"][...] = _DIRECTIONS[world.agent_dir]
         out["text"][...] = encoded(text, TEXT_BYTES, "a caption")
         out["text_count"][...] = self._counts[text]

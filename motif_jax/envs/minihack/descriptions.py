@@ -64,7 +64,8 @@ ANYONE = "MONSTER:random,random"
 _ANYTHING = "OBJECT:random,random"
 _TELEPORT = 'TRAP:"teleport",random'
 
-Place = tuple[int, int]
+# Column and row in the map of a level.
+Position = tuple[int, int]
 
 
 @functools.cache
@@ -87,16 +88,17 @@ def floor(width: int, height: int) -> str:
     return f"{'.' * width}\n" * height
 
 
-def goal(place: Place | str = RANDOM) -> str:
+def goal(position: Position | str = RANDOM) -> str:
     """The stairs down."""
-    return f"STAIR:{place},down"
+    return f"STAIR:{position},down"
 
 
-def start(first: Place, last: Place | None = None) -> str:
+def start(first: Position, last: Position | None = None) -> str:
     """The hero's start: a position, or anywhere in a rectangle."""
     x, y = first
-    other = (0, 0) if last else (abs(x - 1), abs(y - 1))
-    return "BRANCH:({},{},{},{}),({},{},{},{})".format(*first, *(last or first), *other, *other)
+    # The second rectangle is where the hero never starts: for a single position a cell beside it.
+    excluded = (0, 0) if last else (abs(x - 1), abs(y - 1))
+    return "BRANCH:({},{},{},{}),({},{},{},{})".format(*first, *(last or first), *excluded, *excluded)
 
 
 def room(size: int, anywhere: bool = True, monsters: int = 0, traps: int = 0, lit: bool = True) -> str:
@@ -113,7 +115,9 @@ def key_room(size: int, closet: int, lit: bool = True) -> str:
 
 def river(monsters: int = 0, lava: bool = False, narrow: bool = False) -> str:
     """A river, with boulders to fill it."""
-    beds = ["LLL", "LLL", "WWW", "LLL", "WWW", "LLL", "LLL"] if lava else ["WW." if narrow else "WWW"] * 7
+    beds = ["WW." if narrow else "WWW"] * 7
+    if lava:
+        beds = ["LLL", "LLL", "WWW", "LLL", "WWW", "LLL", "LLL"]
     return maze(
         "".join(f"{'.' * 18}{bed}....\n" for bed in beds),
         start((0, 0), (18, 6)),
@@ -139,7 +143,9 @@ def labyrinth(small: bool) -> str:
 
 def maze_walk(width: int, height: int, mapped: bool) -> str:
     """A random maze, with its map known from the start or not."""
-    width, height = width + 2, height + 2
+    # With the outer walls.
+    width += 2
+    height += 2
     return maze(
         floor(width, height),
         f"TERRAIN:rect (0,0,{width - 1},{height - 1}),'-'",
@@ -151,7 +157,7 @@ def maze_walk(width: int, height: int, mapped: bool) -> str:
 
 
 def skill(thing: str, kind: str = "") -> str:
-    """A small room with `thing`, a line without its place; `kind`: '' anywhere, 'Fixed' in a corner, 'Distr' beside others."""
+    """A small room with `thing`, a line without its position; `kind`: '' anywhere, 'Fixed' in a corner, 'Distr' beside others."""
     lines = [thing.format((0, 0) if kind == "Fixed" else RANDOM)]
     lines += {"Fixed": [start((2, 2))], "Distr": [ANYONE, _ANYTHING]}.get(kind, [])
     return maze(floor(5, 5), *lines)

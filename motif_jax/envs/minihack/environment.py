@@ -17,7 +17,7 @@ from motif_jax.envs.nethack.observation import MAX_EPISODE_STEPS
 from motif_jax.envs.spec import EnvironmentSpec
 
 # A NetHack task that gives the fields, which all of them share.
-_SHOWS = "NetHackScore-v1"
+_FIELDS_TASK = "NetHackScore-v1"
 _QUIRKS = ("crop_row_offset", "message_count_off", "timeout_as_terminal")
 _NETHACK_OPTIONS = (
     "color", "showexp", "nobones", "nolegacy", "nocmdassist", "disclose:+i +a +v +g +c +o", "runmode:teleport", "mention_walls",
@@ -36,9 +36,11 @@ def make_spec(
     if name not in LEVELS:
         raise UserError(f"there is no MiniHack task {name!r}; docs/environments.md has their names")
     level = LEVELS[name]
-    shown = observation.make_spec(_SHOWS, fields=fields, max_episode_steps=max_episode_steps, compat=compat)
+    nethack = observation.make_spec(
+        _FIELDS_TASK, fields=fields, max_episode_steps=max_episode_steps, compat=compat
+    )
     return dataclasses.replace(
-        shown,
+        nethack,
         # Many of these tasks end with the message that they are about.
         last_text=True,
         num_actions=len(level.keys),
@@ -47,7 +49,7 @@ def make_spec(
         family="minihack",
         quirks=_QUIRKS,
         group="motif_jax.envs.minihack.environment:MiniHackGroup",
-        modules=(*shown.modules, "motif_jax.envs.nethack.level_engine", *level.modules),
+        modules=(*nethack.modules, "motif_jax.envs.nethack.level_engine", *level.modules),
     )
 
 

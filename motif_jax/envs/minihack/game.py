@@ -15,12 +15,23 @@ from motif_jax.envs.nethack.tasks import FROZEN_PENALTY, Status, TaskRule, Verdi
 
 SUCCESS_REWARD = 1.0
 # nle's observations that the rules read: the engine's internal numbers, and the inventory.
-INTERNAL, LETTERS, NAMES = "internal", "inv_letters", "inv_strs"
+INTERNAL = "internal"
+LETTERS = "inv_letters"
+NAMES = "inv_strs"
 _ON_STAIRS_DOWN = 4  # index in the engine's internal numbers
 # key -> (column, row) offset of its direction, in row order.
-_AROUND = dict(zip(b"ykuhlbjn", [(x, y) for y in (-1, 0, 1) for x in (-1, 0, 1) if x or y], strict=True))
-# Most attempts to open an unlocked door.
-_PULLS = 1000
+_OFFSETS = {
+    ord("y"): (-1, -1),
+    ord("k"): (0, -1),
+    ord("u"): (1, -1),
+    ord("h"): (-1, 0),
+    ord("l"): (1, 0),
+    ord("b"): (-1, 1),
+    ord("j"): (0, 1),
+    ord("n"): (1, 1),
+}
+# Attempts to open an unlocked door.
+_MAX_PULLS = 1000
 
 
 class LevelRule(TaskRule):
@@ -32,12 +43,14 @@ class LevelRule(TaskRule):
 
     def __init__(self, event: levels.SolvingEvent | None, buffers: b.Buffers, internal: np.ndarray) -> None:
         self.key = 0
-        self._event, self._glyphs, self._message = event, buffers.glyphs, buffers.message
+        self._event = event
+        self._glyphs = buffers.glyphs
+        self._message = buffers.message
         self._internal = internal.data
-        self._asked = False
+        self._is_asked = False
 
     def reset(self) -> None:
-        self._asked = False
+        self._is_asked = False
 
     def judge(self, now: Status, before: Status, down: bool, last: bool, over: bool, normal: bool) -> Verdict:
         reward = FROZEN_PENALTY if now[NOW_TIME] == before[NOW_TIME] else 0.0
@@ -45,26 +58,31 @@ class LevelRule(TaskRule):
             return reward, False
         happened = self._event is not None and self._happened(self._event)
         success = not over and bool(happened or self._internal[_ON_STAIRS_DOWN])
-        paid = success if self._event is None else happened
-        return reward + paid * SUCCESS_REWARD, success
+        is_paid = success if self._event is None else happened
+        if is_paid:
+            reward += SUCCESS_REWARD
+        return reward, success
 
     def _happened(self, event: levels.SolvingEvent) -> bool:
+        """Whether this step is the event, or the yes to its question, which the step before asked."""
         if event.messages:
             message = self._message.tobytes()
             return any(text in message for text in event.messages)
-        asked = self._asked
-        self._asked = self.key == event.key and event.place not in self._glyphs
-        return asked and not self._asked and self.key == levels.NORTH_WEST
+        was_asked = self._is_asked
+        # The hero stands on the site, which hides its glyph.
+        self._is_asked = self.key == event.key and event.site not in self._glyphs
+        return was_asked and not self._is_asked and self.key == levels.NORTH_WEST
 
 
 class MiniHackGame(Game):
     """A game of one of `levels.LEVELS` on an engine that takes levels."""
 
-    __slots__ = ("_goal", "_level", "_levels", "open_questions")
+    __slots__ = ("_goal", "_level", "_level_engine", "open_questions")
 
     def __init__(self, task: str, engine: LevelEngine, max_steps: int, compat: Mapping[str, bool]) -> None:
-        self._level = level = levels.LEVELS[task]
-        self._levels = engine
+        level = levels.LEVELS[task]
+        self._level = level
+        self._level_engine = engine
         self._goal = LevelRule(level.event, engine.buffers, engine.more[INTERNAL])
         super().__init__(task, engine, min(max_steps, level.max_steps), compat)
         self._keys = dict(enumerate(level.keys))
@@ -75,7 +93,7 @@ class MiniHackGame(Game):
         return self._goal
 
     def start(self, seed: int) -> None:
-        self._levels.load(self._level.describe(seed))
+        self._level_engine.load(self._level.describe(seed))
         super().start(seed)
 
     def _describe(self, message: bytes) -> list:
@@ -92,32 +110,36 @@ class MiniHackGame(Game):
 
     def _unlock(self) -> None:
         """Unlocks and opens a door beside the hero if he has a key; then the action's key is pressed, as published."""
-        letter, direction = self._letter_of_key(), self._way_to_door()
+        letter = self._letter_of_key()
+        direction = self._direction_of_door()
         if letter is None or direction is None:
             return
         for key in (levels.APPLY, letter, direction, levels.NORTH_WEST):
             self._send(key)
         self.dismiss()
-        for _ in range(_PULLS):
+        for _ in range(_MAX_PULLS):
             if self._ask():
                 break
             self._send(direction)
             self.dismiss()
-            if self._way_to_door() is None:
+            if self._direction_of_door() is None:
                 break
         self.status = b.read_status(self._now_memory)
 
     def _letter_of_key(self) -> int | None:
-        more = self._levels.more
+        """The inventory's letter of a key that the hero carries."""
+        more = self._level_engine.more
         carried = zip(more[LETTERS], more[NAMES], strict=True)
         return next((int(letter) for letter, name in carried if b"key" in name.tobytes()), None)
 
-    def _way_to_door(self) -> int | None:
+    def _direction_of_door(self) -> int | None:
+        """The key of the direction in which a closed door is next to the hero."""
         x, y, *_ = b.read_status(self._now_memory)
         glyphs = self.buffers.glyphs
-        for key, (across, down) in _AROUND.items():
-            column, row = x + across, y + down
-            inside = 0 <= row < b.MAP_SHAPE[0] and 0 <= column < b.MAP_SHAPE[1]
-            if inside and glyphs[row, column] in levels.CLOSED_DOORS:
+        for key, (across, down) in _OFFSETS.items():
+            column = x + across
+            row = y + down
+            is_inside = 0 <= row < b.MAP_SHAPE[0] and 0 <= column < b.MAP_SHAPE[1]
+            if is_inside and glyphs[row, column] in levels.CLOSED_DOORS:
                 return key
         return None

@@ -13,10 +13,12 @@ from motif_jax.envs.nethack.actions import ESCAPE, SPACE
 KICK = 4
 APPLY = ord("a")
 NORTH_WEST = ord("y")
-PRAY, QUAFF = 0xF0, ord("q")
+PRAY = 0xF0
+QUAFF = ord("q")
 # Glyph numbers of things on the map.
 CLOSED_DOORS = (2374, 2375)
-ALTAR, SINK = 2386, 2389
+ALTAR = 2386
+SINK = 2389
 
 _COMPASS = (*b"kljhunby",)
 _NAVIGATE = (*_COMPASS, ord("o"), KICK, ord("s"))
@@ -32,11 +34,11 @@ _ALL = (
 
 @dataclasses.dataclass(frozen=True)
 class SolvingEvent:
-    """Solves a task instead of the stairs down: one of `messages`, or `key` on the glyph `place`, then `NORTH_WEST` for yes."""
+    """Solves a task instead of the stairs down: one of `messages`, or `key` on the glyph `site`, then `NORTH_WEST` for yes."""
 
     messages: tuple[bytes, ...] = ()
     key: int = 0
-    place: int = 0
+    site: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,8 +67,8 @@ class MiniHackLevel:
 
 def _fixed(make: Callable[..., str], *arguments: object, **options: Any) -> Callable[[int], str]:
     """The same description for every episode; the engine draws its random parts."""
-    made = functools.cache(functools.partial(make, *arguments, **options))
-    return lambda seed: made()
+    description = functools.cache(functools.partial(make, *arguments, **options))
+    return lambda seed: description()
 
 
 def _file(name: str) -> Callable[[int], str]:
@@ -102,7 +104,8 @@ def _multi_rooms() -> Iterator[tuple[str, MiniHackLevel]]:
     sizes = {2: (2, 4, 40), 4: (6, 5, 120), 6: (6, 10, 240), 10: (10, 10, 360)}
     lava: dict[str, Any] = {"wall": "L"}
     for number, (rooms, room_size, steps) in sizes.items():
-        many, few = 3 * number // 2, number // 2
+        many = 3 * number // 2
+        few = number // 2
         kinds: dict[str, dict[str, Any]] = {"": {}, "-Lava": lava}
         if number < 10:
             kinds |= {
@@ -167,8 +170,8 @@ def _skills() -> Iterator[tuple[str, MiniHackLevel]]:
     wielded = (b"dagger welds itself to your hand!", b"dagger (weapon in hand)")
     things = {
         "Eat": ("OBJECT:('%',\"apple\"),{}", SolvingEvent(eaten)),
-        "Pray": ("ALTAR:{},neutral,altar", SolvingEvent(key=PRAY, place=ALTAR)),
-        "Sink": ("SINK:{}", SolvingEvent(key=QUAFF, place=SINK)),
+        "Pray": ("ALTAR:{},neutral,altar", SolvingEvent(key=PRAY, site=ALTAR)),
+        "Sink": ("SINK:{}", SolvingEvent(key=QUAFF, site=SINK)),
         "Wield": ("OBJECT:(')',\"dagger\"),{}", SolvingEvent(wielded)),
         "Wear": ("OBJECT:('[',\"robe\"),{}", SolvingEvent((b"You are now wearing a robe",))),
         "PutOn": ('OBJECT:(\'"\',"amulet of life saving"),{}', SolvingEvent((b"amulet (being worn).",))),

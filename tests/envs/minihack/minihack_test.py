@@ -101,7 +101,7 @@ def test_what_the_compiler_refuses_is_one_line_and_the_old_level_stays(tmp_path,
 
 def test_games_leave_no_descriptors_and_no_files():
     env, out = started("MiniHack-MultiRoom-N2-v0")
-    folder = env._game._levels.folder
+    folder = env._game._level_engine.folder
     # It goes with the process, or with the next one after a SIGKILL.
     assert tempdirs.hold(folder.parent) is None
 
