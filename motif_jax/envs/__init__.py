@@ -26,5 +26,5 @@ Where a change goes:
     another NetHack task        a rule and an entry in nethack/tasks.py
     another family of games     a package with an Environment, and its names in registry.py
     one of your own             a class with `make_spec`, named `module:Class`; nothing here changes (docs/environments.md)
-    another number of episodes  `EnvironmentSpec.episode_fields` and `episode_info`
+    another figure per episode  `EnvironmentSpec.episode_fields` and `Environment.episode_info`
 """

@@ -1,1 +1,30 @@
-"""Whole seeded episodes: evaluation, watching, the policy of a checkpoint, ratings by a reward."""
+"""Plays whole seeded episodes: to evaluate, watch, record and replay them, and to rate them by a reward.
+
+An episode is determined by its environment, its seed and its actions, so it can be played again by anybody, drawn and rated
+afterwards. Results do not depend on the number of processes. The order to read:
+
+    policies.py                 what plays: a policy of workers (random, bot), or a network with batches of observations
+    episodes.py                 plays episodes on all cores; episode_worker.py is the process that steps environments
+    agent_policy.py             a checkpoint of an agent as a policy
+    ratings.py                  the intrinsic reward that rates an episode
+    evaluation_setup.py         from a config to a policy in its environment, with its reward
+
+The commands:
+
+    evaluate.py                 N episodes -> table, JSON, parquet (evaluation_files.py; journal.py resumes)
+    visualize.py                episodes on the terminal (keyboard.py), or recorded without one
+    replay.py                   recorded episodes, with the values of a reward and of an agent
+    watching.py                 an episode step by step, and as a film, for the two above
+
+Beside them:
+
+    messages.py                 how often games show which message, and what the reward paid for it
+    fixed_shares.py             the best policy that reads nothing, a baseline
+    agents.py                   agents as players of a collection (motif_jax/motif/pairs)
+
+Where a change goes:
+
+    another policy              `config.policy=module:Class`, a class as in policies.py
+    another figure per episode  evaluation_files.episode_row, or the environment's `episode_info`
+    another thing on a film     watching.WatchedStep and Film, then motif_jax/reports
+"""

@@ -26,7 +26,17 @@ from motif_jax.rl.config import AgentConfig, agent_config
 
 _CLONE = "clone_behaviour"  # its runs are agents too
 _CLONE_METRIC = "validation_loss"
-# What playing needs of a training's config.
+# Sections of a training's config.
+_SECTIONS = (
+    "network",
+    "reward",
+    "compat",
+    "environment",
+    "environment.recall",
+    "environment.babyai_text",
+    "algorithm",
+)
+# Keys of a training's config without which an agent cannot be played.
 _NEEDED = ("seed", "environment.name", "environment.max_episode_steps", "network", "reward.dir", "compat")
 
 
@@ -36,7 +46,8 @@ class AgentPolicy:
     in_workers = False
 
     def __init__(self, name: str, network: PolicyNetwork, params: Any) -> None:
-        self.name, self._network = name, network
+        self.name = name
+        self._network = network
         self.params = jax.device_put(params)
         self._apply = jax.jit(functools.partial(_act, network))
 
@@ -46,14 +57,16 @@ class AgentPolicy:
     def act(
         self, observation: Mapping[str, np.ndarray], first: np.ndarray, state: Any
     ) -> tuple[np.ndarray, np.ndarray, Any]:
-        read = self._network.cropped({name: observation[name] for name in self._network.fields})
-        logits, values, state = self._apply(self.params, read, first, state)
+        """See `policies.BatchPolicy.act`."""
+        fields = self._network.cropped({name: observation[name] for name in self._network.fields})
+        logits, values, state = self._apply(self.params, fields, first, state)
         return np.asarray(logits), np.asarray(values), state
 
 
 def _act(
     network: PolicyNetwork, params: Any, observation: dict[str, jax.Array], first: jax.Array, state: Any
 ) -> tuple[jax.Array, jax.Array, Any]:
+    # The network reads [T, B, ...]; an episode is played one step at a time.
     rows = jax.tree.map(lambda field: field[None], observation)
     logits, values, state = network.apply(params, rows, state, jnp.expand_dims(first, 0))
     return logits[0], values[0], state
@@ -69,7 +82,7 @@ def read_config(folder: str | Path) -> AgentConfig:
         config["reward"] = {"dir": None, "step": None, "intrinsic_coefficient": 0.0}
     elif config.get("stage") != "train_agent":
         raise UserError(f"{folder} is a run of {config.get('stage')}, not of train_agent")
-    _require_whole(config, Path(folder) / "config.json")
+    _require_complete(config, Path(folder) / "config.json")
     config["compat"] |= {agent_networks.BATCH_STATISTICS: False, agent_networks.UNTRAINED_DROPOUT: False}
     step = reward_choice.settled(folder)
     if step is not None:
@@ -77,16 +90,17 @@ def read_config(folder: str | Path) -> AgentConfig:
     return agent_config(config)
 
 
-def _require_whole(config: Mapping[str, Any], path: Path) -> None:
+def _require_complete(config: Mapping[str, Any], path: Path) -> None:
     missing = [key for key in _NEEDED if not has(config, key)]
-    sections = "network reward compat environment environment.recall environment.babyai_text algorithm"
-    given = [key for key in sections.split() if has(config, key)]
-    wrong = [key for key in given if not isinstance(dotted(config, key), Mapping)]
+    present = [key for key in _SECTIONS if has(config, key)]
+    invalid = [key for key in present if not isinstance(dotted(config, key), Mapping)]
     if not missing and not isinstance(dotted(config, "environment.name"), str):
-        wrong.append("environment.name")
-    if missing or wrong:
-        what = f"it has no {', '.join(missing)}" if missing else f"invalid: {', '.join(wrong)}"
-        raise UserError(f"{path} is damaged ({what}): restore a copy of the file, or train in another folder")
+        invalid.append("environment.name")
+    if missing or invalid:
+        damage = f"it has no {', '.join(missing)}" if missing else f"invalid: {', '.join(invalid)}"
+        raise UserError(
+            f"{path} is damaged ({damage}): restore a copy of the file, or train in another folder"
+        )
 
 
 def environment_of(config: AgentConfig) -> tuple[str, dict[str, Any]]:
@@ -158,8 +172,8 @@ def load(
     """
     config = read_config(folder)
     trained_on, options = environment_of(config)
-    there = environment or trained_on
-    spec = registry.spec(there, **catalogue.options_elsewhere(options, trained_on, there))
+    played_on = environment or trained_on
+    spec = registry.spec(played_on, **catalogue.options_elsewhere(options, trained_on, played_on))
     actions = registry.spec(trained_on, **options).num_actions
     if spec.num_actions != actions:
         raise UserError(
@@ -179,6 +193,7 @@ def restore(folder: str | Path, checkpoint: str, network: PolicyNetwork) -> tupl
     with open_checkpoints(folder) as checkpoints:
         step = choose_step(checkpoints, checkpoint, folder)
         if step == 0 and 0 not in checkpoints.steps():
+            # The same draw as the learner's own start.
             key = settings.random_key(read_config(folder).seed, "learner")
             params = network.init(jax.random.split(key)[0])
         else:

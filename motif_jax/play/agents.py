@@ -20,13 +20,13 @@ from motif_jax.envs import registry
 from motif_jax.play import agent_policy
 from motif_jax.play.episodes import PlaySettings, play_episodes
 
-# Switches that change what an agent sees. The others change when a game ends, where the collection's own rules hold.
-_SEEN = ("crop_row_offset", "message_count_off")
+# Switches that change an agent's observations. The others change when a game ends, where the collection's own rules hold.
+_OBSERVATION_SWITCHES = ("crop_row_offset", "message_count_off")
 
 
 @dataclass(frozen=True)
 class CollectingAgent:
-    """One checkpoint of an agent run."""
+    """One checkpoint of an agent run; `name` is RUN@STEP."""
 
     folder: str
     step: int
@@ -36,6 +36,7 @@ class CollectingAgent:
         return f"{self.folder}@{self.step}"
 
     def digest(self) -> str | None:
+        """Digest of the checkpoint's files; None without digests."""
         return agent_policy.digest(self.folder, self.step)
 
 
@@ -44,7 +45,7 @@ def resolve(agents: str) -> list[CollectingAgent]:
 
     Raises UserError where a folder is not an agent run, or has no such checkpoint.
     """
-    found: list[CollectingAgent] = []
+    resolved: list[CollectingAgent] = []
     for entry in listed(agents):
         folder, which = _split(entry)
         agent_policy.read_config(folder)
@@ -53,27 +54,32 @@ def resolve(agents: str) -> list[CollectingAgent]:
             chosen = steps if which == "all" else [agent_policy.choose_step(checkpoints, which, folder)]
         missing = [step for step in chosen if step not in steps]
         if missing or not chosen:
-            have = ", ".join(map(str, steps)) or "none"
-            raise UserError(f"config.agents={entry}: no such checkpoint; the steps of {folder} are {have}")
-        found += [CollectingAgent(folder, step) for step in chosen]
-    require(bool(found), "agents", agents, "run folders of train_agent, with commas between")
-    return found
+            listed_steps = ", ".join(map(str, steps)) or "none"
+            raise UserError(
+                f"config.agents={entry}: no such checkpoint; the steps of {folder} are {listed_steps}"
+            )
+        resolved += [CollectingAgent(folder, step) for step in chosen]
+    require(bool(resolved), "agents", agents, "run folders of train_agent, with commas between")
+    return resolved
 
 
 def _split(entry: str) -> tuple[str, str]:
-    folder, at, which = entry.rpartition("@")
-    if at and (which in ("", "latest", "best", "all") or is_natural(which)):
+    """(folder, checkpoint) of RUN or RUN@CHECKPOINT; the folder's own name may have an @ too."""
+    folder, separator, which = entry.rpartition("@")
+    if separator and (which in ("", "latest", "best", "all") or is_natural(which)):
         return folder, which or "latest"
-    if at and "/" not in which and not Path(entry).is_dir():
+    if separator and "/" not in which and not Path(entry).is_dir():
         raise UserError(f"config.agents={entry}: must end with @latest, @best, @all or @STEP")
     return entry, "latest"
 
 
 @functools.lru_cache(maxsize=16)
 def _load(agent: CollectingAgent, environment: str) -> tuple[agent_policy.AgentPolicy, dict[str, bool]]:
-    _, own = agent_policy.environment_of(agent_policy.read_config(agent.folder))
+    """The agent's policy in `environment`, and the switches of its training that its observations need."""
+    _, options = agent_policy.environment_of(agent_policy.read_config(agent.folder))
     policy, _ = agent_policy.load(agent.folder, str(agent.step), environment)
-    return policy, {name: True for name in _SEEN if own.get("compat", {}).get(name)}
+    compat = options.get("compat", {})
+    return policy, {name: True for name in _OBSERVATION_SWITCHES if compat.get(name)}
 
 
 def play(
@@ -92,8 +98,8 @@ def play(
     """
     policy, switches = _load(agent, environment)
     skip = set(range(len(seeds))) - set(episodes)
-    seen = {**options, "compat": switches} if switches else options
-    kind = np.min_scalar_type(registry.spec(environment, **options).num_actions)
-    for record in play_episodes(environment, seen, seeds, policy, how, skip=skip, stop=stop):
-        atomic_save_npy(actions_file(record.index), record.actions.astype(kind))
+    agent_options = {**options, "compat": switches} if switches else options
+    dtype = np.min_scalar_type(registry.spec(environment, **options).num_actions)
+    for record in play_episodes(environment, agent_options, seeds, policy, how, skip=skip, stop=stop):
+        atomic_save_npy(actions_file(record.index), record.actions.astype(dtype))
         yield record.index

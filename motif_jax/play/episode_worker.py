@@ -25,7 +25,7 @@ class PlayedEpisode:
     S = T, or T + 1 with the final observation where the environment's `last_text` says so.
 
     Attributes:
-      index: of its seed.
+      index: number of the episode in the list of seeds.
       actions: int32 [T].
       rewards: float32 [T], the task's, unscaled.
       end: 1 terminated, 2 truncated (the step limit).
@@ -61,17 +61,21 @@ class Uniforms:
     """Uniform numbers in [0, 1) that depend on the episode's seed and the step alone."""
 
     def __init__(self, seed: int) -> None:
-        self._seed, self._number = seed, -1
+        self._seed = seed
+        # The block drawn last, and its number.
+        self._number = -1
         self._block = np.empty(0)
 
     def at(self, step: int) -> float:
         """Returns the number of `step`; steps may be asked for in any order."""
         number, offset = divmod(step, _BLOCK)
         if number != self._number:
-            self._number, self._block = number, seeds.rng(self._seed, "actions", number).random(_BLOCK)
+            self._number = number
+            self._block = seeds.rng(self._seed, "actions", number).random(_BLOCK)
         return float(self._block[offset])
 
     def each(self) -> Iterator[float]:
+        """The numbers of steps 0, 1, ..."""
         return map(self.at, itertools.count())
 
 
@@ -81,45 +85,50 @@ class EpisodeCollector:
     def __init__(
         self, environment: Environment, index: int, seed: int, keep_fields: Sequence[str] = ()
     ) -> None:
-        self._environment, self._index, self._seed = environment, index, seed
+        self._environment = environment
+        self._index = index
+        self._seed = seed
         self._spec = environment.spec
         self._actions: list[int] = []
         self._rewards: list[float] = []
+        # Text -> its row in `PlayedEpisode.texts`, and how often each was seen.
         self._rows: dict[bytes, int] = {}
         self._counts: list[int] = []
         self._text_index: list[int] = []
         self._text_count: list[int] = []
-        self._kept: dict[str, list[np.ndarray]] = {name: [] for name in keep_fields}
+        self._fields: dict[str, list[np.ndarray]] = {name: [] for name in keep_fields}
 
-    def add(self, moment: Transition) -> PlayedEpisode | None:
-        if moment.action >= 0:
-            self._actions.append(moment.action)
-            self._rewards.append(moment.reward)
-        if moment.end == RUNNING or self._spec.last_text:
-            self._see(moment)
-        return None if moment.end == RUNNING else self._finished(moment.end)
+    def add(self, transition: Transition) -> PlayedEpisode | None:
+        """Adds a transition; returns the episode once it has ended."""
+        if transition.action >= 0:  # -1 leads to the first observation
+            self._actions.append(transition.action)
+            self._rewards.append(transition.reward)
+        if transition.end == RUNNING or self._spec.last_text:
+            self._add_observation(transition.observation)
+        return None if transition.end == RUNNING else self._finished(transition.end)
 
-    def _see(self, moment: Transition) -> None:
+    def _add_observation(self, observation: Mapping[str, np.ndarray]) -> None:
         if self._spec.text_field is not None:
-            text = moment.observation[self._spec.text_field].tobytes()
-            place = self._rows.setdefault(text, len(self._rows))
-            if place == len(self._counts):
+            text = observation[self._spec.text_field].tobytes()
+            index = self._rows.setdefault(text, len(self._rows))
+            if index == len(self._counts):
                 self._counts.append(0)
-            self._counts[place] += 1
-            self._text_index.append(place)
-            self._text_count.append(self._counts[place])
-        for name, rows in self._kept.items():
-            rows.append(np.array(moment.observation[name]))
+            self._counts[index] += 1
+            self._text_index.append(index)
+            self._text_count.append(self._counts[index])
+        for name, rows in self._fields.items():
+            rows.append(np.array(observation[name]))
 
     def _finished(self, end: int) -> PlayedEpisode:
         info = {name: float(value) for name, value in self._environment.episode_info().items()}
-        actions, rewards = np.array(self._actions, np.int32), np.array(self._rewards, np.float32)
+        actions = np.array(self._actions, np.int32)
+        rewards = np.array(self._rewards, np.float32)
         record = PlayedEpisode(self._index, self._seed, actions, rewards, end, info)
-        record.fields = {name: np.stack(rows) for name, rows in self._kept.items()}
+        record.fields = {name: np.stack(rows) for name, rows in self._fields.items()}
         if self._spec.text_field is not None:
-            shown = self._spec.observation[self._spec.text_field]
-            texts = np.frombuffer(b"".join(self._rows), shown.dtype)
-            record.texts = texts.reshape(len(self._rows), *shown.shape).copy()
+            array = self._spec.observation[self._spec.text_field]
+            texts = np.frombuffer(b"".join(self._rows), array.dtype)
+            record.texts = texts.reshape(len(self._rows), *array.shape).copy()
             record.text_index = np.array(self._text_index, np.int32)
             record.text_count = np.array(self._text_count, np.int32)
         return record
@@ -141,14 +150,17 @@ class EpisodeServer:
     """A worker that plays one whole episode of a policy without a network for each (index, seed)."""
 
     def __init__(self, setup: Mapping[str, Any]) -> None:
-        self._policy, self._keep = setup["policy"], setup["keep_fields"]
+        self._policy = setup["policy"]
+        self._keep_fields = setup["keep_fields"]
         self._environment = registry.make(setup["environment"], **setup["options"])
 
     def answer(self, request: tuple[int, int]) -> PlayedEpisode:
-        env, (_, seed) = self._environment, request
-        collector = EpisodeCollector(env, *request, self._keep)
-        for moment in play(env, seed, self._policy.player(seed, env.spec)):
-            record = collector.add(moment)
+        """Plays the episode of a request (index, seed)."""
+        index, seed = request
+        env = self._environment
+        collector = EpisodeCollector(env, index, seed, self._keep_fields)
+        for transition in play(env, seed, self._policy.player(seed, env.spec)):
+            record = collector.add(transition)
             if record is not None:
                 return record
         raise RuntimeError(f"the policy ran out of actions in the episode with seed {seed}")
@@ -161,12 +173,14 @@ class LaneServer:
     """A worker that holds an environment for each of its lanes; observations go to rows of shared memory.
 
     A request says which lanes are stepped with their shared actions, and which begin an episode: (lane, index, seed,
-    actions). The given actions are played at once, which restores an episode of a process that died.
+    actions). These actions are played at once, which restores an episode of a process that died.
     The answer is (lane, episode) of the episodes that ended.
     """
 
     def __init__(self, setup: Mapping[str, Any]) -> None:
-        self._name, self._options, self._keep = setup["environment"], setup["options"], setup["keep_fields"]
+        self._name = setup["environment"]
+        self._options = setup["options"]
+        self._keep_fields = setup["keep_fields"]
         spec = registry.spec(self._name, **self._options)
         lanes = setup["lanes"]
         self._rows = {
@@ -174,11 +188,13 @@ class LaneServer:
             for name, array in spec.observation.items()
         }
         self._actions = shared_view(setup["actions"], (lanes,), "int32")
-        self._at = shared_view(setup["at"], (setup["workers"],), "int32")[setup["worker"] :]
+        # The lane that this worker is stepping, -1 for none: tells the pool which episode a dead worker died of.
+        self._current_lane = shared_view(setup["at"], (setup["workers"],), "int32")[setup["worker"] :]
         self._environments: dict[int, Any] = {}
-        self._playing: dict[int, tuple[EpisodeCollector, Iterator[Transition]]] = {}
+        self._episodes: dict[int, tuple[EpisodeCollector, Iterator[Transition]]] = {}
 
     def answer(self, request: tuple[Sequence[int], Sequence[tuple]]) -> list[tuple[int, PlayedEpisode]]:
+        """Steps and starts lanes; returns (lane, episode) of the episodes that ended."""
         steps, starts = request
         finished = [(lane, self._step(lane)) for lane in steps]
         for lane, index, seed, actions in starts:
@@ -187,22 +203,24 @@ class LaneServer:
                 self._actions[lane] = action
                 record = self._step(lane)
             finished.append((lane, record))
-        self._at[0] = -1
+        self._current_lane[0] = -1
         return [(lane, record) for lane, record in finished if record is not None]
 
     def _start(self, lane: int, index: int, seed: int) -> PlayedEpisode | None:
-        self._at[0] = lane
+        self._current_lane[0] = lane
         if lane not in self._environments:
             self._environments[lane] = registry.make(self._name, **self._options)
-        env, out = self._environments[lane], row(self._rows, lane)
-        moments = play(env, seed, lambda _: int(self._actions[lane]), lambda _: out)
-        self._playing[lane] = (EpisodeCollector(env, index, seed, self._keep), moments)
+        env = self._environments[lane]
+        out = row(self._rows, lane)
+        # The action is read when a step is asked for, which is after the pool has written it.
+        transitions = play(env, seed, lambda _: int(self._actions[lane]), lambda _: out)
+        self._episodes[lane] = (EpisodeCollector(env, index, seed, self._keep_fields), transitions)
         return self._step(lane)
 
     def _step(self, lane: int) -> PlayedEpisode | None:
-        self._at[0] = lane
-        collector, moments = self._playing[lane]
-        return collector.add(next(moments))
+        self._current_lane[0] = lane
+        collector, transitions = self._episodes[lane]
+        return collector.add(next(transitions))
 
     def close(self) -> None:
         for env in self._environments.values():

@@ -24,7 +24,10 @@ from motif_jax.rl.actors.worker_process import MAX_DEATHS, Deaths, WorkerProcess
 
 
 class _Lane:
-    index = seed = -1
+    """The episodes that one lane plays, one after the other."""
+
+    index = -1
+    seed = -1
     running = False
 
     def __init__(self, todo: Iterable[tuple[int, int]]) -> None:
@@ -33,7 +36,8 @@ class _Lane:
 
     def begin(self) -> None:
         self.index, self.seed = self.todo.popleft()
-        self.running, self.uniforms = True, Uniforms(self.seed)
+        self.running = True
+        self.uniforms = Uniforms(self.seed)
         self.actions = []
         self.values: list[float] = []
         self.log_probs: list[float] = []
@@ -53,17 +57,26 @@ class _LanePool:
 
     def __init__(self, order: _Order, lanes: Sequence[_Lane]) -> None:
         self.spec = registry.spec(order.environment, **order.options)
-        self.lanes, self._order, self._deaths = lanes, order, Deaths(order.on_death)
+        self.lanes = lanes
+        self._order = order
+        self._deaths = Deaths(order.on_death)
         self._workers = min(order.how.workers, len(lanes))
-        count, fields = len(lanes), self.spec.observation
-        blocks = {n: shared_block((count, *a.shape), a.dtype) for n, a in fields.items()}
-        actions, at = shared_block((count,), "int32"), shared_block((self._workers,), "int32")
-        shared = {"blocks": blocks, "actions": actions, "at": at}
+
+        # Workers write observations, and the lane that each of them steps; this process writes actions.
+        count = len(lanes)
+        fields = self.spec.observation
+        blocks = {name: shared_block((count, *array.shape), array.dtype) for name, array in fields.items()}
+        actions = shared_block((count,), "int32")
+        current_lanes = shared_block((self._workers,), "int32")
+        shared = {"blocks": blocks, "actions": actions, "at": current_lanes}
         self._setup = {**order.setup, **shared, "lanes": count, "workers": self._workers}
         self._actions = shared_view(actions, (count,), "int32")
-        self._at = shared_view(at, (self._workers,), "int32")
-        self._at[:] = -1
-        self.rows = {n: shared_view(blocks[n], (count, *a.shape), a.dtype) for n, a in fields.items()}
+        self._current_lanes = shared_view(current_lanes, (self._workers,), "int32")
+        self._current_lanes[:] = -1
+        self.rows = {
+            name: shared_view(blocks[name], (count, *array.shape), array.dtype)
+            for name, array in fields.items()
+        }
         # Halves whose answer a worker still owes, oldest first; a worker answers in the order it was asked.
         self._owed: list[deque[int]] = [deque() for _ in range(self._workers)]
         self._processes = [self._spawn(worker) for worker in range(self._workers)]
@@ -72,26 +85,31 @@ class _LanePool:
         return WorkerProcess(episode_worker.LaneServer, {**self._setup, "worker": worker})
 
     def half(self, number: int) -> range:
+        """The lanes of the half 0 or 1: while one is stepped, the network reads the other."""
         middle = len(self.lanes) // 2
         return range(middle) if number == 0 else range(middle, len(self.lanes))
 
-    def _mine(self, worker: int, lanes: Sequence[int]) -> list[int]:
+    def _lanes_of(self, worker: int, lanes: Sequence[int]) -> list[int]:
         return [lane for lane in lanes if lane % self._workers == worker]
 
     def send(self, half: int, steps: Sequence[int], starts: Sequence[int]) -> None:
+        """Asks the workers to step the lanes `steps` of `half` with their newest actions, and to start episodes in `starts`."""
         for lane in steps:
             self._actions[lane] = self.lanes[lane].actions[-1]
         for worker in range(self._workers):
-            mine, begin = self._mine(worker, steps), self._mine(worker, starts)
-            if not mine and not begin:
+            worker_steps = self._lanes_of(worker, steps)
+            worker_starts = self._lanes_of(worker, starts)
+            if not worker_steps and not worker_starts:
                 continue
             self._owed[worker].append(half)
-            self._ask(worker, mine, begin)
+            self._ask(worker, worker_steps, worker_starts)
 
     def _ask(self, worker: int, steps: Sequence[int], starts: Sequence[int]) -> None:
-        lanes = self.lanes
-        begin = [(i, lanes[i].index, lanes[i].seed, lanes[i].actions) for i in starts]
-        self._processes[worker].send((steps, begin))
+        episodes = []
+        for number in starts:
+            lane = self.lanes[number]
+            episodes.append((number, lane.index, lane.seed, lane.actions))
+        self._processes[worker].send((steps, episodes))
 
     def receive(self, half: int) -> list[tuple[int, PlayedEpisode]]:
         """Waits for every answer owed to `half`; returns (lane, record) of the episodes that ended."""
@@ -109,14 +127,18 @@ class _LanePool:
 
     def _replace(self, worker: int) -> None:
         """Replaces a dead process and replays its episodes to where they were."""
-        at = int(self._at[worker])
-        if self._deaths.note(self.lanes[at].index if at >= 0 else -1):
-            self._order.lost((self.lanes[at].index, self.lanes[at].seed) if at >= 0 else None)
+        number = int(self._current_lanes[worker])
+        lane = self.lanes[number] if number >= 0 else None
+        if self._deaths.note(-1 if lane is None else lane.index):
+            self._order.lost(None if lane is None else (lane.index, lane.seed))
+
         self._processes[worker].close(timeout=0)
-        self._at[worker] = -1
+        self._current_lanes[worker] = -1
         self._processes[worker] = self._spawn(worker)
         for half in self._owed[worker]:
-            running = [lane for lane in self._mine(worker, self.half(half)) if self.lanes[lane].running]
+            lanes = self._lanes_of(worker, self.half(half))
+            running = [number for number in lanes if self.lanes[number].running]
+            # The actions of a running lane are replayed, the one that is still owed too.
             self._ask(worker, [], running)
 
     def close(self) -> None:
@@ -143,6 +165,8 @@ class PlaySettings:
 
 @dataclasses.dataclass(frozen=True)
 class _Order:
+    """Arguments of `play_episodes`; `todo` lists (index, seed)."""
+
     environment: str
     options: dict[str, Any]
     todo: list[tuple[int, int]]
@@ -191,31 +215,43 @@ def _play_lanes(order: _Order, policy: BatchPolicy) -> Iterator[PlayedEpisode]:
 def _decide(
     order: _Order, pool: _LanePool, members: range, steps: Sequence[int], policy: BatchPolicy, state: Any
 ) -> Any:
+    """Chooses an action for the lanes `steps` of the half `members`; returns the network's new state."""
     lanes = pool.lanes
     # Copied out: the device may alias host memory that the workers overwrite.
     observation = {name: np.array(rows[members.start : members.stop]) for name, rows in pool.rows.items()}
     first = np.array([not lanes[lane].actions for lane in members])
     logits, values, state = policy.act(observation, first, state)
     logits = policies.masked(logits, observation, pool.spec)
+
     rows = np.array(steps) - members.start
     uniforms = np.array([lanes[lane].uniforms.at(len(lanes[lane].actions)) for lane in steps])
     actions, log_probs = policies.choose_actions(logits[rows], uniforms, order.how.greedy)
+
     for position, lane in enumerate(steps):
         lanes[lane].actions.append(int(actions[position]))
         if values is not None:
             lanes[lane].values.append(float(values[rows[position]]))
         lanes[lane].log_probs.append(float(log_probs[position]))
         if order.how.keep_probabilities:
-            chances = np.exp(policies.log_softmax(logits[rows[position]]))
-            lanes[lane].probabilities.append(chances.astype(np.float32))
+            probabilities = np.exp(policies.log_softmax(logits[rows[position]]))
+            lanes[lane].probabilities.append(probabilities.astype(np.float32))
     return state
 
 
 def _play_in_workers(order: _Order, policy: WorkerPolicy) -> Iterator[PlayedEpisode]:
     setup = {**order.setup, "policy": policy}
-    patient = type(policy) is not policies.RandomPolicy  # a bot may think for as long as it likes
-    server, workers = episode_worker.EpisodeServer, order.how.workers
-    jobs = run_jobs(server, setup, order.todo, workers, order.stop, order.lost, patient, order.on_death)
+    # Only random actions have a known duration: a bot may think for as long as it likes.
+    patient = type(policy) is not policies.RandomPolicy
+    jobs = run_jobs(
+        episode_worker.EpisodeServer,
+        setup,
+        order.todo,
+        order.how.workers,
+        order.stop,
+        order.lost,
+        patient,
+        order.on_death,
+    )
     with contextlib.closing(jobs) as played:
         for _, record in played:
             yield record
@@ -234,10 +270,12 @@ def play_episodes(
 ) -> Iterator[PlayedEpisode]:
     """Yields episodes as they end, in no particular order.
 
-    A worker process that dies is replaced, and its episodes are replayed from their seeds and actions. Worker processes end with the generator: exhaust it or close it.
+    A worker process that dies is replaced, and its episodes are replayed from their seeds and actions. Worker processes end
+    with the generator: exhaust it or close it.
 
     Args:
-      episode_seeds: of the episodes 0, 1, ...; those in `skip` exist already.
+      policy: a `policies.WorkerPolicy` or `policies.BatchPolicy`.
+      episode_seeds: seeds of the episodes 0, 1, ...; those in `skip` exist already.
       stop: an object whose attribute `requested`, once true, ends the generator early.
       on_death: called at each worker death with their number so far.
 
