@@ -26,7 +26,17 @@ from motif_jax.reports.film_files import FilmForms, Films
 from motif_jax.rl.actors.rerecording import differences, record_actions
 from motif_jax.schema import read_section
 
-IDENTITY = "seed greedy lanes bot_agreement policy agent environment reward compat".split()
+IDENTITY = (
+    "seed",
+    "greedy",
+    "lanes",
+    "bot_agreement",
+    "policy",
+    "agent",
+    "environment",
+    "reward",
+    "compat",
+)
 PLAN = "plan.json"
 RECORDINGS = "recordings"
 
@@ -36,24 +46,26 @@ def check(config: ConfigDict, workdir: Path) -> None:
     capacity.require_workers("workers", min(config.workers, config.episodes))
     forms = FilmForms(**config.forms)
     forms.check()
-    who = evaluation_setup.check(read_section(PlayedPolicy, config), _pinned(workdir))
+    setup = evaluation_setup.check(read_section(PlayedPolicy, config), _pinned(workdir))
     if config.show_best or config.record_every:
-        forms.check_screen(who.environment, who.options)
+        forms.check_screen(setup.environment, setup.options)
         key = "record_every" if config.record_every else "show_best"
-        determinism.require(who.environment, who.options, f"config.{key}={config[key]}")
+        determinism.require(setup.environment, setup.options, f"config.{key}={config[key]}")
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
     with interruption.Interruption() as stop, run_folder.opened(workdir, config, IDENTITY):
         # Before the journal: its rows are of the agent and reward that `_Evaluation` requires to be those of its plan.
-        player = _Evaluation(config, workdir)
+        evaluation = _Evaluation(config, workdir)
         with Journal(workdir) as journal:
-            rows = player.play(journal, stop)
+            rows = evaluation.play(journal, stop)
         if len(rows) < config.episodes:
             return interruption.EXIT_CODE
         # Before the films, which can fail and take long.
-        _write(config, workdir, player.plan, player.reward, rows)
-        return player.film(rows, stop) if config.show_best or config.record_every else None
+        _write(config, workdir, evaluation.plan, evaluation.reward, rows)
+        if config.show_best or config.record_every:
+            return evaluation.film(rows, stop)
+        return None
 
 
 def _write(
@@ -61,8 +73,8 @@ def _write(
 ) -> None:
     summary, summaries = evaluation_tables.summarise(plan, rows, config.resamples, config.confidence)
     tallies = messages.merge(messages.unpack(row["messages"]) for row in rows if "messages" in row)
-    plain = [{name: value for name, value in row.items() if name != "messages"} for row in rows]
-    evaluation_files.write_parquet(workdir / evaluation_files.TABLE, plain)
+    table = [{name: value for name, value in row.items() if name != "messages"} for row in rows]
+    evaluation_files.write_parquet(workdir / evaluation_files.TABLE, table)
     atomic_write_json(workdir / evaluation_files.MESSAGES, list(map(asdict, tallies)))
     evaluation_files.write_summary(workdir, summary, rows)
     evaluation_tables.show(workdir, summary, summaries, "steps", f"; intrinsic reward: {reward}")
@@ -76,20 +88,26 @@ def _pinned(workdir: Path) -> evaluation_setup.PinnedVersions:
         return evaluation_setup.PinnedVersions()
     remedy = "restore a copy of it, or evaluate into another --workdir"
     plan = read_json(path, remedy, keys=("checkpoint", "reward", "digests"))
-    reward, digests, shares = plan["reward"] or {}, plan["digests"], plan.get("shares")
-    known = isinstance(reward, dict) and isinstance(digests, dict) and isinstance(shares, list | None)
-    steps = (plan["checkpoint"], reward.get("step") if known else False)
-    if not all(step is None or type(step) is int for step in steps):
+    reward = plan["reward"] or {}
+    digests = plan["digests"]
+    shares = plan.get("shares")
+    is_valid = isinstance(reward, dict) and isinstance(digests, dict) and isinstance(shares, list | None)
+    checkpoint = plan["checkpoint"]
+    reward_step = reward.get("step") if is_valid else None
+    is_valid = is_valid and all(step is None or type(step) is int for step in (checkpoint, reward_step))
+    if not is_valid:
         raise UserError(f"{path} is damaged (no checkpoint or no reward): {remedy}")
-    fixed = None if shares is None else tuple(shares)
-    return evaluation_setup.PinnedVersions(steps[0], steps[1], digests, fixed)
+    return evaluation_setup.PinnedVersions(
+        checkpoint, reward_step, digests, None if shares is None else tuple(shares)
+    )
 
 
 class _Evaluation:
     """Plays a setup as config and plan.json say; `reward` describes the intrinsic reward in one line."""
 
     def __init__(self, config: ConfigDict, workdir: Path) -> None:
-        self._config, self._workdir = config, workdir
+        self._config = config
+        self._workdir = workdir
         self._setup = evaluation_setup.open_setup(read_section(PlayedPolicy, config), _pinned(workdir))
         rater = self._setup.rater
         self.reward = "none"
@@ -100,37 +118,60 @@ class _Evaluation:
         atomic_write_json(workdir / PLAN, {**self.plan, "digests": self._setup.digests})
 
     def play(self, journal: Journal, stop: interruption.Interruption) -> list[dict[str, Any]]:
-        config, setup = self._config, self._setup
-        kept = (*(setup.rater.fields if setup.rater else ()), *filter(None, [self._expert]))
-        how = PlaySettings(workers=config.workers, lanes=config.lanes, keep_fields=kept, greedy=config.greedy)
-        numbers = [seeds.derive(config.seed, "evaluate", index) for index in range(config.episodes)]
-        game, title = (setup.environment, setup.options), f"evaluate {config.policy}"
-        return play_policy(journal, title, game, setup.policy, numbers, how, stop, self._row)
+        """Plays the episodes that the journal lacks; returns the rows by index, fewer after a stop."""
+        config = self._config
+        setup = self._setup
+        keep_fields = list(setup.rater.fields) if setup.rater else []
+        if self._expert is not None:
+            keep_fields.append(self._expert)
+        how = PlaySettings(
+            workers=config.workers,
+            lanes=config.lanes,
+            keep_fields=tuple(keep_fields),
+            greedy=config.greedy,
+        )
+        episode_seeds = [seeds.derive(config.seed, "evaluate", index) for index in range(config.episodes)]
+        game = (setup.environment, setup.options)
+        title = f"evaluate {config.policy}"
+        return play_policy(journal, title, game, setup.policy, episode_seeds, how, stop, self._row)
 
     def film(self, rows: Sequence[Mapping[str, Any]], stop: interruption.Interruption) -> int | None:
+        """Films the best and worst episodes, every n-th, and those that have a recording; an exit code after a stop."""
+        setup = self._setup
         folder = self._workdir / RECORDINGS
-        made = Films(self._workdir, folder, FilmForms(**self._config.forms))
-        who, rater = self._setup, self._setup.live_rater()
+        films = Films(self._workdir, folder, FilmForms(**self._config.forms))
+        rater = setup.live_rater()
         rater_of = None if rater is None else lambda spec: rater
-        policy = None if who.policy.in_workers else who.policy
-        every, count, key = self._config.record_every, self._config.show_best, return_key(rows)
-        ranked = sorted(rows, key=lambda row: (-row[key], row["index"]))
-        wanted = {row["index"] for row in (*ranked[:count], *ranked[len(ranked) - count :])}
+        policy = None if setup.policy.in_workers else setup.policy
+        indices = self._filmed_indices(rows)
+
         for row in rows:
             stem = f"episode-{row['index']:05d}"
-            path, source = folder / f"{stem}.json", [row["seed"], row["actions"], self.plan]
-            shown = path.exists() or row["index"] in wanted or (every and row["index"] % every == 0)
-            if not shown or made.has(stem, source):
+            path = folder / f"{stem}.json"
+            source = [row["seed"], row["actions"], self.plan]
+            is_filmed = path.exists() or row["index"] in indices
+            if not is_filmed or films.has(stem, source):
                 continue
             if stop.requested:
                 return interruption.EXIT_CODE
-            recording = recorded(who.plan, row, self._workdir, path)
+            recording = recorded(setup.plan, row, self._workdir, path)
             recording.save(path)
-            title = f"Episode {row['index']} of {who.plan['policy']}"
-            fields = who.options.get("fields", ())
-            made.write(stem, watching.film_recording(recording, title, policy, rater_of, fields), source)
-        made.check_movies()
+            title = f"Episode {row['index']} of {setup.plan['policy']}"
+            fields = setup.options.get("fields", ())
+            film = watching.film_recording(recording, title, policy, rater_of, fields)
+            films.write(stem, film, source)
+        films.check_movies()
         return None
+
+    def _filmed_indices(self, rows: Sequence[Mapping[str, Any]]) -> set[int]:
+        every = self._config.record_every
+        count = self._config.show_best
+        key = return_key(rows)
+        ranked = sorted(rows, key=lambda row: (-row[key], row["index"]))
+        indices = {row["index"] for row in (*ranked[:count], *ranked[len(ranked) - count :])}
+        if every:
+            indices |= {row["index"] for row in rows if row["index"] % every == 0}
+        return indices
 
     def _row(self, record: PlayedEpisode) -> dict[str, Any]:
         row = evaluation_files.episode_row(record)
@@ -141,15 +182,17 @@ class _Evaluation:
             row["intrinsic_return"] = float(rated.discounted.sum())
             row["intrinsic_return_uncounted"] = float(rated.uncounted.sum())
         if record.texts is not None and record.text_index is not None:
-            paid = (None, None) if rated is None else (rated.uncounted, rated.discounted)
-            row["messages"] = messages.pack(messages.tally_episode(record.texts, record.text_index, *paid))
+            uncounted = None if rated is None else rated.uncounted
+            discounted = None if rated is None else rated.discounted
+            tallies = messages.tally_episode(record.texts, record.text_index, uncounted, discounted)
+            row["messages"] = messages.pack(tallies)
         return row
 
 
 def return_key(rows: Sequence[Mapping[str, Any]]) -> str:
-    """By which number of episodes the best is the best."""
-    rated = all(row.get("intrinsic_return") is not None for row in rows)
-    return "intrinsic_return" if rated else "return"
+    """The number of an episode's row by which episodes are ranked."""
+    are_rated = all(row.get("intrinsic_return") is not None for row in rows)
+    return "intrinsic_return" if are_rated else "return"
 
 
 def recorded(
@@ -161,11 +204,11 @@ def recorded(
         recording = Recording.load(path)
     else:
         recording = record_actions(plan["environment"], plan["options"], row["seed"], actions)
-    differing = differences(recording.info, row)
-    if differing or not np.array_equal(recording.actions, actions):
+    numbers = differences(recording.info, row)
+    if numbers or not np.array_equal(recording.actions, actions):
         raise UserError(
             f"episode {row['index']} of {folder} does not replay as recorded "
-            f"({', '.join(differing) or 'other actions'}): the game or the file has changed"
+            f"({', '.join(numbers) or 'other actions'}): the game or the file has changed"
         )
     return recording
 

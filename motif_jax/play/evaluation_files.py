@@ -33,8 +33,18 @@ TABLE = "episodes.parquet"
 SUMMARY = "evaluation.json"
 MESSAGES = "messages.json"
 _DIGEST = "digest"
-_SUMMARY_KEYS = "plan episodes steps steps_per_second confidence intervals measures digest".split()
-_ANEW = "the same evaluate command writes it again"
+_SUMMARY_KEYS = (
+    "plan",
+    "episodes",
+    "steps",
+    "steps_per_second",
+    "confidence",
+    "intervals",
+    "measures",
+    "digest",
+)
+_REWRITE = "the same evaluate command writes it again"
+# Dtype, and prefix, of packed actions of which any is 256 or more.
 _WIDE = "<i4"
 _REMEDY = "take out that line, and evaluate plays its episode again"
 REWARD = "intrinsic_return"
@@ -76,16 +86,11 @@ def end_reason(truncated: bool, code: float | None) -> str:
 
 def episode_row(record: PlayedEpisode) -> dict[str, Any]:
     """The row of a played episode: its identity, numbers, end and actions."""
-    ended = end_reason(record.end == TRUNCATED, record.info.get("end"))
-    return {
-        "index": record.index,
-        "seed": record.seed,
-        **record.info,
-        "length": len(record),
-        **({"deaths": float(ended == "death")} if "end" in record.info else {}),
-        "end_reason": ended,
-        "actions": encode_actions(record.actions),
-    }
+    reason = end_reason(record.end == TRUNCATED, record.info.get("end"))
+    row = {"index": record.index, "seed": record.seed, **record.info, "length": len(record)}
+    if "end" in record.info:
+        row["deaths"] = float(reason == "death")
+    return {**row, "end_reason": reason, "actions": encode_actions(record.actions)}
 
 
 class Journal(contextlib.AbstractContextManager):
@@ -101,6 +106,7 @@ class Journal(contextlib.AbstractContextManager):
 
     @property
     def done(self) -> set[int]:
+        """Indices of the episodes that the journal has."""
         return {row["index"] for row in self.rows}
 
     @property
@@ -111,19 +117,22 @@ class Journal(contextlib.AbstractContextManager):
     def append(self, row: Mapping[str, Any]) -> None:
         """Writes and flushes one row, so that killing this process cannot lose it."""
         # Only top-level numbers: those of single tokens may be infinite.
-        clean = {key: finite(value) if isinstance(value, float) else value for key, value in row.items()}
-        self.rows.append(clean)
-        self._file.write(json.dumps(clean) + "\n")
+        finite_row = {key: finite(value) if isinstance(value, float) else value for key, value in row.items()}
+        self.rows.append(finite_row)
+        self._file.write(json.dumps(finite_row) + "\n")
         self._file.flush()
 
 
 def speed(rows: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
     """(steps per second, seconds of play) over all sessions of a journal; (0, 0) without rows."""
-    seconds: dict[int, float] = {}
+    # A row has the seconds of its session so far, so the last row of a session has them all.
+    seconds_by_session: dict[int, float] = {}
     for row in rows:
-        seconds[row["session"]] = max(seconds.get(row["session"], 0.0), row["session_seconds"])
-    total = sum(seconds.values())
-    return (sum(row["length"] for row in rows) / total if total else 0.0), total
+        session = row["session"]
+        seconds_by_session[session] = max(seconds_by_session.get(session, 0.0), row["session_seconds"])
+    seconds = sum(seconds_by_session.values())
+    steps = sum(row["length"] for row in rows)
+    return (steps / seconds if seconds else 0.0), seconds
 
 
 def write_parquet(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]]) -> None:
@@ -132,10 +141,10 @@ def write_parquet(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]
     import pyarrow.parquet
 
     table = [dict(row) for row in sorted(rows, key=lambda row: row["index"])]
-    kind = np.int32 if any(row.get("actions", "").startswith(_WIDE) for row in table) else np.uint8
+    dtype = np.int32 if any(row.get("actions", "").startswith(_WIDE) for row in table) else np.uint8
     for row in table:
         if "actions" in row:
-            row["actions"] = decode_actions(row["actions"]).astype(kind)
+            row["actions"] = decode_actions(row["actions"]).astype(dtype)
     buffer = io.BytesIO()
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(table), buffer, compression="zstd")
     atomic_write_bytes(path, buffer.getvalue())
@@ -160,18 +169,20 @@ def read_evaluation(folder: str | os.PathLike[str]) -> dict[str, Any]:
     path = Path(folder) / SUMMARY
     if not path.exists():
         raise UserError(f"{folder} is not a finished evaluation: it has no {SUMMARY}; run evaluate there")
-    summary = read_json(path, _ANEW, keys=_SUMMARY_KEYS)
+    summary = read_json(path, _REWRITE, keys=_SUMMARY_KEYS)
     try:
         episodes = int(summary["episodes"])
         entry_points.asked(folder, summary["plan"])
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-        raise UserError(f"{path} is damaged ({type(error).__name__}: {error}): {_ANEW}") from None
+        raise UserError(f"{path} is damaged ({type(error).__name__}: {error}): {_REWRITE}") from None
     # The journal has more rows than the summary if the folder was evaluated with more episodes before.
-    found = read_json_lines(Path(folder) / JOURNAL, ["index"], _REMEDY)
-    rows = {row["index"]: row for row in found if row["index"] < episodes}
+    journal = Path(folder) / JOURNAL
+    rows = {
+        row["index"]: row for row in read_json_lines(journal, ["index"], _REMEDY) if row["index"] < episodes
+    }
     if len(rows) != episodes:
         raise UserError(
-            f"{Path(folder) / JOURNAL} has {len(rows)} of the {episodes} episodes of {SUMMARY}: the same evaluate command plays the others again"
+            f"{journal} has {len(rows)} of the {episodes} episodes of {SUMMARY}: the same evaluate command plays the others again"
         )
     if summary[_DIGEST] != _digest(summary, rows.values()):
         raise UserError(
@@ -185,23 +196,27 @@ def read_messages(folder: str | os.PathLike[str]) -> list[MessageTally]:
     path = Path(folder) / MESSAGES
     if not path.exists():
         return []
-    rows = read_json(path, _ANEW, list)
+    rows = read_json(path, _REWRITE, list)
     try:
         return from_rows(rows)
     except (TypeError, ValueError) as error:
-        raise UserError(f"{path} is damaged ({error}): {_ANEW}") from None
+        raise UserError(f"{path} is damaged ({error}): {_REWRITE}") from None
 
 
-# Captions of a gymnasium environment do not change its games.
-_NOT_DRAWN = (*OBSERVED, "text", "text_bytes", "change")
+# Options that do not change the games, such as captions of a gymnasium environment.
+_WITHOUT_EFFECT = (*OBSERVED, "text", "text_bytes", "change")
 
 
 def games(evaluation: Mapping[str, Any], key: str) -> dict[tuple[str, int], float]:
     """Game -> the number `key`, for episodes that have it; a game is an environment with its options, and a seed."""
     plan = evaluation["plan"]
-    options = {name: value for name, value in (plan.get("options") or {}).items() if name not in _NOT_DRAWN}
-    where = json.dumps([plan["environment"], plan.get("drawn_from", options)], sort_keys=True)
-    return {(where, row["seed"]): float(row[key]) for row in evaluation["rows"] if row.get(key) is not None}
+    options = {
+        name: value for name, value in (plan.get("options") or {}).items() if name not in _WITHOUT_EFFECT
+    }
+    environment = json.dumps([plan["environment"], plan.get("drawn_from", options)], sort_keys=True)
+    return {
+        (environment, row["seed"]): float(row[key]) for row in evaluation["rows"] if row.get(key) is not None
+    }
 
 
 def is_of_the_reward(key: str) -> bool:
@@ -216,9 +231,14 @@ def reward_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> s
 
 def rewards_apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     """As `reward_differences`, of two rewards from evaluation plans."""
-    first, second = ({**of, "dir": of.get("dir") and os.path.abspath(of["dir"])} for of in (one, other))
-    apart = [key for key in dict.fromkeys([*one, *other]) if first.get(key) != second.get(key)]
-    return "; ".join(f"{key} {one.get(key)} and {other.get(key)}" for key in apart)
+    first = _with_absolute_folder(one)
+    second = _with_absolute_folder(other)
+    differing = [key for key in dict.fromkeys([*one, *other]) if first.get(key) != second.get(key)]
+    return "; ".join(f"{key} {one.get(key)} and {other.get(key)}" for key in differing)
+
+
+def _with_absolute_folder(reward: Mapping[str, Any]) -> dict[str, Any]:
+    return {**reward, "dir": reward.get("dir") and os.path.abspath(reward["dir"])}
 
 
 def comparable(first: Mapping[str, Any], second: Mapping[str, Any], key: str) -> bool:
@@ -226,12 +246,12 @@ def comparable(first: Mapping[str, Any], second: Mapping[str, Any], key: str) ->
     return not is_of_the_reward(key) or not reward_differences(first, second)
 
 
-def require_comparable(evaluations: Mapping[Any, Mapping[str, Any]], key: str, given: str) -> None:
-    """Raises UserError, naming `config.{given}`, unless all of `evaluations` (by name) are `comparable` by `key`."""
+def require_comparable(evaluations: Mapping[Any, Mapping[str, Any]], key: str, config_key: str) -> None:
+    """Raises UserError, naming `config.{config_key}`, unless all of `evaluations` (by name) are `comparable` by `key`."""
     first = next(iter(evaluations), None)
     for name, evaluation in evaluations.items():
         if not comparable(evaluations[first], evaluation, key):
-            what = reward_differences(evaluations[first], evaluation)
+            differing = reward_differences(evaluations[first], evaluation)
             raise UserError(
-                f"config.{given}={key}: {first} and {name} were rated by different rewards ({what}): evaluate both with the same config.reward"
+                f"config.{config_key}={key}: {first} and {name} were rated by different rewards ({differing}): evaluate both with the same config.reward"
             )

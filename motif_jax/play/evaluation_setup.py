@@ -16,6 +16,7 @@ from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.play import fixed_shares, policies, ratings
 from motif_jax.play.config import PlayedAgent, PlayedEnvironment, PlayedPolicy
 from motif_jax.play.ratings import EpisodeRater, LiveRater, RatingReward
+from motif_jax.rl.config import AgentReward
 
 DEFAULT_ENVIRONMENT = "NetHackScore-v1"
 _NAMED = (policies.RANDOM, policies.FIXED, policies.BOT, policies.AGENT)
@@ -26,8 +27,8 @@ class PinnedVersions:
     """The versions that a resumed run keeps even if trainings saved newer ones; None: the config decides.
 
     Attributes:
-      digests: of `EvalSetup`; those that are missing are not compared.
-      shares: of the actions, of the policy 'fixed'.
+      digests: those of `EvalSetup`; those that are missing are not compared.
+      shares: the shares of the actions, of the policy 'fixed'.
     """
 
     checkpoint: int | None = None
@@ -41,9 +42,11 @@ class EvalSetup:
     """A policy in its environment.
 
     Attributes:
+      options: the environment's options, see `registry.make`.
       checkpoint: step of the agent's checkpoint, None for other policies.
+      rater: computes the intrinsic reward of episodes; None without a reward.
       plan: all of this, JSON-able.
-      digests: of `agent` and `reward`, where they have one.
+      digests: digests of 'agent' and 'reward', where they have one.
     """
 
     policy: Any
@@ -57,11 +60,12 @@ class EvalSetup:
     digests: dict[str, str]
 
     def live_rater(self) -> LiveRater | None:
+        """The reward for single steps; None without one."""
         return None if self.reward is None else LiveRater(self.reward, self.spec)
 
 
 class _Agent(NamedTuple):
-    """What an agent's folder gives: where it plays, itself if it plays, its own reward and the rounding of that."""
+    """An agent's folder: where it plays, its policy and checkpoint if it plays, the reward of its training and its rounding."""
 
     environment: str
     options: dict[str, Any]
@@ -73,13 +77,14 @@ class _Agent(NamedTuple):
 
 def check_checkpoint(which: str) -> None:
     """Raises UserError where `config.agent.checkpoint` names no checkpoint."""
-    good = which in ("latest", "best") or checks.is_natural(which)
-    checks.require(good, "agent.checkpoint", which, "latest, best or a step")
+    is_valid = which in ("latest", "best") or checks.is_natural(which)
+    checks.require(is_valid, "agent.checkpoint", which, "latest, best or a step")
 
 
 def check(config: PlayedPolicy, pins: PinnedVersions | None = None) -> EvalSetup:
     """Opens the setup as `open_setup` does; raises UserError, too, for values that it does not read."""
-    policy, name = config.policy, config.environment.name
+    policy = config.policy
+    name = config.environment.name
     if policy == policies.AGENT or config.agent.dir is not None:
         checks.existing_folder(config, "agent.dir")
     if config.reward.dir:
@@ -111,15 +116,19 @@ def open_setup(config: PlayedPolicy, pins: PinnedVersions | None = None) -> Eval
     Raises:
       UserError: a folder cannot be used, or changed since `pins` were made.
     """
-    pins, policy_name = pins or PinnedVersions(), config.policy
+    pins = pins or PinnedVersions()
+    policy_name = config.policy
     is_outside = policies.is_outside(policy_name)
     is_folder = not is_outside and policy_name not in _NAMED
+
     folder = policy_name if is_folder else config.agent.dir
     if folder is None:
         agent = _without_agent(config)
     else:
         agent = _of_folder(config, folder, is_folder or policy_name == policies.AGENT, pins)
-    name, options = agent.environment, _own_options(config, agent)
+    name = agent.environment
+    options = _options(config, agent)
+
     owner = f"the agent in {folder}"
     reward = ratings.choose_reward(config.reward, agent.reward, owner, agent.two_decimals, pins.reward_step)
     if reward is not None:
@@ -128,14 +137,16 @@ def open_setup(config: PlayedPolicy, pins: PinnedVersions | None = None) -> Eval
         options |= settings.fields_option(name, options, reward.section)
     spec = registry.spec(name, **options)
     policy = agent.policy or _policy(config, name, options, spec, pins.shares)
-    plan = {
+
+    plan: dict[str, Any] = {
         "policy": policy_name if is_outside or agent.step is None else str(folder),
         "checkpoint": agent.step,
         "environment": name,
         "options": options,
         "reward": None if reward is None else reward.plan(),
-        **({"shares": policy.shares} if policy_name == policies.FIXED else {}),
     }
+    if policy_name == policies.FIXED:
+        plan["shares"] = policy.shares
     rater = None if reward is None else reward.rater(spec)
     digests = digests_of(folder, agent.step, reward)
     _refuse_changed(pins.digests, digests, plan)
@@ -150,16 +161,18 @@ def _policy(config: PlayedPolicy, name: str, options: Any, spec: EnvironmentSpec
     return policies.BotPolicy() if config.policy == policies.BOT else policies.RandomPolicy()
 
 
-def _own_options(config: PlayedPolicy, agent: _Agent) -> dict[str, Any]:
+def _options(config: PlayedPolicy, agent: _Agent) -> dict[str, Any]:
+    """The options of the agent's environment, with those of the config and the field of a scripted player."""
     name = agent.environment
     options = agent.options | registry.options_of({**asdict(config.environment), "name": name})
-    if (change := config.environment.change) is not None:
+    change = config.environment.change
+    if change is not None:
         allowed = f"None: {name} is not BabyAI-Text, and only its prompts can be changed"
         checks.require(name.startswith(catalogue.PREFIX), "environment.change", change, allowed)
         options["change"] = change
-    key = "policy" if config.policy == policies.BOT else "bot_agreement"
     if config.policy != policies.BOT and not config.bot_agreement:
         return options
+    key = "policy" if config.policy == policies.BOT else "bot_agreement"
     expert = registry.spec(name, **options).expert_field
     checks.require_key(config, key, expert is not None, f"another: {name} has no scripted player")
     return options | {"fields": [*options.get("fields", ()), expert]}
@@ -170,7 +183,8 @@ def _without_agent(config: PlayedPolicy) -> _Agent:
     switches = {key: True for key, on in asdict(config.compat).items() if on}
     if not switches:
         return _Agent(name, {})
-    unknown = sorted(set(switches) - set(() if registry.is_gym(name) else registry.spec(name).quirks))
+    quirks = () if registry.is_gym(name) else registry.spec(name).quirks
+    unknown = sorted(set(switches) - set(quirks))
     allowed = f"off on {name}: only the game has published quirks"
     checks.require(not unknown, f"compat.{', compat.'.join(unknown)}", True, allowed)
     return _Agent(name, {"compat": switches})
@@ -183,26 +197,37 @@ def _of_folder(config: PlayedPolicy, folder: str, plays: bool, pins: PinnedVersi
     trained = agent_policy.read_config(folder)
     trained_on, options = agent_policy.environment_of(trained)
     name = config.environment.name or trained_on
-    over = registry.options_of({**asdict(config.environment), "name": name, "max_episode_steps": None})
-    options = _options_in(name, trained_on, options | over, folder)
-    policy, step, own, reward = None, None, None, trained.reward
-    if reward.intrinsic_coefficient and rewards.kind_of(reward).rates(reward):
-        own, place = reward, Path(reward.dir or "")
-        # It may no longer lie where the training found it.
-        if not place.exists() and (beside := Path(folder) / place.name).exists():
-            own = replace(reward, dir=str(beside))
+    replaced = registry.options_of({**asdict(config.environment), "name": name, "max_episode_steps": None})
+    options = _options_in(name, trained_on, options | replaced, folder)
+
+    policy = None
+    step = None
     if plays:
         which = config.agent.checkpoint if pins.checkpoint is None else str(pins.checkpoint)
         policy, step = agent_policy.load(folder, which, name)
+
+    reward = trained.reward
+    agent_reward = None
+    if reward.intrinsic_coefficient and rewards.kind_of(reward).rates(reward):
+        agent_reward = _moved(reward, Path(folder))
     if reward.intrinsic_coefficient and reward.kind in rewards.LEARNED:
         # Rate with the reward as of the agent's checkpoint; before the first update use the newest.
         rated_at = step
         if step is None and config.reward.dir is None and pins.reward_step is None:
             rated_at = agent_policy.find_step(folder, config.agent.checkpoint)
-        own = replace(reward, kind=rewards.MOTIF, dir=str(folder), step=rated_at or None)
+        agent_reward = replace(reward, kind=rewards.MOTIF, dir=str(folder), step=rated_at or None)
     rounded = agent_policy.rounded_threshold(trained.compat)
-    rates = None if own is None else RatingReward(own, rounded)
-    return _Agent(name, options, policy, step, rates, rounded)
+    rating = None if agent_reward is None else RatingReward(agent_reward, rounded)
+    return _Agent(name, options, policy, step, rating, rounded)
+
+
+def _moved(reward: AgentReward, folder: Path) -> AgentReward:
+    """The reward, looked for in the agent's folder too: it may no longer lie where the training read it."""
+    path = Path(reward.dir or "")
+    copy = folder / path.name
+    if not path.exists() and copy.exists():
+        return replace(reward, dir=str(copy))
+    return reward
 
 
 def of_folder(
@@ -223,20 +248,20 @@ def digests_of(folder: str | None, step: int | None, reward: RatingReward | None
     from motif_jax.play import agent_policy
 
     agent = None if folder is None or step is None else agent_policy.digest(folder, step)
-    found = {"agent": agent, "reward": None if reward is None else rewards.digest(reward.section)}
-    return {name: digest for name, digest in found.items() if digest is not None}
+    digests = {"agent": agent, "reward": None if reward is None else rewards.digest(reward.section)}
+    return {name: digest for name, digest in digests.items() if digest is not None}
 
 
 def _refuse_changed(before: Mapping[str, str], now: Mapping[str, str], plan: Mapping[str, Any]) -> None:
     reward = plan["reward"] or {}
-    places = {
+    keys = {
         "agent": f"policy={plan['policy']}",
         "reward": f"reward={reward.get('dir') or reward.get('kind')}",
     }
     for name, digest in before.items():
         if now.get(name) != digest:
             raise UserError(
-                f"config.{places.get(name, name)}: was trained or written again since the run started: "
+                f"config.{keys.get(name, name)}: was trained or written again since the run started: "
                 "restore the previous one, or choose another --workdir"
             )
 
@@ -247,8 +272,10 @@ def _options_in(name: str, trained_on: str, options: dict[str, Any], folder: str
     trained = registry.spec(trained_on, **options)
     allowed = f"{trained_on}, or of its kind, with the same fields and actions: {folder} was trained on {trained_on}"
     # Another family need not take these options.
-    same = registry.is_gym(name) and registry.is_gym(trained_on)
-    same = same or (bool(trained.family) and registry.spec(name).family == trained.family)
+    is_relative = registry.is_gym(name) and registry.is_gym(trained_on)
+    if not is_relative and trained.family:
+        is_relative = registry.spec(name).family == trained.family
     options = catalogue.options_elsewhere(options, trained_on, name)
-    checks.require(same and registry.spec(name, **options).fits(trained), "environment.name", name, allowed)
+    fits = is_relative and registry.spec(name, **options).fits(trained)
+    checks.require(fits, "environment.name", name, allowed)
     return options

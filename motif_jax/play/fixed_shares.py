@@ -18,15 +18,20 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.progress import Progress
 from motif_jax.envs import registry
 from motif_jax.envs.episode import play
+from motif_jax.envs.spec import Environment
 from motif_jax.play.policies import FixedPolicy
 
-ROUNDS, EPISODES, STEP, LAST = 24, 240, 8.0, 6
-# Of what is seen, which changes nothing of what an action does.
+ROUNDS = 24
+EPISODES = 240  # a round
+LEARNING_RATE = 8.0
+AVERAGED_ROUNDS = 6  # the last ones
+# Options that change observations alone, which this policy does not read.
 _UNREAD = ("tokenizer", "prompt_tokens", "special_tokens", "fields", "change")
 
 
 def fit(name: str, options: Mapping[str, Any], seed: int) -> tuple[float, ...]:
     """Shares of the actions, fitted on 5,760 episodes (45 s in BabyAI-Text); UserError where not all are always allowed."""
+    # The cache's key: the same games for all options that this policy does not read.
     played = {key: value for key, value in options.items() if key not in _UNREAD}
     if registry.spec(name, **played).mask_field is not None:
         raise UserError(
@@ -41,21 +46,33 @@ def _fit(name: str, options: str, seed: int) -> tuple[float, ...]:
     logits = [np.zeros(environment.spec.num_actions)]
     with Progress(ROUNDS * EPISODES, "episodes", "fit the best fixed shares of actions", 0) as progress:
         for number in range(ROUNDS):
-            shares, counts, earned = _shares(logits[-1]), [], []
-            for index in range(EPISODES):
-                episode = seeds.derive(seed, "fixed shares", number, index)
-                choose = FixedPolicy(tuple(shares.tolist())).player(episode, environment.spec)
-                _, *moments = play(environment, episode, choose)
-                counts.append(np.bincount([moment.action for moment in moments], minlength=len(shares)))
-                earned.append(sum(moment.reward for moment in moments))
-                progress.update(number * EPISODES + index + 1, **{"mean return": float(np.mean(earned))})
-            taken, better = np.array(counts), np.array(earned) - np.mean(earned)
-            scores = taken - taken.sum(-1, keepdims=True) * shares
-            logits.append(logits[-1] + STEP * (better[:, None] * scores).mean(0))
+            shares = _shares(logits[-1])
+            counts, returns = _play_round(environment, shares, seed, number, progress)
+            advantages = returns - returns.mean()
+            # Gradient of an episode's log-probability with respect to the logits: [episodes, actions].
+            gradients = counts - counts.sum(-1, keepdims=True) * shares
+            logits.append(logits[-1] + LEARNING_RATE * (advantages[:, None] * gradients).mean(0))
     environment.close()
-    return tuple(_shares(np.mean(logits[-LAST:], 0)).tolist())
+    return tuple(_shares(np.mean(logits[-AVERAGED_ROUNDS:], 0)).tolist())
+
+
+def _play_round(
+    environment: Environment, shares: np.ndarray, seed: int, number: int, progress: Progress
+) -> tuple[np.ndarray, np.ndarray]:
+    """Counts of the actions int64 [episodes, actions], and returns float64 [episodes], of round `number`."""
+    counts = []
+    returns: list[float] = []
+    for index in range(EPISODES):
+        episode_seed = seeds.derive(seed, "fixed shares", number, index)
+        choose = FixedPolicy(tuple(shares.tolist())).player(episode_seed, environment.spec)
+        _, *steps = play(environment, episode_seed, choose)
+        counts.append(np.bincount([step.action for step in steps], minlength=len(shares)))
+        returns.append(sum(step.reward for step in steps))
+        progress.update(number * EPISODES + index + 1, **{"mean return": float(np.mean(returns))})
+    return np.array(counts), np.array(returns)
 
 
 def _shares(logits: np.ndarray) -> np.ndarray:
+    """The softmax of `logits`, both float64 [actions]."""
     powers = np.exp(logits - logits.max())
     return powers / powers.sum()

@@ -28,18 +28,25 @@ def play_missing(
     Returns the rows of the wanted episodes by index; fewer than `count` if `play` was stopped.
     """
     earlier = [row["return"] or 0.0 for row in journal.rows if row["index"] < count]
-    done, earned = len(earlier), sum(earlier)
+    done = len(earlier)
+    total_return = sum(earlier)
     failed = sum(row.get(FAILED, 0) for row in journal.rows)
-    session, started, steps = journal.session, time.monotonic(), 0
+    session = journal.session
+    started = time.monotonic()
+    steps = 0
     with Progress(count, "episodes", title, done) as progress:
         for episode in play(progress) if done < count else ():
             row = row_of(episode)
             seconds = round(time.monotonic() - started, 3)
             journal.append({**row, "session": session, "session_seconds": seconds})
-            done, steps, earned = done + 1, steps + row["length"], earned + row["return"]
+            done += 1
+            steps += row["length"]
+            total_return += row["return"]
             failed += row.get(FAILED, 0)
-            shown = {"mean return": earned / done, f"{unit}/s": steps / max(seconds, 1e-3)}
-            progress.update(done, **shown, **({FAILED: failed} if failed else {}))
+            figures = {"mean return": total_return / done, f"{unit}/s": steps / max(seconds, 1e-3)}
+            if failed:
+                figures[FAILED] = failed
+            progress.update(done, **figures)
     return sorted((row for row in journal.rows if row["index"] < count), key=lambda row: row["index"])
 
 

@@ -19,7 +19,8 @@ def single_keys() -> Iterator[Callable[[float], str | None]]:
 
     It raises EOFError if the terminal was closed. The terminal's settings come back at the end.
     """
-    descriptor, pending = sys.stdin.fileno(), b""
+    descriptor = sys.stdin.fileno()
+    pending = b""
     before = termios.tcgetattr(descriptor)
 
     def key(timeout: float) -> str | None:
@@ -31,7 +32,8 @@ def single_keys() -> Iterator[Callable[[float], str | None]]:
             if not pending:
                 raise EOFError("the terminal was closed")
         length = 3 if pending[:3] in _ARROWS else 1
-        data, pending = pending[:length], pending[length:]
+        data = pending[:length]
+        pending = pending[length:]
         return _ARROWS.get(data, data.decode("latin-1"))
 
     tty.setcbreak(descriptor)

@@ -41,7 +41,8 @@ def escaped(letter: str) -> str:
 
 def message_of(text: str) -> str:
     """The inverse of `as_text`: the message without zero bytes, as in labels (`captions.decode_message`)."""
-    return _ESCAPE.sub(lambda found: chr(int(found[1] or found[2] or found[3], 16)), text).replace("\0", "")
+    letters = _ESCAPE.sub(lambda match: chr(int(match[1] or match[2] or match[3], 16)), text)
+    return letters.replace("\0", "")
 
 
 @dataclass
@@ -68,16 +69,15 @@ def tally_episode(
 
     `uncounted` and `discounted`, float [T], are each step's reward before and after the count discount.
     """
-    tallies = {
-        row: MessageTally(as_text(texts[row]), count)
-        for row, count in enumerate(np.bincount(text_index, minlength=len(texts)).tolist())
-        if count
-    }
+    counts = np.bincount(text_index, minlength=len(texts)).tolist()
+    tallies = {row: MessageTally(as_text(texts[row]), count) for row, count in enumerate(counts) if count}
     if uncounted is not None and discounted is not None:
+        # Reversed, so that the first step with a message is the one that stays.
         firsts = dict(zip(text_index[::-1].tolist(), uncounted[::-1].tolist(), strict=True))
         totals = np.bincount(text_index, discounted, minlength=len(texts)).tolist()
         for row, tally in tallies.items():
-            tally.reward, tally.total = firsts[row], totals[row]
+            tally.reward = firsts[row]
+            tally.total = totals[row]
     return list(tallies.values())
 
 
@@ -86,13 +86,14 @@ def merge(episodes: Iterable[Sequence[MessageTally]]) -> list[MessageTally]:
     merged: dict[str, MessageTally] = {}
     for tallies in episodes:
         for tally in tallies:
-            if (there := merged.get(tally.text)) is None:
+            total = merged.get(tally.text)
+            if total is None:
                 merged[tally.text] = replace(tally)
                 continue
-            there.count += tally.count
-            there.episodes += tally.episodes
-            if there.total is not None and tally.total is not None:
-                there.total += tally.total
+            total.count += tally.count
+            total.episodes += tally.episodes
+            if total.total is not None and tally.total is not None:
+                total.total += tally.total
     return sorted(merged.values(), key=lambda tally: (-tally.count, tally.text))
 
 

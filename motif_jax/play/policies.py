@@ -76,14 +76,15 @@ class RandomPolicy:
             return lambda _: int(next(draws) * spec.num_actions)
 
         def choose(observation: Mapping[str, np.ndarray]) -> int:
-            there = np.flatnonzero(allowed(observation, spec))
-            return int(there[int(next(draws) * len(there))])
+            actions = np.flatnonzero(allowed(observation, spec))
+            return int(actions[int(next(draws) * len(actions))])
 
         return choose
 
     def probabilities(self, observation: Mapping[str, np.ndarray], spec: EnvironmentSpec) -> np.ndarray:
-        there = allowed(observation, spec)
-        return np.where(there, 1 / np.maximum(there.sum(-1, keepdims=True), 1), 0).astype(np.float32)
+        mask = allowed(observation, spec)
+        count = np.maximum(mask.sum(-1, keepdims=True), 1)
+        return np.where(mask, 1 / count, 0).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -94,11 +95,11 @@ class BotPolicy:
     in_workers: ClassVar[bool] = True
 
     def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
-        otherwise = RandomPolicy().player(seed, spec)
+        random_action = RandomPolicy().player(seed, spec)
 
         def choose(observation: Mapping[str, np.ndarray]) -> int:
             action = _expert(observation, spec)
-            return action if action < spec.num_actions else otherwise(observation)
+            return action if action < spec.num_actions else random_action(observation)
 
         return choose
 
@@ -114,7 +115,7 @@ class FixedPolicy:
     """Reads nothing: each action has the same probability at every step. The baseline of agents that read.
 
     Attributes:
-      shares: of the actions, in their order; they add up to 1.
+      shares: probabilities of the actions, in their order; they add up to 1.
     """
 
     shares: tuple[float, ...]
@@ -122,8 +123,10 @@ class FixedPolicy:
     in_workers: ClassVar[bool] = True
 
     def player(self, seed: int, spec: EnvironmentSpec) -> Choose:
-        draws, bounds = Uniforms(seed).each(), np.cumsum(self.shares)
+        draws = Uniforms(seed).each()
+        bounds = np.cumsum(self.shares)
         last = spec.num_actions - 1
+        # Rounding may leave the last bound below 1.
         return lambda _: min(int(np.searchsorted(bounds, next(draws), side="right")), last)
 
     def probabilities(self, observation: Mapping[str, np.ndarray], spec: EnvironmentSpec) -> np.ndarray:
@@ -137,15 +140,16 @@ def is_outside(policy: str) -> bool:
 
 def from_outside(name: str, spec: EnvironmentSpec, key: str = "policy") -> Any:
     """Makes the policy 'module:Class' that `config.key` names; UserError if it is neither kind of policy."""
-    made: Any = entry_points.load(key, name)
-    if callable(made):
-        entry_points.require_signature(key, name, made, spec)
-    policy = made(spec) if callable(made) else made
+    policy: Any = entry_points.load(key, name)
+    if callable(policy):
+        entry_points.require_signature(key, name, policy, spec)
+        policy = policy(spec)
     in_workers = getattr(policy, "in_workers", None)
     needed = ("player", "probabilities") if in_workers else ("initial_state", "act")
-    whole = isinstance(in_workers, bool) and all(callable(getattr(policy, method, None)) for method in needed)
+    has_methods = all(callable(getattr(policy, method, None)) for method in needed)
+    is_complete = isinstance(in_workers, bool) and has_methods
     allowed = "a class with in_workers=True, player() and probabilities(), or in_workers=False, initial_state() and act()"
-    checks.require(whole, key, name, f"{allowed}, see motif_jax.play.policies")
+    checks.require(is_complete, key, name, f"{allowed}, see motif_jax.play.policies")
     return policy
 
 
@@ -189,11 +193,12 @@ def choose_actions(
     if greedy:
         actions = log_probs.argmax(-1)
     else:
-        chances = np.exp(log_probs)
-        cumulative = chances.cumsum(-1)
+        probabilities = np.exp(log_probs)
+        cumulative = probabilities.cumsum(-1)
         actions = (cumulative <= uniforms[:, None] * cumulative[:, -1:]).sum(-1)
-        # Where rounding leaves nothing: the last action that there is.
-        there = chances[:, ::-1] > 0
-        actions = np.minimum(actions, logits.shape[-1] - 1 - there.argmax(-1))
+        # Where rounding leaves nothing: the last action with a probability.
+        is_possible = probabilities[:, ::-1] > 0
+        last_possible = logits.shape[-1] - 1 - is_possible.argmax(-1)
+        actions = np.minimum(actions, last_possible)
     chosen = np.take_along_axis(log_probs, actions[:, None], -1)[:, 0]
     return actions.astype(np.int32), chosen.astype(np.float32)
