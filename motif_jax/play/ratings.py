@@ -1,4 +1,4 @@
-"""The intrinsic reward that rates played episodes: which it is, and what it pays."""
+"""The intrinsic reward that rates played episodes: which reward it is, and its values along an episode."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class RatingReward:
 
     def plan(self) -> dict[str, Any]:
         """All that decides its values, JSON-able."""
-        found = asdict(read_section(Scoring, vars(self.section)) if self.is_trained else self.section)
-        return {**run_folder.as_plain(found), "two_decimals": self.two_decimals}
+        section = read_section(Scoring, vars(self.section)) if self.is_trained else self.section
+        return {**run_folder.as_plain(asdict(section)), "two_decimals": self.two_decimals}
 
     def count_exponent(self, spec: EnvironmentSpec) -> float:
         """The exponent of counts if the task of `spec` shows them, else 0, as in training."""
@@ -56,16 +56,17 @@ class RatingReward:
 
     def rater(self, spec: EnvironmentSpec) -> EpisodeRater:
         """Loads it for whole episodes; UserError as `load`."""
-        reward, exponent = self.load(spec), self.count_exponent(spec)
-        about = reward.description or self.section.kind
+        reward = self.load(spec)
+        exponent = self.count_exponent(spec)
+        description = reward.description or self.section.kind
         if reward.in_step is not None:
-            return EpisodeRater(_observation_lookup(reward), exponent, tuple(reward.fields), about)
-        return EpisodeRater(lambda texts: reward.lookup(texts).values, exponent, (), about)
+            return EpisodeRater(_observation_lookup(reward), exponent, tuple(reward.fields), description)
+        return EpisodeRater(lambda texts: reward.lookup(texts).values, exponent, (), description)
 
 
 def choose_reward(
-    asked: Scoring,
-    own: RatingReward | None,
+    config: Scoring,
+    default: RatingReward | None,
     owner: str,
     two_decimals: bool | None = None,
     pinned: int | None = None,
@@ -73,40 +74,50 @@ def choose_reward(
     """The reward that rates episodes, with the evaluation resolved; None for none.
 
     Args:
-      own: the reward of what is played, None where it has none.
-      two_decimals: of a reward that is asked for.
-      pinned: this evaluation in place of the newest.
+      config: the section `config.reward`; with `dir` None it leaves the choice to `default`.
+      default: the reward of the agent or recordings that are played, None where they have none.
+      owner: their name, for errors.
+      two_decimals: `RatingReward.two_decimals` of a reward that `config` names.
+      pinned: the evaluation of the reward's training to use in place of the newest.
 
     Raises:
       UserError: there is no such folder or evaluation, or there are settings without a reward.
     """
-    if asked.dir is None:
-        _check_settings_unused(asked, own, owner)
-        chosen = own
+    if config.dir is None:
+        _check_settings_unused(config, default, owner)
+        chosen = default
+    elif config.dir:
+        chosen = RatingReward(read_section(AgentReward, vars(config)), two_decimals)
     else:
-        chosen = RatingReward(read_section(AgentReward, vars(asked)), two_decimals) if asked.dir else None
-    if chosen is None or not chosen.is_trained:
-        return chosen and replace(chosen, two_decimals=None)
-    place = str(chosen.section.dir)
-    if asked.dir is None and not Path(place).exists():
+        chosen = None
+    if chosen is None:
+        return None
+    if not chosen.is_trained:
+        return replace(chosen, two_decimals=None)
+
+    path = str(chosen.section.dir)
+    if config.dir is None and not Path(path).exists():
         raise UserError(
-            f"config.reward.dir=None: {owner} used the reward in {place}, which does not exist: give "
+            f"config.reward.dir=None: {owner} used the reward in {path}, which does not exist: give "
             "--config.reward.dir=DIR, or --config.reward.dir= to go without"
         )
     from motif_jax.motif.reward.reward_function import open_reward
 
-    step = open_reward(place, chosen.section.step if pinned is None else pinned).step
+    step = open_reward(path, chosen.section.step if pinned is None else pinned).step
     return replace(chosen, section=replace(chosen.section, step=step))
 
 
-def _check_settings_unused(asked: Scoring, own: RatingReward | None, owner: str) -> None:
+def _check_settings_unused(config: Scoring, reward: RatingReward | None, owner: str) -> None:
+    """Refuses settings of a reward that nothing reads: `reward` is the owner's, with settings of its training."""
     for key, default in _SETTINGS.items():
-        kept, allowed = default, f"left at {default}, or given together with reward.dir"
-        if own is not None:
-            kept, there = getattr(own.section, key), own.section.dir or "DIR"
-            allowed = f"left at {default}: {owner} keeps its own {kept}; give --config.reward.dir={there} to score otherwise"
-        value = getattr(asked, key)
-        checks.require(value in (default, kept), f"reward.{key}", value, allowed)
+        trained = default
+        allowed = f"left at {default}, or given together with reward.dir"
+        if reward is not None:
+            trained = getattr(reward.section, key)
+            folder = reward.section.dir or "DIR"
+            allowed = f"left at {default}: {owner} keeps its own {trained}; give --config.reward.dir={folder} to score otherwise"
+        value = getattr(config, key)
+        checks.require(value in (default, trained), f"reward.{key}", value, allowed)
 
 
 class RatedEpisode(NamedTuple):
@@ -140,11 +151,13 @@ class EpisodeRater:
     description: str = ""
 
     def rate(self, record: PlayedEpisode) -> RatedEpisode:
+        """The reward of each observation of an episode that was played with `fields`."""
         if self.fields:
-            paid = self.lookup({name: record.fields[name] for name in self.fields})
+            rewards = self.lookup({name: record.fields[name] for name in self.fields})
         else:
-            paid = np.asarray(self.lookup(record.texts))[record.text_index]
-        uncounted, counts = np.asarray(paid, np.float64), np.asarray(record.text_count, np.float64)
+            rewards = np.asarray(self.lookup(record.texts))[record.text_index]
+        uncounted = np.asarray(rewards, np.float64)
+        counts = np.asarray(record.text_count, np.float64)
         return RatedEpisode(uncounted, uncounted / counts**self.count_exponent)
 
 
@@ -157,8 +170,13 @@ def _observation_lookup(reward: Any) -> Callable[[Mapping[str, np.ndarray]], np.
     def compute(fields: Mapping[str, np.ndarray]) -> np.ndarray:
         length = len(fields[reward.fields[0]])
         size = 1 if length == 1 else _ROWS
-        missing, values = -length % size, []
-        padded = {n: np.pad(a, [(0, missing)] + [(0, 0)] * (a.ndim - 1)) for n, a in fields.items()}
+        # Filled up to a multiple of `size`, so that all parts have one shape.
+        missing = -length % size
+        padded = {
+            name: np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
+            for name, array in fields.items()
+        }
+        values = []
         for start in range(0, length, size):
             part = {name: padded[name][start : start + size, None] for name in reward.fields}
             values.append(np.asarray(program(reward.params, part))[:, 0])
@@ -182,34 +200,38 @@ class TextReward(NamedTuple):
 
 
 class LiveRater:
-    """Rates single observations for people who watch; those of a text alone once."""
+    """Rates single observations for people who watch; a reward of the text alone is computed once for each text."""
 
     def __init__(self, rating: RatingReward, spec: EnvironmentSpec) -> None:
         from motif_jax.motif.reward.reward_function import open_reward
 
         self.count_exponent = rating.count_exponent(spec)
-        self._known: dict[bytes, TextReward] = {}
-        # What no normalisation belongs to is paid as it is.
+        self._rewards: dict[bytes, TextReward] = {}
+        # A reward without a training has no normalisation: it is paid as it is.
         self._normalise = self._pay = lambda raw: raw
         if rating.is_trained:
-            paid = rating.section
-            trained = open_reward(str(paid.dir), paid.step)
+            section = rating.section
+            trained = open_reward(str(section.dir), section.step)
             self._normalise = trained.normalisation().normalise
-            self._pay = trained.normalisation(paid.normalise, paid.level, rating.two_decimals, paid.quantile)
-            raw = replace(paid, normalise=False, quantile=None, threshold="quantile")
-            rating = replace(rating, section=raw)
+            self._pay = trained.normalisation(
+                section.normalise, section.level, rating.two_decimals, section.quantile
+            )
+            # Loaded below without normalisation and threshold: people see the model's output too.
+            raw_section = replace(section, normalise=False, quantile=None, threshold="quantile")
+            rating = replace(rating, section=raw_section)
         reward = rating.load(spec)
-        self._of_text, self._fields = reward.lookup, reward.fields
+        self._of_text = reward.lookup
+        self._fields = reward.fields
         self._of_observation = None if reward.in_step is None else _observation_lookup(reward)
 
     def __call__(self, text: np.ndarray, observation: Mapping[str, np.ndarray]) -> TextReward:
         if self._of_observation is not None:
-            read = {name: observation[name][None] for name in self._fields}
-            return self._numbers(self._of_observation(read))
+            fields = {name: observation[name][None] for name in self._fields}
+            return self._numbers(self._of_observation(fields))
         key = text.tobytes()
-        if key not in self._known:
-            self._known[key] = self._numbers(self._of_text(text[None]).values)
-        return self._known[key]
+        if key not in self._rewards:
+            self._rewards[key] = self._numbers(self._of_text(text[None]).values)
+        return self._rewards[key]
 
     def _numbers(self, raw: np.ndarray) -> TextReward:
         return TextReward(float(raw[0]), float(self._normalise(raw)[0]), float(self._pay(raw)[0]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,12 +23,12 @@ from motif_jax.reports import film_files
 from motif_jax.reports.film_files import FilmForms, Films
 from motif_jax.rl.config import agent_reward
 
-# What a run folder holds besides recordings.
+# Files of a run folder that are no recordings.
 _OTHER_FILES = frozenset({"config.json", "versions.json", film_files.LEDGER})
 
 
 class _Game(NamedTuple):
-    """An episode to play again, found at `origin`; `load` raises UserError where it does not replay as written."""
+    """An episode to play again, from `origin`; `load` raises UserError where it does not replay as written."""
 
     stem: str
     title: str
@@ -39,17 +39,17 @@ class _Game(NamedTuple):
     origin: str
     load: Callable[[], Recording]
 
-    def same(self, other: _Game) -> bool:
-        mine, its = ((each.task, each.seed, each.actions.tolist()) for each in (self, other))
-        return mine == its
+    def is_same_episode(self, other: _Game) -> bool:
+        is_same_start = (self.task, self.seed) == (other.task, other.seed)
+        return is_same_start and self.actions.tolist() == other.actions.tolist()
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config)
     forms = FilmForms(**config.forms)
     forms.check()
-    given = bool(config.evaluation) or bool(config.recordings)
-    checks.require_key(config, "evaluation", given, "given, or recordings")
+    has_episodes = bool(config.evaluation) or bool(config.recordings)
+    checks.require_key(config, "evaluation", has_episodes, "given, or recordings")
     for key in ("evaluation", "agent.dir"):
         if checks.dotted(config, key):
             checks.existing_folder(config, key)
@@ -75,18 +75,19 @@ def _plan(config: ConfigDict) -> dict[str, Any]:
 def run(config: ConfigDict, workdir: Path) -> int | None:
     with interruption.Interruption() as stop, run_folder.opened(workdir, config):
         plan = _plan(config)
-        games, overlay = _games(config, plan), _Overlay(config, plan)
-        made = Films(workdir, workdir, FilmForms(**config.forms))
+        games = _games(config, plan)
+        overlay = _Overlay(config, plan)
+        films = Films(workdir, workdir, FilmForms(**config.forms))
         with Progress(len(games), "episodes", "replay") as progress:
             for done, game in enumerate(games, start=1):
                 source = [game.title, game.task, game.seed, game.actions.tolist(), overlay.source]
-                if not made.has(game.stem, source):
+                if not films.has(game.stem, source):
                     if stop.requested:
                         return interruption.EXIT_CODE
-                    for path in made.write(game.stem, overlay.film(game), source):
+                    for path in films.write(game.stem, overlay.film(game), source):
                         progress.log(f"written: {path}")
                 progress.update(done)
-        made.check_movies()
+        films.check_movies()
     return None
 
 
@@ -95,29 +96,36 @@ class _Overlay:
 
     def __init__(self, config: ConfigDict, plan: dict[str, Any]) -> None:
         folder, checkpoint = _agent(config, plan)
-        self._policy, step, rounded = None, None, None
+        self._policy = None
+        step = None
+        rounded = None
         if folder:
             from motif_jax.play import agent_policy
 
             self._policy, step = agent_policy.load(folder, checkpoint)
             rounded = agent_policy.rounded_threshold(agent_policy.read_config(folder).compat)
         owner = f"the evaluation in {config.evaluation}" if config.evaluation else "a recording"
-        asked = Scoring(**config.reward)
-        own = None
-        if rated := plan.get("reward"):
-            own = RatingReward(agent_reward(rated), rated.get("two_decimals", rounded))
-        self.reward = ratings.choose_reward(asked, own, owner, rounded)
+        section = plan.get("reward")
+        evaluation_reward = None
+        if section:
+            two_decimals = section.get("two_decimals", rounded)
+            evaluation_reward = RatingReward(agent_reward(section), two_decimals)
+        self.reward = ratings.choose_reward(Scoring(**config.reward), evaluation_reward, owner, rounded)
         self._rater: ratings.LiveRater | None = None
-        about = None if self.reward is None else self.reward.plan()
-        self.source = [folder, step, about, evaluation_setup.digests_of(folder, step, self.reward)]
+
+        reward_plan = None if self.reward is None else self.reward.plan()
+        digests = evaluation_setup.digests_of(folder, step, self.reward)
+        self.source = [folder, step, reward_plan, digests]
 
     def film(self, game: _Game) -> watching.Film:
-        recording, fields = game.load(), ()
+        """The film of a game. Raises UserError: the episode does not replay as recorded."""
+        recording = game.load()
+        fields: Sequence[str] = ()
         if self.reward is not None:
             from motif_jax.rl import settings
 
-            shown = settings.fields_option(recording.task, recording.options, self.reward.section)
-            fields = shown.get("fields", ())
+            options = settings.fields_option(recording.task, recording.options, self.reward.section)
+            fields = options.get("fields", ())
         return watching.film_recording(recording, game.title, self._policy, self._rater_of, fields)
 
     def _rater_of(self, spec: EnvironmentSpec) -> ratings.LiveRater | None:
@@ -127,6 +135,7 @@ class _Overlay:
 
 
 def _agent(config: ConfigDict, plan: dict[str, Any]) -> tuple[str | None, str]:
+    """(folder, checkpoint) of the agent whose values are shown; the folder is None or '' for none."""
     if config.agent.dir is not None or plan.get("checkpoint") is None:
         return config.agent.dir, config.agent.checkpoint
     if not Path(plan["policy"]).is_dir():
@@ -139,16 +148,18 @@ def _agent(config: ConfigDict, plan: dict[str, Any]) -> tuple[str | None, str]:
 
 def _games(config: ConfigDict, plan: dict[str, Any]) -> list[_Game]:
     """The episodes that the config names, each once; UserError if two of them would get the same file names."""
-    found: dict[str, _Game] = {}
-    rows = _chosen_rows(config) if config.evaluation else []
-    for game in (*map(_recorded, _recording_paths(config)), *(_written(config, plan, row) for row in rows)):
-        there = found.setdefault(game.stem, game)
-        if not there.same(game):
+    games = [_game_of_recording(path) for path in _recording_paths(config)]
+    if config.evaluation:
+        games += [_game_of_row(config, plan, row) for row in _chosen_rows(config)]
+    by_stem: dict[str, _Game] = {}
+    for game in games:
+        first = by_stem.setdefault(game.stem, game)
+        if not first.is_same_episode(game):
             raise UserError(
-                f"config.recordings: {there.origin} and {game.origin} are two episodes that would both become "
+                f"config.recordings: {first.origin} and {game.origin} are two episodes that would both become "
                 f"{game.stem}: give each a --workdir of its own"
             )
-    return list(found.values())
+    return list(by_stem.values())
 
 
 def _recording_paths(config: ConfigDict) -> list[Path]:
@@ -156,38 +167,53 @@ def _recording_paths(config: ConfigDict) -> list[Path]:
     for part in checks.listed(config.recordings):
         path = Path(part)
         checks.require(path.exists(), "recordings", part, "files or folders that exist")
-        inside = sorted(p for p in path.glob("*.json") if p.name not in _OTHER_FILES)
-        checks.require(bool(inside) or path.is_file(), "recordings", part, "folders with recordings (*.json)")
-        paths += inside or [path]
+        recordings = sorted(file for file in path.glob("*.json") if file.name not in _OTHER_FILES)
+        has_recordings = bool(recordings) or path.is_file()
+        checks.require(has_recordings, "recordings", part, "folders with recordings (*.json)")
+        paths += recordings or [path]
     return paths
 
 
-def _recorded(path: Path) -> _Game:
+def _game_of_recording(path: Path) -> _Game:
     recording = Recording.load(path)
-    title = f"{path.stem} of {recording.task}"
-    place = (recording.task, recording.options, recording.seed, recording.actions, str(path))
-    return _Game(path.stem, title, *place, lambda: recording)
+    return _Game(
+        stem=path.stem,
+        title=f"{path.stem} of {recording.task}",
+        task=recording.task,
+        options=recording.options,
+        seed=recording.seed,
+        actions=recording.actions,
+        origin=str(path),
+        load=lambda: recording,
+    )
 
 
-def _written(config: ConfigDict, plan: dict[str, Any], row: dict[str, Any]) -> _Game:
-    actions, index = evaluation_files.decode_actions(row["actions"]), row["index"]
-    title, origin = f"Episode {index} of {plan['policy']}", f"episode {index} of {config.evaluation}"
-    place = (plan["environment"], plan["options"], row["seed"], actions, origin)
-    return _Game(f"episode-{index:05d}", title, *place, lambda: recorded(plan, row, config.evaluation))
+def _game_of_row(config: ConfigDict, plan: dict[str, Any], row: dict[str, Any]) -> _Game:
+    index = row["index"]
+    return _Game(
+        stem=f"episode-{index:05d}",
+        title=f"Episode {index} of {plan['policy']}",
+        task=plan["environment"],
+        options=plan["options"],
+        seed=row["seed"],
+        actions=evaluation_files.decode_actions(row["actions"]),
+        origin=f"episode {index} of {config.evaluation}",
+        load=lambda: recorded(plan, row, config.evaluation),
+    )
 
 
 def _chosen_rows(config: ConfigDict) -> list[dict[str, Any]]:
     rows = evaluation_files.read_evaluation(config.evaluation)["rows"]
     by_index = {row["index"]: row for row in rows}
     key = return_key(rows)
-    named = {
+    by_word = {
         "best": [max(rows, key=lambda row: row[key])["index"]],
         "worst": [min(rows, key=lambda row: row[key])["index"]],
         "all": sorted(by_index),
     }
     chosen: list[int] = []
     for part in (part.strip() for part in str(config.episodes).split(",")):
-        good = part in named or (checks.is_natural(part) and int(part) in by_index)
-        checks.require(good, "episodes", part, f"best, worst, all, or an index from 0 to {max(by_index)}")
-        chosen += named[part] if part in named else [int(part)]
+        is_valid = part in by_word or (checks.is_natural(part) and int(part) in by_index)
+        checks.require(is_valid, "episodes", part, f"best, worst, all, or an index from 0 to {max(by_index)}")
+        chosen += by_word[part] if part in by_word else [int(part)]
     return [by_index[index] for index in dict.fromkeys(chosen)]

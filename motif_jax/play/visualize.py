@@ -27,7 +27,7 @@ from motif_jax.schema import read_section
 _HELP = "Space pause  Right step  +/- speed  n next reward  e end of episode  q quit"
 SPEEDS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0, math.inf)
 KeyOf = Callable[[float], str | None]
-# So often at least it is looked whether a signal came while a key is waited for.
+# While it waits for a key, the terminal looks for a signal at least so often.
 _LOOK_SECONDS = 0.5
 
 
@@ -35,28 +35,32 @@ def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config)
     forms = FilmForms(**config.forms)
     forms.check()
-    who = evaluation_setup.check(read_section(PlayedPolicy, config))
-    forms.check_screen(who.environment, who.options)
+    setup = evaluation_setup.check(read_section(PlayedPolicy, config))
+    forms.check_screen(setup.environment, setup.options)
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
     """Plays `config.episodes` episodes; returns 75 after a request to stop while nobody watches."""
     console = Console()
     with run_folder.opened(workdir, config):
-        stage = _Stage(config, workdir, console)
+        episodes = _Episodes(config, workdir, console)
         if config.live and keyboard.is_terminal():
-            stage.show()
+            episodes.show()
             return None
         with interruption.Interruption() as stop:
-            return stage.record(stop)
+            return episodes.record(stop)
 
 
-class _Stage:
+class _Episodes:
+    """The episodes of the config, each shown or recorded, and their files."""
+
     def __init__(self, config: ConfigDict, workdir: Path, console: Console) -> None:
-        self._config, self._workdir, self._console = config, workdir, console
+        self._config = config
+        self._workdir = workdir
+        self._console = console
         self._films = Films(workdir, workdir, FilmForms(**config.forms))
-        self._who = evaluation_setup.open_setup(read_section(PlayedPolicy, config))
-        self._rater = self._who.live_rater()
+        self._setup = evaluation_setup.open_setup(read_section(PlayedPolicy, config))
+        self._rater = self._setup.live_rater()
 
     def show(self) -> None:
         for index in range(self._config.episodes):
@@ -68,7 +72,7 @@ class _Stage:
     def record(self, stop: interruption.Interruption) -> int | None:
         for index in range(self._config.episodes):
             path = self._workdir / f"{_stem(index)}.json"
-            source = [self._who.plan, self._who.digests, self._seed(index), bool(self._config.greedy)]
+            source = [self._setup.plan, self._setup.digests, self._seed(index), bool(self._config.greedy)]
             if path.exists() and self._films.has(_stem(index), source):
                 self._say(f"exists already: {path}")
                 continue
@@ -86,12 +90,13 @@ class _Stage:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def _player(self, index: int) -> _Player:
-        title = f"episode {index}: {self._who.plan['policy']} on {self._who.environment}"
-        return _Player(self._config, self._who, self._rater, self._seed(index), title)
+        title = f"episode {index}: {self._setup.plan['policy']} on {self._setup.environment}"
+        return _Player(self._config, self._setup, self._rater, self._seed(index), title)
 
     def _keep(self, index: int, title: str, film: watching.Film, source: object = None) -> None:
-        who = self._who
-        recording = record_actions(who.environment, who.options, film.seed, film.actions)
+        """Writes an episode's recording and film, and prints its messages and numbers."""
+        setup = self._setup
+        recording = record_actions(setup.environment, setup.options, film.seed, film.actions)
         recording.save(self._workdir / f"{_stem(index)}.json")
         written = self._films.write(_stem(index), film, source)
         top = self._config.top_messages
@@ -118,26 +123,34 @@ def _tallies(film: watching.Film) -> list[messages.MessageTally]:
 
 
 class _Player:
+    """Plays one episode, on the terminal or without one, and films it."""
+
     def __init__(
-        self, config: ConfigDict, who: evaluation_setup.EvalSetup, rater: object, seed: int, title: str
+        self, config: ConfigDict, setup: evaluation_setup.EvalSetup, rater: object, seed: int, title: str
     ) -> None:
-        options = watching.with_screen(who.environment, who.options)
-        self._environment = registry.make(who.environment, **options)
+        options = watching.with_screen(setup.environment, setup.options)
+        self._environment = registry.make(setup.environment, **options)
         spec = self._environment.spec
         self._names = spec.action_names
-        chooser = watching.policy_actions(who.policy, seed, spec, config.greedy)
-        self._sights = watching.watch(self._environment, seed, chooser, rater)
-        self._maker = watching.FilmMaker(who.environment, who.options, seed, spec, title)
-        self.title, self._totals = f"{title}, seed {seed}", terminal.RewardTotals()
-        self._paused, self._skipping, self._finishing, self.quit = False, False, False, False
-        self._speed = 1 / config.seconds_per_step if config.seconds_per_step else math.inf  # steps a second
+        chooser = watching.policy_actions(setup.policy, seed, spec, config.greedy)
+        self._steps = watching.watch(self._environment, seed, chooser, rater)
+        self._maker = watching.FilmMaker(setup.environment, setup.options, seed, spec, title)
+        self.title = f"{title}, seed {seed}"
+        self._totals = terminal.RewardTotals()
+        # Set by keys.
+        self._paused = False
+        self._skipping = False
+        self._finishing = False
+        self.quit = False
+        # Steps a second.
+        self._speed = 1 / config.seconds_per_step if config.seconds_per_step else math.inf
 
-    def _next(self) -> Iterator[watching.Sight]:
-        for sight in self._sights:
-            self._maker.add(sight)
-            self._totals.task += sight.task_reward
-            self._totals.intrinsic += sight.intrinsic
-            yield sight
+    def _next(self) -> Iterator[watching.WatchedStep]:
+        for watched in self._steps:
+            self._maker.add(watched)
+            self._totals.task += watched.task_reward
+            self._totals.intrinsic += watched.intrinsic
+            yield watched
 
     def _finish(self) -> watching.Film:
         film = self._maker.film(self._environment.episode_info())
@@ -145,11 +158,13 @@ class _Player:
         return film
 
     def play(self) -> watching.Film:
+        """Plays the episode without showing it."""
         for _ in self._next():
             pass
         return self._finish()
 
     def show(self, console: Console) -> watching.Film:
+        """Plays the episode on the terminal, by the keys of `_HELP`."""
         with interruption.Interruption(quiet=True) as stop:
             try:
                 with (
@@ -160,37 +175,41 @@ class _Player:
             except (EOFError, OSError, termios.error):
                 if keyboard.is_terminal() and not stop.requested:
                     raise
-                stop.requested, stop.signal_name = True, signal.SIGHUP.name  # it was closed
+                # It was closed, which counts as the signal of that.
+                stop.requested = True
+                stop.signal_name = signal.SIGHUP.name
             if stop.requested:
                 self._environment.close()
                 stop.leave()
         return self._finish()
 
     def _show(self, key_of: KeyOf, live: Live, stop: interruption.Interruption) -> None:
-        for sight in self._next():
+        for watched in self._next():
             if stop.requested:
                 return
-            rewarded = sight.intrinsic > 0 if sight.reward is not None else abs(sight.task_reward) > 0.015
+            rewarded = (
+                watched.intrinsic > 0 if watched.reward is not None else abs(watched.task_reward) > 0.015
+            )
             # On the way to a reward nothing is drawn, on the way to the end every 50th step.
-            hurry = (self._finishing and sight.step % 50) or (self._skipping and not rewarded)
-            if hurry and sight.choice is not None:
+            is_hidden = (self._finishing and watched.step % 50) or (self._skipping and not rewarded)
+            if is_hidden and watched.choice is not None:
                 continue
             self._skipping = False
-            live.update(self._view(sight, live.console.size.height), refresh=True)
-            self._wait(key_of, live, sight, stop)
+            live.update(self._view(watched, live.console.size.height), refresh=True)
+            self._wait(key_of, live, watched, stop)
             if self.quit:
                 return
 
-    def _view(self, sight: watching.Sight, height: int) -> Group:
+    def _view(self, watched: watching.WatchedStep, height: int) -> Group:
         speed = f"{self._speed:g} steps/s" if self._speed < math.inf else "full speed"
         state = "paused" if self._paused else speed
-        return terminal.view(sight, self._totals, self._names, self.title, state, _HELP, height)
+        return terminal.view(watched, self._totals, self._names, self.title, state, _HELP, height)
 
     def _wait(
-        self, key_of: KeyOf, live: Live, sight: watching.Sight, stop: interruption.Interruption
+        self, key_of: KeyOf, live: Live, watched: watching.WatchedStep, stop: interruption.Interruption
     ) -> None:
         due = time.monotonic() + 1 / self._speed
-        at_end = sight.choice is None
+        at_end = watched.choice is None
         while not stop.requested:
             hold = (self._paused or at_end) and not self._finishing
             left = math.inf if hold else max(0.0, due - time.monotonic())
@@ -199,15 +218,18 @@ class _Player:
                 return
             if key is not None and (self._press(key) or at_end):
                 return
-            live.update(self._view(sight, live.console.size.height), refresh=True)
+            live.update(self._view(watched, live.console.size.height), refresh=True)
 
     def _press(self, key: str) -> bool:
+        """Does what a key says; returns whether the next step is to be played at once."""
         if key == " ":
             self._paused = not self._paused
         elif key in ("+", "=", "up", "-", "down"):
             faster = key not in ("-", "down")
-            speeds = [s for s in SPEEDS if (s > self._speed if faster else s < self._speed)]
-            self._speed = (speeds[0] if faster else speeds[-1]) if speeds else self._speed
+            if faster:
+                self._speed = min((speed for speed in SPEEDS if speed > self._speed), default=self._speed)
+            else:
+                self._speed = max((speed for speed in SPEEDS if speed < self._speed), default=self._speed)
         elif key == "n":
             self._skipping = True
         elif key == "e":

@@ -1,7 +1,8 @@
-"""One episode step by step with all that a viewer sees, and as a film."""
+"""One episode, step by step with everything that a viewer sees, and as a film."""
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import io
@@ -19,7 +20,7 @@ from motif_jax.play.episode_worker import Uniforms
 from motif_jax.play.policies import choose_actions, log_softmax, masked
 from motif_jax.play.ratings import TextReward
 
-_MOST_PIXELS = 320
+_MAX_PIXELS = 320
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ Choose = Callable[[Mapping[str, np.ndarray], int], WatchedAction | None]
 
 
 @dataclass(frozen=True)
-class Sight:
+class WatchedStep:
     """One observation of an episode.
 
     Attributes:
@@ -44,10 +45,10 @@ class Sight:
       observation, frame: its fields, and what people see of it; written again at the next step, so copy what is kept.
       text: uint8 [L], None where the environment shows none.
       count: how often this text was seen in the episode, this time included.
-      reward, intrinsic: what the intrinsic reward says of it, and what it pays here after the count discount; the last
-        observation is never paid.
+      reward, intrinsic: the intrinsic reward of the observation, and what it pays here after the count discount; the last
+        observation is only paid where `EnvironmentSpec.last_text` says so.
       task_reward: paid by the task for the action that led here.
-      choice: what is done next; None at the end.
+      choice: the next action; None at the end.
       end: 0 running, 1 terminated, 2 truncated.
     """
 
@@ -64,7 +65,7 @@ class Sight:
 
 
 def recorded_actions(actions: np.ndarray, policy: Any, spec: EnvironmentSpec) -> Choose:
-    """Plays recorded actions; says what `policy`, a `BatchPolicy` or None, thinks of every observation on the way."""
+    """Plays recorded actions, with the probabilities and values of `policy`, a `BatchPolicy` or None, on the way."""
 
     def pick(step: int, logits: Any = None) -> int | None:
         return int(actions[step]) if step < len(actions) else None
@@ -109,43 +110,61 @@ def _thinking(policy: Any, spec: EnvironmentSpec, pick: Callable[[int, np.ndarra
         batch = {name: np.array(array)[None] for name, array in observation.items()}
         logits, values, state = policy.act(batch, np.array([step == 0]), state)
         logits = masked(logits, batch, spec)
-        if (action := pick(step, logits)) is None:
+        action = pick(step, logits)
+        if action is None:
             return None
-        chances = np.exp(log_softmax(logits[0])).astype(np.float32)
-        return WatchedAction(action, chances, None if values is None else float(values[0]))
+        probabilities = np.exp(log_softmax(logits[0])).astype(np.float32)
+        return WatchedAction(action, probabilities, None if values is None else float(values[0]))
 
     return choose
 
 
-def watch(environment: Environment, seed: int, choose: Choose, rater: Any = None) -> Iterator[Sight]:
+def watch(environment: Environment, seed: int, choose: Choose, rater: Any = None) -> Iterator[WatchedStep]:
     """Plays one episode and yields every observation of it.
 
     Args:
       rater: (text uint8 [L], observation) -> `TextReward`, with attribute `count_exponent`; or None.
     """
-    field, renderer = environment.spec.text_field, registry.renderer(environment.spec)
-    # Only where its fields are observed.
-    drawn = renderer is not None and set(renderer.fields) <= set(environment.spec.observation)
-    seen: dict[bytes, int] = {}
+    field = environment.spec.text_field
+    renderer = registry.renderer(environment.spec)
+    if renderer is not None and not set(renderer.fields) <= set(environment.spec.observation):
+        renderer = None
+    text_counts = collections.Counter[bytes]()
     choice: WatchedAction | None = None
 
-    def chosen(_: Any) -> int:
+    def play_choice(_: Any) -> int:
         if choice is None:
             raise StopIteration
         return choice.action
 
-    for step, (out, _, task_reward, end) in enumerate(play(environment, seed, chosen)):
-        text, count, rated, paid = None, 0, None, 0.0
+    for step, (out, _, task_reward, end) in enumerate(play(environment, seed, play_choice)):
+        # Chosen here, since the yielded step shows it; `play` takes it afterwards.
+        choice = choose(out, step) if end == RUNNING else None
+        text = None
+        count = 0
+        reward = None
+        intrinsic = 0.0
         if field is not None:
             text = out[field]
-            count = seen[text.tobytes()] = seen.get(text.tobytes(), 0) + 1
+            text_counts[text.tobytes()] += 1
+            count = text_counts[text.tobytes()]
             if rater is not None:
-                rated = rater(text, out)
-                paid = rated.paid / count**rater.count_exponent
-        choice = choose(out, step) if end == RUNNING else None
-        frame = renderer.frame(out) if renderer is not None and drawn else None
-        is_paid = choice is not None or (end != RUNNING and environment.spec.last_text)
-        yield Sight(step, out, frame, text, count, rated, paid if is_paid else 0.0, task_reward, choice, end)
+                reward = rater(text, out)
+                is_paid = choice is not None or (end != RUNNING and environment.spec.last_text)
+                if is_paid:
+                    intrinsic = reward.paid / count**rater.count_exponent
+        yield WatchedStep(
+            step=step,
+            observation=out,
+            frame=None if renderer is None else renderer.frame(out),
+            text=text,
+            count=count,
+            reward=reward,
+            intrinsic=intrinsic,
+            task_reward=task_reward,
+            choice=choice,
+            end=end,
+        )
 
 
 @dataclass
@@ -157,12 +176,12 @@ class Film:
       chars: uint8 [n, rows, columns]; colors: the same, the screen. Empty [n, 0, 0] where there is none.
       cursor: int16 [n, 2], row and column of the player, -1 where unknown.
       notes: name -> a text of each row.
-      pictures: of each row a PNG, shown in place of the screen; None where there are none.
+      pictures: a PNG of each row, shown in place of the screen; None without pictures.
       actions: int32 [n - 1]; task_rewards: float32 [n], of the action that led there.
       texts: distinct texts, or rather distinct pairs of a text and its reward, which may depend on more than the text;
         text_index: int32 [n]; text_count: int32 [n], of the text alone.
-      raw, normalised, paid: float32 [texts], what the intrinsic reward says of each; None without one.
-      intrinsic: float32 [n], after the count discount; None without a reward.
+      raw, normalised, paid: float32 [texts], the intrinsic reward of each, see `TextReward`; None without one.
+      intrinsic: float32 [n], the reward after the count discount; None without one.
       values: float32 [n - 1]; probabilities: float32 [n - 1, A]; None without a policy that has them.
       vitals: name -> int [n], numbers that people follow along an episode.
       info: the environment's numbers at the end.
@@ -200,70 +219,98 @@ class Film:
 
 
 class FilmMaker:
-    """Keeps the sights of one episode and makes a film of them."""
+    """Collects the steps of one episode and makes a film of them."""
 
     def __init__(self, task: str, options: Any, seed: int, spec: EnvironmentSpec, title: str) -> None:
-        self._head = (task, dict(options), seed, title, spec.action_names, spec.action_keys)
-        self._sights: list[Sight] = []
+        self._task = task
+        self._options = dict(options)
+        self._seed = seed
+        self._spec = spec
+        self._title = title
+        self._steps: list[WatchedStep] = []
         self._frames: list[Frame] = []
         self._pictures: list[bytes] = []
         self._rows: dict[tuple[bytes, TextReward | None], int] = {}
         self._index: list[int] = []
 
-    def add(self, sight: Sight) -> None:
-        text = b"" if sight.text is None else sight.text.tobytes()
-        self._index.append(self._rows.setdefault((text, sight.reward), len(self._rows)))
-        if sight.frame is not None and sight.frame.picture is not None:
-            self._pictures.append(_png(sight.frame.picture))
-        if sight.frame is not None:
-            chars, colors = np.array(sight.frame.chars), np.array(sight.frame.colors)
-            self._frames.append(sight.frame._replace(chars=chars, colors=colors, picture=None))
-        self._sights.append(dataclasses.replace(sight, observation={}, frame=None, text=None, reward=None))
+    def add(self, watched: WatchedStep) -> None:
+        """Adds the next step."""
+        text = b"" if watched.text is None else watched.text.tobytes()
+        self._index.append(self._rows.setdefault((text, watched.reward), len(self._rows)))
+        if watched.frame is not None and watched.frame.picture is not None:
+            self._pictures.append(_png(watched.frame.picture))
+        if watched.frame is not None:
+            # Copied: the frame may share memory with the observation, which the next step overwrites.
+            chars = np.array(watched.frame.chars)
+            colors = np.array(watched.frame.colors)
+            self._frames.append(watched.frame._replace(chars=chars, colors=colors, picture=None))
+        self._steps.append(dataclasses.replace(watched, observation={}, frame=None, text=None, reward=None))
 
     def film(self, info: Mapping[str, float]) -> Film:
-        sights, frames, n = self._sights, self._frames, len(self._sights)
-        choices = [sight.choice for sight in sights if sight.choice is not None]
-        rewards = [reward for _, reward in self._rows if reward is not None]
-        raw, normalised, paid = np.array(rewards, np.float32).T if rewards else (None, None, None)
-        values = [choice.value for choice in choices]
-        probabilities = [choice.probabilities for choice in choices if choice.probabilities is not None]
-        return Film(
-            *self._head,
-            np.stack([frame.chars for frame in frames]) if frames else np.zeros((n, 0, 0), np.uint8),
-            np.stack([frame.colors for frame in frames]) if frames else np.zeros((n, 0, 0), np.int8),
-            np.array([frame.cursor or (-1, -1) for frame in frames] or [(-1, -1)] * n, np.int16),
-            np.array([choice.action for choice in choices], np.int32),
-            np.array([sight.task_reward for sight in sights], np.float32),
-            [text for text, _ in self._rows],
-            np.array(self._index, np.int32),
-            np.array([sight.count for sight in sights], np.int32),
-            raw,
-            normalised,
-            paid,
-            np.array([sight.intrinsic for sight in sights], np.float32) if rewards else None,
-            np.array(values, np.float32) if values and None not in values else None,
-            np.stack(probabilities) if probabilities else None,
-            {n: np.array([f.numbers[n] for f in frames]) for n in (frames[0].numbers if frames else ())},
-            dict(info),
-            sights[-1].end,
-            notes={n: [f.notes[n] for f in frames] for n in (frames[0].notes if frames else ())},
+        """The film of the steps; `info` are the environment's numbers at the end."""
+        steps = self._steps
+        choices = [watched.choice for watched in steps if watched.choice is not None]
+        film = Film(
+            task=self._task,
+            options=self._options,
+            seed=self._seed,
+            title=self._title,
+            action_names=self._spec.action_names,
+            action_keys=self._spec.action_keys,
+            # Without a screen; `_add_screen` replaces these.
+            chars=np.zeros((len(steps), 0, 0), np.uint8),
+            colors=np.zeros((len(steps), 0, 0), np.int8),
+            cursor=np.full((len(steps), 2), -1, np.int16),
+            actions=np.array([choice.action for choice in choices], np.int32),
+            task_rewards=np.array([watched.task_reward for watched in steps], np.float32),
+            texts=[text for text, _ in self._rows],
+            text_index=np.array(self._index, np.int32),
+            text_count=np.array([watched.count for watched in steps], np.int32),
+            info=dict(info),
+            end=steps[-1].end,
             pictures=self._pictures or None,
         )
+        if self._frames:
+            self._add_screen(film)
+
+        rewards = [reward for _, reward in self._rows if reward is not None]
+        if rewards:
+            film.raw, film.normalised, film.paid = np.array(rewards, np.float32).T
+            film.intrinsic = np.array([watched.intrinsic for watched in steps], np.float32)
+
+        values = [choice.value for choice in choices]
+        if values and None not in values:
+            film.values = np.array(values, np.float32)
+        probabilities = [choice.probabilities for choice in choices if choice.probabilities is not None]
+        if probabilities:
+            film.probabilities = np.stack(probabilities)
+        return film
+
+    def _add_screen(self, film: Film) -> None:
+        frames = self._frames
+        film.chars = np.stack([frame.chars for frame in frames])
+        film.colors = np.stack([frame.colors for frame in frames])
+        film.cursor = np.array([frame.cursor or (-1, -1) for frame in frames], np.int16)
+        # All frames have the same names.
+        for name in frames[0].numbers:
+            film.vitals[name] = np.array([frame.numbers[name] for frame in frames])
+        for name in frames[0].notes:
+            film.notes[name] = [frame.notes[name] for frame in frames]
 
 
 def _png(picture: np.ndarray) -> bytes:
-    """A picture uint8 [height, width, 3] as PNG, made smaller where it has more than `_MOST_PIXELS` on a side."""
+    """A picture uint8 [height, width, 3] as PNG, made smaller where it has more than `_MAX_PIXELS` on a side."""
     from PIL import Image
 
     image = Image.fromarray(picture)
-    image.thumbnail((_MOST_PIXELS, _MOST_PIXELS))
+    image.thumbnail((_MAX_PIXELS, _MAX_PIXELS))
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     return buffer.getvalue()
 
 
 def with_screen(task: str, options: Mapping[str, Any], fields: Sequence[str] = ()) -> dict[str, Any]:
-    """Returns `options` of the environment `task` with `fields`, and what its renderer draws, to be observed."""
+    """Returns `options` of the environment `task` with `fields` and the fields that its renderer draws."""
     spec = registry.spec(task, **options)
     renderer = registry.renderer(spec)
     drawn = [] if renderer is None else [name for name in renderer.fields if name in spec.optional_fields]
@@ -293,11 +340,12 @@ def film_recording(
     digest = replay.Digest(recording.task, options)
     choose = recorded_actions(recording.actions, policy, environment.spec)
     with contextlib.closing(environment):
-        for sight in watch(environment, recording.seed, choose, rater_of and rater_of(environment.spec)):
-            digest.add(sight.observation, sight.task_reward, sight.end)
-            maker.add(sight)
+        for watched in watch(environment, recording.seed, choose, rater_of and rater_of(environment.spec)):
+            digest.add(watched.observation, watched.task_reward, watched.end)
+            maker.add(watched)
         film = maker.film(environment.episode_info())
-    same = digest.hexdigest() == recording.digest and finite(film.info) == finite(dict(recording.info))
-    if not (same and len(film.actions) == len(recording.actions)):
+    is_same_game = digest.hexdigest() == recording.digest
+    is_same_end = finite(film.info) == finite(dict(recording.info))
+    if not (is_same_game and is_same_end and len(film.actions) == len(recording.actions)):
         raise replay.mismatch_error(recording)
     return film

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from motif_jax.core.errors import printable
 from motif_jax.play.messages import MessageTally, as_text
-from motif_jax.play.watching import Sight
+from motif_jax.play.watching import WatchedStep
 from motif_jax.reports import text_tables
 from motif_jax.reports.movie import BACK, COLOURS
 
@@ -76,7 +76,7 @@ def bar(value: float, width: int = 32, limit: float = BAR_RANGE) -> Text:
     return Text.assemble(" " * (half - length), ("█" * length, "red"), "|", " " * half)
 
 
-def _numbers(sight: Sight, totals: RewardTotals, names: Sequence[str]) -> Table:
+def _numbers(sight: WatchedStep, totals: RewardTotals, names: Sequence[str]) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True, style="dim")
     table.add_column(no_wrap=True)
@@ -95,7 +95,7 @@ def _numbers(sight: Sight, totals: RewardTotals, names: Sequence[str]) -> Table:
     return table
 
 
-def _probabilities(sight: Sight, names: Sequence[str], most: int = 6) -> Table:
+def _probabilities(sight: WatchedStep, names: Sequence[str], most: int = 6) -> Table:
     table = Table.grid(padding=(0, 1))
     table.add_column(no_wrap=True, width=15)
     table.add_column(no_wrap=True)
@@ -111,7 +111,7 @@ def _probabilities(sight: Sight, names: Sequence[str], most: int = 6) -> Table:
     return table
 
 
-def _facts(sight: Sight, totals: RewardTotals, names: Sequence[str]) -> Text:
+def _facts(sight: WatchedStep, totals: RewardTotals, names: Sequence[str]) -> Text:
     parts = [f"step {sight.step}", f"return {totals.task:.2f}"]
     if (reward := sight.reward) is not None:
         parts.append(f"intrinsic {totals.intrinsic:.2f} ({sight.intrinsic:+.2f})")
@@ -124,7 +124,13 @@ def _facts(sight: Sight, totals: RewardTotals, names: Sequence[str]) -> Text:
 
 
 def view(
-    sight: Sight, totals: RewardTotals, names: Sequence[str], title: str, state: str, keys: str, height: int
+    sight: WatchedStep,
+    totals: RewardTotals,
+    names: Sequence[str],
+    title: str,
+    state: str,
+    keys: str,
+    height: int,
 ) -> Group:
     """Draws one step on 80 columns and `height` lines; with few lines it leaves out numbers, empty rows, and at last keys."""
     frame = sight.frame

@@ -80,7 +80,7 @@ def test_pictures_of_a_film_are_made_smaller():
     nothing = np.zeros((1, 1), np.uint8)
     frame = Frame(nothing, nothing, None, {}, picture=np.full((480, 640, 3), 7, np.uint8))
     maker = watching.FilmMaker("t", {}, 1, registry.spec("Recall-v0"), "title")
-    maker.add(watching.Sight(0, {}, frame, None, 0, None, 0.0, 0.5, None, 2))
+    maker.add(watching.WatchedStep(0, {}, frame, None, 0, None, 0.0, 0.5, None, 2))
     film = maker.film({})
     [picture] = [Image.open(io.BytesIO(picture)) for picture in film.pictures]
     assert (picture.format, picture.size, picture.getpixel((0, 0))) == ("PNG", (320, 240), (7, 7, 7))

@@ -18,7 +18,7 @@ from tests.recorded_outputs import assert_matches_packed_recording
 
 
 @pytest.fixture(scope="module")
-def sight() -> Iterator[watching.Sight]:
+def sight() -> Iterator[watching.WatchedStep]:
     options = watching.with_screen("NetHackScore-v1", {"max_episode_steps": 5})
     environment = registry.make("NetHackScore-v1", **options)
     chooser = watching.policy_actions(MadeUpPolicy(), 3, environment.spec)
@@ -26,7 +26,7 @@ def sight() -> Iterator[watching.Sight]:
     environment.close()
 
 
-def view(sight: watching.Sight, height: int, name: str = "wait") -> Group:
+def view(sight: watching.WatchedStep, height: int, name: str = "wait") -> Group:
     return terminal.view(sight, terminal.RewardTotals(), [name] * 100, "title", "paused", "KEYS", height)
 
 
