@@ -56,15 +56,15 @@ class PlayedPolicy:
     seed: int = sections.SEED
     policy: str = plain_key(
         "random",
-        "'random'; 'fixed': actions drawn at every step by the same shares, fitted first to earn most; 'bot', where the environment has a "
-        "scripted player (BabyAI-Text); 'agent' (that of agent.dir); the folder of an agent run; or module:Class of your own "
-        "(play/policies.py)",
+        "player: 'random'; 'fixed', which draws actions by the same shares at every step, fitted first to the greatest return; "
+        "'bot', where the environment has a scripted player (BabyAI-Text); 'agent', that of agent.dir; the folder of an agent "
+        "run; or module:Class of your own (play/policies.py)",
     )
     agent: PlayedAgent = subsection(PlayedAgent)
     greedy: bool = sections.GREEDY
     environment: PlayedEnvironment = subsection(PlayedEnvironment)
     reward: sections.Scoring = subsection(sections.Scoring)
-    # Of the environment without an agent; with one, its own hold.
+    # For an environment without an agent; an agent keeps the switches of its training.
     compat: sections.Compat = sections.Compat()
     bot_agreement: bool = False
 
