@@ -30,38 +30,42 @@ from motif_jax.rl.config import AgentConfig, agent_config
 from motif_jax.schema import read_section
 
 IDENTITY = (
-    "stage seed trajectories published train_pairs held_out_share loss target_tokens batch_size accumulate epochs evaluate_every "
-    "evaluation_batches chunk_steps num_devices warmup_share optimizer network lora environment early_stopping compat"
-).split()
+    "stage", "seed", "trajectories", "published", "train_pairs", "held_out_share", "loss", "target_tokens", "batch_size",
+    "accumulate", "epochs", "evaluate_every", "evaluation_batches", "chunk_steps", "num_devices", "warmup_share", "optimizer",
+    "network", "lora", "environment", "early_stopping", "compat",
+)  # fmt: skip
 
 
-def check(given: ConfigDict, workdir: Path) -> None:
-    run_folder.check_identity(workdir, given)
-    config = read_section(CloningConfig, given)
+def check(launched: ConfigDict, workdir: Path) -> None:
+    run_folder.check_identity(workdir, launched)
+    config = read_section(CloningConfig, launched)
     scored = config.network.policy == "score" or config.loss == cloning_task.CANDIDATES
     allowed = "'candidates' with network.policy='actions': a head says no words"
     checks.require_key(config, "loss", scored, allowed)
     offline_run.check(config, None)
-    found = resolved(given)
-    run_folder.check_identity(workdir, found, IDENTITY)
-    _open(read_section(CloningConfig, found), agent_config(found))
+    resolved_config = resolved(launched)
+    run_folder.check_identity(workdir, resolved_config, IDENTITY)
+    _open(read_section(CloningConfig, resolved_config), agent_config(resolved_config))
 
 
-def resolved(given: ConfigDict) -> dict[str, Any]:
+def resolved(launched: ConfigDict) -> dict[str, Any]:
     """The config with the environment and wording of the trajectories; UserError if both name none, or differ."""
-    config: dict[str, Any] = given.to_dict()
-    said, section = cloning_data.about(read_section(CloningConfig, given)), config["environment"]
+    config: dict[str, Any] = launched.to_dict()
+    section = config["environment"]
+    description = cloning_data.about(read_section(CloningConfig, launched))
     allowed = "a level of BabyAI-Text: published trajectories do not say where they were played"
-    checks.require_key(config, "environment.name", bool(section["name"] or said), allowed)
-    if said:
-        allowed = f"None, or {said['environment']}, where the trajectories were played"
-        fits = section["name"] in (None, said["environment"])
-        checks.require_key(config, "environment.name", fits, allowed)
-        options, own = said["options"], section["babyai_text"]
-        section["name"] = said["environment"]
-        section["max_episode_steps"] = options.get("max_episode_steps")
-        section["babyai_text"] = {key: options.get(key, value) for key, value in own.items()}
-        _take_wording(config, options.get("compat", {}))
+    checks.require_key(config, "environment.name", bool(section["name"] or description), allowed)
+    if not description:
+        return config
+
+    allowed = f"None, or {description['environment']}, where the trajectories were played"
+    fits = section["name"] in (None, description["environment"])
+    checks.require_key(config, "environment.name", fits, allowed)
+    options = description["options"]
+    section["name"] = description["environment"]
+    section["max_episode_steps"] = options.get("max_episode_steps")
+    section["babyai_text"] = {key: options.get(key, value) for key, value in section["babyai_text"].items()}
+    _take_wording(config, options.get("compat", {}))
     return config
 
 
@@ -69,14 +73,16 @@ def _take_wording(config: dict[str, Any], switches: Mapping[str, bool]) -> None:
     """Takes the wording of the trajectories; of their `switches` those that are off need not be named."""
     section = config["environment"]
     level = catalogue.find(section["name"])
-    own = level.language if level is not None else ""
-    if (section["babyai_text"]["language"] or own) == catalogue.FRENCH:
+    level_language = level.language if level is not None else ""
+    language = section["babyai_text"]["language"] or level_language
+    if language == catalogue.FRENCH:
         config["compat"][FRENCH_GOAL] = bool(switches.get(FRENCH_GOAL))
     if switches.get(NO_FIRST_OBSERVATION):
         config["compat"][NO_FIRST_OBSERVATION] = True
 
 
 def _open(config: CloningConfig, agent: AgentConfig) -> tuple[LanguageAgent, CloningData]:
+    """The network, without weights, and the data."""
     registry.check(agent.environment.name)
     agent_networks.check(agent)
     checks.require_key(config, "network.kind", config.network.kind == "language", "'language'")
@@ -86,9 +92,10 @@ def _open(config: CloningConfig, agent: AgentConfig) -> tuple[LanguageAgent, Clo
     return network, cloning_data.load(config, cloning_data.read(config), network.spec.num_actions, special)
 
 
-def run(given: ConfigDict, workdir: Path) -> int:
-    found = resolved(given)
-    config, agent = read_section(CloningConfig, found), agent_config(found)
+def run(launched: ConfigDict, workdir: Path) -> int:
+    resolved_config = resolved(launched)
+    config = read_section(CloningConfig, resolved_config)
+    agent = agent_config(resolved_config)
     parallel = DataParallel(training_devices(config.num_devices))
 
     def build(stopped: Callable[[], bool]) -> OfflineRun:
@@ -96,8 +103,8 @@ def run(given: ConfigDict, workdir: Path) -> int:
         network, data = _open(config, agent)
         folder = fetch(config.network.model, "network.model")
         model = language_config.read(folder)
-        read = {"trajectories": data.digest, "model": weights.digest(folder)}
-        task = CloningTask(config, network, data, parallel, (model.end_ids[0], model.pad_id), read)
+        digests = {"trajectories": data.digest, "model": weights.digest(folder)}
+        task = CloningTask(config, network, data, parallel, (model.end_ids[0], model.pad_id), digests)
         return OfflineRun(task, f"{len(data.train):,} steps to learn from, {len(data.held_out):,} held out")
 
-    return offline_run.run(config, found, workdir, IDENTITY, (), build)
+    return offline_run.run(config, resolved_config, workdir, IDENTITY, (), build)

@@ -17,7 +17,7 @@ from motif_jax.glam.trajectories import Pairs
 from motif_jax.lm.text import fetch
 from motif_jax.lm.tokens import Tokenizer
 
-_TOGETHER = 1024  # prompts that are tokenised at once
+_TOKENISED_AT_ONCE = 1024  # prompts
 
 
 class CloningData(NamedTuple):
@@ -32,31 +32,35 @@ class CloningData(NamedTuple):
 
     def prompts(self, rows: np.ndarray, length: int) -> np.ndarray:
         """The prompts of `rows` [...], int32 [..., length], -1 behind each; row -1 is empty."""
-        found = np.full((*rows.shape, length), -1, np.int32)
-        for place, row in np.ndenumerate(rows):
+        prompts = np.full((*rows.shape, length), -1, np.int32)
+        for index, row in np.ndenumerate(rows):
             if row >= 0:
                 start, stop = self.offsets[row : row + 2]
-                found[place][: stop - start] = self.tokens[start:stop]
-        return found
+                prompts[index][: stop - start] = self.tokens[start:stop]
+        return prompts
 
 
 def files(config: CloningConfig) -> list[Path]:
     """The files that `config` names; UserError if it names none, or files of two kinds."""
-    other = config.published
+    published_files = config.published
     allowed = "a folder of collect_trajectories, or None with config.published.dir"
-    checks.require_key(config, "trajectories", bool(config.trajectories) != bool(other.dir), allowed)
-    if other.dir:
+    checks.require_key(
+        config, "trajectories", bool(config.trajectories) != bool(published_files.dir), allowed
+    )
+    if published_files.dir:
         checks.existing_folder(config, "published.dir")
-        return list(published.paths(other.dir, other.name, other.number))
+        return list(published.paths(published_files.dir, published_files.name, published_files.number))
     return [checks.existing_folder(config, "trajectories") / parquet.FILE]
 
 
 def read(config: CloningConfig) -> Pairs:
     """Prompts and actions; UserError for invalid files."""
-    paths, given = files(config), config.published
-    if given.dir:
-        return Pairs(*published.read(given.dir, given.name, given.number), {})
-    return parquet.read(paths[0])
+    paths = files(config)
+    if config.trajectories:
+        return parquet.read(paths[0])
+    published_files = config.published
+    prompts, actions = published.read(published_files.dir, published_files.name, published_files.number)
+    return Pairs(prompts, actions, {})
 
 
 def about(config: CloningConfig) -> dict[str, Any]:
@@ -70,11 +74,13 @@ def load(config: CloningConfig, pairs: Pairs, actions: int, special: bool) -> Cl
     count = len(pairs.actions)
     numbers = np.array(pairs.actions, np.int64)
     if count < 2 or numbers.min() < 0 or numbers.max() >= actions:
+        highest = f" with actions up to {numbers.max()}" if count else ""
         raise UserError(
             f"config.trajectories={config.source}: must hold at least 2 steps with actions from 0 to "
-            f"{actions - 1}, it has {count}" + (f" with actions up to {numbers.max()}" if count else "")
+            f"{actions - 1}, it has {count}{highest}"
         )
-    train = config.train_pairs or count - max(1, round(count * config.held_out_share))
+    held_out = max(1, round(count * config.held_out_share))
+    train = config.train_pairs or count - held_out
     allowed = f"below the {count:,} steps that there are: the rest is what is measured with"
     checks.require(train < count, "train_pairs", config.train_pairs, allowed)
     tokens, offsets = _tokens(config, pairs.prompts, special)
@@ -84,15 +90,18 @@ def load(config: CloningConfig, pairs: Pairs, actions: int, special: bool) -> Cl
 
 
 def _tokens(config: CloningConfig, prompts: list[str], special: bool) -> tuple[np.ndarray, np.ndarray]:
+    """`CloningData.tokens` and `.offsets` of `prompts`."""
     tokenizer = Tokenizer.read(fetch(config.network.model, "network.model"))
-    parts, lengths, most = [np.zeros(0, np.int32)], [0], config.network.prompt_tokens
-    for start in range(0, len(prompts), _TOGETHER):
-        some = prompts[start : start + _TOGETHER]
-        for prompt, tokens in zip(some, tokenizer.encode(some, special), strict=True):
-            if len(tokens) > most:
+    limit = config.network.prompt_tokens
+    rows = [np.zeros(0, np.int32)]
+    lengths = [0]
+    for start in range(0, len(prompts), _TOKENISED_AT_ONCE):
+        part = prompts[start : start + _TOKENISED_AT_ONCE]
+        for prompt, tokens in zip(part, tokenizer.encode(part, special), strict=True):
+            if len(tokens) > limit:
                 raise UserError(
-                    f"config.network.prompt_tokens={most}: a prompt has {len(tokens)} tokens: {prompt[:120]!r}..."
+                    f"config.network.prompt_tokens={limit}: a prompt has {len(tokens)} tokens: {prompt[:120]!r}..."
                 )
             lengths.append(len(tokens))
-            parts.append(np.array(tokens, np.int32))
-    return np.concatenate(parts), np.cumsum(lengths, dtype=np.int64)
+            rows.append(np.array(tokens, np.int32))
+    return np.concatenate(rows), np.cumsum(lengths, dtype=np.int64)

@@ -23,7 +23,9 @@ from motif_jax.lm.sums_task import SumsTask, TrainingData
 from motif_jax.lm.tokens import padded
 from motif_jax.lm.training import LanguageTrainState, TokenSums
 
-TOKENS, CANDIDATES = "tokens", "candidates"
+# Values of `config.loss`: the tokens of the expert's action, or the choice among the actions.
+TOKENS = "tokens"
+CANDIDATES = "candidates"
 
 
 class CloningBatch(NamedTuple):
@@ -42,15 +44,15 @@ def targets(
     A target is an action's tokens, `end`, and `pad` up to `length` (`compat.bc_pad_in_loss`; None: no padding).
     """
     assert network.candidates is not None
-    words, there = (np.asarray(part) for part in network.candidates)
-    rows = [[*row[valid].tolist(), end] for row, valid in zip(words, there, strict=True)]
+    tokens, is_token = (np.asarray(part) for part in network.candidates)
+    rows = [[*row[mask].tolist(), end] for row, mask in zip(tokens, is_token, strict=True)]
     if length is not None:
         rows = [row + [pad] * (length - len(row)) for row in rows]
     # The loss needs log-probabilities, whatever scores the agent acts by.
-    spoken = dataclasses.replace(
+    with_targets = dataclasses.replace(
         network, candidates=padded(rows), form=LOG_PROBABILITY, by_length=False, pad_plus_one=False
     )
-    return spoken, np.array([len(row) for row in rows])
+    return with_targets, np.array([len(row) for row in rows])
 
 
 def sums(
@@ -69,27 +71,32 @@ def sums(
         the candidates.
     """
     logits, _ = network.rows({**(frozen or {}), **learned}, batch.prompts)
-    likely = logits if counts is not None else jax.nn.log_softmax(logits)
-    chosen = jnp.take_along_axis(likely, batch.actions[:, None], axis=1)[:, 0]
+    # Of tokens the logits are log-probabilities already.
+    log_probs = logits if counts is not None else jax.nn.log_softmax(logits)
+    chosen = jnp.take_along_axis(log_probs, batch.actions[:, None], axis=1)[:, 0]
     weight = jnp.ones_like(chosen)
     if counts is not None:
         weight = jnp.asarray(counts)[batch.actions].astype(jnp.float32)
     valid = batch.valid.astype(jnp.float32)
-    right = (jnp.argmax(logits, axis=1) == batch.actions).astype(jnp.float32)
+    is_right = (jnp.argmax(logits, axis=1) == batch.actions).astype(jnp.float32)
     loss = jnp.sum(jnp.where(batch.valid, -chosen, 0.0))
-    return TokenSums(loss, jnp.sum(weight * valid), jnp.sum(right * valid), jnp.sum(valid))
+    return TokenSums(loss, jnp.sum(weight * valid), jnp.sum(is_right * valid), jnp.sum(valid))
 
 
 class CloningBatches:
     """Passes over the training rows of `data`, shuffled unless `compat.bc_unshuffled`, and over the held-out rows."""
 
     def __init__(self, config: CloningConfig, data: CloningData) -> None:
-        self._config, self._data = config, data
-        self.steps_per_pass = -(-len(data.train) // config.batch_size)
+        self._config = config
+        self._data = data
+        self.steps_per_pass = math.ceil(len(data.train) / config.batch_size)
+        # Two passes: a chunk of steps may reach into the next.
         self._order = functools.lru_cache(maxsize=2)(self._drawn)
 
     def _drawn(self, number: int) -> np.ndarray:
-        config, rows = self._config, self._data.train
+        """Rows of the training pass `number`: int64 [steps, batch], -1 where the last batch has none."""
+        config = self._config
+        rows = self._data.train
         if config.compat.bc_unshuffled:
             return _filled(rows, config.batch_size)
         return epoch_order(config.seed, number, rows, config.batch_size)
@@ -99,15 +106,21 @@ class CloningBatches:
         return CloningBatch(self._data.prompts(rows, self._config.network.prompt_tokens), actions, rows >= 0)
 
     def batches(self, first: int, count: int) -> CloningBatch:
-        places = [divmod(step, self.steps_per_pass) for step in range(first, first + count)]
-        return self._batch(np.stack([self._order(number)[step] for number, step in places]))
+        """The batches of `count` training steps from step `first` on, stacked."""
+        rows = []
+        for step in range(first, first + count):
+            number, step_in_pass = divmod(step, self.steps_per_pass)
+            rows.append(self._order(number)[step_in_pass])
+        return self._batch(np.stack(rows))
 
-    def whole(self, most: int) -> list[CloningBatch]:
+    def whole(self, max_batches: int) -> list[CloningBatch]:
+        """At most `max_batches` batches of held-out rows."""
         size = self._config.batch_size
-        return [self._batch(rows) for rows in _filled(self._data.held_out[: most * size], size)]
+        return [self._batch(rows) for rows in _filled(self._data.held_out[: max_batches * size], size)]
 
 
 def _filled(rows: np.ndarray, size: int) -> np.ndarray:
+    """Rows [N] as batches [ceil(N / size), size], -1 behind the last row."""
     return np.pad(rows, (0, -len(rows) % size), constant_values=-1).reshape(-1, size)
 
 
@@ -128,29 +141,33 @@ class CloningTask(SumsTask):
         special: tuple[int, int],
         digests: Mapping[str, str],
     ) -> None:
-        parameters = jax.device_get(network.init(key_of(config.seed, "parameters"))), network.frozen()
-        counts, batches = None, CloningBatches(config, data)
+        trained = jax.device_get(network.init(key_of(config.seed, "parameters")))
+        parameters = (trained, network.frozen())
+        batches = CloningBatches(config, data)
+        counts = None
         if config.loss == TOKENS:
             length = config.target_tokens if config.compat.bc_pad_in_loss else None
             network, counts = targets(network, *special, length)
-        self._per_pass, steps = batches.steps_per_pass, batches.steps_per_pass * config.epochs
+        self._steps_per_pass = batches.steps_per_pass
+        steps = batches.steps_per_pass * config.epochs
         loss = functools.partial(sums, network, counts)
         if config.optimizer.warmup_steps is None:
             warmup = math.ceil(steps * config.warmup_share)
             optimizer = dataclasses.replace(config.optimizer, warmup_steps=warmup)
             config = dataclasses.replace(config, optimizer=optimizer)
-        given = TrainingData(batches, batches, digests, config.source)
-        super().__init__(config, loss, parameters, given, parallel, steps)
+        training_data = TrainingData(batches, batches, digests, config.source)
+        super().__init__(config, loss, parameters, training_data, parallel, steps)
 
     def evaluate(self, state: LanguageTrainState, shared: Any, position: TrainingPosition) -> Evaluation:
-        found = self.held_out(state, shared, position)
+        held_out = self.held_out(state, shared, position)
         row = {
-            "validation/loss": found.loss,
-            "validation/perplexity": perplexity(found.loss),
-            "validation/agreement": found.accuracy,
+            "validation/loss": held_out.loss,
+            "validation/perplexity": perplexity(held_out.loss),
+            "validation/agreement": held_out.accuracy,
             "train/loss": position.mean("loss"),
             "train/agreement": position.mean("accuracy"),
-            "train/passes": position.step / self._per_pass,
+            "train/passes": position.step / self._steps_per_pass,
         }
-        text = f"{100 * found.accuracy:.1f} % of {round(found.counted):,} held-out actions are the likeliest"
+        count = round(held_out.counted)
+        text = f"{100 * held_out.accuracy:.1f} % of {count:,} held-out actions are the likeliest"
         return self.evaluation(row, text, position)

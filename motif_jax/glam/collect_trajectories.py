@@ -28,9 +28,19 @@ from motif_jax.play.journal import play_policy
 from motif_jax.schema import read_section
 
 # What the trajectories depend on.
-IDENTITY = "seed greedy lanes policy agent environment network steps successes".split()
-# Without a success among so many episodes, those that are asked for are not to be had.
-MOST_FAILURES = 1_000
+IDENTITY = (
+    "seed",
+    "greedy",
+    "lanes",
+    "policy",
+    "agent",
+    "environment",
+    "network",
+    "steps",
+    "successes",
+)
+# Without a success among so many episodes it gives up `config.successes`.
+MAX_FAILURES = 1_000
 _EPISODES = ".episodes"  # seeds and actions of what was played
 
 
@@ -60,43 +70,59 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         }
         if not meta.exists():
             file = workdir / parquet.FILE
-            steps = parquet.write(file, _replayed(player.base, rows), about)
-            success, earned = (float(np.mean([row[key] for row in rows])) for key in ("success", "return"))
-            counts = {"episodes": len(rows), "steps": steps, "success": success, "mean_return": earned}
-            atomic_write_json(meta, {**about, **counts, "digest": digests.of_file(file)})
+            figures = {
+                "episodes": len(rows),
+                "steps": parquet.write(file, _replayed(player.base, rows), about),
+                "success": float(np.mean([row["success"] for row in rows])),
+                "mean_return": float(np.mean([row["return"] for row in rows])),
+            }
+            atomic_write_json(meta, {**about, **figures, "digest": digests.of_file(file)})
         if config.published and not (workdir / published.STATUS).exists():
-            pairs = parquet.read(workdir / parquet.FILE)
-            name, longest = published.NAMES[config.policy == policies.BOT], max(map(len, pairs.prompts))
-            told = zip(pairs.prompts, pairs.actions, strict=True)
-            published.write(workdir, name, told, len(pairs.actions), longest)
+            _write_published(workdir, config.policy)
         print(_in_words(read_json(meta, "remove it, and the same command writes it again")))
     return None
+
+
+def _write_published(workdir: Path, policy: str) -> None:
+    """Writes the trajectories of `workdir` in the published tool's format as well."""
+    pairs = parquet.read(workdir / parquet.FILE)
+    name = published.BOT_NAME if policy == policies.BOT else published.NAME
+    longest = max(map(len, pairs.prompts))
+    steps = zip(pairs.prompts, pairs.actions, strict=True)
+    published.write(workdir, name, steps, len(pairs.actions), longest)
 
 
 def _enough(
     config: ConfigDict, workdir: Path, player: eval_agents.EvalAgent, stop: interruption.Interruption
 ) -> list[dict[str, Any]] | None:
+    """Rows of episodes with `config.steps` steps, played in ever larger numbers; None after a request to stop."""
     policy = player.policy(player.base)
     how = PlaySettings(workers=config.workers, lanes=config.lanes, greedy=config.greedy)
-    count, folder, game = config.lanes, workdir / _EPISODES, (player.base.environment, player.base.options)
+    folder = workdir / _EPISODES
     folder.mkdir(parents=True, exist_ok=True)
+    game = (player.base.environment, player.base.options)
+    title = f"collect {config.steps:,} steps"
+    count = config.lanes
     while True:
-        numbers = [seeds.derive(config.seed, "trajectories", index) for index in range(count)]
-        title = f"collect {config.steps:,} steps"
+        episode_seeds = [seeds.derive(config.seed, "trajectories", index) for index in range(count)]
         with evaluation_files.Journal(folder) as journal:
-            rows = play_policy(journal, title, game, policy, numbers, how, stop, evaluation_files.episode_row)
+            rows = play_policy(
+                journal, title, game, policy, episode_seeds, how, stop, evaluation_files.episode_row
+            )
         if len(rows) < count:
             return None
-        kept = [row for row in rows if row["success"] or not config.successes]
-        total = np.cumsum([row["length"] for row in kept])
-        if len(total) and total[-1] >= config.steps:
-            return kept[: int(np.searchsorted(total, config.steps)) + 1]
-        if len(total):
-            each = total[-1] / count
-            # As many as are expected to do, but no more than ten times as many as there are: the mean is a guess at first.
-            count = int(min(10 * count, max(1.02 * config.steps / each, count + config.lanes)))
-        elif count < MOST_FAILURES:
-            count = min(10 * count, MOST_FAILURES)
+
+        used = [row for row in rows if row["success"] or not config.successes]
+        total_steps = np.cumsum([row["length"] for row in used])
+        if len(total_steps) and total_steps[-1] >= config.steps:
+            return used[: int(np.searchsorted(total_steps, config.steps)) + 1]
+        if len(total_steps):
+            # The number that is expected to suffice, but at most ten times the present one: the mean is a guess at first.
+            steps_per_episode = total_steps[-1] / count
+            expected = 1.02 * config.steps / steps_per_episode
+            count = int(min(10 * count, max(expected, count + config.lanes)))
+        elif count < MAX_FAILURES:
+            count = min(10 * count, MAX_FAILURES)
         else:
             raise UserError(
                 f"config.successes=True: none of {count:,} episodes by {player.name} on {player.base.environment} reached its "
@@ -105,18 +131,22 @@ def _enough(
 
 
 def _options(base: PlayedLevel) -> dict[str, Any]:
+    """The options that decide the games, without those of observations."""
     return {name: value for name, value in base.options.items() if name not in OBSERVED}
 
 
 def _replayed(base: PlayedLevel, rows: Sequence[Mapping[str, Any]]) -> Iterator[parquet.TrajectoryEpisode]:
+    """Plays the episodes of `rows` again, for their prompts, which no journal has."""
     env = registry.make(base.environment, **_options(base), fields=("prompt",))
     with contextlib.closing(env):
         for row in rows:
-            seed, actions = row["seed"], evaluation_files.decode_actions(row["actions"])
-            prompts, rewards = [], []
-            for moment in play(env, seed, given_actions(actions)):
-                prompts.append(decoded(moment.observation["prompt"]))
-                rewards.append(moment.reward)
+            seed = row["seed"]
+            actions = evaluation_files.decode_actions(row["actions"])
+            prompts = []
+            rewards = []
+            for transition in play(env, seed, given_actions(actions)):
+                prompts.append(decoded(transition.observation["prompt"]))
+                rewards.append(transition.reward)
             if len(prompts) != len(actions) + 1:
                 raise RuntimeError(f"the episode with seed {seed} does not play the same way twice")
             yield parquet.TrajectoryEpisode(row["index"], seed, prompts[:-1], actions.tolist(), rewards[1:])

@@ -20,14 +20,14 @@ from motif_jax.core.files import append_lines
 FILE = "log.csv"
 _STATISTICS = ("mean", "std", "min", "max")
 COLUMNS = (
-    *"update episodes frames FPS duration".split(),
+    "update", "episodes", "frames", "FPS", "duration",
     *(f"return_{name}" for name in _STATISTICS),
     "success_rate",
     *(f"reshaped_return_{name}" for name in _STATISTICS),
     *(f"reshaped_return_bonus_{name}" for name in _STATISTICS),
     *(f"num_frames_{name}" for name in _STATISTICS),
-    *"entropy policy_loss value_loss loss grad_norm".split(),
-)
+    "entropy", "policy_loss", "value_loss", "loss", "grad_norm",
+)  # fmt: skip
 _VALUE = "value"
 
 
@@ -41,7 +41,14 @@ class GlamPosition(NamedTuple):
 
 
 class GlamLog:
-    """Writes `log.csv`. `scale`: of rewards in learning; `coefficients`: of value loss and entropy in the whole loss."""
+    """Writes `log.csv`.
+
+    Args:
+      scale: factor on rewards in learning.
+      coefficients: weights of value loss and entropy in the loss.
+      before: where the log is resumed.
+      value: whether there is the symbolic agent's column.
+    """
 
     def __init__(
         self,
@@ -52,30 +59,34 @@ class GlamLog:
         before: GlamPosition = GlamPosition(),  # noqa: B008
         value: bool = False,
     ) -> None:
-        self._scale, self._coefficients, self._environments = scale, coefficients, environments
+        self._scale = scale
+        self._coefficients = coefficients
+        self._environments = environments
         self._episodes = 0
-        place = COLUMNS.index("entropy") + 1
-        header = [",".join(COLUMNS[:place] + (_VALUE,) * value + COLUMNS[place:])]
+        columns = list(COLUMNS)
+        if value:
+            columns.insert(columns.index("entropy") + 1, _VALUE)
 
         def keep(line: str) -> bool:
             update = line.partition(",")[0]
             if update == COLUMNS[0]:
-                header[:] = [line]  # a resumed log keeps its columns
+                columns[:] = line.split(",")  # a resumed log keeps its columns
             if update.isdigit() and int(update) < before.updates:
                 self._episodes = int(line.split(",")[1])
             return not update.isdigit() or int(update) < before.updates
 
         self._file = append_lines(folder / FILE, keep)
-        columns = header[0].split(",")
         self._writer = csv.DictWriter(self._file, columns, extrasaction="ignore", lineterminator="\n")
         if self._file.tell() == 0:
             self._writer.writeheader()
         nothing = [{"return": 0.0, "length": 0.0}] * environments
         self._newest: deque[Mapping[str, Any]] = deque([*nothing, *before.newest], maxlen=environments)
         self._ended: list[Mapping[str, Any]] = []
-        self._frames, self._seconds = before.steps, before.seconds
+        self._frames = before.steps
+        self._seconds = before.seconds
 
     def add(self, episodes: Iterable[Mapping[str, Any]]) -> None:
+        """Adds the rows of episodes that ended in the current update."""
         self._ended += episodes
 
     def write(self, update: int, frames: int, seconds: float, metrics: Mapping[str, float]) -> None:
@@ -84,9 +95,12 @@ class GlamLog:
         rows = [*self._newest, *self._ended][-max(self._environments, len(self._ended)) :]
         self._newest.extend(self._ended)
         self._ended = []
-        returns, lengths = (np.array([float(row[name]) for row in rows]) for name in ("return", "length"))
-        value, entropy = metrics["loss/value"], metrics["policy/entropy"]
-        policy = metrics.get("loss/policy", 0.0)
+        returns = np.array([float(row["return"]) for row in rows])
+        lengths = np.array([float(row["length"]) for row in rows])
+        policy_loss = metrics.get("loss/policy", 0.0)
+        value_loss = metrics["loss/value"]
+        entropy = metrics["policy/entropy"]
+        value_weight, entropy_weight = self._coefficients
         row = {
             "update": update,
             "episodes": self._episodes,
@@ -100,12 +114,13 @@ class GlamLog:
             **_statistics("num_frames", lengths),
             "entropy": entropy,
             _VALUE: metrics["value/mean"],
-            "policy_loss": policy,
-            "value_loss": value,
-            "loss": policy + self._coefficients[0] * value - self._coefficients[1] * entropy,
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "loss": policy_loss + value_weight * value_loss - entropy_weight * entropy,
             "grad_norm": metrics["optimizer/gradient_norm"],
         }
-        self._seconds, self._frames = seconds, frames
+        self._seconds = seconds
+        self._frames = frames
         self._writer.writerow(row)
         self._file.flush()
 

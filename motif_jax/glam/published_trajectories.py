@@ -15,7 +15,9 @@ import numpy as np
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, load_array, new_array
 
-NAMES = ("trajectories", "bot_trajectories")
+# Names of files by an agent and by the bot.
+NAME = "trajectories"
+BOT_NAME = "bot_trajectories"
 STATUS = "status.json"
 
 
@@ -35,21 +37,23 @@ def _read_array(path: Path) -> np.ndarray:
 
 def paths(folder: str | os.PathLike[str], name: str, number: int) -> tuple[Path, Path]:
     """The files of prompts and of actions."""
-    prompts, actions = (Path(folder) / f"{name}_{what}_{number}.npy" for what in ("prompts", "actions"))
+    prompts = Path(folder) / f"{name}_prompts_{number}.npy"
+    actions = Path(folder) / f"{name}_actions_{number}.npy"
     return prompts, actions
 
 
 def read(folder: str | os.PathLike[str], name: str, number: int) -> tuple[list[str], list[int]]:
     """Prompts, and the actions on them, flattened row by row. Raises UserError: a file is missing, or they differ in number."""
-    first, second = paths(folder, name, number)
-    texts, numbers = _read_array(first), _read_array(second)
+    prompts_path, actions_path = paths(folder, name, number)
+    texts = _read_array(prompts_path)
+    numbers = _read_array(actions_path)
     if texts.dtype.kind not in "US":
-        raise UserError(f"{first} holds {texts.dtype}, not texts")
+        raise UserError(f"{prompts_path} holds {texts.dtype}, not texts")
     if numbers.dtype.kind not in "iu":
-        raise UserError(f"{second} holds {numbers.dtype}, not numbers of actions")
+        raise UserError(f"{actions_path} holds {numbers.dtype}, not numbers of actions")
     if texts.size != numbers.size:
         raise UserError(
-            f"{first} has {texts.size} prompts, {second} {numbers.size} actions: one for each is needed"
+            f"{prompts_path} has {texts.size} prompts, {actions_path} {numbers.size} actions: one for each is needed"
         )
     if texts.dtype.kind == "S":
         texts = np.strings.decode(texts, "utf-8", "replace")
@@ -60,14 +64,17 @@ def write(
     folder: str | os.PathLike[str], name: str, pairs: Iterable[tuple[str, int]], steps: int, longest: int
 ) -> None:
     """Writes file 1 of prompts (texts of at most `longest` characters) and actions of `steps` steps, and status.json."""
-    prompts, actions = paths(folder, name, 1)
-    parts = [path.with_name(f".{path.name}.tmp") for path in (prompts, actions)]
-    texts = new_array(parts[0], f"<U{max(1, longest)}", (steps,))
-    numbers = new_array(parts[1], np.int64, (steps,))
-    for place, (prompt, action) in enumerate(pairs):
-        texts[place], numbers[place] = prompt, action
+    prompts_path, actions_path = paths(folder, name, 1)
+    unfinished_prompts = prompts_path.with_name(f".{prompts_path.name}.tmp")
+    unfinished_actions = actions_path.with_name(f".{actions_path.name}.tmp")
+    # Mapped files: all prompts at once need not fit into memory.
+    texts = new_array(unfinished_prompts, f"<U{max(1, longest)}", (steps,))
+    numbers = new_array(unfinished_actions, np.int64, (steps,))
+    for index, (prompt, action) in enumerate(pairs):
+        texts[index] = prompt
+        numbers[index] = action
     texts.flush()
     numbers.flush()
-    for part, path in zip(parts, (prompts, actions), strict=True):
-        os.replace(part, path)
+    os.replace(unfinished_prompts, prompts_path)
+    os.replace(unfinished_actions, actions_path)
     atomic_write_json(Path(folder) / STATUS, {"k": 1, "nbr_frames": steps})

@@ -45,12 +45,17 @@ def empty(segments: int, length: int, observation: jax.ShapeDtypeStruct) -> Repl
 
 
 def add(memory: ReplayMemory, segments: ReplayMemory) -> ReplayMemory:
-    """Adds `segments` (B of them, at most C) in free places, then in those of the oldest."""
-    capacity, new = len(memory.action), len(segments.action)
-    places = (memory.added + jnp.arange(new)) % capacity
-    return jax.tree.map(
-        lambda old, more: old.at[places].set(more) if old.ndim else old + new, memory, segments
-    )
+    """Adds `segments` (B of them, at most C) in empty slots, then in those of the oldest segments."""
+    capacity = len(memory.action)
+    count = len(segments.action)
+    slots = (memory.added + jnp.arange(count)) % capacity
+
+    def write(stored: Array, new: Array) -> Array:
+        if stored.ndim == 0:  # `added`
+            return stored + count
+        return stored.at[slots].set(new)
+
+    return jax.tree.map(write, memory, segments)
 
 
 def steps_in(memory: ReplayMemory) -> Array:
@@ -61,11 +66,18 @@ def steps_in(memory: ReplayMemory) -> Array:
 
 def draw(key: Array, memory: ReplayMemory, count: int) -> ReplaySteps:
     """Draws `count` different steps, uniformly; the memory must have as many."""
-    places = distinct(key, steps_in(memory), count)
+    numbers = distinct(key, steps_in(memory), count)
     length = memory.action.shape[1]
-    segment, row = places // length, places % length
-    before = [x[segment, row] for x in memory[:-1]]
-    return ReplaySteps._make([*before, memory.observation[segment, row + 1]])
+    segment = numbers // length
+    step = numbers % length
+    return ReplaySteps(
+        observation=memory.observation[segment, step],
+        action=memory.action[segment, step],
+        reward=memory.reward[segment, step],
+        done=memory.done[segment, step],
+        valid=memory.valid[segment, step],
+        after=memory.observation[segment, step + 1],
+    )
 
 
 def distinct(key: Array, below: Array, count: int) -> Array:
@@ -75,9 +87,10 @@ def distinct(key: Array, below: Array, count: int) -> Array:
     """
     keys = jax.random.split(key, count)
 
-    def choose(place: int, found: Array) -> Array:
-        top = below - count + place
-        drawn = jax.random.randint(keys[place], (), 0, top + 1)
-        return found.at[place].set(jnp.where(jnp.any(found == drawn), top, drawn))
+    def choose(index: int, numbers: Array) -> Array:
+        top = below - count + index
+        drawn = jax.random.randint(keys[index], (), 0, top + 1)
+        # `top` was not among the choices so far, so it takes the place of a repetition.
+        return numbers.at[index].set(jnp.where(jnp.any(numbers == drawn), top, drawn))
 
     return jax.lax.fori_loop(0, count, choose, jnp.full(count, -1, jnp.int32))

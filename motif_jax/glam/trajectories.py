@@ -15,9 +15,11 @@ from motif_jax.core import bounded_parquet
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import parse_json, replaced_file
 
-FILE, META = "trajectories.parquet", "trajectories.json"
+FILE = "trajectories.parquet"
+META = "trajectories.json"
+# The key of the file's metadata.
 _ABOUT = b"motif_jax.trajectories"
-_NEEDED = ("environment", "options", "actions")
+_ABOUT_KEYS = ("environment", "options", "actions")
 _ROW_GROUP = 4096
 
 
@@ -43,10 +45,17 @@ def write(
     path: str | os.PathLike[str], episodes: Iterable[TrajectoryEpisode], about: Mapping[str, Any]
 ) -> int:
     """Writes episodes atomically; `about` is JSON. Returns the number of steps."""
-    kinds = [("episode", "int32"), ("seed", "int64"), ("step", "int32"), ("prompt", "string")]
-    kinds += [("action", "uint8"), ("reward", "float32")]
-    schema = pa.schema(kinds, {_ABOUT: json.dumps(about).encode()})
-    steps, waiting = 0, list[dict[str, Any]]()
+    columns = [
+        ("episode", "int32"),
+        ("seed", "int64"),
+        ("step", "int32"),
+        ("prompt", "string"),
+        ("action", "uint8"),
+        ("reward", "float32"),
+    ]
+    schema = pa.schema(columns, {_ABOUT: json.dumps(about).encode()})
+    steps = 0
+    waiting: list[dict[str, Any]] = []
     with replaced_file(Path(path)) as part, pq.ParquetWriter(part, schema, compression="zstd") as writer:
         for episode in episodes:
             rows = zip(episode.prompts, episode.actions, episode.rewards, strict=True)
@@ -55,7 +64,9 @@ def write(
                 waiting.append(dict(zip(schema.names, values, strict=True)))
             if len(waiting) >= _ROW_GROUP:
                 writer.write_table(pa.Table.from_pylist(waiting, schema))
-                steps, waiting = steps + len(waiting), []
+                steps += len(waiting)
+                waiting = []
+        # Without any step the file has one empty group.
         if waiting or not steps:
             writer.write_table(pa.Table.from_pylist(waiting, schema))
             steps += len(waiting)
@@ -65,25 +76,26 @@ def write(
 def about(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The metadata of a file of `write`; UserError for any other file."""
     try:
-        found = parse_json((pq.read_schema(path).metadata or {})[_ABOUT])
-        if not all(key in found for key in _NEEDED):
-            raise ValueError(f"its metadata lack one of {', '.join(_NEEDED)}")
+        description = parse_json((pq.read_schema(path).metadata or {})[_ABOUT])
+        if not all(key in description for key in _ABOUT_KEYS):
+            raise ValueError(f"its metadata lack one of {', '.join(_ABOUT_KEYS)}")
     except FileNotFoundError:
         raise UserError(f"{path} does not exist: collect_trajectories writes it") from None
     except (KeyError, TypeError, ValueError, OSError, pa.ArrowException) as error:
         raise UserError(f"{path} holds no trajectories ({error}): collect_trajectories writes them") from None
-    return found
+    return description
 
 
 def read(path: str | os.PathLike[str]) -> Pairs:
     """Reads a file of `write`; UserError for any other file, or for an action that is not in its list."""
-    said = about(path)
+    description = about(path)
     try:
         table = bounded_parquet.read(path, ["prompt", "action"])
     except (OSError, ValueError, LookupError, pa.ArrowException) as error:
         raise UserError(f"{path} is damaged ({error}): collect it again") from None
-    prompts, actions = table["prompt"].to_pylist(), table["action"].to_pylist()
-    names = said["actions"]
+    prompts = table["prompt"].to_pylist()
+    actions = table["action"].to_pylist()
+    names = description["actions"]
     if None in prompts or any(action is None or action >= len(names) for action in actions):
         raise UserError(f"{path} is damaged (an action that is not one of {len(names)}): collect it again")
-    return Pairs(prompts, actions, said)
+    return Pairs(prompts, actions, description)

@@ -139,7 +139,7 @@ def test_an_experts_steps(tmp_path: Path, record: bool, monkeypatch: pytest.Monk
     )
     monkeypatch.setattr(cloning_data, "Tokenizer", SimpleNamespace(read=lambda folder: words))
     monkeypatch.setattr(cloning_data, "fetch", lambda *names: tmp_path)
-    monkeypatch.setattr(cloning_data, "_TOGETHER", 2)
+    monkeypatch.setattr(cloning_data, "_TOKENISED_AT_ONCE", 2)
     (tmp_path / "trajectories.parquet").write_text("here")
     prompts, found = ["abc", "d", "", "efgh", "ij"], []
     for actions, change, special in (
@@ -180,7 +180,7 @@ def test_what_evaluations_say(record: bool) -> None:
         evaluation=evaluation,
         config=config,
         _train=SimpleNamespace(steps_per_pass=4),
-        _per_pass=4,
+        _steps_per_pass=4,
     )
     kinds = language_task.LanguageTask, cloning_task.CloningTask, upvote_task.UpvoteTask
     found = {kind.__name__: str(kind.evaluate(training, None, None, position)) for kind in kinds}
