@@ -6,6 +6,8 @@ the same parameters, by the Huber loss. The network is `motif_jax.glam.drrn.Drrn
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -46,7 +48,8 @@ def check(config: AgentConfig) -> None:
     """Raises UserError for values of `config.algorithm` that do not fit together, or another network."""
     kind = getattr(config.network, "kind", None)
     checks.require(kind == "drrn", "network.kind", kind, "'drrn' for config.algorithm.name=drrn")
-    size, settings = config.batch_size, config.algorithm
+    size = config.batch_size
+    settings = config.algorithm
     allowed = f"at least config.batch_size={size}"
     checks.require(settings.replay_steps >= size, "algorithm.replay_steps", settings.replay_steps, allowed)
     allowed = f"at most config.batch_size={size}, so that there are as many from the start"
@@ -62,7 +65,8 @@ def with_memory(state: DrrnTrainState, network: Any, config: AgentConfig) -> Drr
     """The state with an empty memory of the size in `config`."""
     spec = network.spec.observation
     fields = {name: jax.ShapeDtypeStruct(spec[name].shape, spec[name].dtype) for name in network.fields}
-    segments, row = config.algorithm.replay_steps // config.rollout, jax.eval_shape(network.stored, fields)
+    row = jax.eval_shape(network.stored, fields)
+    segments = config.algorithm.replay_steps // config.rollout
     return state._replace(memory=replay.empty(segments, config.rollout, row))
 
 
@@ -101,7 +105,7 @@ def make_update(
         key, *draws = jax.random.split(state.key, settings.epochs + 1)
 
         def step(current: DrrnTrainState, draw: Array) -> tuple[DrrnTrainState, Metrics]:
-            steps = _own_part(replay.draw(draw, memory, settings.replay_draw), axis_name)
+            steps = _device_part(replay.draw(draw, memory, settings.replay_draw), axis_name)
             gradients, metrics = _gradient(network, settings.gamma, current.params, steps, axis_name)
             current, norms = apply(current, gradients)
             return current, {**metrics, **norms}
@@ -122,28 +126,31 @@ def _segments(network: Any, batch: TrajectoryBatch, reward: Array, axis_name: st
         "done": trajectory.done(batch),
         "valid": trajectory.recorded(batch),
     }
+    # [time, environment] -> [segment, time]; all devices keep the segments of all.
     rows = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), rows)
     if axis_name is not None:
         rows = jax.lax.all_gather(rows, axis_name, axis=0, tiled=True)
     return ReplayMemory(**rows, added=jnp.zeros((), jnp.int32))
 
 
-def _own_part(steps: ReplaySteps, axis_name: str | None) -> ReplaySteps:
+def _device_part(steps: ReplaySteps, axis_name: str | None) -> ReplaySteps:
     """This device's part of a draw; where it does not divide evenly, each step is still taken once."""
     if axis_name is None:
         return steps
-    devices, count = jax.lax.axis_size(axis_name), len(steps.action)
-    each = -(-count // devices)
-    places = jax.lax.axis_index(axis_name) * each + jnp.arange(each)
-    part = jax.tree.map(lambda x: jnp.take(x, jnp.minimum(places, count - 1), axis=0), steps)
-    return part._replace(valid=part.valid & (places < count))
+    count = len(steps.action)
+    part_size = math.ceil(count / jax.lax.axis_size(axis_name))
+    indices = jax.lax.axis_index(axis_name) * part_size + jnp.arange(part_size)
+    part = jax.tree.map(lambda x: jnp.take(x, jnp.minimum(indices, count - 1), axis=0), steps)
+    # The last devices repeat the last step to fill their parts, without counting it.
+    return part._replace(valid=part.valid & (indices < count))
 
 
 def _gradient(
     network: Any, gamma: float, params: Any, steps: ReplaySteps, axis_name: str | None
 ) -> tuple[Any, Metrics]:
     count = jnp.maximum(reductions.total(steps.valid.astype(jnp.float32), axis_name), 1.0)
-    before, after = network.shown(steps.observation), network.shown(steps.after)
+    before = network.shown(steps.observation)
+    after = network.shown(steps.after)
 
     def loss(params: Any, length: int) -> tuple[Array, tuple[Array, Array, Array]]:
         values = network.values(params, before[:, :length])
@@ -154,9 +161,11 @@ def _gradient(
 
     lengths = _lengths(before.shape[1])
     longest = jnp.max(jnp.sum(jnp.concatenate([before, after]) >= 0, axis=1))
-    which = jnp.sum(longest > jnp.asarray(lengths[:-1], jnp.int32)) if len(lengths) > 1 else jnp.int32(0)
-    parts = [lambda p, length=length: jax.grad(loss, has_aux=True)(p, length) for length in lengths]
-    gradients, (rows, values, target) = jax.lax.switch(which, parts, params)
+    # The shortest length that cuts no prompt of this draw; one program holds the gradient for each.
+    index = jnp.sum(longest > jnp.asarray(lengths[:-1], jnp.int32))
+    gradient = jax.grad(loss, has_aux=True)
+    branches = [functools.partial(gradient, length=length) for length in lengths]
+    gradients, (rows, values, target) = jax.lax.switch(index, branches, params)
     gradients = jax.tree.map(lambda x: reductions.psum(x, axis_name), gradients)
     total = reductions.mean(rows, steps.valid, axis_name)
     return gradients, {
@@ -170,7 +179,7 @@ def _gradient(
 
 def _lengths(longest: int) -> list[int]:
     """The lengths to which prompts may be cut, ascending; the last one cuts none."""
-    found = [longest]
-    while found[0] > _SHORTEST:
-        found.insert(0, -(-found[0] // 2))
-    return found
+    lengths = [longest]
+    while lengths[0] > _SHORTEST:
+        lengths.insert(0, math.ceil(lengths[0] / 2))
+    return lengths

@@ -30,20 +30,20 @@ _REMEDY = "restore a copy of it, or choose another --workdir"
 _NAMED = (policies.RANDOM, policies.BOT, ZERO_SHOT)
 
 # Episodes of each test that are begun before a training: all tests of a Mixed level take some 5 s an episode.
-_TRIED_BEFORE = 2
+_EPISODES_BEFORE_TRAINING = 2
 
 
 @dataclass(frozen=True)
 class EvalAgent:
-    """Who takes the tests.
+    """A player of the tests.
 
     Attributes:
-      base: where it was trained, or is asked to play.
-      policy: makes the policy of a place.
-      abilities: of `READS` and `CHOOSES_WORDS`.
-      room: tokens of the longest prompt that it can read, None without end.
+      base: the level of its training or of the config, which the tests change.
+      policy: makes the policy of a level.
+      abilities: those of `READS` and `CHOOSES_WORDS` that it has.
+      room: tokens of the longest prompt that it can read, None without a limit.
       checkpoint: step of the agent's checkpoint, None for other players.
-      read: digests of the files that it reads, by what they are.
+      read: digests of the files that it reads, by the kind of file.
     """
 
     name: str
@@ -59,32 +59,33 @@ class EvalAgent:
         names: Sequence[str],
         episode_seeds: Sequence[int],
         key: str = "prompt_tokens",
-        own_names: Sequence[str] = (),
+        action_names: Sequence[str] = (),
         prompt_tokens: int | None = None,
     ) -> tuple[list[tuple[GeneralisationTest, PlayedLevel]], dict[str, str]]:
-        """The tests that it can take, with their places; and the tests of 'all' that it cannot take, with the reason.
+        """The tests that it can take, with their levels; and the tests of 'all' that it cannot take, with the reason.
 
         Args:
-          names: as the config has them; named tests and the base must be possible.
-          key: of the config, which says how long a prompt may be.
-          own_names, prompt_tokens: see `generalisation.every` and `generalisation.place_of`.
+          names: names of tests as the config has them; named tests and the base must be possible.
+          key: the config's key for the length of a prompt, for the error.
+          action_names, prompt_tokens: see `generalisation.every` and `generalisation.level_of_test`.
 
         Raises:
           UserError: a test that is named cannot be taken.
         """
-        tests, left_out = [], {}
-        for test in generalisation.chosen(names, self.base, self.abilities, own_names):
-            place = generalisation.place_of(test, self.base, prompt_tokens, self.room)
+        tests = []
+        left_out = {}
+        for test in generalisation.chosen(names, self.base, self.abilities, action_names):
+            played_level = generalisation.level_of_test(test, self.base, prompt_tokens, self.room)
             try:
                 if "actions" in test.options:
-                    self.policy(place)  # refuses actions whose words have the same tokens
-                generalisation.require_room(test, place, episode_seeds, key)
+                    self.policy(played_level)  # refuses actions whose words have the same tokens
+                generalisation.require_room(test, played_level, episode_seeds, key)
             except UserError as error:  # a small vocabulary: the words have the same tokens, or many
                 if not may_be_left_out(test, names):
                     raise
                 left_out[test.name] = str(error)
             else:
-                tests.append((test, place))
+                tests.append((test, played_level))
         return tests, left_out
 
 
@@ -100,7 +101,8 @@ def open_pinned(config: LevelPolicy, workdir: Path) -> EvalAgent:
     """
     path = workdir / PLAN
     before = read_json(path, _REMEDY, keys=("checkpoint", "read")) if path.exists() else {}
-    checkpoint, digests = before.get("checkpoint"), before.get("read", {})
+    checkpoint = before.get("checkpoint")
+    digests = before.get("read", {})
     if not (checkpoint is None or type(checkpoint) is int) or not isinstance(digests, dict):
         raise UserError(f"{path} is damaged (no checkpoint or no digests): {_REMEDY}")
     agent = open_agent(config, checkpoint)
@@ -115,7 +117,7 @@ def open_pinned(config: LevelPolicy, workdir: Path) -> EvalAgent:
 
 
 def pin(workdir: Path, agent: EvalAgent) -> None:
-    """Writes what `open_pinned` reads."""
+    """Writes the checkpoint and the digests that `open_pinned` reads."""
     atomic_write_json(workdir / PLAN, {"checkpoint": agent.checkpoint, "read": dict(agent.read)})
 
 
@@ -125,27 +127,35 @@ def open_agent(config: LevelPolicy, pinned: int | None = None) -> EvalAgent:
     An agent keeps the sections of its training, except the level. Raises UserError where there is no such policy, or it does
     not fit the environment.
     """
-    name, level = config.policy, config.environment.name
+    name = config.policy
+    level = config.environment.name
     is_plain = name in (policies.RANDOM, policies.BOT) or policies.is_outside(name)
-    allowed = f"{', '.join(_NAMED)}, the folder of an agent run, or module:Class"
     is_folder = bool(name) and Path(name).is_dir()
+    allowed = f"{', '.join(_NAMED)}, the folder of an agent run, or module:Class"
     checks.require(name in _NAMED or is_plain or is_folder, "policy", name, allowed)
     allowed = f"a level of BabyAI-Text; {levels_in_words()}"
     checks.require(level is None or catalogue.find(level) is not None, "environment.name", level, allowed)
     if is_plain:
         return _without_network(config)
-    return _zero_shot(config) if name == ZERO_SHOT else _trained(config, pinned)
+    if name == ZERO_SHOT:
+        return _zero_shot(config)
+    return _trained(config, pinned)
 
 
 def _abilities(config: AgentConfig) -> tuple[frozenset[str], int | None]:
     """`EvalAgent.abilities` and `.room` of a training's network."""
-    reads = agent_networks.kind_of(config) != agent_networks.GAME
-    able = {READS: reads, CHOOSES_WORDS: agent_networks.takes_any_actions(config)}
-    room = agent_networks.prompt_room(config) if reads else None
-    return frozenset(name for name, is_able in able.items() if is_able), room
+    abilities = set()
+    room = None
+    if agent_networks.kind_of(config) != agent_networks.GAME:
+        abilities.add(READS)
+        room = agent_networks.prompt_room(config)
+    if agent_networks.takes_any_actions(config):
+        abilities.add(CHOOSES_WORDS)
+    return frozenset(abilities), room
 
 
-def _asked(config: LevelPolicy) -> AgentConfig:
+def _untrained_config(config: LevelPolicy) -> AgentConfig:
+    """The config of a training in the level and with the network of `config`, for players without one."""
     training = agent_config(resources.config("train_language_agent"))
     name = config.environment.name or training.environment.name
     environment = TrainedTask(**{**vars(config.environment), "name": name})
@@ -153,35 +163,43 @@ def _asked(config: LevelPolicy) -> AgentConfig:
 
 
 def _without_network(config: LevelPolicy) -> EvalAgent:
-    environment = _asked(config).environment
+    environment = _untrained_config(config).environment
     options = {**(environment.babyai_text or {}), "max_episode_steps": environment.max_episode_steps}
     spec = registry.spec(environment.name, **options)
     policy: Any = policies.RandomPolicy()
     if config.policy == policies.BOT:
-        policy, options = policies.BotPolicy(), {**options, "fields": ["bot_action"]}
+        policy = policies.BotPolicy()
+        options = {**options, "fields": ["bot_action"]}
     elif config.policy != policies.RANDOM:
         policy = policies.from_outside(config.policy, spec)
-    able = frozenset({CHOOSES_WORDS} if config.policy == policies.RANDOM else ())
-    return EvalAgent(config.policy, PlayedLevel(environment.name, options), lambda _: policy, able)
+    abilities = frozenset({CHOOSES_WORDS} if config.policy == policies.RANDOM else ())
+    return EvalAgent(config.policy, PlayedLevel(environment.name, options), lambda _: policy, abilities)
 
 
 def _zero_shot(config: LevelPolicy) -> EvalAgent:
     from motif_jax.lm import weights
     from motif_jax.lm.text import fetch
 
-    asked = _asked(config)
-    agent_networks.check(asked)
+    untrained = _untrained_config(config)
+    agent_networks.check(untrained)
     allowed = "'score': the head of a model that was never trained knows nothing"
-    checks.require(agent_networks.takes_any_actions(asked), "network.policy", config.network.policy, allowed)
-    base = PlayedLevel(asked.environment.name, settings.environment_options(asked))
-    policy = _policies(asked, base, lambda network: network.init(jax.random.key(config.seed)))
-    read = {**agent_networks.read_anew(asked), "model": weights.digest(fetch(config.network.model))}
+    checks.require(
+        agent_networks.takes_any_actions(untrained), "network.policy", config.network.policy, allowed
+    )
+    base = PlayedLevel(untrained.environment.name, settings.environment_options(untrained))
+    policy = _policies(untrained, base, lambda network: network.init(jax.random.key(config.seed)))
+    digests = {
+        **agent_networks.read_anew(untrained),
+        "model": weights.digest(fetch(config.network.model)),
+    }
     name = f"{config.network.model} before any training"
-    return EvalAgent(name, base, policy, *_abilities(asked), read=read)
+    return EvalAgent(name, base, policy, *_abilities(untrained), read=digests)
 
 
 def _trained(config: LevelPolicy, pinned: int | None) -> EvalAgent:
-    folder, which, level = config.policy, config.agent.checkpoint, config.environment.name
+    folder = config.policy
+    which = config.agent.checkpoint
+    level = config.environment.name
     evaluation_setup.check_checkpoint(which)
     trained = agent_policy.read_config(folder)
     name, options = agent_policy.environment_of(trained)
@@ -189,15 +207,18 @@ def _trained(config: LevelPolicy, pinned: int | None) -> EvalAgent:
     checks.require(spec.family == "BabyAI-Text", "policy", folder, f"an agent of BabyAI-Text, not of {name}")
     _refuse_other_options(config)
     if level is not None:
-        spoken = generalisation.language_options(PlayedLevel(name, options))
-        options = catalogue.options_elsewhere(options, name, level) | spoken
+        language = generalisation.language_options(PlayedLevel(name, options))
+        options = catalogue.options_elsewhere(options, name, level) | language
         name = level
     network = agent_networks.make(trained, spec)
     params, step = agent_policy.restore(folder, which if pinned is None else str(pinned), network)
-    base, digest = PlayedLevel(name, options), agent_policy.digest(folder, step)
+    base = PlayedLevel(name, options)
     policy = _policies(trained, base, lambda _: params)
-    read = {**agent_networks.read_anew(trained), **({} if digest is None else {"checkpoint": digest})}
-    return EvalAgent(folder, base, policy, *_abilities(trained), step, read)
+    digests = dict(agent_networks.read_anew(trained))
+    checkpoint_digest = agent_policy.digest(folder, step)
+    if checkpoint_digest is not None:
+        digests["checkpoint"] = checkpoint_digest
+    return EvalAgent(folder, base, policy, *_abilities(trained), step, digests)
 
 
 def refused_after(config: AgentConfig) -> dict[str, str]:
@@ -208,39 +229,48 @@ def refused_after(config: AgentConfig) -> dict[str, str]:
     base = PlayedLevel(config.environment.name, settings.environment_options(config))
     if catalogue.find(base.environment) is None:
         return {}
-    agent = EvalAgent("", base, lambda place: agent_networks.make(config, place.spec()), *_abilities(config))
-    numbers = [seeds.derive(config.seed, "test", index) for index in range(_TRIED_BEFORE)]
-    return agent.takeable(checks.listed(config.tests or ""), numbers, "network.prompt_tokens")[1]
+    agent = EvalAgent(
+        "", base, lambda played_level: agent_networks.make(config, played_level.spec()), *_abilities(config)
+    )
+    episode_seeds = [seeds.derive(config.seed, "test", index) for index in range(_EPISODES_BEFORE_TRAINING)]
+    _, left_out = agent.takeable(checks.listed(config.tests or ""), episode_seeds, "network.prompt_tokens")
+    return left_out
 
 
 def _refuse_other_options(config: LevelPolicy) -> None:
-    own = read_section(LevelPolicy, resources.config("test_language_agent"))
-    usual, given = ({key: asdict(each)[key] for key in ("environment", "network")} for each in (own, config))
-    for section in (given, usual):
-        section["environment"].pop("name")
-    changed = run_folder.differences(usual, given, given)
+    """Refuses options of the environment and the network, which an agent keeps from its training."""
+    defaults = _sections(read_section(LevelPolicy, resources.config("test_language_agent")))
+    sections = _sections(config)
+    changed = run_folder.differences(defaults, sections, sections)
     allowed = f"left as it is: {config.policy} keeps those of its training ({'; '.join(changed)})"
     key = changed[0].split(":")[0] if changed else ""
     checks.require(not changed, key, "given", allowed)
 
 
+def _sections(config: LevelPolicy) -> dict[str, Any]:
+    environment = asdict(config.environment)
+    environment.pop("name")
+    return {"environment": environment, "network": asdict(config.network)}
+
+
 def _policies(
     config: AgentConfig, base: PlayedLevel, params: Callable[[Any], Any]
 ) -> Callable[[PlayedLevel], Any]:
-    made: dict[Any, Any] = {}
-    kept: list[Any] = []  # parameters are the same whatever the actions
+    """Makes policies of levels: one for each list of actions and length of prompts, all with the same parameters."""
+    policy_of: dict[Any, Any] = {}
+    device_params: list[Any] = []  # read on first use
 
-    def policy(place: PlayedLevel) -> Any:
-        spec = place.spec()
-        key = (spec.action_names, place.options.get("prompt_tokens"))
-        if key not in made:
-            own: Any = config.network
-            if "prompt_tokens" in place.options:
-                own = replace(own, prompt_tokens=place.options["prompt_tokens"])
-            network = agent_networks.make(replace(config, network=own), spec)
-            if not kept:
-                kept.append(jax.device_put(params(network)))
-            made[key] = agent_policy.AgentPolicy(f"{base.environment}'s", network, kept[0])
-        return made[key]
+    def policy(played_level: PlayedLevel) -> Any:
+        spec = played_level.spec()
+        key = (spec.action_names, played_level.options.get("prompt_tokens"))
+        if key not in policy_of:
+            section: Any = config.network
+            if "prompt_tokens" in played_level.options:
+                section = replace(section, prompt_tokens=played_level.options["prompt_tokens"])
+            network = agent_networks.make(replace(config, network=section), spec)
+            if not device_params:
+                device_params.append(jax.device_put(params(network)))
+            policy_of[key] = agent_policy.AgentPolicy(f"{base.environment}'s", network, device_params[0])
+        return policy_of[key]
 
     return policy

@@ -1,4 +1,4 @@
-"""Tests of generalisation on BabyAI-Text: what each changes, and which players it applies to (Carta et al. 2023, GLAM).
+"""Tests of generalisation on BabyAI-Text: the change of each, and the players that it applies to (Carta et al. 2023, GLAM).
 
 A test replaces the level and options that an agent was trained with. All tests of all agents play episodes of the same seeds.
 """
@@ -20,8 +20,9 @@ from motif_jax.envs.spec import EnvironmentSpec
 
 BASE = changes.NONE
 ALL = "all"
-# What a player must do for a test to mean something to it.
-READS, CHOOSES_WORDS = "reads the prompt", "takes any list of actions"
+# Abilities of players, without which a test means nothing to them.
+READS = "reads the prompt"
+CHOOSES_WORDS = "takes any list of actions"
 UNSEEN_PAIRS = "BabyAI-MixedTestLocal-v0"
 SEQUENCES = tuple(name for name in catalogue.LEVELS if name.startswith(("BabyAI-PickUp", "BabyAI-GoToAfter")))
 DISTRACTORS = (4, 8, 16)
@@ -47,9 +48,11 @@ _OTHER_EPISODES = {
     changes.OTHER_MISSION: "the mission of another episode",
     changes.OTHER_EPISODE: "the prompts of another episode, which the same actions play",
 }
-_ROOM = 2  # so many times the tokens of the training's longest prompt where other words may take more
+# Where other words may take more tokens, a prompt may have so many times those of the training's longest.
+_ROOM_FACTOR = 2
 # Prompts are tried in so many episodes, so many steps of each: windows are full by then.
-TRIED_EPISODES, _TRIED_STEPS = 16, 8
+TRIED_EPISODES = 16
+_TRIED_STEPS = 8
 
 
 @dataclass(frozen=True)
@@ -57,12 +60,15 @@ class GeneralisationTest:
     """One test: options of the environment that replace the base's.
 
     Attributes:
-      level: None for the base's.
+      description: what it changes, for people.
+      level: the level that is played; None for the base's.
+      options: options that replace the base's.
+      needs: abilities without which it means nothing to a player, see `READS` and `CHOOSES_WORDS`.
       longer: whether a prompt may take more tokens than those of the training.
     """
 
     name: str
-    what: str
+    description: str
     level: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     needs: frozenset[str] = frozenset()
@@ -71,7 +77,7 @@ class GeneralisationTest:
 
 @dataclass(frozen=True)
 class PlayedLevel:
-    """Where episodes are played: a level and its options."""
+    """A level with its options."""
 
     environment: str
     options: Mapping[str, Any]
@@ -80,67 +86,103 @@ class PlayedLevel:
         return registry.spec(self.environment, **self.options)
 
 
-def every(base: PlayedLevel, own_names: Sequence[str] = ()) -> dict[str, GeneralisationTest]:
+def every(base: PlayedLevel, action_names: Sequence[str] = ()) -> dict[str, GeneralisationTest]:
     """All tests by name, for an agent that was trained in `base`, without those that would repeat it.
 
     Args:
-      own_names: names of its actions for the test `action_names`; () for the published ones.
+      action_names: names of the actions for the test `action_names`; () for the published ones.
     """
-    actions = tuple(base.options.get("actions", catalogue.ACTIONS))
-    tests = [GeneralisationTest(BASE, "nothing is changed")]
-    tests += [_reading(name, what, change=name) for name, what in _OTHER_WORDS.items()]
-    tests += [_reading(name, what, False, change=name) for name, what in _OTHER_EPISODES.items()]
-    names = {"action_names": tuple(own_names) or ROTATE, "action_names_shift": SHIFT}
-    tests += [
-        _reading(name, ", ".join(words), actions=list(words))
-        for name, words in names.items()
-        if len(words) == len(actions) and words != actions
-    ]
-    needs = frozenset({CHOOSES_WORDS})
-    tests += [
-        GeneralisationTest(f"actions_{n}", f"{n} actions", None, {"actions": list(words)}, needs, True)
-        for n, words in ACTION_LISTS.items()
-        if n != len(actions)
-    ]
-    own = _distractors(base)
-    tests += [
-        GeneralisationTest(f"distractors_{n}", f"{n} distractors", None, {"distractors": n}, longer=True)
-        for n in DISTRACTORS
-        if own not in (None, n)
-    ]
-    levels = {"unseen_pairs": (UNSEEN_PAIRS, "pairs of colour and thing that no training mission names")}
-    for level in SEQUENCES:
-        short = level.removeprefix(catalogue.PREFIX).removesuffix("-v0")
-        levels[short] = (level, "pick up and go to, or pick up, said in an order of its own")
-    tests += [
-        GeneralisationTest(name, what, level)
-        for name, (level, what) in levels.items()
-        if level != base.environment
+    tests = [
+        GeneralisationTest(BASE, "nothing is changed"),
+        *_prompt_tests(),
+        *_action_tests(base, tuple(action_names)),
+        *_distractor_tests(base),
+        *_level_tests(base),
     ]
     if language(base) != catalogue.FRENCH:
         tests.append(_reading("french", "clauses, goal and prompt in French", language=catalogue.FRENCH))
     return {test.name: test for test in tests}
 
 
-def _reading(name: str, what: str, longer: bool = True, **options: Any) -> GeneralisationTest:
-    return GeneralisationTest(name, what, None, options, frozenset({READS}), longer)
+def _reading(name: str, description: str, longer: bool = True, **options: Any) -> GeneralisationTest:
+    """A test of what is read."""
+    return GeneralisationTest(name, description, None, options, frozenset({READS}), longer)
+
+
+def _prompt_tests() -> list[GeneralisationTest]:
+    words = [_reading(name, description, change=name) for name, description in _OTHER_WORDS.items()]
+    # Other episodes of the same level take no more tokens.
+    episodes = [
+        _reading(name, description, longer=False, change=name)
+        for name, description in _OTHER_EPISODES.items()
+    ]
+    return words + episodes
+
+
+def _action_tests(base: PlayedLevel, action_names: tuple[str, ...]) -> list[GeneralisationTest]:
+    """Other names for the same actions, and lists of another length."""
+    actions = tuple(base.options.get("actions", catalogue.ACTIONS))
+    tests = []
+    for name, words in {"action_names": action_names or ROTATE, "action_names_shift": SHIFT}.items():
+        if len(words) == len(actions) and words != actions:
+            tests.append(_reading(name, ", ".join(words), actions=list(words)))
+    for count, words in ACTION_LISTS.items():
+        if count != len(actions):
+            test = GeneralisationTest(
+                name=f"actions_{count}",
+                description=f"{count} actions",
+                options={"actions": list(words)},
+                needs=frozenset({CHOOSES_WORDS}),
+                longer=True,
+            )
+            tests.append(test)
+    return tests
+
+
+def _distractor_tests(base: PlayedLevel) -> list[GeneralisationTest]:
+    trained = _distractors(base)
+    if trained is None:
+        return []
+    return [
+        GeneralisationTest(
+            name=f"distractors_{count}",
+            description=f"{count} distractors",
+            options={"distractors": count},
+            longer=True,
+        )
+        for count in DISTRACTORS
+        if count != trained
+    ]
+
+
+def _level_tests(base: PlayedLevel) -> list[GeneralisationTest]:
+    description = "pairs of colour and thing that no training mission names"
+    tests = [GeneralisationTest("unseen_pairs", description, UNSEEN_PAIRS)]
+    for level in SEQUENCES:
+        name = level.removeprefix(catalogue.PREFIX).removesuffix("-v0")
+        description = "pick up and go to, or pick up, said in an order of its own"
+        tests.append(GeneralisationTest(name, description, level))
+    return [test for test in tests if test.level != base.environment]
 
 
 def _distractors(base: PlayedLevel) -> int | None:
-    """Their number in `base`; None for a level that takes no other."""
+    """The number of distractors in `base`; None for a level that takes no other number."""
     from motif_jax.envs.babyai_text.levels import distractors_of
 
     level = catalogue.find(base.environment)
-    own = None if level is None else distractors_of(level)
-    given = base.options.get("distractors")
-    return own[1] if own and given is None else given if own else None
+    option_and_default = None if level is None else distractors_of(level)
+    if option_and_default is None:
+        return None
+    _, default = option_and_default
+    count = base.options.get("distractors")
+    return default if count is None else count
 
 
-def language(place: PlayedLevel) -> str:
-    """In which language a place speaks."""
-    level = catalogue.find(place.environment)
+def language(played_level: PlayedLevel) -> str:
+    """The language of a level's prompts."""
+    level = catalogue.find(played_level.environment)
     assert level is not None
-    return place.options.get("language") or level.language
+    return played_level.options.get("language") or level.language
 
 
 def language_options(base: PlayedLevel) -> dict[str, str]:
@@ -149,19 +191,21 @@ def language_options(base: PlayedLevel) -> dict[str, str]:
 
 
 def chosen(
-    names: Sequence[str], base: PlayedLevel, abilities: frozenset[str], own_names: Sequence[str] = ()
+    names: Sequence[str], base: PlayedLevel, abilities: frozenset[str], action_names: Sequence[str] = ()
 ) -> list[GeneralisationTest]:
     """The tests that `names` means, the base first; 'all' stands for every test that applies to the player.
 
     Raises:
       UserError: there is no such test or level, or it does not apply to the player.
     """
-    tests = every(base, own_names)
-    able = [name for name, test in tests.items() if test.needs <= abilities]
-    wanted, found = [BASE], []
+    tests = every(base, action_names)
+    applicable = [name for name, test in tests.items() if test.needs <= abilities]
+    chosen_names = [BASE]
     for name in names:
-        wanted += able if name == ALL else [name]
-    for name in dict.fromkeys(wanted):
+        chosen_names += applicable if name == ALL else [name]
+
+    chosen_tests = []
+    for name in dict.fromkeys(chosen_names):
         is_level = name.startswith(catalogue.PREFIX) and catalogue.find(name) is not None
         allowed = f"'all', or names of {', '.join(tests)}, or a level of BabyAI-Text, with commas between"
         checks.require(name in tests or is_level, "tests", name, allowed)
@@ -169,18 +213,18 @@ def chosen(
         missing = ", ".join(sorted(test.needs - abilities))
         allowed = f"without {name}, which means nothing to a player that does not do this: {missing}"
         checks.require(not missing, "tests", name, allowed)
-        found.append(test)
-    return found
+        chosen_tests.append(test)
+    return chosen_tests
 
 
-def place_of(
+def level_of_test(
     test: GeneralisationTest, base: PlayedLevel, prompt_tokens: int | None = None, room: int | None = None
 ) -> PlayedLevel:
-    """Where a test is played; UserError where the level does not take the options.
+    """The level of a test with its options; UserError where the level does not take them.
 
     Args:
-      prompt_tokens: of the longest prompt; None: those of the training, twice as many where words may take more.
-      room: the player's own limit of them, None for none.
+      prompt_tokens: tokens of the longest prompt; None: those of the training, twice as many where words may take more.
+      room: the player's limit of these tokens, None for none.
     """
     environment = test.level or base.environment
     options = {**base.options, **test.options}
@@ -189,27 +233,37 @@ def place_of(
             options.pop(name, None)
         options |= language_options(base)
     if "tokenizer" in options:
-        own = options["prompt_tokens"]
-        wanted = prompt_tokens or (_ROOM * own if test.longer else own)
-        options["prompt_tokens"] = wanted if room is None else min(wanted, max(room, own))
-    place = PlayedLevel(environment, options)
-    place.spec()
-    return place
+        trained = options["prompt_tokens"]
+        length = prompt_tokens or (_ROOM_FACTOR * trained if test.longer else trained)
+        if room is not None:
+            length = min(length, max(room, trained))
+        options["prompt_tokens"] = length
+    played_level = PlayedLevel(environment, options)
+    played_level.spec()  # checks the options
+    return played_level
 
 
 def require_room(
-    test: GeneralisationTest, place: PlayedLevel, episode_seeds: Sequence[int], key: str = "prompt_tokens"
+    test: GeneralisationTest,
+    played_level: PlayedLevel,
+    episode_seeds: Sequence[int],
+    key: str = "prompt_tokens",
 ) -> None:
-    """Plays the beginnings of the first episodes at random; UserError names `key` if a prompt has more tokens than `place` has room for."""
-    if "tokenizer" not in place.options:
+    """Plays the beginnings of the first episodes at random.
+
+    Raises UserError, which names the config's `key`: a prompt has more tokens than `played_level` has room for.
+    """
+    if "tokenizer" not in played_level.options:
         return
-    room = place.options["prompt_tokens"]
-    game = registry.make(place.environment, **{**place.options, "prompt_tokens": PROMPT_BYTES})
+    room = played_level.options["prompt_tokens"]
+    # No prompt has more tokens than bytes.
+    options = {**played_level.options, "prompt_tokens": PROMPT_BYTES}
+    game = registry.make(played_level.environment, **options)
     longest = 0
     for seed in episode_seeds[:TRIED_EPISODES]:
         actions = seeds.rng(seed, "tried").integers(game.spec.num_actions, size=_TRIED_STEPS)
-        for moment in play(game, seed, given_actions(actions)):
-            longest = max(longest, int((moment.observation["tokens"] >= 0).sum()))
+        for transition in play(game, seed, given_actions(actions)):
+            longest = max(longest, int((transition.observation["tokens"] >= 0).sum()))
     game.close()
     if longest > room:
         raise UserError(

@@ -29,20 +29,23 @@ def check(config: ConfigDict, workdir: Path) -> None:
     checks.existing_folder(config, "policy")
     checks.require(bool(config.probes.prompts), "probes.prompts", "", "'own' or a JSON file")
     which = config.checkpoint
-    good = which in ("all", "latest", "best") or checks.is_natural(which)
-    checks.require(good, "checkpoint", which, "all, latest, best or a step")
-    made, _ = _open(config)
-    known = not config.must_be_right or any(probe.right for probe in made.probes)
-    checks.require(known, "must_be_right", True, "False unless config.probes.prompts says what is right")
+    is_valid = which in ("all", "latest", "best") or checks.is_natural(which)
+    checks.require(is_valid, "checkpoint", which, "all, latest, best or a step")
+    opened, _ = _open(config)
+    has_answers = not config.must_be_right or any(probe.right for probe in opened.probes)
+    checks.require(
+        has_answers, "must_be_right", True, "False unless config.probes.prompts says what is right"
+    )
 
 
 def _open(config: ConfigDict) -> tuple[Probing, list[int]]:
+    """The probing of the config's agent, and the steps of the checkpoints to ask."""
     trained = agent_policy.read_config(config.policy)
     if agent_networks.kind_of(trained) != agent_networks.LANGUAGE:
         raise UserError(f"config.policy={config.policy!r}: must be a run of train_language_agent")
     trained = dataclasses.replace(trained, probes=ProbeQuestions(prompts=config.probes.prompts))
-    made = probing.make(trained, settings.make_network(trained))
-    if made is None:
+    opened = probing.make(trained, settings.make_network(trained))
+    if opened is None:
         raise UserError(probing.ENGLISH_ALONE)
     with agent_policy.open_checkpoints(config.policy) as checkpoints:
         steps = sorted(checkpoints.steps())
@@ -50,19 +53,20 @@ def _open(config: ConfigDict) -> tuple[Probing, list[int]]:
             steps = [agent_policy.choose_step(checkpoints, config.checkpoint, config.policy)]
     if not steps:
         raise UserError(f"{config.policy} has no checkpoint yet: train for longer, or choose another folder")
-    return made, steps
+    return opened, steps
 
 
 def run(config: ConfigDict, workdir: Path) -> int:
     with Interruption() as stop, run_folder.opened(workdir, config, IDENTITY):
-        made, steps = _open(config)
-        lines, clauses = (list(read_json_lines(workdir / name)) for name in (probing.LINES, probing.CLAUSES))
+        opened, steps = _open(config)
+        lines = list(read_json_lines(workdir / probing.LINES))
+        clauses = list(read_json_lines(workdir / probing.CLAUSES))
         done = min(len(lines), len(clauses))
         # A training that continued meanwhile has other checkpoints.
-        asked = {row["step"] for row in lines[:done]}
-        steps = [step for step in steps if step not in asked]
-        published = config.published_files and made.by_words
-        files = probing.ProbeFiles(workdir, made, done, clauses_every=1, published=published)
+        done_steps = {row["step"] for row in lines[:done]}
+        steps = [step for step in steps if step not in done_steps]
+        published = config.published_files and opened.by_words
+        files = probing.ProbeFiles(workdir, opened, done, clauses_every=1, published=published)
         try:
             with Progress(done + len(steps), "checkpoints", "probe", done) as progress:
                 for number, step in enumerate(steps, done):
@@ -73,24 +77,25 @@ def run(config: ConfigDict, workdir: Path) -> int:
                     progress.update(number + 1)
         finally:
             files.close()
-    wrong = _say(made, workdir)
+    wrong = _show(opened, workdir)
     if config.must_be_right and wrong:
-        named = ", ".join(wrong)
-        print(f"it does not hold: the right action is not the most likely one for {named}", file=sys.stderr)
+        names = ", ".join(wrong)
+        print(f"it does not hold: the right action is not the most likely one for {names}", file=sys.stderr)
         return 1
     return 0
 
 
-def _say(made: Probing, workdir: Path) -> list[str]:
+def _show(opened: Probing, workdir: Path) -> list[str]:
+    """Prints the likeliest action of the last checkpoint for each probe; returns the names of probes where it is wrong."""
     *_, last = read_json_lines(workdir / probing.LINES)
     wrong = []
-    for probe, row in zip(made.probes, last["probabilities"], strict=True):
+    for probe, row in zip(opened.probes, last["probabilities"], strict=True):
         if np.isnan(row).any():
             raise UserError(
                 f"{probe.name}: the probabilities of actions are not numbers, so that none is the likeliest"
             )
         best = int(np.argmax(row))
-        print(f"{probe.name}: {made.actions[best]} ({row[best]:.2f})", flush=True)
-        if probe.right and probe.right != made.actions[best]:
+        print(f"{probe.name}: {opened.actions[best]} ({row[best]:.2f})", flush=True)
+        if probe.right and probe.right != opened.actions[best]:
             wrong.append(probe.name)
     return wrong

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -26,28 +26,40 @@ from motif_jax.glam.agent import ACTIONS, TOKENS, LanguageAgent
 from motif_jax.rl import settings
 from motif_jax.rl.config import AgentConfig
 
-DESCRIPTION, LINES, CLAUSES, DISTRIB = "probes.json", "probes.jsonl", "clauses.jsonl", "distrib.csv"
+DESCRIPTION = "probes.json"
+LINES = "probes.jsonl"
+CLAUSES = "clauses.jsonl"
+DISTRIB = "distrib.csv"
 ENGLISH_ALONE = "config.probes.prompts='own': these prompts are in English, and this agent reads French: name a file of French ones"
-_ROWS = 32  # prompts at a time
+_ROWS = 32  # prompts that the model reads at a time
 
 
 class Probing:
-    """Asks an agent; `params` of the methods are those that act. Raises UserError: a prompt is too long."""
+    """Asks an agent; `params` of the methods are the parameters to act by. Raises UserError: a prompt is too long."""
 
     def __init__(
         self, network: LanguageAgent, probes: Sequence[Probe], options: Mapping[str, Any], language: str
     ) -> None:
-        self.probes, self._network = list(probes), network
-        self.actions, self._language = network.spec.action_names, language
+        self.probes = list(probes)
+        self.actions = network.spec.action_names
+        self._network = network
+        self._language = language
+        # Whether the policy scores words; else it is a head.
         self.by_words = ACTIONS not in network.heads.configs
         self._longest = options["prompt_tokens"]
         self._tokens = PromptTokens(options["tokenizer"], self._longest, options["special_tokens"])
         self._rows = jax.jit(network.rows)
-        self._whole = self._encoded(map(self.prompt, self.probes))
-        self._places = [(n, place) for n, probe in enumerate(self.probes) for place in probe.places()]
-        self._parts = self._encoded(self.prompt(self.probes[n], place) for n, place in self._places)
+        self._prompts = self._encoded(map(self.prompt, self.probes))
+        # (probe, (observation, clause)) of every clause, and the prompts without it.
+        self._clauses = [
+            (number, clause) for number, probe in enumerate(self.probes) for clause in probe.places()
+        ]
+        self._prompts_without = self._encoded(
+            self.prompt(self.probes[number], clause) for number, clause in self._clauses
+        )
 
     def prompt(self, probe: Probe, without: tuple[int, int] | None = None) -> str:
+        """The prompt of a probe, without a clause (observation, clause)."""
         return probe.prompt(self.actions, self._language, without)
 
     def _encoded(self, prompts: Iterable[str]) -> np.ndarray:
@@ -59,26 +71,32 @@ class Probing:
 
     def scores(self, params: Any) -> np.ndarray:
         """Logits of the policy float32 [probes, actions]."""
-        return self._ask(params, self._whole)
+        return self._ask(params, self._prompts)
 
     def clauses(self, params: Any) -> list[dict[str, Any]]:
-        found = probabilities(self._ask(params, self._parts)).tolist() if self._places else []
+        """A row for every clause: the policy's probabilities without it."""
+        if not self._clauses:
+            return []
+        without = probabilities(self._ask(params, self._prompts_without)).tolist()
         return [
-            {"probe": number, "observation": place[0], "clause": place[1], "probabilities": row}
-            for (number, place), row in zip(self._places, found, strict=True)
+            {"probe": number, "observation": observation, "clause": clause, "probabilities": row}
+            for (number, (observation, clause)), row in zip(self._clauses, without, strict=True)
         ]
 
     def _ask(self, params: Any, rows: np.ndarray) -> np.ndarray:
-        found = []
+        logits = []
         for start in range(0, len(rows), _ROWS):
             part = rows[start : start + _ROWS]
             # The same number of rows in every call, so that there is one program.
-            filled = np.concatenate([part, np.repeat(part[:1], min(_ROWS, len(rows)) - len(part), axis=0)])
+            missing = min(_ROWS, len(rows)) - len(part)
+            filled = np.concatenate([part, np.repeat(part[:1], missing, axis=0)])
             tokens = self._network.cropped({TOKENS: filled})[TOKENS]
-            found.append(np.asarray(self._rows(params, tokens)[0])[: len(part)])
-        return np.concatenate(found) if found else np.zeros((0, len(self.actions)), np.float32)
+            part_logits, _ = self._rows(params, tokens)
+            logits.append(np.asarray(part_logits)[: len(part)])
+        return np.concatenate(logits) if logits else np.zeros((0, len(self.actions)), np.float32)
 
     def description(self) -> dict[str, Any]:
+        """The contents of `probes.json`."""
         probes = [
             {"name": probe.name, "goal": probe.goal, "observations": probe.observations, "actions": probe.actions, "prompt": self.prompt(probe)}
             for probe in self.probes
@@ -93,7 +111,7 @@ def probabilities(scores: np.ndarray) -> np.ndarray:
 
 
 def make(config: AgentConfig, network: Any) -> Probing | None:
-    """The probes of a training config; None without, and for the package's, which are English, where the agent reads French."""
+    """The probes of a training config; None without any, and for the package's, which are English, where the agent reads French."""
     chosen = config.probes
     if chosen is None or not chosen.prompts:
         return None
@@ -117,14 +135,24 @@ class ProbeFiles(ExitStack):
         self, folder: Path, probing: Probing, update: int, clauses_every: int = 0, published: bool = False
     ) -> None:
         super().__init__()
-        self._probing, self._clauses_every = probing, clauses_every
+        self._probing = probing
+        self._clauses_every = clauses_every
         atomic_write_json(folder / DESCRIPTION, probing.description())
-        names = (LINES, *([CLAUSES] if clauses_every else []))
-        keep = dict.fromkeys(names, lambda line: json.loads(line)["update"] < update)
+
+        # A resumed run writes the lines from `update` on again.
+        def is_earlier(line: str) -> bool:
+            return json.loads(line)["update"] < update
+
+        keep: dict[str, Callable[[str], bool]] = {LINES: is_earlier}
+        if clauses_every:
+            keep[CLAUSES] = is_earlier
         if published:
+            # Its lines have no number: line n is that of update n.
             count = itertools.count()
             keep[DISTRIB] = lambda line: next(count) < update
-        self._files = {n: self.enter_context(append_lines(folder / n, kept)) for n, kept in keep.items()}
+        self._files = {
+            name: self.enter_context(append_lines(folder / name, is_kept)) for name, is_kept in keep.items()
+        }
 
     def write(self, params: Any, update: int, step: int) -> None:
         """Writes what the agent would do before update `update` (from 0), at environment step `step`."""
@@ -149,7 +177,8 @@ class ProbeFiles(ExitStack):
 
 def files(config: AgentConfig, network: Any, folder: Path, progress: Mapping[str, Any]) -> ProbeFiles | None:
     """The probe files in `folder` that resume from a checkpoint's `progress`; None without probes."""
-    probing, chosen = make(config, network), config.probes
+    probing = make(config, network)
+    chosen = config.probes
     if probing is None or chosen is None:
         if chosen is not None and chosen.prompts:
             print(f"not probed: {ENGLISH_ALONE}", file=sys.stderr, flush=True)

@@ -23,16 +23,28 @@ from motif_jax.reports.evaluation_tables import write_table
 from motif_jax.reports.generalisation_files import RETURNS, SUMMARY, TABLE, Rows
 from motif_jax.schema import read_section
 
-# What a result depends on; more tests and more episodes may be asked for.
-IDENTITY = "seed greedy lanes policy agent environment network action_names prompt_tokens resamples confidence".split()
+# Keys that a result depends on; a resumed run may add tests and episodes.
+IDENTITY = (
+    "seed",
+    "greedy",
+    "lanes",
+    "policy",
+    "agent",
+    "environment",
+    "network",
+    "action_names",
+    "prompt_tokens",
+    "resamples",
+    "confidence",
+)
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config, IDENTITY)
     capacity.require_workers("workers", min(config.workers, config.episodes))
-    named = tuple(config.action_names)
-    good = len(set(named)) == len(named) and all(isinstance(name, str) and name for name in named)
-    checks.require(good, "action_names", named, "names of actions, each different and not empty")
+    names = tuple(config.action_names)
+    is_valid = len(set(names)) == len(names) and all(isinstance(name, str) and name for name in names)
+    checks.require(is_valid, "action_names", names, "names of actions, each different and not empty")
     player = eval_agents.open_pinned(read_section(LevelPolicy, config), workdir)
     _tests(config, player)
 
@@ -44,16 +56,17 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
         tests, left_out = _tests(config, player)
         results: list[dict[str, Any]] = []
         base: Rows = ()
-        numbers = _episode_seeds(config)
+        episode_seeds = _episode_seeds(config)
         how = PlaySettings(workers=config.workers, lanes=config.lanes, greedy=config.greedy)
-        for number, (test, place) in enumerate(tests, start=1):
+        for number, (test, played_level) in enumerate(tests, start=1):
             folder = workdir / generalisation_files.FOLDER / test.name
             title = f"test {number}/{len(tests)} {test.name}"
             try:
                 folder.mkdir(parents=True, exist_ok=True)
-                game, policy = (place.environment, place.options), player.policy(place)
+                game = (played_level.environment, played_level.options)
+                policy = player.policy(played_level)
                 with Journal(folder) as journal:
-                    rows = play_policy(journal, title, game, policy, numbers, how, stop, episode_row)
+                    rows = play_policy(journal, title, game, policy, episode_seeds, how, stop, episode_row)
             except UserError as error:  # a prompt longer than those that were tried
                 optional = eval_agents.may_be_left_out(test, checks.listed(config.tests))
                 if not optional or not str(error).startswith(prompts.TOO_LONG):
@@ -62,8 +75,8 @@ def run(config: ConfigDict, workdir: Path) -> int | None:
             else:
                 if len(rows) < config.episodes:
                     return interruption.EXIT_CODE
-                base = base or rows
-                results.append(_result(config, test, place, rows, base))
+                base = base or rows  # the first test changes nothing
+                results.append(_result(config, test, played_level, rows, base))
                 generalisation_files.write_returns(workdir, test.name, rows)
             finished = number == len(tests)
             _write(config, workdir, player, {"finished": finished, "left_out": left_out, "tests": results})
@@ -78,19 +91,30 @@ def _episode_seeds(config: ConfigDict) -> list[int]:
 def _tests(
     config: ConfigDict, player: eval_agents.EvalAgent
 ) -> tuple[list[tuple[GeneralisationTest, PlayedLevel]], dict[str, str]]:
-    names, own = checks.listed(config.tests), tuple(config.action_names)
-    return player.takeable(names, _episode_seeds(config), "prompt_tokens", own, config.prompt_tokens)
+    """See `EvalAgent.takeable`."""
+    return player.takeable(
+        checks.listed(config.tests),
+        _episode_seeds(config),
+        "prompt_tokens",
+        tuple(config.action_names),
+        config.prompt_tokens,
+    )
 
 
 def _result(
-    config: ConfigDict, test: GeneralisationTest, place: PlayedLevel, rows: Rows, base: Rows
+    config: ConfigDict, test: GeneralisationTest, played_level: PlayedLevel, rows: Rows, base: Rows
 ) -> dict[str, Any]:
-    level = catalogue.find(place.environment)
+    level = catalogue.find(played_level.environment)
     assert level is not None
-    kinds = () if place.options.get("kind") else level.kinds
+    kinds = () if played_level.options.get("kind") else level.kinds
     numbers = generalisation_files.summarise(rows, base, kinds, config.resamples, config.confidence)
-    about = {"name": test.name, "what": test.what, "environment": place.environment}
-    return {**about, "options": dict(place.options), **numbers}
+    return {
+        "name": test.name,
+        "what": test.description,
+        "environment": played_level.environment,
+        "options": dict(played_level.options),
+        **numbers,
+    }
 
 
 def _write(
@@ -112,7 +136,8 @@ def _write(
 
 def _show(config: ConfigDict, workdir: Path, player: eval_agents.EvalAgent) -> None:
     summary = generalisation_files.read(workdir)
-    cells, header = generalisation_files.table(summary), generalisation_files.HEADER
+    header = generalisation_files.HEADER
+    cells = generalisation_files.table(summary)
     title = f"{player.name} tested, {player.base.environment}"
     note = (
         f"{config.episodes} episodes of the same seeds in each test; changes are against the first; brackets: "

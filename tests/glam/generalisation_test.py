@@ -1,6 +1,14 @@
 from __future__ import annotations
 
-from motif_jax.glam.generalisation import CHOOSES_WORDS, READS, PlayedLevel, chosen, every, language, place_of
+from motif_jax.glam.generalisation import (
+    CHOOSES_WORDS,
+    READS,
+    PlayedLevel,
+    chosen,
+    every,
+    language,
+    level_of_test,
+)
 from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 BASES = {
@@ -26,7 +34,9 @@ def test_tests_and_their_places_are_those_that_were_recorded(record: bool) -> No
                 parts[f"{name} {able} {asked}"] = found
         for tokens, room in ((None, None), (None, 150), (130, None)):
             for own in ((), ("left", "right", "on")):
-                places = {test.name: place_of(test, base, tokens, room) for test in every(base, own).values()}
+                places = {
+                    test.name: level_of_test(test, base, tokens, room) for test in every(base, own).values()
+                }
                 shown = [f"{test} {place} {language(place)}" for test, place in places.items()]
                 parts[f"{name} {tokens} {room} {own}"] = "\n".join(shown)
     assert_matches_packed_recording("generalisation", parts, record)
