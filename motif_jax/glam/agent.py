@@ -30,10 +30,14 @@ from motif_jax.lm.text import fetch
 from motif_jax.lm.tokens import Tokenizer, TokenRows, bucket, candidate_rows, padded
 from motif_jax.rl.policy_config import LanguagePolicy
 
-TOKENS, CANDIDATES = "tokens", "candidates"
+# Fields of the observation.
+TOKENS = "tokens"
+CANDIDATES = "candidates"
+# The head of a policy that does not score words.
 ACTIONS = "actions"
 # Which texts get the tokenizer's special tokens; with `compat.glam_end_token` the candidates get them too.
 PROMPT = "prompt"
+# Switches that name a form of the score.
 _SWITCHES = {"glam_raw_logit_score": RAW_LOGIT, "glam_scaled_probability_score": SCALED_PROBABILITY}
 
 
@@ -53,16 +57,18 @@ def check(network: LanguagePolicy, lora: LoraOnBase, compat: Compat) -> None:
 
 def form_of(score: str, compat: Compat) -> str:
     """The form of the score, as named or from a switch; UserError where they disagree."""
-    named = [(switch, form) for switch, form in _SWITCHES.items() if getattr(compat, switch)]
-    for switch, form in named:
-        others = {other for _, other in named} | ({score} - {LOG_PROBABILITY})
+    switched = {switch: form for switch, form in _SWITCHES.items() if getattr(compat, switch)}
+    forms = set(switched.values())
+    if score != LOG_PROBABILITY:  # the default, which every switch may replace
+        forms.add(score)
+    for switch, form in switched.items():
         allowed = "False: the score has one form, and compat.glam_raw_logit_score, compat.glam_scaled_probability_score and network.score name several"
-        checks.require(others == {form}, f"compat.{switch}", True, allowed)
-    return named[0][1] if named else score
+        checks.require(forms == {form}, f"compat.{switch}", True, allowed)
+    return next(iter(switched.values()), score)
 
 
 class PromptReader:
-    """What the policies of this package have in common: they read `tokens` int32 [L], -1 behind the prompt, and keep no state."""
+    """The common part of policies that read prompts: `tokens` int32 [L], -1 behind the prompt; they keep no state."""
 
     def frozen(self) -> dict[str, Any]:
         return {}
@@ -73,8 +79,8 @@ class PromptReader:
     def cropped(self, observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         """Cuts `tokens` behind the longest prompt, to one of a few lengths (`tokens.bucket`) so that few programs are compiled."""
         tokens = observation[TOKENS]
-        there = np.flatnonzero((tokens >= 0).reshape(-1, tokens.shape[-1]).any(axis=0))
-        longest = int(there[-1]) + 1 if len(there) else 1
+        columns = np.flatnonzero((tokens >= 0).reshape(-1, tokens.shape[-1]).any(axis=0))
+        longest = int(columns[-1]) + 1 if len(columns) else 1
         return {**observation, TOKENS: tokens[..., : bucket(longest, tokens.shape[-1])]}
 
     def initial_state(self, batch_size: int) -> Any:
@@ -134,14 +140,15 @@ class LanguageAgent(PromptReader):
         if self.adaptation.spec is None:
             return {}
         assert self.source is not None
-        return self.adaptation.arrange(folders.read(self.source).params, None, jax.random.key(0))[1]
+        _, frozen = self.adaptation.arrange(folders.read(self.source).params, None, jax.random.key(0))
+        return frozen
 
     def apply(
         self, params: Any, observation: Mapping[str, jax.Array], state: Any, first: jax.Array
     ) -> tuple[jax.Array, jax.Array, Any]:
         """See `PolicyNetwork.apply`; `params` has the trained and the frozen parameters in one dict."""
-        rows = {name: observation[name].reshape(-1, *observation[name].shape[2:]) for name in self.fields}
         chex.assert_rank([observation[TOKENS], first], [3, 2])
+        rows = {name: observation[name].reshape(-1, *observation[name].shape[2:]) for name in self.fields}
         logits, value = self.rows(params, rows[TOKENS], rows.get(CANDIDATES))
         return logits.reshape(*first.shape, -1), value.reshape(first.shape), state
 
@@ -153,7 +160,7 @@ class LanguageAgent(PromptReader):
         `candidates` int32 [N, A, S] are the actions of each prompt, see the class.
         """
         prompt = jnp.maximum(tokens, 0)
-        # An empty row, as in compilation, reads one token.
+        # An empty row, which compilation has, reads one token.
         valid = (tokens >= 0).at[:, 0].set(True)
         model = self.model.with_dropout(_dropout_key(params, tokens)) if self.dropout else self.model
         with finetune_params.active(params, self.adaptation.spec):
@@ -161,14 +168,26 @@ class LanguageAgent(PromptReader):
                 states = _opening_states(model, params["model"], prompt, valid)
                 logits = self.heads.apply(params["heads"], ACTIONS, states)
             else:
-                rows = (params["model"], prompt, valid, *self._candidates(candidates))
-                scores = scoring.score(model, *rows, self.by_length, self.form, self.pad_plus_one)
-                states, logits = scores.states, scores.total
+                candidate_tokens, candidate_valid = self._candidates(candidates)
+                scores = scoring.score(
+                    model,
+                    params["model"],
+                    prompt,
+                    valid,
+                    candidate_tokens,
+                    candidate_valid,
+                    self.by_length,
+                    self.form,
+                    self.pad_plus_one,
+                )
+                states = scores.states
+                logits = scores.total
         return logits, self.heads.apply(params["heads"], "value", states)
 
-    def _candidates(self, shown: jax.Array | None) -> tuple[jax.Array, jax.Array]:
-        if shown is not None:
-            return jnp.maximum(shown, 0), shown >= 0
+    def _candidates(self, observed: jax.Array | None) -> tuple[jax.Array, jax.Array]:
+        """Tokens, and which of them are no padding, of the candidates that are observed, or of those of all prompts."""
+        if observed is not None:
+            return jnp.maximum(observed, 0), observed >= 0
         assert self.candidates is not None
         return jnp.asarray(self.candidates.tokens), jnp.asarray(self.candidates.valid)
 
@@ -188,11 +207,14 @@ def _dropout_key(params: Any, tokens: jax.Array) -> jax.Array:
 
     `PolicyNetwork.apply` receives no key, and a resumed run draws the same masks again.
     """
-    places = jnp.arange(1, tokens.size + 1, dtype=jnp.uint32) * jnp.uint32(2654435761)
-    seen = jnp.sum((tokens.reshape(-1).astype(jnp.uint32) + 1) * places, dtype=jnp.uint32)
+    # Knuth's multiplicative hash, by position.
+    factors = jnp.arange(1, tokens.size + 1, dtype=jnp.uint32) * jnp.uint32(2654435761)
+    rows_hash = jnp.sum((tokens.reshape(-1).astype(jnp.uint32) + 1) * factors, dtype=jnp.uint32)
+    # One parameter is enough: every update changes the bias of the value.
     bias = jax.lax.stop_gradient(params["heads"]["value"]["output"]["bias"])
-    state = jnp.sum(jax.lax.bitcast_convert_type(bias.astype(jnp.float32), jnp.uint32), dtype=jnp.uint32)
-    return jax.random.fold_in(jax.random.fold_in(jax.random.key(0), seen), state)
+    bits = jax.lax.bitcast_convert_type(bias.astype(jnp.float32), jnp.uint32)
+    params_hash = jnp.sum(bits, dtype=jnp.uint32)
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(0), rows_hash), params_hash)
 
 
 def make(chosen: LanguagePolicy, lora: LoraOnBase, compat: Compat, spec: EnvironmentSpec) -> LanguageAgent:
@@ -211,8 +233,10 @@ def make(chosen: LanguagePolicy, lora: LoraOnBase, compat: Compat, spec: Environ
     if chosen.pretrained or chosen.keep_embedding:
         weights.check(folder, settings)
     tokenizer = Tokenizer.read(folder, settings.vocab_size)
+
     if CANDIDATES in spec.observation:
-        candidates, shape = None, spec.observation[CANDIDATES].shape
+        candidates = None
+        shape = spec.observation[CANDIDATES].shape
         if len(shape) != 2 or shape[0] != spec.num_actions:
             raise UserError(
                 f"the environment's {CANDIDATES} are {list(shape)}: they must be [{spec.num_actions} actions, tokens]"
@@ -225,7 +249,10 @@ def make(chosen: LanguagePolicy, lora: LoraOnBase, compat: Compat, spec: Environ
         raise UserError(
             f"config.network.prompt_tokens={chosen.prompt_tokens}: prompt and action must fit the {room} positions of the model"
         )
-    outputs = {"value": 1} | ({ACTIONS: spec.num_actions} if chosen.policy == ACTIONS else {})
+
+    outputs = {"value": 1}
+    if chosen.policy == ACTIONS:
+        outputs[ACTIONS] = spec.num_actions
     widths = tuple(chosen.head_widths)
     configs = {name: HeadConfig(count, widths, "sigmoid") for name, count in outputs.items()}
     model = LanguageModel(settings, jnp.dtype(chosen.dtype), chosen.remat)
@@ -246,8 +273,8 @@ def make(chosen: LanguagePolicy, lora: LoraOnBase, compat: Compat, spec: Environ
     )
 
 
-def _with_embeddings(params: Any, found: Any) -> Any:
-    """`params` with the embeddings of `found`: of tokens, positions and types, and their norm."""
-    kept = flatten_dict(found, sep="/").items()
-    changed = {name: jnp.asarray(array) for name, array in kept if "embed" in name}
-    return unflatten_dict(flatten_dict(params, sep="/") | changed, sep="/")
+def _with_embeddings(params: Any, pretrained: Any) -> Any:
+    """`params` with the embeddings of `pretrained`: of tokens, positions and types, and their norm."""
+    arrays = flatten_dict(pretrained, sep="/")
+    embeddings = {name: jnp.asarray(array) for name, array in arrays.items() if "embed" in name}
+    return unflatten_dict(flatten_dict(params, sep="/") | embeddings, sep="/")

@@ -36,11 +36,12 @@ def check(network: DrrnPolicy, algorithm: str) -> None:
     tokenizer_file(network.tokenizer)
 
 
-def tokenizer_file(named: str) -> Path:
+def tokenizer_file(tokenizer: str) -> Path:
     """The file of `config.network.tokenizer`; links stay unresolved, since the hub's copies link to files of other names."""
-    path = Path(named) / FILE if Path(named).is_dir() else Path(named)
+    path = Path(tokenizer) / FILE if Path(tokenizer).is_dir() else Path(tokenizer)
+    is_tokenizer = bool(tokenizer) and path.name == FILE and path.is_file()
     allowed = f"a {FILE}, or a folder with one (pretrain_language_model makes one of any texts)"
-    checks.require(bool(named) and path.name == FILE and path.is_file(), "network.tokenizer", named, allowed)
+    checks.require(is_tokenizer, "network.tokenizer", tokenizer, allowed)
     return path.absolute()
 
 
@@ -58,18 +59,23 @@ class Drrn(nn.Module):
     def __call__(self, prompts: jax.Array, actions: jax.Array) -> jax.Array:
         chex.assert_rank([prompts, actions], 2)
         table = self.param("embedding", nn.initializers.normal(1.0), (self.vocabulary, self.embedding))
-        seen = _last(Core("gru", self.hidden, name="prompt"), table, prompts)
-        said = _last(Core("gru", self.hidden, name="action"), table, actions)
-        both = jnp.concatenate(jnp.broadcast_arrays(seen[:, None], said[None]), axis=-1)
-        inside = nn.relu(Dense(self.hidden, limit=(2 * self.hidden) ** -0.5, name="hidden")(both))
-        return Dense(1, limit=self.hidden**-0.5, name="q")(inside)[..., 0]
+        prompt_states = _last_state(Core("gru", self.hidden, name="prompt"), table, prompts)
+        action_states = _last_state(Core("gru", self.hidden, name="action"), table, actions)
+        # Every prompt with every action: [N, A, 2 * hidden].
+        pairs = jnp.broadcast_arrays(prompt_states[:, None], action_states[None])
+        features = jnp.concatenate(pairs, axis=-1)
+        # Uniform initialisation within 1 / sqrt(inputs), as published.
+        hidden = nn.relu(Dense(self.hidden, limit=(2 * self.hidden) ** -0.5, name="hidden")(features))
+        return Dense(1, limit=self.hidden**-0.5, name="q")(hidden)[..., 0]
 
 
-def _last(core: Core, table: jax.Array, rows: jax.Array) -> jax.Array:
+def _last_state(core: Core, table: jax.Array, rows: jax.Array) -> jax.Array:
     """The state [N, H] after the last token of each row; an empty row reads one token."""
-    number, length = rows.shape
-    start = jnp.zeros((number, core.hidden_size))
-    states, _ = core(table[jnp.maximum(rows, 0).T], start, jnp.zeros((length, number), bool))
+    count, length = rows.shape
+    start = jnp.zeros((count, core.hidden_size))
+    embedded = table[jnp.maximum(rows, 0).T]
+    no_reset = jnp.zeros((length, count), bool)
+    states, _ = core(embedded, start, no_reset)
     last = jnp.maximum(jnp.sum(rows >= 0, axis=1) - 1, 0)
     return jnp.take_along_axis(states, last[None, :, None], axis=0)[0]
 
@@ -109,9 +115,11 @@ class DrrnAgent(PromptReader):
     def stored(self, observation: Mapping[str, jax.Array]) -> jax.Array:
         """Packs observations [..., l] for a memory: unsigned integers [..., L], padded to the full length, 0 behind each prompt."""
         tokens = observation[TOKENS]
-        room = self.spec.observation[TOKENS].shape[0] - tokens.shape[-1]
-        filled = jnp.pad(tokens, [(0, 0)] * (tokens.ndim - 1) + [(0, room)], constant_values=-1)
-        return (filled + 1).astype(jnp.uint16 if self.module.vocabulary < _TWO_BYTES else jnp.uint32)
+        missing = self.spec.observation[TOKENS].shape[0] - tokens.shape[-1]
+        padding = [(0, 0)] * (tokens.ndim - 1) + [(0, missing)]
+        filled = jnp.pad(tokens, padding, constant_values=-1)
+        dtype = jnp.uint16 if self.module.vocabulary < _TWO_BYTES else jnp.uint32
+        return (filled + 1).astype(dtype)
 
     def shown(self, stored: jax.Array) -> jax.Array:
         """Unpacks the result of `stored` to tokens int32 [..., L]."""
