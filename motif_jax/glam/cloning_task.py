@@ -130,7 +130,8 @@ class CloningTask(SumsTask):
     `special` are the end and the padding token of the model's tokenizer.
     """
 
-    title, unit = "clone", "steps of the expert"
+    title = "clone"
+    unit = "steps of the expert"
 
     def __init__(
         self,

@@ -9,7 +9,8 @@ from motif_jax.core import seeds
 from motif_jax.envs.minihack.descriptions import ANYONE, Position, goal, maze, start
 
 # Size of minigrid's map: a terminal without the lines for message and status, and without edges.
-_WIDTH, _HEIGHT = 76, 21
+_WIDTH = 76
+_HEIGHT = 21
 _SEEDS = 1 << 31
 
 

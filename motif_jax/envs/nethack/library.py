@@ -34,7 +34,8 @@ _LOAD, _DYNAMIC, _STACK, _RELRO = 1, 2, 0x6474E551, 0x6474E552
 _EXECUTE, _WRITE, _READ = 1, 2, 4
 _END, _NEEDED, _STRINGS, _SYMBOLS, _STRINGS_SIZE, _SYMBOL_SIZE = 0, 1, 5, 6, 10, 11
 # Tags of the loader's functions (after loading, before unloading): a single function, a table of pointers, its bytes.
-_INIT, _FINI = (12, 25, 27), (13, 26, 28)
+_INIT = (12, 25, 27)
+_FINI = (13, 26, 28)
 
 
 def reload_reason() -> str | None:
@@ -76,7 +77,9 @@ class _Loaded:
         # The loader writes this segment once and then protects its whole pages.
         relro = [(part[3], part[3] + part[6]) for part in parts if part[0] == _RELRO]
         protected = [(start, stop // mmap.PAGESIZE * mmap.PAGESIZE) for start, stop in relro]
-        self.read_only, self.data, self.zeros = [], [], []
+        self.read_only: list[tuple[int, int, int, int]] = []
+        self.data: list[tuple[int, int]] = []
+        self.zeros: list[tuple[int, int]] = []
         for kind, flags, offset, address, _, file_bytes, memory_bytes, _ in parts:
             if kind != _LOAD:
                 continue

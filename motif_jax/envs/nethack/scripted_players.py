@@ -20,7 +20,9 @@ from motif_jax.envs.spec import EnvironmentSpec
 # Optional fields that they read.
 FIELDS = ("tty_chars", "tty_colors")
 
-_ROWS, _COLUMNS = 21, 80  # size of the map, which begins in the screen's second row
+# Size of the map, which begins in the screen's second row.
+_ROWS = 21
+_COLUMNS = 80
 _STEPS = {
     "k": (0, -1), "l": (1, 0), "j": (0, 1), "h": (-1, 0), "u": (1, -1), "n": (1, 1), "b": (-1, 1), "y": (-1, -1),
 }  # fmt: skip

@@ -8,8 +8,20 @@ STATUS_FIELD = "blstats"
 NUM_STATUS = 27
 
 # Indices in a status line. X and Y are the hero's column and row on the map.
-X, Y, SCORE, HP, MAX_HP, DEPTH, GOLD, LEVEL, POINTS, TIME, HUNGER = 0, 1, 9, 10, 11, 12, 13, 18, 19, 20, 21
-DUNGEON, DUNGEON_LEVEL, CONDITION = 23, 24, 25
+X = 0
+Y = 1
+SCORE = 9
+HP = 10
+MAX_HP = 11
+DEPTH = 12
+GOLD = 13
+LEVEL = 18
+POINTS = 19
+TIME = 20
+HUNGER = 21
+DUNGEON = 23
+DUNGEON_LEVEL = 24
+CONDITION = 25
 
 # name -> index, for numbers that renderers display
 VITALS: dict[str, int] = {
