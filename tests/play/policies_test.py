@@ -45,7 +45,7 @@ def test_actions_that_a_state_does_not_have_are_not_drawn():
 
 
 def test_fixed_shares_are_kept_to_and_fitted_to_what_earns_most(monkeypatch):
-    for name, value in {"ROUNDS": 4, "EPISODES": 40, "LAST": 2}.items():
+    for name, value in {"ROUNDS": 4, "EPISODES": 40, "AVERAGED_ROUNDS": 2}.items():
         monkeypatch.setattr(fixed_shares, name, value)
     monkeypatch.setattr(fixed_shares, "Progress", told := Told())
     found = np.array(fixed_shares.fit("BabyAI-GoToObjS4-v0", {"change": "adj_synonym"}, 1))

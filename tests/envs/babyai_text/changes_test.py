@@ -48,6 +48,6 @@ def test_what_is_exchanged_is_another_episodes_and_follows_the_same_actions(monk
     # The other episode is that of a seed of its own, in which the same is done.
     assert play(seeds.derive(4, "exchanged", 0))[:2] == played[changes.OTHER_EPISODE][:2]
     assert not set(played[changes.OTHER_EPISODE][1]) & set(seen)
-    monkeypatch.setattr(exchange, "_TRIES", 3)
+    monkeypatch.setattr(exchange, "_MAX_TRIES", 3)
     said = told(started, "BabyAI-GoToRedBallNoDists-v0", 1, change=changes.OTHER_MISSION)
     assert "every mission of the level is 'go to the red ball'" in said
