@@ -56,9 +56,9 @@ def files(config: CloningConfig) -> list[Path]:
 def read(config: CloningConfig) -> Pairs:
     """Prompts and actions; UserError for invalid files."""
     paths = files(config)
-    if config.trajectories:
-        return parquet.read(paths[0])
     published_files = config.published
+    if not published_files.dir:
+        return parquet.read(paths[0])
     prompts, actions = published.read(published_files.dir, published_files.name, published_files.number)
     return Pairs(prompts, actions, {})
 
