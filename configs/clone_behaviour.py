@@ -15,7 +15,7 @@ Variants:
 """
 
 from motif_jax.core import resources, sections
-from motif_jax.core.training.config import CloningConfig
+from motif_jax.glam.config import CloningConfig
 from motif_jax.schema import Key, configs, section_keys
 
 _AGENT = resources.config_file("train_language_agent")["KEYS"]

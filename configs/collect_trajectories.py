@@ -10,7 +10,7 @@ makes 400,000 steps in a few minutes on two cores.
 """
 
 from motif_jax.core import resources, sections
-from motif_jax.play.config import LevelPolicy
+from motif_jax.glam.config import LevelPolicy
 from motif_jax.schema import Key, configs, positive, section_keys
 
 _AGENT = resources.config_file("train_language_agent")["KEYS"]

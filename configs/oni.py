@@ -18,8 +18,7 @@ Variants:
 """
 
 from motif_jax.core import resources, sections
-from motif_jax.motif.annotation.config import OnlineAnnotator, Queue
-from motif_jax.rl.config import LearnedReward
+from motif_jax.oni.config import LearnedReward, OnlineAnnotator, Queue
 from motif_jax.schema import configs, section_keys
 
 _FILE = resources.config_file("train_agent")

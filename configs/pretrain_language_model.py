@@ -15,7 +15,7 @@ Variants:
   smoke       seconds: whether everything works.
 """
 
-from motif_jax.core.training.config import LanguageModelConfig
+from motif_jax.lm.training_config import LanguageModelConfig
 from motif_jax.schema import configs, section_keys
 
 KEYS = {

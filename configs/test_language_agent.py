@@ -11,7 +11,7 @@ return_per_episode/NAME.npy, the published arrays. Stopped at any moment and sta
 """
 
 from motif_jax.core import resources, sections
-from motif_jax.play.config import LevelPolicy
+from motif_jax.glam.config import LevelPolicy
 from motif_jax.schema import Key, configs, length_key, positive, section_keys
 
 _AGENT = resources.config_file("train_language_agent")["KEYS"]

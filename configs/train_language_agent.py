@@ -23,8 +23,8 @@ from ml_collections import ConfigDict
 from motif_jax.core import resources, sections
 from motif_jax.core.config import unknown_variant
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
-from motif_jax.rl.config import ProbeQuestions
-from motif_jax.rl.policy_config import DrrnPolicy, LanguagePolicy, Ppo, QLearning
+from motif_jax.glam.config import DrrnPolicy, LanguagePolicy, ProbeQuestions, QLearning
+from motif_jax.rl.algorithms.config import Ppo
 from motif_jax.schema import Key, non_negative, positive, section, section_keys, update
 
 # Quirks that exclude each other stand in one set each: those of the code since May 2023, and those of the paper's time.

@@ -18,7 +18,7 @@ Variants:
 """
 
 from motif_jax.core import sections
-from motif_jax.core.training.config import RewardConfig
+from motif_jax.motif.reward.config import RewardConfig
 from motif_jax.schema import configs, section_keys
 
 KEYS = {

@@ -9,7 +9,7 @@ comments are made up; a small RoBERTa learns those in a minute on 2 cores.
 Variants: faithful (the published numbers: roberta-base, batch 16, learning rate 1e-5, no decay), smoke (seconds).
 """
 
-from motif_jax.core.training.config import UpvoteConfig
+from motif_jax.ilql.tasks.reddit.config import UpvoteConfig
 from motif_jax.schema import configs, section_keys
 
 KEYS = {

@@ -35,6 +35,8 @@ from motif_jax.envs.gym_task.text_readers import (
     pays_last_text,
 )
 from motif_jax.motif.reward.reward_function import encode
+from motif_jax.rl.algorithms import total_reward
+from motif_jax.rl.algorithms.total_reward import RewardTerms
 
 PARTS = "reward_parts"
 EPISODE = "reward_episode"
@@ -45,7 +47,7 @@ Pay = Callable[[Sequence[bytes]], np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
-class Terms:
+class Terms(RewardTerms):
     """How the two rewards are combined; the defaults are those of `train_agent` on a score task.
 
     Attributes:
@@ -61,25 +63,20 @@ class Terms:
     quantile: float | str | None = 0.5
     normalise: bool = True
     two_decimals: bool | None = None
-    count_exponent: float = 3.0
-    intrinsic_coefficient: float = 0.1
-    extrinsic_coefficient: float = 0.1
-    extrinsic_scale: float = 0.1
-    extrinsic_clip: float = 10.0
 
     def task(self, reward: Any) -> np.ndarray:
         """The task's reward, scaled and clipped, before its coefficient: float32 [...]."""
-        scaled = np.float32(self.extrinsic_scale) * np.asarray(reward, np.float32)
-        return np.clip(scaled, -np.float32(self.extrinsic_clip), np.float32(self.extrinsic_clip))
+        reward = np.asarray(reward, np.float32)
+        return total_reward.scale_reward(reward, self.extrinsic_scale, self.extrinsic_clip)
 
     def counted(self, paid: np.ndarray, count: np.ndarray) -> np.ndarray:
         """g / N^exponent: float32 [...]."""
-        return paid / np.maximum(count, 1).astype(np.float32) ** np.float32(self.count_exponent)
+        return total_reward.discount_by_count(paid, count, self.count_exponent)
 
     def total(self, task: np.ndarray, counted: np.ndarray) -> np.ndarray:
         """The weighted sum that an agent learns from: float32 [...]."""
-        weights = np.float32(self.extrinsic_coefficient), np.float32(self.intrinsic_coefficient)
-        return weights[0] * task + weights[1] * counted
+        weights = (self.extrinsic_coefficient, self.intrinsic_coefficient)
+        return total_reward.total_reward(task, counted, *weights)
 
 
 class Parts(NamedTuple):

@@ -15,11 +15,12 @@ from motif_jax.envs.nethack.status import BLSTATS_SCALE
 from motif_jax.envs.nethack.tiles import load_tiles
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.nets.agent import AgentNetwork, make_agent_network
+from motif_jax.nets.config import GameNetwork
 from motif_jax.rl.algorithms import value_normalisation
 from motif_jax.rl.algorithms.appo import AppoTrainState
+from motif_jax.rl.algorithms.config import Appo
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 from motif_jax.rl.config import AgentConfig, AgentReward
-from motif_jax.rl.policy_config import Appo, GameNetwork
 
 NETHACK_SPEC = EnvironmentSpec(
     {

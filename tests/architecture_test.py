@@ -36,7 +36,6 @@ FOLDERS |= {
 TOP = {"launch", "stages", "agents", "text_agents", "wrappers", "rewards"}
 # Imports that the rules above forbid and that are still to be untied: importing file -> folders.
 KNOTS = {
-    "core/training/config.py": {"rl"},
     "ilql/evaluate_text.py": {"published"},
     "ilql/tasks/text_scores.py": {"motif"},
     "lm/prompted_texts.py": {"reports"},
@@ -44,7 +43,6 @@ KNOTS = {
     "motif/reward/reward_model.py": {"oni"},
     "motif/reward/safetensors_file.py": {"oni"},
     "motif/reward/table.py": {"oni"},
-    "nets/agent.py": {"rl"},
     "play/agent_policy.py": {"motif"},
     "play/evaluate.py": {"reports"},
     "play/evaluation_setup.py": {"motif", "rewards"},
@@ -54,16 +52,6 @@ KNOTS = {
     "reports/compare.py": {"published", "rewards"},
     "reports/probes.py": {"published"},
     "reports/report.py": {"rewards"},
-    "rl/agent_networks.py": {"glam"},
-    "rl/algorithms/registry.py": {"glam"},
-    "rl/config.py": {"motif"},
-    "rl/records.py": {"glam"},
-    "rl/reward_choice.py": {"motif"},
-    "rl/reward_kinds.py": {"motif", "oni"},
-    "rl/reward_lookup.py": {"rewards"},
-    "rl/settings.py": {"motif", "rewards"},
-    "rl/system.py": {"rewards"},
-    "rl/train_agent.py": {"glam"},
 }
 # What actor processes and readers of data need is free of jax, in files that these do not name.
 JAX_FREE = {

@@ -14,8 +14,8 @@ from motif_jax.core import resources
 from motif_jax.core.errors import UserError
 from motif_jax.core.sections import Wandb
 from motif_jax.oni import label_config as online
+from motif_jax.rl.algorithms.config import Appo
 from motif_jax.rl.config import AgentReward, agent_config
-from motif_jax.rl.policy_config import Appo
 from motif_jax.schema import Key
 from tests.recorded_outputs import assert_matches_recording
 from tests.stage_inputs import CONFIGS, variants

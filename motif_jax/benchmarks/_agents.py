@@ -13,10 +13,10 @@ from motif_jax.core import resources
 from motif_jax.core.config import default_workers
 from motif_jax.envs import registry
 from motif_jax.nets.agent import make_agent_network
-from motif_jax.rl import model_flops, settings
+from motif_jax.nets.config import GameNetwork
+from motif_jax.rl import game_network, model_flops, settings
 from motif_jax.rl.batcher import Batch
 from motif_jax.rl.config import AgentConfig, agent_config
-from motif_jax.rl.policy_config import GameNetwork
 from motif_jax.rl.system import System
 
 # Keeps a GPU busy; while an update holds it, a core has more groups of games to play on.
@@ -66,7 +66,7 @@ def network_flops(config: AgentConfig) -> tuple[float, float]:
     assert isinstance(config.network, GameNetwork)
     spec = registry.spec(config.environment.name, **settings.training_options(config))
     network = make_agent_network(config.network, spec)
-    return model_flops.row_flops(*model_flops.counted(config.network, network))
+    return model_flops.row_flops(*game_network.published_form(config.network, network))
 
 
 def matrix_product_rate(dtype: str, seconds: float = 0.5) -> float:

@@ -32,6 +32,7 @@ from motif_jax.lm.tokens import TokenRows
 from motif_jax.rl.algorithms import ppo_update
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 from motif_jax.rl.config import AgentConfig, agent_config
+from motif_jax.rl.update_plan import plan_of
 
 GPU_SIZE = {
     "model": "flan_t5_large", "prompt_tokens": 400, "rollout": 16, "batch_size": 256, "minibatch": 64, "microbatch": 16,
@@ -50,7 +51,7 @@ def options() -> ConfigDict:
 
 def check(config: ConfigDict) -> None:
     _language.check(config)
-    ppo_update.check(training_config(config.options))
+    ppo_update.check(plan_of(training_config(config.options)))
 
 
 def training_config(chosen: ConfigDict) -> AgentConfig:
@@ -122,7 +123,7 @@ def update_of(config: ConfigDict, network: LanguageAgent) -> tuple[Any, Any]:
     """The update of an agent, and the function (key) -> its initial state."""
     made = training_config(config.options)
     optimizer = schedules.make_optimizer(made.optimizer)
-    update = ppo_update.make_update(network, optimizer, made)
+    update = ppo_update.make_update(network, optimizer, plan_of(made))
     return update, functools.partial(ppo_update.make_state, network, optimizer)
 
 

@@ -26,13 +26,13 @@ from motif_jax.core import seeds
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.files import atomic_save_npy
 from motif_jax.core.sections import Optimizer
-from motif_jax.core.training.config import RewardConfig, RewardNetworkSizes
 from motif_jax.core.training.trainer import OfflineTrainer
 from motif_jax.envs import registry
 from motif_jax.envs.spec import RUNNING, empty_observation
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.pairs.writer import write_pairs
 from motif_jax.motif.reward import preference, reward_data
+from motif_jax.motif.reward.config import RewardConfig, RewardNetworkSizes
 from motif_jax.motif.reward.reward_data import RewardData
 from motif_jax.motif.reward.reward_task import RewardTask
 

@@ -6,6 +6,7 @@ Importing a module runs its code. So a name is imported only if the user's comma
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 import os
@@ -109,6 +110,46 @@ def _missing(key: str, name: str, error: Exception) -> UserError:
     return UserError(
         f"config.{key}={name}: no such class ({error}); must be module:Class with a module that Python finds"
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class Registry:
+    """The parts of one sort that `config.KEY` may name: the package's by short names, anybody's own by module:Class.
+
+    A part's module is imported when its name is used, and not before: what one method needs costs the others nothing, and
+    shared code names the parts of methods that it may not import.
+
+    Attributes:
+      key: the config's key, for errors.
+      parts: short name -> 'module:Class' of the package.
+      base: 'module:Class' of the class whose subclasses fit; '' for any.
+      own: how an error names what a user may give besides the short names; '' for nothing.
+    """
+
+    key: str
+    parts: Mapping[str, str]
+    base: str = ""
+    own: str = "module:Class"
+
+    def check(self, name: Any) -> None:
+        """Raises UserError where `name` is neither a part of the package nor of the form module:Class; imports nothing."""
+        if name not in self.parts and not (self.own and is_entry_point(name)):
+            allowed = ", ".join(self.parts) + (f", or {self.own}" if self.own else "")
+            raise UserError(f"config.{self.key}={name}: must be one of {allowed}")
+
+    def load(self, name: str) -> Any:
+        """Imports the part that `name` names. Raises UserError: there is none, it is not trusted, or it does not fit."""
+        self.check(name)
+        if name in self.parts:
+            return own(self.key, self.parts[name])
+        part = load(self.key, name)
+        if self.base:
+            base = own(self.key, self.base)
+            if not (isinstance(part, type) and issubclass(part, base)):
+                raise UserError(
+                    f"config.{self.key}={name}: must be a subclass of {self.base.replace(':', '.')}"
+                )
+        return part
 
 
 def require_signature(

@@ -20,6 +20,7 @@ from motif_jax.core import config as checks
 from motif_jax.core.errors import UserError
 from motif_jax.core.sections import Compat, LoraOnBase
 from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.glam.config import LanguagePolicy
 from motif_jax.lm import config as language_config
 from motif_jax.lm import finetune_params, lora, scoring, weights
 from motif_jax.lm import folder as folders
@@ -28,7 +29,6 @@ from motif_jax.lm.heads import HeadConfig, Heads
 from motif_jax.lm.model import LanguageModel, param_shapes
 from motif_jax.lm.text import fetch
 from motif_jax.lm.tokens import Tokenizer, TokenRows, bucket, candidate_rows, padded
-from motif_jax.rl.policy_config import LanguagePolicy
 
 # Fields of the observation.
 TOKENS = "tokens"

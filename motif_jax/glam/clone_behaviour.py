@@ -13,7 +13,6 @@ from motif_jax.core import run_folder
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.devices.sharding import training_devices
 from motif_jax.core.training import offline_run
-from motif_jax.core.training.config import CloningConfig
 from motif_jax.core.training.offline_run import OfflineRun
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue
@@ -22,6 +21,7 @@ from motif_jax.glam import cloning_data, cloning_task
 from motif_jax.glam.agent import LanguageAgent
 from motif_jax.glam.cloning_data import CloningData
 from motif_jax.glam.cloning_task import CloningTask
+from motif_jax.glam.config import CloningConfig
 from motif_jax.lm import config as language_config
 from motif_jax.lm import weights
 from motif_jax.lm.text import fetch

@@ -10,9 +10,9 @@ import numpy as np
 from motif_jax.core import config as checks
 from motif_jax.core import digests
 from motif_jax.core.errors import UserError
-from motif_jax.core.training.config import CloningConfig
 from motif_jax.glam import published_trajectories as published
 from motif_jax.glam import trajectories as parquet
+from motif_jax.glam.config import CloningConfig
 from motif_jax.glam.trajectories import Pairs
 from motif_jax.lm.text import fetch
 from motif_jax.lm.tokens import Tokenizer

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from motif_jax.core.devices.parallel import DataParallel
-from motif_jax.core.training.config import CloningConfig
 from motif_jax.core.training.task import Evaluation, TrainingPosition, epoch_order, key_of
 from motif_jax.glam.agent import LanguageAgent
 from motif_jax.glam.cloning_data import CloningData
+from motif_jax.glam.config import CloningConfig
 from motif_jax.lm.candidate_scores import LOG_PROBABILITY
 from motif_jax.lm.language_task import perplexity
 from motif_jax.lm.sums_task import SumsTask, TrainingData

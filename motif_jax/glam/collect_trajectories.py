@@ -20,9 +20,9 @@ from motif_jax.envs.spec import OBSERVED
 from motif_jax.glam import eval_agents
 from motif_jax.glam import published_trajectories as published
 from motif_jax.glam import trajectories as parquet
+from motif_jax.glam.config import LevelPolicy
 from motif_jax.glam.generalisation import PlayedLevel
 from motif_jax.play import evaluation_files, policies
-from motif_jax.play.config import LevelPolicy
 from motif_jax.play.episodes import PlaySettings
 from motif_jax.play.journal import play_policy
 from motif_jax.schema import read_section

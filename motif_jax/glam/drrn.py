@@ -20,10 +20,10 @@ from motif_jax.core import config as checks
 from motif_jax.core.errors import UserError
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.glam.agent import TOKENS, PromptReader
+from motif_jax.glam.config import DrrnPolicy
 from motif_jax.lm.tokens import FILE, Tokenizer, TokenRows, candidate_rows, padded
 from motif_jax.nets.cores import Core
 from motif_jax.nets.layers import Dense
-from motif_jax.rl.policy_config import DrrnPolicy
 
 # A memory stores token + 1, 0 behind a prompt, in two bytes where the vocabulary fits.
 _TWO_BYTES = 1 << 16

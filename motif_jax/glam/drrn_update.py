@@ -19,12 +19,12 @@ import optax
 from motif_jax.core import config as checks
 from motif_jax.core.training import reductions
 from motif_jax.glam import replay
+from motif_jax.glam.config import QLearning
 from motif_jax.glam.replay import ReplayMemory, ReplaySteps
 from motif_jax.rl.algorithms import losses, trajectory, update
+from motif_jax.rl.algorithms.algorithm import Algorithm, Update, UpdatePlan
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 from motif_jax.rl.algorithms.update import Apply
-from motif_jax.rl.config import AgentConfig
-from motif_jax.rl.policy_config import QLearning
 
 Array = jax.Array
 Metrics = dict[str, Array]
@@ -44,12 +44,12 @@ class DrrnTrainState(NamedTuple):
     reward_params: Any = ()
 
 
-def check(config: AgentConfig) -> None:
+def check(plan: UpdatePlan) -> None:
     """Raises UserError for values of `config.algorithm` that do not fit together, or another network."""
-    kind = getattr(config.network, "kind", None)
+    kind = plan.network
     checks.require(kind == "drrn", "network.kind", kind, "'drrn' for config.algorithm.name=drrn")
-    size = config.batch_size
-    settings = config.algorithm
+    size = plan.batch_size
+    settings = plan.algorithm
     allowed = f"at least config.batch_size={size}"
     checks.require(settings.replay_steps >= size, "algorithm.replay_steps", settings.replay_steps, allowed)
     allowed = f"at most config.batch_size={size}, so that there are as many from the start"
@@ -61,13 +61,13 @@ def make_state(network: Any, optimizer: optax.GradientTransformation, key: Array
     return DrrnTrainState(**update.initial(network, optimizer, key), memory=())
 
 
-def with_memory(state: DrrnTrainState, network: Any, config: AgentConfig) -> DrrnTrainState:
-    """The state with an empty memory of the size in `config`."""
+def with_memory(state: DrrnTrainState, network: Any, plan: UpdatePlan) -> DrrnTrainState:
+    """The state with an empty memory of the size in `plan`."""
     spec = network.spec.observation
     fields = {name: jax.ShapeDtypeStruct(spec[name].shape, spec[name].dtype) for name in network.fields}
     row = jax.eval_shape(network.stored, fields)
-    segments = config.algorithm.replay_steps // config.rollout
-    return state._replace(memory=replay.empty(segments, config.rollout, row))
+    segments = plan.algorithm.replay_steps // plan.rollout
+    return state._replace(memory=replay.empty(segments, plan.rollout, row))
 
 
 def errors(values: Array, after: Array, steps: ReplaySteps, gamma: float) -> tuple[Array, Array]:
@@ -87,7 +87,7 @@ def errors(values: Array, after: Array, steps: ReplaySteps, gamma: float) -> tup
 def make_update(
     network: Any,
     optimizer: optax.GradientTransformationExtraArgs,
-    config: AgentConfig,
+    plan: UpdatePlan,
     *,
     reward_fn: update.RewardFunction | None = None,
 ) -> Callable[..., tuple[DrrnTrainState, Metrics]]:
@@ -96,7 +96,7 @@ def make_update(
     Args:
       network: with `stored`, `shown` and `values` besides what a `PolicyNetwork` has.
     """
-    settings: QLearning = config.algorithm
+    settings: QLearning = plan.algorithm
 
     def learn(
         state: DrrnTrainState, batch: TrajectoryBatch, reward: Array, apply: Apply, axis_name: str | None
@@ -115,7 +115,7 @@ def make_update(
         small, metrics = jax.lax.scan(step, state._replace(memory=()), jnp.stack(draws))
         return small._replace(memory=memory, key=key), {**update.joined(metrics), "replay/steps": filled}
 
-    return update.make(network, optimizer, config, learn, reward_fn)
+    return update.make(network, optimizer, plan, learn, reward_fn)
 
 
 def _segments(network: Any, batch: TrajectoryBatch, reward: Array, axis_name: str | None) -> ReplayMemory:
@@ -183,3 +183,26 @@ def _lengths(longest: int) -> list[int]:
     while lengths[0] > _SHORTEST:
         lengths.insert(0, math.ceil(lengths[0] / 2))
     return lengths
+
+
+class DrrnAlgorithm(Algorithm):
+    """DRRN's Q-learning, as a training sees it."""
+
+    def check(self, plan: UpdatePlan) -> None:
+        check(plan)
+
+    def make_state(self, network: Any, optimizer: optax.GradientTransformation, key: Array) -> DrrnTrainState:
+        return make_state(network, optimizer, key)
+
+    def make_update(
+        self,
+        network: Any,
+        optimizer: optax.GradientTransformationExtraArgs,
+        plan: UpdatePlan,
+        *,
+        reward_fn: update.RewardFunction | None = None,
+    ) -> Update:
+        return make_update(network, optimizer, plan, reward_fn=reward_fn)
+
+    def completed(self, state: DrrnTrainState, network: Any, plan: UpdatePlan) -> DrrnTrainState:
+        return with_memory(state, network, plan)

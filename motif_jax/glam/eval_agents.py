@@ -17,9 +17,9 @@ from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.babyai_text.environment import levels_in_words
 from motif_jax.glam import generalisation
+from motif_jax.glam.config import LevelPolicy
 from motif_jax.glam.generalisation import CHOOSES_WORDS, READS, GeneralisationTest, PlayedLevel
 from motif_jax.play import agent_policy, evaluation_setup, policies
-from motif_jax.play.config import LevelPolicy
 from motif_jax.rl import agent_networks, settings
 from motif_jax.rl.config import AgentConfig, TrainedTask, agent_config
 from motif_jax.schema import read_section

@@ -16,10 +16,10 @@ from motif_jax.core.files import read_json_lines
 from motif_jax.core.interruption import EXIT_CODE, Interruption
 from motif_jax.core.progress import Progress
 from motif_jax.glam import probing
+from motif_jax.glam.config import ProbeQuestions
 from motif_jax.glam.probing import Probing
 from motif_jax.play import agent_policy
 from motif_jax.rl import agent_networks, settings
-from motif_jax.rl.config import ProbeQuestions
 
 IDENTITY = ("policy", "checkpoint", "probes", "published_files")
 

@@ -13,8 +13,8 @@ from motif_jax.core import config as checks
 from motif_jax.core.errors import UserError
 from motif_jax.envs.babyai_text import catalogue, prompts
 from motif_jax.glam import eval_agents
+from motif_jax.glam.config import LevelPolicy
 from motif_jax.glam.generalisation import GeneralisationTest, PlayedLevel
-from motif_jax.play.config import LevelPolicy
 from motif_jax.play.episodes import PlaySettings
 from motif_jax.play.evaluation_files import Journal, episode_row
 from motif_jax.play.journal import play_policy

@@ -12,8 +12,8 @@ from motif_jax.core import run_folder
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.devices.sharding import training_devices
 from motif_jax.core.training import offline_run
-from motif_jax.core.training.config import UpvoteConfig
 from motif_jax.ilql.tasks.reddit import upvote_run
+from motif_jax.ilql.tasks.reddit.config import UpvoteConfig
 from motif_jax.ilql.tasks.reddit.task import RECORDED
 from motif_jax.lm import byte_pairs
 from motif_jax.lm.text import fetch

@@ -16,7 +16,6 @@ from motif_jax.core.files import atomic_write_json, replaced_folder
 from motif_jax.core.interruption import never
 from motif_jax.core.sections import LoraOnBase
 from motif_jax.core.training import offline_run, records
-from motif_jax.core.training.config import FreshModel, LanguageModelConfig
 from motif_jax.core.training.offline_run import OfflineRun
 from motif_jax.core.training.task import key_of
 from motif_jax.lm import (
@@ -43,6 +42,7 @@ from motif_jax.lm.text import fetch
 from motif_jax.lm.text_batches import ItemBatches, TextRows, WindowBatches
 from motif_jax.lm.tokenised import HELD_OUT, TOKENS, TRAIN
 from motif_jax.lm.tokens import Tokenizer
+from motif_jax.lm.training_config import FreshModel, LanguageModelConfig
 
 MODEL, TOKENIZER = "model", "tokenizer"
 COMPARING = "comparing"

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.core.training.config import LanguageModelConfig
 from motif_jax.core.training.task import Evaluation, TrainingPosition
 from motif_jax.lm.sums_task import SumsTask
 from motif_jax.lm.text_batches import ItemBatches, WindowBatches
 from motif_jax.lm.training import LanguageTrainState
+from motif_jax.lm.training_config import LanguageModelConfig
 
 
 class LanguageTask(SumsTask):

@@ -10,10 +10,10 @@ from ml_collections import ConfigDict
 from motif_jax.core import config as checks
 from motif_jax.core import run_folder
 from motif_jax.core.training import offline_run
-from motif_jax.core.training.config import LanguageModelConfig
 from motif_jax.lm import byte_pairs, corpus, finetune_params, language_run, text_batches, text_data
 from motif_jax.lm.text import fetch
 from motif_jax.lm.tokens import Tokenizer
+from motif_jax.lm.training_config import LanguageModelConfig
 from motif_jax.schema import read_section
 
 IDENTITY = (

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from motif_jax.core import digests
 from motif_jax.core.errors import UserError
-from motif_jax.core.training.config import LanguageModelConfig
 from motif_jax.lm import byte_pairs, corpus, text_batches
 from motif_jax.lm.corpus import Item
 from motif_jax.lm.held_out import HeldOut
@@ -16,6 +15,7 @@ from motif_jax.lm.token_data.dataset import TokensDataset
 from motif_jax.lm.token_data.writer import TokensWriter
 from motif_jax.lm.tokenised import HELD_OUT, PARTS, TOKENS, TRAIN, Tokenisation
 from motif_jax.lm.tokens import FILE, Tokenizer
+from motif_jax.lm.training_config import LanguageModelConfig
 
 # Texts of a file that are checked before it is tokenised.
 _LOOKED_AT = 64

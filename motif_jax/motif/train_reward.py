@@ -13,10 +13,10 @@ from motif_jax.core import run_folder
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.devices.sharding import training_devices
 from motif_jax.core.training import offline_run, records
-from motif_jax.core.training.config import RewardConfig
 from motif_jax.core.training.offline_run import OfflineRun
 from motif_jax.motif.pairs import outcomes, targets, threshold
 from motif_jax.motif.reward import reward_data
+from motif_jax.motif.reward.config import RewardConfig
 from motif_jax.motif.reward.reward_model import architecture_of, read_run
 from motif_jax.motif.reward.reward_task import RewardTask
 from motif_jax.motif.reward.training_texts import FILE, write_training_texts

@@ -17,13 +17,13 @@ from motif_jax.envs.nethack.tiles import load_tiles
 from motif_jax.envs.spec import MASKED, EnvironmentSpec
 from motif_jax.nets import film, underfoot
 from motif_jax.nets.casts import cast_ahead
+from motif_jax.nets.config import GameNetwork
 from motif_jax.nets.cores import Core, state_size
 from motif_jax.nets.encoders import FlatEncoder, NetHackEncoder
 from motif_jax.nets.image import ImageEncoder
 from motif_jax.nets.layers import Dense, Initializer, orthogonal_output_first, unit_rows
 from motif_jax.nets.tile_embedding import TileEmbeddingEncoder
 from motif_jax.nets.tiles import TileSet
-from motif_jax.rl.policy_config import GameNetwork
 
 Array = jax.Array
 Params = Any

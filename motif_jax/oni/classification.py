@@ -14,11 +14,11 @@ from motif_jax.core.verdicts import SINGLE
 from motif_jax.nets.classifier import MessageClassifier
 from motif_jax.oni import classification_loss as classification
 from motif_jax.oni.classification_loss import LabelBatch
+from motif_jax.oni.config import LearnedReward
 from motif_jax.oni.label_set import Examples
 from motif_jax.oni.network_reward import NetworkReward
 from motif_jax.oni.online_model import cautious, classifier_probabilities
 from motif_jax.oni.reward_trainer import Model, TrainingBatch
-from motif_jax.rl.config import LearnedReward
 from motif_jax.rl.intrinsic import BatchMessages
 
 

@@ -12,8 +12,9 @@ from motif_jax.core import config as checks
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import Form
 from motif_jax.motif.annotation.annotator import annotator_class, check_annotator
-from motif_jax.motif.annotation.config import AnnotatorConfig, OnlineAnnotator
+from motif_jax.motif.annotation.config import AnnotatorConfig
 from motif_jax.motif.annotation.store import check_store
+from motif_jax.oni.config import OnlineAnnotator
 from motif_jax.rl.config import AgentConfig
 from motif_jax.schema import read_open_section, section_keys
 

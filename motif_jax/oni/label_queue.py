@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from motif_jax.core.verdicts import FIRST, PAIR, TIE, UNKNOWN, YES, Form
 from motif_jax.motif.annotation.annotator import Prices
-from motif_jax.motif.annotation.config import Queue
 from motif_jax.motif.annotation.labels import TURNED
 from motif_jax.motif.annotation.questions import QuestionHasher, is_reversed
 from motif_jax.motif.annotation.store import StoredAnswer
+from motif_jax.oni.config import Queue
 from motif_jax.oni.question_queue import Items, Pending, PublishedQueue, QuestionQueue
 
 # Totals of a run, kept in checkpoints (see docs/metrics.md).

@@ -11,16 +11,17 @@ import numpy as np
 
 from motif_jax.core import config as checks
 from motif_jax.core import seeds
+from motif_jax.core.devices.cpu import cpu_device
 from motif_jax.core.training.ensembles import EnsembleState
-from motif_jax.motif.reward.reward_model import cpu_device
 from motif_jax.oni import reward_schedule
+from motif_jax.oni.config import LearnedReward
 from motif_jax.oni.label_queue import Label
 from motif_jax.oni.label_set import WIDTH, LabelSet
 from motif_jax.oni.message_stats import NO_LABEL
 from motif_jax.oni.online import OnlineReward
 from motif_jax.oni.reward_schedule import Schedule, draws
 from motif_jax.oni.reward_trainer import METRICS, Model, Trainer, TrainingJob
-from motif_jax.rl.config import AgentConfig, LearnedReward
+from motif_jax.rl.config import AgentConfig
 from motif_jax.rl.intrinsic import ObservationSpec, RewardSetup
 from motif_jax.rl.message_table import MessageTable, Values
 

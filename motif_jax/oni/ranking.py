@@ -20,12 +20,12 @@ from motif_jax.motif.reward.preference import PreferenceBatch
 from motif_jax.motif.reward.reward_model import messages_in_chunks
 from motif_jax.motif.reward.statistics import RunningMoments
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
+from motif_jax.oni.config import LearnedReward
 from motif_jax.oni.label_queue import Label
 from motif_jax.oni.label_set import Examples, as_bytes
 from motif_jax.oni.network_reward import NetworkReward
 from motif_jax.oni.online_model import cautious
 from motif_jax.oni.reward_trainer import Model, TrainingBatch
-from motif_jax.rl.config import LearnedReward
 from motif_jax.rl.intrinsic import BatchMessages, RewardSetup
 
 MAX_GRADIENT_NORM = 10.0

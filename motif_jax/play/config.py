@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from motif_jax.core import sections
 from motif_jax.core.config import available_cores
-from motif_jax.rl.config import PlayedTask
-from motif_jax.rl.policy_config import LanguagePolicy
 from motif_jax.schema import plain_key, positive, section_class, subsection
 
 
@@ -67,18 +65,6 @@ class PlayedPolicy:
     # For an environment without an agent; an agent keeps the switches of its training.
     compat: sections.Compat = sections.Compat()
     bot_agreement: bool = False
-
-
-@section_class
-class LevelPolicy:
-    """Who plays BabyAI-Text; an agent keeps the environment's options and the network of its training."""
-
-    seed: int = sections.SEED
-    policy: str = ""
-    agent: AgentCheckpoint = subsection(AgentCheckpoint)
-    greedy: bool = sections.GREEDY
-    environment: PlayedTask = PlayedTask()
-    network: LanguagePolicy = LanguagePolicy()
 
 
 @section_class

@@ -18,6 +18,7 @@ from motif_jax.core.locks import FolderLock
 from motif_jax.core.progress import Progress
 from motif_jax.glam import agent
 from motif_jax.glam.agent import LanguageAgent
+from motif_jax.glam.config import LanguagePolicy
 from motif_jax.ilql.agent import agent_folder, exported
 from motif_jax.ilql.agent.agent_folder import SavedAgent
 from motif_jax.ilql.agent.text_agent import POLICY
@@ -33,7 +34,6 @@ from motif_jax.motif.reward.reward_model import read_run
 from motif_jax.play import agent_policy
 from motif_jax.reports import model_card
 from motif_jax.rl import agent_networks, settings
-from motif_jax.rl.policy_config import LanguagePolicy
 
 PAIRS = "pairs.parquet"
 REWARD = "reward.safetensors"

@@ -20,8 +20,8 @@ from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_bytes
 from motif_jax.core.run_folder import as_plain, describe
-from motif_jax.core.training.config import RewardConfig
 from motif_jax.envs.nethack.status import NUM_STATUS
+from motif_jax.motif.reward.config import RewardConfig
 from motif_jax.motif.reward.normalisation import QUANTILE_LEVELS
 from motif_jax.motif.reward.reward_model import RewardModel, architecture_of
 from motif_jax.motif.reward.safetensors_file import statistics_of

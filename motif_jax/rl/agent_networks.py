@@ -1,80 +1,103 @@
-"""The networks that `config.network.kind` names: for games, language models, and DRRN, which reads prompts."""
+"""The networks that `config.network.kind` names."""
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
 
-from motif_jax.core import digests
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.devices.sharding import Sharded
 from motif_jax.core.errors import UserError
-from motif_jax.core.sections import LoraOnBase
-from motif_jax.envs import registry
 from motif_jax.envs.spec import EnvironmentSpec
-from motif_jax.glam import agent as language_agent
-from motif_jax.glam import drrn
-from motif_jax.lm import config as language_config
-from motif_jax.lm import weights
-from motif_jax.lm.text import fetch
-from motif_jax.lm.tokens import FILE
-from motif_jax.nets import agent, film
 from motif_jax.nets.policy import PolicyNetwork
+from motif_jax.rl import choices
+from motif_jax.rl.choices import GAME
 from motif_jax.rl.config import AgentConfig
-from motif_jax.rl.policy_config import DrrnPolicy, GameNetwork, LanguagePolicy
 
-KINDS = GAME, LANGUAGE, DRRN = "game", "language", "drrn"
 # Switches of published quirks that make rows of a batch depend on each other.
 BATCH_STATISTICS, UNTRAINED_DROPOUT = "symbolic_train_mode_batchnorm", "glam_untrained_dropout"
-_ACTION_TOKENS = 32  # tokens, room for the longest action behind a prompt
+
+
+class NetworkKind(abc.ABC):
+    """A kind of network: what a training asks of it before there is one.
+
+    Attributes:
+      named_by: the key of `config.network` that names its files, for errors.
+      splits: whether its parameters can be split over devices.
+      speaks: whether its first steps take so long that a training says what it does.
+    """
+
+    named_by: str = ""
+    splits: bool = False
+    speaks: bool = False
+
+    @classmethod
+    @abc.abstractmethod
+    def make(cls, config: AgentConfig, spec: EnvironmentSpec) -> PolicyNetwork:
+        """The network for an environment. Raises UserError: it does not show what the network reads."""
+
+    @classmethod  # noqa: B027 (there may be nothing to check)
+    def check(cls, config: AgentConfig) -> None:
+        """Raises UserError for a value of `config.network` that is not allowed."""
+
+    @classmethod
+    def environment_options(cls, config: AgentConfig) -> dict[str, Any]:
+        """Options that the network needs from the environment, JSON-able: extra fields, a tokenizer."""
+        return {}
+
+    @classmethod
+    def read_anew(cls, config: AgentConfig) -> dict[str, str]:
+        """Name -> digest of the files that every start reads and no checkpoint holds."""
+        return {}
+
+    @classmethod
+    def takes_any_actions(cls, config: AgentConfig) -> bool:
+        """Whether the network scores any words as actions, not only the actions it was trained with."""
+        return False
+
+    @classmethod
+    def prompt_room(cls, config: AgentConfig) -> int | None:
+        """The longest prompt in tokens of a network that reads prompts; None: no limit."""
+        return None
+
+    @classmethod
+    def counted(
+        cls, config: AgentConfig, network: PolicyNetwork, params: Any
+    ) -> tuple[PolicyNetwork, Any] | None:
+        """The network whose products count as its work, and shapes of its parameters; None where nobody counts them.
+
+        Args:
+          params: all parameters of `network`.
+        """
+        return None
 
 
 def kind_of(config: AgentConfig) -> str:
-    """What reads the environment's observations: one of `KINDS`."""
-    return GAME if isinstance(config.network, GameNetwork) else config.network.kind
+    """What reads the environment's observations: a name of `choices.NETWORKS`."""
+    return getattr(config.network, "kind", GAME)
+
+
+def class_of(config: AgentConfig) -> type[NetworkKind]:
+    """The class of the config's kind of network."""
+    return choices.NETWORKS.load(kind_of(config))
 
 
 def check(config: AgentConfig) -> None:
     """Raises UserError for a value of `config.network` that is not allowed."""
-    network = config.network
-    if isinstance(network, DrrnPolicy):
-        drrn.check(network, config.algorithm.name)
-    elif isinstance(network, LanguagePolicy):
-        language_agent.check(network, config.lora or LoraOnBase(), config.compat)
+    class_of(config).check(config)
 
 
 def environment_options(config: AgentConfig) -> dict[str, Any]:
-    """Options that the network needs from the environment, JSON-able: extra fields, a tokenizer."""
-    network = config.network
-    if isinstance(network, GameNetwork):
-        options = registry.options_of(vars(config.environment))
-        shown = registry.spec(config.environment.name, **options).optional_fields
-        wanted = network.encoder == agent.FILM and film.INSTRUCTION in shown
-        return {"fields": [film.INSTRUCTION]} if wanted else {}
-    if isinstance(network, DrrnPolicy):
-        file, special = drrn.tokenizer_file(network.tokenizer), False
-    else:
-        file = (_model(network) / FILE).resolve()
-        special = network.special_tokens == language_agent.PROMPT or config.compat.glam_end_token
-    return {"tokenizer": str(file), "prompt_tokens": network.prompt_tokens, "special_tokens": special}
-
-
-def _model(network: LanguagePolicy) -> Path:
-    return fetch(network.model, "network.model")
+    """Options that the network needs from the environment, JSON-able."""
+    return class_of(config).environment_options(config)
 
 
 def read_anew(config: AgentConfig) -> dict[str, str]:
-    """Name -> digest of the files that every start reads and no checkpoint holds; {} for a game's network."""
-    network = config.network
-    if isinstance(network, GameNetwork):
-        return {}
-    found = {"tokenizer": digests.of_input(environment_options(config)["tokenizer"])}
-    if isinstance(network, LanguagePolicy) and config.lora is not None and config.lora.patterns:
-        found["base model"] = weights.digest(_model(network))
-    return found
+    """Name -> digest of the files that every start reads and no checkpoint holds."""
+    return class_of(config).read_anew(config)
 
 
 def refuse_changed(config: AgentConfig, learned_with: Mapping[str, str], where: str) -> None:
@@ -82,7 +105,7 @@ def refuse_changed(config: AgentConfig, learned_with: Mapping[str, str], where: 
     now = read_anew(config) if learned_with else {}
     changed = [name for name, digest in learned_with.items() if now.get(name) != digest]
     if changed:
-        named = "tokenizer" if kind_of(config) == DRRN else "model"
+        named = class_of(config).named_by
         raise UserError(
             f"{where} was trained with another {' and another '.join(changed)} than config.network.{named}={getattr(config.network, named)} "
             "has now: restore the previous one"
@@ -102,33 +125,21 @@ def make_parallel(config: AgentConfig, devices: Sequence[jax.Device]) -> DataPar
     sizes = mesh_sizes(config, len(devices))
     if sizes is None:
         return DataParallel(devices)
-    if kind_of(config) != LANGUAGE:
+    if not class_of(config).splits:
         raise UserError("config.sharding: only language models can be split over devices: leave it out")
     return Sharded(sizes, devices)
 
 
 def takes_any_actions(config: AgentConfig) -> bool:
-    """Whether the network scores any words as actions, not only the actions it was trained with."""
-    network = config.network
-    scores = isinstance(network, LanguagePolicy) and network.policy == "score"
-    return scores or isinstance(network, DrrnPolicy)
+    """Whether the network scores any words as actions."""
+    return class_of(config).takes_any_actions(config)
 
 
 def prompt_room(config: AgentConfig) -> int | None:
     """The longest prompt in tokens of a network that reads prompts; None: no limit."""
-    if not isinstance(config.network, LanguagePolicy):
-        return None
-    settings = language_config.read(_model(config.network))
-    if settings.max_length is None or settings.encoder_layers:
-        return settings.max_length
-    return settings.max_length - _ACTION_TOKENS
+    return class_of(config).prompt_room(config)
 
 
 def make(config: AgentConfig, spec: EnvironmentSpec) -> PolicyNetwork:
     """The network of `config.network` for an environment. Raises UserError: it does not show what the network reads."""
-    network = config.network
-    if isinstance(network, GameNetwork):
-        return agent.make_agent_network(network, spec, config.compat.symbolic_train_mode_batchnorm)
-    if isinstance(network, DrrnPolicy):
-        return drrn.make(network, spec)
-    return language_agent.make(network, config.lora or LoraOnBase(), config.compat, spec)
+    return class_of(config).make(config, spec)

@@ -10,11 +10,10 @@ from ml_collections import ConfigDict
 from motif_jax import schema
 from motif_jax.core import entry_points, sections
 from motif_jax.core.config import default_workers
-from motif_jax.motif.annotation.config import OnlineAnnotator, Queue
-from motif_jax.rl.policy_config import Appo, DrrnPolicy, GameNetwork, LanguagePolicy, Ppo, QLearning
+from motif_jax.nets.config import GameNetwork
+from motif_jax.rl import choices
+from motif_jax.rl.algorithms.config import Appo
 from motif_jax.schema import (
-    fraction,
-    layer_size_key,
     length_key,
     non_negative,
     one_of,
@@ -47,20 +46,6 @@ class TrainedTask(PlayedTask):
 
 
 @section_class
-class ProbeQuestions:
-    """What a language agent is asked before updates."""
-
-    prompts: str = plain_key(
-        "own",
-        "fixed situations in which the agent is asked what it would do, before every update: 'own' (11 built-in ones in English, those with "
-        "no more observations than its prompts), '' for none, or a JSON file like configs/probes/babyai_text.json",
-    )
-    clauses_every: int = non_negative(
-        50, "updates between probes that leave out each clause in turn; 0: never"
-    )
-
-
-@section_class
 class AgentReward(sections.Scoring):
     """The reward that an agent learns from."""
 
@@ -90,72 +75,6 @@ class AgentReward(sections.Scoring):
     extrinsic_clip: float = positive(
         10.0, "clips the task's reward, after the scale and before the coefficient"
     )
-
-
-@section_class
-class Classifier:
-    """The reward of kind 'classification'."""
-
-    threshold: float = fraction(0.5, "probabilities strictly above it are helpful")
-    dropout: float = fraction(0.1, "share of units left out while the classifier trains")
-
-
-@section_class
-class RankedPairs:
-    """Which messages the reward of kind 'ranking' compares."""
-
-    every: int = positive(10, "ranking: pairs are drawn from every Nth step")
-    distinct: bool = plain_key(False, "ranking: draws each distinct text alike, not each step")
-    a_batch: int = positive(10, "ranking: pairs drawn with each batch")
-    waiting: int = positive(200, "ranking: draws only while fewer questions than this wait")
-
-
-@section_class
-class OnlineTraining:
-    """How a reward is trained while the agent plays."""
-
-    batch_size: int = sections.batch_size_key(256, "number of labels in a batch")
-    learning_rate: float = positive(1e-4, "learning rate of Adam", maximum=100.0)
-    schedule: str = one_of(
-        ("budget", "published"),
-        "'budget': new labels call for steps_per_arrival steps, taken beside the learner, at most steps_per_update an "
-        "update. 'published': all at once, and from 25,000 labels on one step an update",
-    )
-    steps_per_arrival: int = positive(32, "gradient steps for each new label, see schedule")
-    steps_per_update: int = positive(1, "greatest number of gradient steps an update, see schedule")
-    target: str = one_of(("label", "probability"), "learns labels, or the annotator's probabilities")
-    members: int = layer_size_key(1, "number of networks in the ensemble")
-    deviations: float = non_negative(
-        0.0, "standard deviations of the members that are subtracted from their mean"
-    )
-    device: str = plain_key("auto", "number of the device that trains; 'auto': the one that computes rewards")
-
-
-@section_class
-class LearnedReward(AgentReward):
-    """The reward that an agent learns from, and that is learned while it plays (ONI)."""
-
-    kind: str = plain_key(
-        "retrieval",
-        "retrieval: the labels themselves. classification: a network that is trained on them. ranking: one that is trained on preferences "
-        "between two messages. motif, table, bag_of_words: frozen, as in configs/train_agent.py. none: the task's reward alone",
-    )
-    intrinsic_coefficient: float = non_negative(
-        0.4, "weight of the intrinsic reward; as published for retrieval on the score"
-    )
-    value: str = one_of(("label", "probability"), "pays 1 for yes (above the threshold), or its probability")
-    encoder: str = one_of(
-        ("lt_cnn", "lt_cnn_small"),
-        "encoder of the reward networks; the small one reads 128 bytes and is cheap",
-    )
-    classifier: Classifier = subsection(Classifier)
-    # With reward.normalise=False rewards are raw, and there is no threshold.
-    threshold: Any = plain_key(-0.5, "ranking: normalised rewards at or below it become 0")
-    decay: float = plain_key(
-        1.0, "ranking: factor on the weight of earlier steps at each batch", above=0, maximum=1
-    )
-    pairs: RankedPairs = subsection(RankedPairs)
-    training: OnlineTraining = subsection(OnlineTraining)
 
 
 @section_class
@@ -209,7 +128,8 @@ class AgentConfig:
     # A batch has a rollout of every environment; actors play one group while the other's actions are chosen.
     on_policy: bool = plain_key(False, "plays a batch only after the update before it")
     environment: TrainedTask = TrainedTask()
-    network: GameNetwork | LanguagePolicy | DrrnPolicy = subsection(GameNetwork)
+    # Whose classes these two sections have, `network.kind` and `algorithm.name` say.
+    network: Any = subsection(GameNetwork)
     algorithm: Any = subsection(Appo)
     optimizer: sections.Optimizer = subsection(sections.Optimizer, eps=1e-6, max_gradient_norm=4.0)
     reward: AgentReward = subsection(AgentReward)
@@ -237,14 +157,21 @@ class AgentConfig:
     wandb: sections.Wandb = subsection(sections.Wandb)
     compat: sections.Compat = sections.Compat()
     # Of language agents.
-    probes: ProbeQuestions | None = None
+    probes: Any = None
     tests: str | None = None
     published_files: bool = False
     lora: sections.LoraOnBase | None = None
     sharding: sections.Sharding | None = None
     # Of rewards that are learned while the agent plays.
-    annotator: OnlineAnnotator = OnlineAnnotator()
-    queue: Queue = Queue()
+    annotator: Any = None
+    queue: Any = None
+
+
+@section_class
+class AnyAlgorithm:
+    """The section `algorithm` of an algorithm from outside the package, which has all keys of the config's section."""
+
+    name: str = ""
 
 
 def agent_config(config: ConfigDict | Mapping[str, Any]) -> AgentConfig:
@@ -252,28 +179,46 @@ def agent_config(config: ConfigDict | Mapping[str, Any]) -> AgentConfig:
 
     The section of a part from outside the package (module:Class) has all its values, also those of its own keys.
     """
-    given = {name: config.get(name, {}) for name in ("network", "algorithm", "reward", "annotator")}
-    networks: dict[str, type] = {"language": LanguagePolicy, "drrn": DrrnPolicy}
-    network = networks.get(given["network"].get("kind"), GameNetwork)
-    if network is GameNetwork and given["network"] and "read_text" not in given["network"]:
-        # Runs of versions without this key have networks that read the text.
-        given["network"] = {**given["network"], "read_text": True}
-    algorithms: dict[str, type] = {"minibatch_size": Ppo, "replay_steps": QLearning}
-    algorithm = next((kind for key, kind in algorithms.items() if key in given["algorithm"]), Appo)
-    return schema.read_section(
-        AgentConfig,
-        config,
-        network=schema.read_section(network, given["network"]),
-        algorithm=_read(algorithm, given["algorithm"], "name"),
-        # Rewards that are learned while the agent plays have a queue of questions.
-        reward=_read(LearnedReward if "queue" in config else AgentReward, given["reward"], "kind"),
-        annotator=_read(OnlineAnnotator, given["annotator"], "kind"),
-    )
+    sections = {
+        "network": _network(config.get("network", {})),
+        "algorithm": _algorithm(config.get("algorithm", {})),
+        "reward": _reward(config.get("reward", {})),
+    }
+    kind = config.get("reward", {}).get("kind")
+    for name, section in choices.LABEL_SECTIONS.items():
+        if name in config or kind in choices.REWARD_SECTIONS or entry_points.is_entry_point(kind):
+            sections[name] = _read(entry_points.own(name, section), config.get(name, {}), "kind")
+    if config.get("probes") is not None:
+        sections["probes"] = schema.read_section(
+            entry_points.own("probes", choices.PROBES_SECTION), config["probes"]
+        )
+    return schema.read_section(AgentConfig, config, **sections)
 
 
 def agent_reward(section: ConfigDict | Mapping[str, Any]) -> AgentReward:
     """The values of a frozen reward's section, also of one that rated episodes."""
     return _read(AgentReward, section, "kind")
+
+
+def _network(section: ConfigDict | Mapping[str, Any]) -> Any:
+    kind = section.get("kind", choices.GAME)
+    if kind == choices.GAME and section and "read_text" not in section:
+        # Runs of versions without this key have networks that read the text.
+        section = {**section, "read_text": True}
+    return schema.read_section(choices.NETWORK_SECTIONS.load(kind), section)
+
+
+def _algorithm(section: ConfigDict | Mapping[str, Any]) -> Any:
+    name = section.get("name", choices.APPO)
+    if entry_points.is_entry_point(name):
+        return schema.read_open_section(AnyAlgorithm, section)
+    return schema.read_section(choices.ALGORITHM_SECTIONS.load(name), section)
+
+
+def _reward(section: ConfigDict | Mapping[str, Any]) -> AgentReward:
+    kind = section.get("kind")
+    known = choices.REWARD_SECTIONS.get(kind)
+    return _read(AgentReward if known is None else entry_points.own("reward.kind", known), section, "kind")
 
 
 def _read(kind: Any, section: ConfigDict | Mapping[str, Any], choice: str) -> Any:

@@ -98,6 +98,11 @@ class RewardKind:
         return ()
 
     @classmethod
+    def settled_step(cls, config: Any) -> int | None:
+        """The checkpoint of the run in `config.reward.dir` that a training learns from to its end; None without a run to read."""
+        return None
+
+    @classmethod
     def rates(cls, config: Any) -> bool:
         """Whether `config.reward` alone determines the rewards of episodes; False for one learned in its training."""
         return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,20 +10,12 @@ import jax
 from motif_jax.core.devices.flops import product_flops
 from motif_jax.core.devices.meters import Reading
 from motif_jax.core.devices.peaks import peak_flops
-from motif_jax.nets.agent import make_agent_network
 from motif_jax.nets.policy import PolicyNetwork
-from motif_jax.rl import settings
+from motif_jax.rl import agent_networks, settings
 from motif_jax.rl.batcher import Batch
 from motif_jax.rl.config import AgentConfig
-from motif_jax.rl.policy_config import GameNetwork, LanguagePolicy
 
 Shapes = Mapping[str, tuple[int, ...]]
-
-
-def counted(config: GameNetwork, network: PolicyNetwork) -> tuple[PolicyNetwork, Any]:
-    """The network whose products count, and shapes of its parameters: with the published convolutions, however they are computed."""
-    published = make_agent_network(dataclasses.replace(config, first_convolution="picture"), network.spec)
-    return published, jax.eval_shape(published.init, jax.random.PRNGKey(0))
 
 
 def row_flops(network: PolicyNetwork, params: Any, shapes: Shapes | None = None) -> tuple[float, float]:
@@ -70,22 +61,21 @@ class DeviceUse:
         self._peak: float | None = None
         self._learned = self._forward = 0.0
         self._by_shapes: dict[tuple[tuple[int, ...], ...], tuple[float, float]] = {}
-        if not isinstance(config.network, GameNetwork | LanguagePolicy):
+        # () where nothing is frozen: see `PpoTrainState.frozen`.
+        frozen = getattr(state, "frozen", ()) or {}
+        if not hasattr(config.network, "dtype"):
             return
         self._peak = peak_flops(learning[0], config.network.dtype, config.matmul_precision)
         if self._peak is None:
             return
+        counted = agent_networks.class_of(config).counted(config, network, {**state.params, **frozen})
+        if counted is None:
+            self._peak = None
+            return
+        self._network, self._params = counted
         self._learning_count = len(learning)
         self._device_count = len({*learning, *acting})  # one that learns and acts is one device
         self._rows = settings.columns(config) * (config.rollout + 1) * getattr(config.algorithm, "epochs", 1)
-        if isinstance(config.network, GameNetwork):
-            self._network, self._params = counted(config.network, network)
-        else:
-            # () where nothing is frozen: see `PpoTrainState.frozen`.
-            frozen = getattr(state, "frozen", ()) or {}
-            params = {**state.params, **frozen}
-            self._network = network
-            self._params = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), params)
 
     def add(self, batch: Batch) -> None:
         """Counts a batch that is learned from."""

@@ -13,8 +13,6 @@ from motif_jax.core.devices.meters import of_all_hosts, system_metrics
 from motif_jax.core.metrics import MetricsWriter
 from motif_jax.core.progress import Progress
 from motif_jax.core.run_folder import read_config
-from motif_jax.glam import probing
-from motif_jax.glam.log_csv import GlamLog, GlamPosition
 from motif_jax.rl import agent_checkpoints, agent_networks, reward_choice, settings
 from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.batcher import Batch
@@ -26,6 +24,7 @@ from motif_jax.rl.learner import Averages
 from motif_jax.rl.model_flops import DeviceUse
 from motif_jax.rl.recordings import EpisodeRecorder
 from motif_jax.rl.system import System
+from motif_jax.rl.training_hook import TrainingHook, hooks_of
 
 _LAG = "lag/mean"
 # The episode field of environments whose steps last several turns of a game.
@@ -62,7 +61,9 @@ class Records(ExitStack):
         self._metrics: dict[str, float] = {}  # of the last finished update; empty if it was not finite
         log = EpisodeLog(written, config.stats_episodes, system.has_lookup, progress, spec.episode_fields)
         self._episodes, self._writer, self._progress = self.enter_context(log), None, None
-        self._probes, self._published = None, None
+        hooks = hooks_of(config)
+        self._reads_updates = any(hook.reads_updates for hook in hooks)
+        self._hooks: list[TrainingHook] = []
         if not first:
             return
         wandb, own = None, config.wandb
@@ -70,23 +71,10 @@ class Records(ExitStack):
             wandb = {"project": own.project, "name": own.name, "config": read_config(workdir)}
         self._writer = self.enter_context(MetricsWriter(workdir, progress.get("env_steps"), wandb))
         self._progress = self.enter_context(Progress(clock.total, "steps", "train", clock.steps))
-        self._probes = probing.files(config, system.network, workdir, progress)
-        if self._probes is not None:
-            self.enter_context(self._probes)
-        if config.published_files:
-            self._published = self.enter_context(closing(self._glam_log(workdir, progress)))
-
-    def _glam_log(self, workdir: Path, progress: dict[str, Any]) -> GlamLog:
-        config, algorithm = self._config, self._config.algorithm
-        # DRRN's has no coefficients: its whole loss is the value's.
-        value = getattr(algorithm, "value_coefficient", 1.0)
-        entropy = getattr(algorithm, "entropy_coefficient", 0.0)
-        environments = config.actors.workers * config.actors.envs_per_worker * (config.hosts.count or 1)
-        played = progress.get("updates", 0), progress.get("episodes", [])
-        place = GlamPosition(*played, self._clock.steps, self._clock.seconds())
-        film = getattr(config.network, "encoder", None) == "film"
-        scale = config.reward.extrinsic_scale
-        return GlamLog(workdir, environments, scale, (value, entropy), place, value=film)
+        for hook in hooks:
+            made = hook.make(config, system.network, workdir, progress, clock)
+            if made is not None:
+                self._hooks.append(self.enter_context(closing(made)))
 
     def read_update(self) -> None:
         self._metrics = self._system.learner.metrics()
@@ -94,20 +82,20 @@ class Records(ExitStack):
         self.guard.check(self._system.learner)
 
     def counted(self) -> None:
-        """Writes the row of `log.csv`, if the run has that file; call it when the clock has all hosts' steps of the update."""
-        if not self._config.published_files:
+        """Tells the hooks of the update; call it when the clock has all hosts' steps of the update."""
+        if self._reads_updates and self._hosts.count > 1:
+            self.gather()  # a row needs the episodes of all hosts
+        if not self._metrics:
             return
-        if self._hosts.count > 1:
-            self.gather()  # the row needs the episodes of all hosts
-        if self._published is not None and self._metrics:
-            clock, update = self._clock, self._system.learner.version - 1
-            self._published.write(update, clock.steps, clock.seconds(), self._metrics)
+        update = self._system.learner.version - 1
+        for hook in self._hooks:
+            hook.after_update(update, self._clock.steps, self._clock.seconds(), self._metrics)
 
     def begin(self) -> None:
-        """Writes the policy's answers to the probes (`config.probes`); call it before an update starts."""
-        if self._probes is not None:
+        """Tells the hooks of the update that is about to start."""
+        for hook in self._hooks:
             params = self._system.sources[0].inference.params()
-            self._probes.write(params, self._system.learner.version, self._clock.steps)
+            hook.before_update(params, self._system.learner.version, self._clock.steps)
 
     def add(self, step: int, batch: Batch) -> None:
         self._reward_version = batch.reward_version
@@ -235,5 +223,5 @@ class Records(ExitStack):
 
     def _write(self, rows: list[dict[str, Any]]) -> None:
         self._episodes.write(rows)
-        if self._published is not None:
-            self._published.add(rows)
+        for hook in self._hooks:
+            hook.add_episodes(rows)

@@ -12,8 +12,7 @@ from pathlib import Path
 from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, read_json
-from motif_jax.motif.reward.reward_function import open_reward
-from motif_jax.rl import agent_checkpoints
+from motif_jax.rl import agent_checkpoints, reward_kinds
 from motif_jax.rl.config import AgentConfig
 
 FILE = "plan.json"
@@ -47,6 +46,7 @@ def settle(config: AgentConfig, workdir: str | os.PathLike[str], checkpoints: Ch
         return settled(workdir)
     step = None if latest is None else agent_checkpoints.restore_progress(checkpoints, latest).get(STEP)
     if step is None:
-        step = open_reward(config.reward.dir, config.reward.step).step
-    atomic_write_json(path, {STEP: step})
+        step = reward_kinds.kind_of(config.reward).settled_step(config.reward)
+    if step is not None:
+        atomic_write_json(path, {STEP: step})
     return step

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import jax
 
 from motif_jax.core import config as checks
-from motif_jax.core import digests, entry_points
-from motif_jax.motif.reward.motif import MotifReward
-from motif_jax.motif.reward.table import TableReward
-from motif_jax.oni.bag_of_words import BagOfWordsReward
-from motif_jax.oni.retrieval import RetrievalReward
+from motif_jax.core import digests
+from motif_jax.rl import choices
 from motif_jax.rl.config import AgentReward
 from motif_jax.rl.intrinsic import ObservationSpec, RewardKind, RewardSetup, RunSetup
-
-MOTIF = "motif"
 
 
 class NoReward(RewardKind):
@@ -31,31 +26,9 @@ class NoReward(RewardKind):
         return None
 
 
-# 'module:Class' for the kinds that train: this package may not import their modules.
-KINDS: dict[str, type[RewardKind] | str] = {
-    MOTIF: MotifReward,
-    "bag_of_words": BagOfWordsReward,
-    "none": NoReward,
-    "retrieval": RetrievalReward,
-    "table": TableReward,
-    "classification": "motif_jax.oni.classification:ClassificationReward",
-    "ranking": "motif_jax.oni.ranking:RankingReward",
-}
-
-
 def kind_of(config: AgentReward) -> type[RewardKind]:
     """The class that `config.reward.kind` names, else UserError."""
-    key, name = "reward.kind", config.kind
-    if entry_points.is_entry_point(name):
-        kind: Any = entry_points.load(key, name)
-    else:
-        allowed = f"{', '.join(KINDS)}, or module:Class of a subclass of RewardKind"
-        checks.require(name in KINDS, key, name, allowed)
-        known = KINDS[name]
-        kind = entry_points.own(key, known) if isinstance(known, str) else known
-    good = isinstance(kind, type) and issubclass(kind, RewardKind)
-    checks.require(good, key, name, "a subclass of motif_jax.rewards.RewardKind")
-    return kind
+    return choices.REWARDS.load(config.kind)
 
 
 def check(config: AgentReward) -> None:

@@ -10,8 +10,9 @@ import numpy as np
 from motif_jax.core.devices.meters import Meters
 from motif_jax.core.distinct import distinct_rows
 from motif_jax.envs.spec import EnvironmentSpec
-from motif_jax.rewards import BatchMessages, RewardKind
+from motif_jax.rl.algorithms.total_reward import discount_by_count
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
+from motif_jax.rl.intrinsic import BatchMessages, RewardKind
 
 
 class IntrinsicReturn(NamedTuple):
@@ -70,8 +71,9 @@ class RewardLookup:
             counts = np.bincount(shown, minlength=len(distinct))
             discounted = None
             if self._count is not None:
-                visits = np.maximum(observation[self._count][:rows][rewarded], 1).astype(np.float64)
-                discounted = np.bincount(shown, visits**-self._exponent, len(distinct))
+                visits = observation[self._count][:rows][rewarded]
+                shares = discount_by_count(np.ones(visits.shape), visits, self._exponent)
+                discounted = np.bincount(shown, shares, len(distinct))
             batch = BatchMessages(distinct, counts, steps, self._number, discounted)
             values, version = self._reward.pay(batch)
         self._number += 1
@@ -107,11 +109,11 @@ class ReturnSums:
         """
         earned = np.where(batch.last[:-1], 0.0, batch.intrinsic_reward.astype(np.float64))
         if count is not None:
-            earned /= np.maximum(count[:-1], 1) ** self._exponent
+            earned = discount_by_count(earned, count[:-1], self._exponent)
         if batch.last_intrinsic_reward is not None:
             of_last = batch.last_intrinsic_reward.astype(np.float64)
             if count is not None:
-                of_last /= np.maximum(count[1:], 1) ** self._exponent
+                of_last = discount_by_count(of_last, count[1:], self._exponent)
             earned += np.where(batch.last[1:], of_last, 0.0)
         first_rows = batch.last[0].astype(int)
         # In the order of `earned[start:, column].sum()`, so that both give the same bits.

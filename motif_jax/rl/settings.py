@@ -9,19 +9,18 @@ from typing import Any
 
 import jax
 
-from motif_jax import rewards
 from motif_jax.core import capacity, metrics, seeds
 from motif_jax.core import config as checks
 from motif_jax.core.devices import memory, precision
+from motif_jax.core.devices.cpu import cpu_device
 from motif_jax.core.training import schedules
 from motif_jax.envs import determinism, registry
-from motif_jax.motif.reward.reward_model import cpu_device
 from motif_jax.nets.policy import PolicyNetwork
-from motif_jax.rl import agent_networks
+from motif_jax.rl import agent_networks, reward_kinds
 from motif_jax.rl.actors.rollouts import ActorsConfig
 from motif_jax.rl.actors.slots import require_memory
 from motif_jax.rl.config import Actors, AgentConfig, AgentReward, Devices
-from motif_jax.rl.policy_config import Ppo
+from motif_jax.rl.update_plan import algorithm_of, plan_of
 
 SCORE_TASKS = ("NetHackScore-v1", "NetHackScoreExtendedActions-v1")
 TEXT_FIELD = "message"  # that rewards read
@@ -57,7 +56,7 @@ def training_options(config: AgentConfig) -> dict[str, Any]:
 
 def fields_option(name: str, options: Mapping[str, Any], reward: AgentReward) -> dict[str, Any]:
     """{'fields': ...} with the fields that `reward` reads and the environment does not show by itself, {} for none."""
-    spec, fields = registry.spec(name, **options), rewards.kind_of(reward).required_fields(reward)
+    spec, fields = registry.spec(name, **options), reward_kinds.kind_of(reward).required_fields(reward)
     if fields == (TEXT_FIELD,) and registry.require_text(name, spec.text_field):
         return {}  # a reward of the text alone needs no more fields
     more = [field for field in fields if field not in spec.observation]
@@ -194,10 +193,8 @@ def takes_turns(config: AgentConfig) -> bool:
 
 def optimizer_steps(config: AgentConfig) -> int:
     """A lower bound of the run's optimiser steps: batches with ends of episodes hold fewer environment steps."""
-    updates, algorithm = -(-config.train_for_env_steps // config.batch_size), config.algorithm
-    if isinstance(algorithm, Ppo):
-        return updates * algorithm.epochs * (config.batch_size // algorithm.minibatch_size)
-    return updates * algorithm.epochs * getattr(algorithm, "minibatches", 1)
+    updates = -(-config.train_for_env_steps // config.batch_size)
+    return updates * algorithm_of(config).optimizer_steps(plan_of(config))
 
 
 def configure_jax(config: AgentConfig) -> None:
@@ -275,11 +272,11 @@ def check(config: AgentConfig) -> AgentConfig:
         checks.require(batch == whole, "batch_size", batch, allowed)
     slots, needed = config.actors.slots_per_group or 0, slots_per_group(config)
     checks.require(slots >= needed, "actors.slots_per_group", slots, f"at least {needed} for this batch_size")
-    rewards.check(config.reward)
+    reward_kinds.check(config.reward)
     if config.hosts.count == 1:
         check_devices(config)
     schedules.check_warmup(config.optimizer, optimizer_steps(config))
-    rewards.kind_of(config.reward).check_run(config, make_network(config).spec)
+    reward_kinds.kind_of(config.reward).check_run(config, make_network(config).spec)
     if config.wandb.enabled:
         metrics.import_wandb()
     return config
@@ -289,9 +286,12 @@ def check_devices(config: AgentConfig) -> None:
     """Raises UserError where a resolved config does not fit the devices; the same on every host."""
     learners, actors = len(learner_devices(config.devices)), len(actor_devices(config.devices))
     _check_sharding(config, learners)
-    if isinstance(config.algorithm, Ppo):
-        _check_minibatches(config, learners)
-    count, minibatches = config.hosts.count or 1, getattr(config.algorithm, "minibatches", 1)
+    count = config.hosts.count or 1
+    algorithm, plan = algorithm_of(config), plan_of(config)
+    # The devices of a split network count as one.
+    devices = 1 if agent_networks.mesh_sizes(config, learners) else learners * count
+    algorithm.check_devices(plan, devices)
+    minibatches = algorithm.minibatches(plan)
     rollouts = config.batch_size // config.rollout
     over = f"{count} hosts of {learners}" if count > 1 else str(learners)
     allowed = (
@@ -303,25 +303,6 @@ def check_devices(config: AgentConfig) -> None:
     workers, allowed = config.actors.workers, f"a multiple of the {actors} devices of config.devices.actor"
     checks.require(workers % actors == 0, "actors.workers", workers, allowed)
     require_memory(sum(part.layout().size for part in actors_configs(config, actors)))
-
-
-def _check_minibatches(config: AgentConfig, learners: int) -> None:
-    """Raises UserError unless all devices get equal parts of a minibatch of steps, and run them in equal parts."""
-    # The devices of a split network count as one.
-    devices = 1 if agent_networks.mesh_sizes(config, learners) else learners * (config.hosts.count or 1)
-    size, micro = config.algorithm.minibatch_size, config.algorithm.microbatch_size
-    allowed = f"a multiple of the {devices} devices that learn"
-    checks.require(size % devices == 0, "algorithm.minibatch_size", size, allowed)
-    part = size // devices
-    divisor = f"a divisor of {part}, a device's part of config.algorithm.minibatch_size={size}"
-    length = config.algorithm.recurrence
-    good = part % length == 0 or size % length  # the algorithm refuses what does not divide `size`
-    checks.require(bool(good), "algorithm.recurrence", length, divisor)
-    allowed = f"{divisor}, or more"
-    checks.require(part % min(micro, part) == 0, "algorithm.microbatch_size", micro, allowed)
-    peers = config.algorithm.broadcast_rows
-    good = not config.compat.glam_value_broadcast or part % min(peers, part) == 0
-    checks.require(good, "algorithm.broadcast_rows", peers, allowed)
 
 
 def _check_sharding(config: AgentConfig, learners: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 import queue
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -12,29 +11,27 @@ from typing import Any
 
 import jax
 
-from motif_jax import rewards
 from motif_jax.core.checkpoint_items import ANY
 from motif_jax.core.devices.meters import Meters
 from motif_jax.core.devices.sharding import Sharded
 from motif_jax.core.errors import UserError
 from motif_jax.core.interruption import never
 from motif_jax.core.training import schedules
-from motif_jax.nets.policy import PolicyNetwork
-from motif_jax.rewards import RunSetup
-from motif_jax.rl import agent_checkpoints, agent_networks, play_state, settings
+from motif_jax.rl import agent_checkpoints, agent_networks, play_state, reward_kinds, settings
 from motif_jax.rl.actors.cores import OwnCores
 from motif_jax.rl.actors.inline import InlineActors
 from motif_jax.rl.actors.pool import ActorPool
 from motif_jax.rl.actors.rollouts import Rollouts
 from motif_jax.rl.agent_checkpoints import Snapshot
-from motif_jax.rl.algorithms import appo
-from motif_jax.rl.algorithms.registry import Algorithm, algorithm_of
+from motif_jax.rl.algorithms.algorithm import Algorithm
 from motif_jax.rl.batcher import ActorSource, Batcher, BatchListener, Finished
 from motif_jax.rl.config import AgentConfig
 from motif_jax.rl.inference import Inference
+from motif_jax.rl.intrinsic import RunSetup
 from motif_jax.rl.learner import Learner
 from motif_jax.rl.publishing import Place, Publisher
 from motif_jax.rl.reward_lookup import RewardLookup
+from motif_jax.rl.update_plan import algorithm_of, plan_of
 
 
 class System:
@@ -59,12 +56,12 @@ class System:
         two_decimals = True if config.compat.quantile_two_decimals else None
         run = None if workdir is None else RunSetup(config, workdir)
         device = settings.lookup_device(config.devices)
-        self.reward = rewards.load_intrinsic(config.reward, self.network.spec, two_decimals, device, run)
+        self.reward = reward_kinds.load_intrinsic(config.reward, self.network.spec, two_decimals, device, run)
         reward_fn = None if self.reward is None else self.reward.in_step
         self.has_lookup = self.reward is not None and reward_fn is None
         algorithm = algorithm_of(config)
         state = self._make_state(algorithm, snapshot)
-        update = algorithm.make_update(self.network, self.optimizer, config, reward_fn=reward_fn)
+        update = algorithm.make_update(self.network, self.optimizer, plan_of(config), reward_fn=reward_fn)
         self.parallel = agent_networks.make_parallel(config, settings.all_learner_devices(config.devices))
         actor_devices: Sequence[Place] = settings.actor_devices(config.devices)
         if isinstance(self.parallel, Sharded):
@@ -78,7 +75,7 @@ class System:
         # Nobody needs a copy where only the learner's first device acts, or the devices that hold a split model.
         together = isinstance(self.parallel, Sharded) or actor_devices == [self.parallel.local_devices[0]]
         lends = bool(frozen) and together and settings.takes_turns(config)
-        published, prepare = _acting(algorithm, config, self.network)
+        published, prepare = algorithm.acting(plan_of(config), self.network.prepare)
         self.publisher = Publisher(actor_devices, prepare, {} if lends else frozen)
         self.learner = Learner(update, state, self.parallel, self.publisher, self.meters, lends, published)
         self.sources = self._make_sources(actor_devices, {} if snapshot is None else snapshot.progress)
@@ -104,11 +101,7 @@ class System:
         def make() -> Any:
             key = settings.random_key(self.config.seed, "learner")
             state = algorithm.make_state(self.network, self.optimizer, key)
-            if "reference" in state._fields:
-                return algorithm.with_reference(state, self.config)  # type: ignore[attr-defined]
-            if "memory" not in state._fields:
-                return state
-            return algorithm.with_memory(state, self.network, self.config)  # type: ignore[attr-defined]
+            return algorithm.completed(state, self.network, plan_of(self.config))
 
         if snapshot is None:
             state = make()
@@ -208,14 +201,3 @@ class System:
     def inference_threads(self) -> int:
         """Threads that choose actions: one for each acting device, or one for everything."""
         return 1 if settings.takes_turns(self.config) else len(self.sources)
-
-
-def _acting(
-    algorithm: Algorithm, config: AgentConfig, network: PolicyNetwork
-) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """Two functions: the published part of a state, and that part prepared for acting."""
-    if algorithm is not appo or config.algorithm.value_normalisation != "popart":
-        return operator.attrgetter("params"), network.prepare
-    # Later updates compare the values of a rollout with their own, after the scale of values has moved.
-    both = operator.attrgetter("params", "value_statistics")
-    return both, lambda parts: network.prepare(appo.in_units_of_reward(*parts))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from ml_collections import ConfigDict
@@ -10,10 +9,11 @@ from ml_collections import ConfigDict
 from motif_jax.core import run_folder
 from motif_jax.core.devices.hosts import Hosts
 from motif_jax.core.interruption import EXIT_CODE, Interruption
-from motif_jax.rl import agent_checkpoints, agent_networks, reward_choice, settings
-from motif_jax.rl.algorithms.registry import algorithm_of
+from motif_jax.rl import agent_networks, reward_choice, settings
 from motif_jax.rl.config import agent_config
 from motif_jax.rl.training import AgentTraining
+from motif_jax.rl.training_hook import hooks_of
+from motif_jax.rl.update_plan import algorithm_of, plan_of
 
 # What makes a run the run it is; everything else may change when it is continued.
 # Of the annotator of configs/oni.py: what is asked, not who is asked where.
@@ -28,16 +28,9 @@ def check(config: ConfigDict, workdir: Path) -> None:
     training = reward_choice.apply(agent_config(config), workdir)
     settings.configure_jax(training)
     agent_networks.check(training)
-    algorithm_of(training).check(settings.check(training))
-    if training.probes is not None:
-        from motif_jax.glam import probing
-
-        probing.make(training, settings.make_network(training))
-    if training.tests is not None and not (workdir / agent_checkpoints.FOLDER).exists():
-        from motif_jax.glam import eval_agents
-
-        for name, reason in eval_agents.refused_after(training).items():
-            print(f"after this training the test {name} will be left out: {reason}", file=sys.stderr)
+    algorithm_of(training).check(plan_of(settings.check(training)))
+    for hook in hooks_of(training):
+        hook.check(training, workdir)
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:

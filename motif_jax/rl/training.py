@@ -27,7 +27,6 @@ from motif_jax.rl.batch_stream import BatchStream
 from motif_jax.rl.clock import Clock
 from motif_jax.rl.config import AgentConfig
 from motif_jax.rl.guard import Guard
-from motif_jax.rl.policy_config import LanguagePolicy
 from motif_jax.rl.recordings import EpisodeRecorder, drop_recordings
 from motif_jax.rl.records import Records
 from motif_jax.rl.system import System
@@ -187,7 +186,7 @@ class Beginning:
 
     def __init__(self, config: AgentConfig, say: Callable[[str], None]) -> None:
         self._config, self._say = config, say
-        self._speaks = agent_networks.kind_of(config) == agent_networks.LANGUAGE
+        self._speaks = agent_networks.class_of(config).speaks
         self._said_at = 0.0
 
     def _tell(self, line: str) -> None:
@@ -196,9 +195,8 @@ class Beginning:
             self._say(line)
 
     def read_model(self) -> None:
-        network = self._config.network
-        if isinstance(network, LanguagePolicy):
-            self._tell(f"reading the language model {network.model}")
+        if self._speaks:
+            self._tell(f"reading the language model {self._config.network.model}")
 
     def compile(self) -> None:
         self._tell("compiling the policy's programs, while the actors start")

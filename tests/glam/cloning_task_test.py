@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from motif_jax.core.devices.parallel import DataParallel
-from motif_jax.core.training.config import CloningConfig
 from motif_jax.core.training.task import TrainingPosition
 from motif_jax.core.training.trainer import OfflineTrainer
 from motif_jax.envs import registry
 from motif_jax.glam import cloning_task
 from motif_jax.glam.cloning_data import CloningData
+from motif_jax.glam.config import CloningConfig
 from motif_jax.lm import scoring
 from motif_jax.rl import agent_networks, settings
 from motif_jax.rl.config import agent_config

@@ -22,8 +22,8 @@ from motif_jax.envs.spec import empty_observation
 from motif_jax.glam import drrn, drrn_update, replay
 from motif_jax.rl import agent_networks
 from motif_jax.rl.algorithms import trajectory
-from motif_jax.rl.algorithms.registry import algorithm_of
 from motif_jax.rl.config import agent_config
+from motif_jax.rl.update_plan import algorithm_of
 from tests.agents import random_batch
 from tests.lm import talkers
 from tests.plain_layers import gru, linear
@@ -121,7 +121,7 @@ def test_an_update_remembers_and_takes_the_step_of_the_loss(folder):
     settings, state, update = start(folder, **{"algorithm.replay_draw": STEPS * ROLLOUTS})
     made, given = agent(folder), batch(agent(folder))
     new, metrics = jax.jit(update)(state, given)
-    assert algorithm_of(settings) is drrn_update
+    assert isinstance(algorithm_of(settings), drrn_update.DrrnAlgorithm)
     assert int(new.memory.added) == ROLLOUTS
     reward = 20 * np.maximum(np.asarray(given.reward), 0)
     done, valid = np.asarray(trajectory.done(given)), np.asarray(trajectory.recorded(given))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from motif_jax.glam import collect_trajectories, eval_agents
+from motif_jax.glam.config import LevelPolicy
 from motif_jax.play import evaluation_setup
-from motif_jax.play.config import LevelPolicy
 from motif_jax.schema import read_section
 from tests.play import untrained
 from tests.reward_fixtures import load_config

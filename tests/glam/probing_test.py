@@ -15,8 +15,9 @@ import pytest
 
 from motif_jax.envs.babyai_text.prompts import PromptTokens
 from motif_jax.glam import probing
+from motif_jax.glam.config import ProbeQuestions
 from motif_jax.rl import settings
-from motif_jax.rl.config import ProbeQuestions, agent_config
+from motif_jax.rl.config import agent_config
 from tests.force.outcomes import rows_of
 from tests.lm import talkers
 from tests.recorded_outputs import assert_matches_packed_recording, of_folder

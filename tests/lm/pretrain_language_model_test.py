@@ -12,10 +12,10 @@ import pytest
 
 from motif_jax import lm as language
 from motif_jax.core.devices.parallel import DataParallel
-from motif_jax.core.training.config import LanguageModelConfig
 from motif_jax.core.training.task import TrainingPosition
 from motif_jax.lm import folder as folders
 from motif_jax.lm import language_run, masked_head
+from motif_jax.lm.training_config import LanguageModelConfig
 from motif_jax.schema import read_section
 from tests import texts
 from tests.lm.pretraining import config_of, train

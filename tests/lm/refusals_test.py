@@ -19,6 +19,7 @@ from motif_jax.core.sections import LoraOnBase
 from motif_jax.envs import registry
 from motif_jax.envs.spec import ArraySpec
 from motif_jax.glam import agent, drrn
+from motif_jax.glam.config import DrrnPolicy
 from motif_jax.ilql.agent.decoding import Decoding
 from motif_jax.lm import (
     byte_pairs,
@@ -42,7 +43,6 @@ from motif_jax.lm.text_files import read_questions
 from motif_jax.lm.tokens import Tokenizer, candidate_rows
 from motif_jax.lm.weights import INDEX, SINGLE
 from motif_jax.rl import agent_networks
-from motif_jax.rl.policy_config import DrrnPolicy
 from tests.glam.agent_test import LEVEL, settings
 from tests.lm import models, recipes, talkers
 from tests.lm.linear_test import TREE

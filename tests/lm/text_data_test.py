@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from motif_jax.core.training.config import LanguageModelConfig
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.ilql.dialogues import dialogue, parquet
 from motif_jax.lm import text_data
 from motif_jax.lm.tokens import Tokenizer, candidate_rows
+from motif_jax.lm.training_config import LanguageModelConfig
 from motif_jax.schema import read_section
 from tests.lm.pretraining import config_of
 

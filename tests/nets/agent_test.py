@@ -16,7 +16,7 @@ from motif_jax.envs import registry
 from motif_jax.envs.nethack import status
 from motif_jax.nets import agent, layout, tile_embedding, underfoot
 from motif_jax.nets.classifier import MessageClassifier
-from motif_jax.rl.policy_config import GameNetwork
+from motif_jax.nets.config import GameNetwork
 from tests import agents
 from tests.golden_numbers import GRADIENT, Closeness, assert_golden, recipe_params
 from tests.nets.film_test import network as make_symbolic

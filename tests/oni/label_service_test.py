@@ -18,11 +18,11 @@ from motif_jax import schema
 from motif_jax.core.errors import UserError
 from motif_jax.core.verdicts import FIRST, NO, PAIR, SECOND, SINGLE, TIE, UNKNOWN, YES
 from motif_jax.motif.annotation.annotator import Annotator, Answer, Prices, Question, make_annotator
-from motif_jax.motif.annotation.config import Budget, OnlineAnnotator, Queue
 from motif_jax.motif.annotation.replies import ServerError
 from motif_jax.motif.annotation.store import StoredAnswer
 from motif_jax.oni import label_config as online
 from motif_jax.oni import label_queue, label_service
+from motif_jax.oni.config import Budget, OnlineAnnotator, Queue
 from motif_jax.oni.label_queue import Label, LabelBookkeeper
 from motif_jax.oni.label_service import LabelService
 from motif_jax.rl.config import agent_config

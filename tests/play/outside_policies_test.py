@@ -12,9 +12,10 @@ import pytest
 from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.glam import eval_agents
+from motif_jax.glam.config import LevelPolicy
 from motif_jax.lm.model import LanguageModel
 from motif_jax.play import evaluation_setup
-from motif_jax.play.config import LevelPolicy, PlayedPolicy
+from motif_jax.play.config import PlayedPolicy
 from motif_jax.schema import read_section
 from tests.lm import talkers
 from tests.recorded_outputs import assert_matches_packed_recording, outcome_text, replaced

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from motif_jax.glam.config import LanguagePolicy
 from motif_jax.rl.config import AgentConfig
-from motif_jax.rl.policy_config import LanguagePolicy
 from motif_jax.rl.training import Beginning
 
 

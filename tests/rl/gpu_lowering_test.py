@@ -18,10 +18,10 @@ import pytest
 from motif_jax.core.devices.meters import Meters
 from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.training import ensembles, schedules
-from motif_jax.core.training.config import RewardConfig, RewardNetworkSizes
 from motif_jax.core.training.trainer import Carry, OfflineTrainer
 from motif_jax.envs.spec import ArraySpec
 from motif_jax.motif.reward import reward_data, reward_model
+from motif_jax.motif.reward.config import RewardConfig, RewardNetworkSizes
 from motif_jax.motif.reward.motif import MotifReward
 from motif_jax.motif.reward.reward_model import RewardModel
 from motif_jax.motif.reward.reward_task import RewardTask

@@ -14,7 +14,8 @@ from motif_jax.envs import registry
 from motif_jax.nets.agent import make_agent_network
 from motif_jax.rl import settings
 from motif_jax.rl.config import agent_config
-from motif_jax.rl.model_flops import DeviceUse, counted, row_flops
+from motif_jax.rl.game_network import published_form
+from motif_jax.rl.model_flops import DeviceUse, row_flops
 from tests.reward_fixtures import load_config
 
 
@@ -45,7 +46,7 @@ def test_shares_of_the_peak_of_learning_and_of_everything() -> None:
     for _ in range(3):
         use.add(batch)
     reading = Reading({"inference/rows": 500.0, "learner/update": 0.5}, {}, {}, 4.0)
-    forward, updating = row_flops(*counted(config.network, network))
+    forward, updating = row_flops(*published_form(config.network, network))
     learned = 3 * updating * (ROLLOUT + 1) * ROLLOUTS
     peak = 494e12  # of float32 that is rounded
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from motif_jax.core.errors import UserError
 from motif_jax.rewards import BatchMessages, RewardKind, RewardSetup, Values
+from motif_jax.rl.algorithms.algorithm import UpdatePlan
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
-from motif_jax.rl.config import AgentConfig, AgentReward
+from motif_jax.rl.config import AgentReward
 
 
 class Familiar(RewardKind):
@@ -59,6 +60,9 @@ class Familiar(RewardKind):
         return {"familiar/texts": float(len(self.counts))}
 
 
+LEARNING_RATE = 1e-3
+
+
 class ReinforceState(NamedTuple):
     params: Any
     step: jax.Array
@@ -69,18 +73,17 @@ class ReinforceState(NamedTuple):
 class Reinforce:
     """The likelihood ratio with the mean reward as baseline: no critic, no optimiser state."""
 
-    def check(self, config: AgentConfig) -> None:
-        if config.algorithm.epochs != 1:
-            raise UserError(
-                f"config.algorithm.epochs={config.algorithm.epochs}: must be 1 with this algorithm"
-            )
+    def check(self, plan: UpdatePlan) -> None:
+        epochs = plan.algorithm.epochs
+        if epochs != 1:
+            raise UserError(f"config.algorithm.epochs={epochs}: must be 1 with this algorithm")
 
     def make_state(self, network: Any, optimizer: Any, key: jax.Array) -> ReinforceState:
         del optimizer
         return ReinforceState(network.init(key), jnp.zeros((), jnp.int32), jnp.zeros(()))
 
-    def make_update(self, network: Any, optimizer: Any, config: AgentConfig, *, reward_fn: Any = None) -> Any:
-        del optimizer, reward_fn
+    def make_update(self, network: Any, optimizer: Any, plan: UpdatePlan, *, reward_fn: Any = None) -> Any:
+        del optimizer, plan, reward_fn
 
         def update(
             state: ReinforceState, batch: TrajectoryBatch, *, axis_name: str | None = None
@@ -96,8 +99,7 @@ class Reinforce:
 
             value, gradient = jax.value_and_grad(loss)(state.params)
             value, gradient, mean = jax.lax.pmean((value, gradient, jnp.mean(batch.reward)), axis_name)
-            rate = config.optimizer.learning_rate
-            params = jax.tree.map(lambda p, g: p - rate * g, state.params, gradient)
+            params = jax.tree.map(lambda p, g: p - LEARNING_RATE * g, state.params, gradient)
             baseline = 0.9 * state.baseline + 0.1 * mean
             new = state._replace(params=params, step=state.step + 1, baseline=baseline)
             return new, {"loss/total": value}

@@ -13,9 +13,9 @@ import pytest
 from motif_jax.core import capacity
 from motif_jax.core.errors import UserError
 from motif_jax.core.sections import Sharding
+from motif_jax.glam.config import LanguagePolicy
 from motif_jax.rl import agent_networks, settings, train_agent
 from motif_jax.rl.config import Devices, agent_config
-from motif_jax.rl.policy_config import LanguagePolicy
 from tests.play.agent_runs import changed, recall_config, recall_training
 from tests.recorded_outputs import assert_matches_packed_recording
 from tests.reward_fixtures import load_config

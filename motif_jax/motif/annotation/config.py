@@ -177,63 +177,6 @@ class OpenaiServer:
 
 
 @section_class
-class OnlineAnnotator:
-    """The annotator beside a training."""
-
-    kind: str = plain_key(
-        "lexicon",
-        "openai: any server that speaks the protocol (launch/oni.sh starts one of vLLM), asked in the background. lexicon, model, or "
-        "module:Class of your own: answers in the training's process, which waits for it",
-    )
-    options: str = OPTIONS
-    goal: str = GOAL
-    seed: int = plain_key(
-        0, "seed of answers; runs that share a store find each other's where it is the same"
-    )
-    store_dir: str = plain_key(STORE_DIR.default, f"{STORE_DIR.help}; empty: answers/ in the run folder")
-    keep_conversations: bool = KEEP_CONVERSATIONS
-    prompt: PromptChoice = subsection(PromptChoice)
-    answer: AnswerMode = subsection(AnswerMode)
-    sampling: AnswerSampling = subsection(AnswerSampling, top_k=-1, top_p=1.0)
-    attempts: int = positive(2, "times that a question is asked at most, until an answer has a verdict")
-    wait_seconds: float = non_negative(
-        600.0, "seconds that a start waits for a server that does not answer yet"
-    )
-    lexicon: LexiconFile = subsection(LexiconFile)
-    model: ModelJudge = subsection(ModelJudge)
-    # A question that gets no answer is asked again later, so that nothing else has to wait for it.
-    openai: OpenaiServer = subsection(OpenaiServer, timeout_seconds=120.0)
-    conversations_dir: str = ""  # of a run that keeps them
-
-
-@section_class
-class Budget:
-    """What the questions of a training may cost."""
-
-    questions: int | None = positive(None, "greatest number of questions in all; None: no limit")
-    tokens: int | None = positive(None, "greatest number of tokens in all; None: no limit")
-    questions_per_million_steps: int | None = positive(
-        None, "greatest number of questions per million steps of the environment; None: no limit"
-    )
-    tokens_per_million_steps: int | None = positive(
-        None, "greatest number of tokens per million steps of the environment; None: no limit"
-    )
-
-
-@section_class
-class Queue:
-    """Questions that wait for the annotator beside a training."""
-
-    size: int = positive(10_000, "questions that wait at most; the last in order are dropped")
-    order: str = one_of(
-        ("frequent", "newest", "uncertain"),
-        "frequent: messages seen at most steps. newest: those seen last (published). uncertain: those that the reward is least sure of",
-    )
-    batch: int = positive(100, "entries of one call as published; only compat.oni_requeue reads it")
-    budget: Budget = subsection(Budget)
-
-
-@section_class
 class Captions:
     """What a caption shows."""
 

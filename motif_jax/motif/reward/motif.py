@@ -12,11 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from motif_jax.core import digests
+from motif_jax.core.devices.cpu import cpu_device
 from motif_jax.core.errors import UserError
 from motif_jax.motif.pairs import threshold
 from motif_jax.motif.reward.normalisation import Normalisation
 from motif_jax.motif.reward.reward_function import FILE_SUFFIX, check_place, open_reward
-from motif_jax.motif.reward.reward_model import RewardModel, cpu_device, read_architecture
+from motif_jax.motif.reward.reward_model import RewardModel, read_architecture
 from motif_jax.oni.online_model import is_online_run
 from motif_jax.rl.config import AgentReward
 from motif_jax.rl.intrinsic import RewardKind, RewardSetup
@@ -82,6 +83,10 @@ class MotifReward(RewardKind):
         if Path(config.dir).suffix == FILE_SUFFIX:
             return open_reward(config.dir).network.architecture.fields
         return read_architecture(config.dir)[0].fields
+
+    @classmethod
+    def settled_step(cls, config: AgentReward) -> int | None:
+        return open_reward(config.dir, config.step).step if config.dir else None
 
     @classmethod
     def rates(cls, config: AgentReward) -> bool:

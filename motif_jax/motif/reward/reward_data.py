@@ -12,12 +12,12 @@ from motif_jax.core import config as checks
 from motif_jax.core import seeds
 from motif_jax.core.distinct import distinct_rows, used_length
 from motif_jax.core.errors import UserError
-from motif_jax.core.training.config import RewardConfig
 from motif_jax.core.training.task import epoch_order
 from motif_jax.motif.pairs import layout
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.pairs.split import torch_split
 from motif_jax.motif.pairs.targets import PairTargets, read_targets
+from motif_jax.motif.reward.config import RewardConfig
 from motif_jax.motif.reward.preference import PreferenceBatch
 from motif_jax.motif.reward.reward_model import architecture_of
 from motif_jax.nets.reward import RewardArchitecture

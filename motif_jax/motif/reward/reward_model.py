@@ -15,10 +15,11 @@ import numpy as np
 from motif_jax.core import run_folder
 from motif_jax.core.checkpoint_items import JSON
 from motif_jax.core.checkpoints import Checkpoints
+from motif_jax.core.devices.cpu import cpu_device
 from motif_jax.core.errors import UserError
 from motif_jax.core.metric_files import best_row
-from motif_jax.core.training.config import RewardConfig
 from motif_jax.motif.pairs.threshold import AUTO, falls_back
+from motif_jax.motif.reward.config import RewardConfig
 from motif_jax.motif.reward.normalisation import QUANTILE_LEVELS, Normalisation, two_decimals
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 
@@ -184,14 +185,6 @@ def in_chunks(
     for part, outputs in running:
         values[:, part] = np.asarray(outputs)[:, : part.size]
     return values
-
-
-def cpu_device() -> jax.Device | None:
-    """This host's CPU as a device, None where JAX_PLATFORMS leaves it out."""
-    try:
-        return jax.local_devices(backend="cpu")[0]
-    except RuntimeError:
-        return None
 
 
 @functools.lru_cache(maxsize=64)

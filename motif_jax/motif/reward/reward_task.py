@@ -13,7 +13,6 @@ import numpy as np
 from motif_jax.core.devices.parallel import AXIS, DataParallel
 from motif_jax.core.files import atomic_write_text
 from motif_jax.core.training import ensembles, schedules
-from motif_jax.core.training.config import RewardConfig
 from motif_jax.core.training.ensembles import EnsembleState
 from motif_jax.core.training.task import (
     Evaluation,
@@ -25,6 +24,7 @@ from motif_jax.core.training.task import (
     smaller_steps,
 )
 from motif_jax.motif.reward import preference, reward_data, reward_evaluation
+from motif_jax.motif.reward.config import RewardConfig
 from motif_jax.motif.reward.normalisation import QUANTILE_LEVELS
 from motif_jax.motif.reward.preference import PreferenceBatch
 from motif_jax.motif.reward.reward_data import BatchPlan, RewardData

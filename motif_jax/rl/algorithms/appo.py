@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,13 +14,13 @@ from motif_jax.core.config import require
 from motif_jax.core.training import reductions
 from motif_jax.nets.agent import AgentNetwork, rescale_value_head
 from motif_jax.rl.algorithms import losses, minibatches, trajectory, update, value_normalisation
+from motif_jax.rl.algorithms.algorithm import Algorithm, Update, UpdatePlan
+from motif_jax.rl.algorithms.config import Appo
 from motif_jax.rl.algorithms.gae import gae
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 from motif_jax.rl.algorithms.update import Apply
 from motif_jax.rl.algorithms.value_normalisation import ValueStatistics
 from motif_jax.rl.algorithms.vtrace import Targets, published_bootstrap, vtrace
-from motif_jax.rl.config import AgentConfig
-from motif_jax.rl.policy_config import Appo
 
 Array = jax.Array
 Metrics = dict[str, Array]
@@ -50,13 +51,13 @@ class Output(NamedTuple):
     legal: Array | None = None  # bool [T, B, A], the actions that can be taken; None where all can
 
 
-def check(config: AgentConfig) -> None:
+def check(plan: UpdatePlan) -> None:
     """Raises UserError for values of `config.algorithm` that do not fit together."""
-    needed = config.algorithm.value_normalisation != "none" or config.algorithm.advantage_scale == BATCH
+    needed = plan.algorithm.value_normalisation != "none" or plan.algorithm.advantage_scale == BATCH
     allowed = (
         "'batch' where config.algorithm.value_normalisation='none': nobody knows the scale of returns then"
     )
-    require(needed, "algorithm.advantage_scale", config.algorithm.advantage_scale, allowed)
+    require(needed, "algorithm.advantage_scale", plan.algorithm.advantage_scale, allowed)
 
 
 def make_state(network: AgentNetwork, optimizer: optax.GradientTransformation, key: Array) -> AppoTrainState:
@@ -66,13 +67,13 @@ def make_state(network: AgentNetwork, optimizer: optax.GradientTransformation, k
 
 
 def run_network(
-    network: AgentNetwork, config: AgentConfig, state: AppoTrainState, batch: TrajectoryBatch, reward: Array
+    network: AgentNetwork, plan: UpdatePlan, state: AppoTrainState, batch: TrajectoryBatch, reward: Array
 ) -> Output:
     """Runs the network over a batch with `reward` float32 [T, B], and computes what the losses compare it with.
 
     Values and targets are computed again with the current parameters, in every epoch and minibatch.
     """
-    settings: Appo = config.algorithm
+    settings: Appo = plan.algorithm
     logits, raw_value, _ = network.apply(state.params, batch.observation, batch.initial_state, batch.first)
     logits = logits[:-1]
     log_prob = losses.log_probability(logits, batch.action)
@@ -84,7 +85,7 @@ def run_network(
         center, spread = value_normalisation.moments(state.value_statistics)
         value = value * spread + center
     value, bootstrap = value[:-1], value[-1]
-    if config.compat.vtrace_bootstrap:
+    if plan.compat.vtrace_bootstrap:
         bootstrap = published_bootstrap(value[-1], reward[-1], settings.gamma)
     discount = settings.gamma * (1.0 - trajectory.done(batch))
     rows = (value, bootstrap, reward, discount, batch.last[:-1])
@@ -173,7 +174,7 @@ def describe(
 
 def gradient(
     network: AgentNetwork,
-    config: AgentConfig,
+    plan: UpdatePlan,
     state: AppoTrainState,
     batch: TrajectoryBatch,
     reward: Array,
@@ -183,30 +184,30 @@ def gradient(
 
     def loss(params: Any) -> tuple[Array, tuple[Metrics, Output]]:
         current = state._replace(params=params)
-        output = run_network(network, config, current, batch, reward)
-        value, terms = compute_loss(config.algorithm, current, batch, output, axis_name)
+        output = run_network(network, plan, current, batch, reward)
+        value, terms = compute_loss(plan.algorithm, current, batch, output, axis_name)
         return value, (terms, output)
 
     gradients, (terms, output) = jax.grad(loss, has_aux=True)(state.params)
     if axis_name is not None:
         gradients = jax.lax.pmean(gradients, axis_name)
-    return gradients, {**terms, **describe(config.algorithm, state, batch, output, axis_name)}, output
+    return gradients, {**terms, **describe(plan.algorithm, state, batch, output, axis_name)}, output
 
 
 def make_update(
     network: AgentNetwork,
     optimizer: optax.GradientTransformationExtraArgs,
-    config: AgentConfig,
+    plan: UpdatePlan,
     *,
     reward_fn: update.RewardFunction | None = None,
 ) -> Callable[..., tuple[AppoTrainState, Metrics]]:
     """Builds update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars)."""
-    settings: Appo = config.algorithm
+    settings: Appo = plan.algorithm
 
     def step(
         state: AppoTrainState, batch: TrajectoryBatch, reward: Array, apply: Apply, axis_name: str | None
     ) -> tuple[AppoTrainState, Metrics]:
-        gradients, metrics, output = gradient(network, config, state, batch, reward, axis_name)
+        gradients, metrics, output = gradient(network, plan, state, batch, reward, axis_name)
         state, norms = apply(state, gradients)
         if settings.value_normalisation != "none":
             state = _move_statistics(settings, state, output.targets.value, batch, axis_name)
@@ -228,7 +229,7 @@ def make_update(
         state, metrics = jax.lax.scan(part, state._replace(key=key), order)
         return state, update.joined(metrics)
 
-    return update.make(network, optimizer, config, learn, reward_fn)
+    return update.make(network, optimizer, plan, learn, reward_fn)
 
 
 def _move_statistics(
@@ -243,3 +244,34 @@ def _move_statistics(
     if settings.value_normalisation == "popart":
         params = rescale_value_head(params, old, value_normalisation.moments(statistics))
     return state._replace(params=params, value_statistics=statistics)
+
+
+class AppoAlgorithm(Algorithm):
+    """APPO, as a training sees it."""
+
+    def check(self, plan: UpdatePlan) -> None:
+        check(plan)
+
+    def make_state(
+        self, network: AgentNetwork, optimizer: optax.GradientTransformation, key: Array
+    ) -> AppoTrainState:
+        return make_state(network, optimizer, key)
+
+    def make_update(
+        self,
+        network: AgentNetwork,
+        optimizer: optax.GradientTransformationExtraArgs,
+        plan: UpdatePlan,
+        *,
+        reward_fn: update.RewardFunction | None = None,
+    ) -> Update:
+        return make_update(network, optimizer, plan, reward_fn=reward_fn)
+
+    def acting(
+        self, plan: UpdatePlan, prepare: Callable[[Any], Any]
+    ) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+        if plan.algorithm.value_normalisation != "popart":
+            return super().acting(plan, prepare)
+        # Later updates compare the values of a rollout with their own, after the scale of values has moved.
+        both = operator.attrgetter("params", "value_statistics")
+        return both, lambda parts: prepare(in_units_of_reward(*parts))

@@ -18,10 +18,10 @@ from motif_jax.core import config as checks
 from motif_jax.core.training import block_stack, finite, reductions
 from motif_jax.nets.policy import PolicyNetwork
 from motif_jax.rl.algorithms import kl_penalty, losses, ppo, trajectory, update
+from motif_jax.rl.algorithms.algorithm import Algorithm, Update, UpdatePlan
+from motif_jax.rl.algorithms.config import Ppo
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 from motif_jax.rl.algorithms.update import Apply
-from motif_jax.rl.config import AgentConfig
-from motif_jax.rl.policy_config import Ppo
 
 Array = jax.Array
 Metrics = dict[str, Array]
@@ -45,18 +45,18 @@ class PpoTrainState(NamedTuple):
     kl_coefficient: Any = ()  # beta of that penalty, float32 scalar
 
 
-def check(config: AgentConfig) -> None:
+def check(plan: UpdatePlan) -> None:
     """Raises UserError for values of `config.algorithm` that do not fit together."""
-    kl_penalty.check(config.algorithm.kl, "algorithm.kl")
-    size, settings = config.batch_size, config.algorithm
+    kl_penalty.check(plan.algorithm.kl, "algorithm.kl")
+    size, settings = plan.batch_size, plan.algorithm
     minibatch, micro = settings.minibatch_size, settings.microbatch_size
     checks.require(
         size % minibatch == 0, "algorithm.minibatch_size", minibatch, f"a divisor of config.batch_size={size}"
     )
     allowed = f"a divisor of config.algorithm.minibatch_size={minibatch}"
     checks.require(minibatch % micro == 0, "algorithm.microbatch_size", micro, allowed)
-    allowed = f"a divisor of config.rollout={config.rollout} and of config.algorithm.microbatch_size={micro}"
-    good = config.rollout % settings.recurrence == 0 == micro % settings.recurrence
+    allowed = f"a divisor of config.rollout={plan.rollout} and of config.algorithm.microbatch_size={micro}"
+    good = plan.rollout % settings.recurrence == 0 == micro % settings.recurrence
     checks.require(good, "algorithm.recurrence", settings.recurrence, allowed)
 
 
@@ -65,9 +65,9 @@ def make_state(network: PolicyNetwork, optimizer: optax.GradientTransformation, 
     return PpoTrainState(**update.initial(network, optimizer, key))
 
 
-def with_reference(state: PpoTrainState, config: AgentConfig) -> PpoTrainState:
+def with_reference(state: PpoTrainState, plan: UpdatePlan) -> PpoTrainState:
     """A new state with what `config.algorithm.kl` needs: a copy of its parameters as the reference."""
-    kl = config.algorithm.kl
+    kl = plan.algorithm.kl
     if not kl.coefficient:
         return state
     reference = jax.tree.map(jnp.copy, state.params)
@@ -77,12 +77,12 @@ def with_reference(state: PpoTrainState, config: AgentConfig) -> PpoTrainState:
 def make_update(
     network: PolicyNetwork,
     optimizer: optax.GradientTransformationExtraArgs,
-    config: AgentConfig,
+    plan: UpdatePlan,
     *,
     reward_fn: update.RewardFunction | None = None,
 ) -> Callable[..., tuple[PpoTrainState, Metrics]]:
     """Builds update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars)."""
-    settings: Ppo = config.algorithm
+    settings: Ppo = plan.algorithm
     limit, length = settings.kl_limit, settings.recurrence
 
     def learn(
@@ -102,7 +102,7 @@ def make_update(
 
         def step(current: PpoTrainState, chosen: Array) -> tuple[PpoTrainState, Metrics]:
             some = jax.tree.map(lambda x: jnp.take(x, chosen, axis=0), sequences)
-            if config.compat.glam_value_broadcast:
+            if plan.compat.glam_value_broadcast:
                 some = _with_peers(some, min(settings.broadcast_rows, size))
             gradients, metrics = _gradient(network, settings, whole, current.params, some, axis_name)
             new, norms = apply(current, gradients)
@@ -128,7 +128,7 @@ def make_update(
         played = {"value/mean": reductions.mean(samples.behaviour_value, samples.valid, axis_name)}
         return state, {**metrics, **divergence, **advantages, **played}
 
-    return update.make(network, optimizer, config, learn, reward_fn)
+    return update.make(network, optimizer, plan, learn, reward_fn)
 
 
 def _whole(frozen: Any, params: Any) -> Any:
@@ -292,3 +292,48 @@ def _gradient(
     gradients = jax.tree.map(lambda x: reductions.psum(x, axis_name), gradients)
     rows = jax.tree.map(lambda x: x.reshape(-1), rows)
     return gradients, ppo.describe(rows, valid.reshape(-1), settings.clip_ratio, axis_name)
+
+
+class PpoAlgorithm(Algorithm):
+    """PPO, as a training sees it."""
+
+    def check(self, plan: UpdatePlan) -> None:
+        check(plan)
+
+    def make_state(
+        self, network: PolicyNetwork, optimizer: optax.GradientTransformation, key: Array
+    ) -> PpoTrainState:
+        return make_state(network, optimizer, key)
+
+    def make_update(
+        self,
+        network: PolicyNetwork,
+        optimizer: optax.GradientTransformationExtraArgs,
+        plan: UpdatePlan,
+        *,
+        reward_fn: update.RewardFunction | None = None,
+    ) -> Update:
+        return make_update(network, optimizer, plan, reward_fn=reward_fn)
+
+    def completed(self, state: PpoTrainState, network: PolicyNetwork, plan: UpdatePlan) -> PpoTrainState:
+        return with_reference(state, plan)
+
+    def check_devices(self, plan: UpdatePlan, devices: int) -> None:
+        """Raises UserError unless all devices get equal parts of a minibatch of steps, and run them in equal parts."""
+        settings: Ppo = plan.algorithm
+        size, micro = settings.minibatch_size, settings.microbatch_size
+        allowed = f"a multiple of the {devices} devices that learn"
+        checks.require(size % devices == 0, "algorithm.minibatch_size", size, allowed)
+        part = size // devices
+        divisor = f"a divisor of {part}, a device's part of config.algorithm.minibatch_size={size}"
+        length = settings.recurrence
+        fits = part % length == 0 or size % length  # `check` refuses what does not divide `size`
+        checks.require(bool(fits), "algorithm.recurrence", length, divisor)
+        allowed = f"{divisor}, or more"
+        checks.require(part % min(micro, part) == 0, "algorithm.microbatch_size", micro, allowed)
+        peers = settings.broadcast_rows
+        fits = not plan.compat.glam_value_broadcast or part % min(peers, part) == 0
+        checks.require(fits, "algorithm.broadcast_rows", peers, allowed)
+
+    def optimizer_steps(self, plan: UpdatePlan) -> int:
+        return plan.algorithm.epochs * (plan.batch_size // plan.algorithm.minibatch_size)

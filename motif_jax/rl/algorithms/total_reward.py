@@ -1,16 +1,38 @@
-"""The reward an agent learns from: a task's own, and the intrinsic one."""
+"""The reward an agent learns from: a task's own, and the intrinsic one.
+
+The formula stands here once, for arrays of jax (training) and of numpy (`wrappers.py`, returns of episodes).
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import dataclasses
+from typing import Any, NamedTuple
 
 import chex
-import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from motif_jax.core.training import reductions
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
-from motif_jax.rl.config import AgentReward
+
+
+@dataclasses.dataclass(frozen=True)
+class RewardTerms:
+    """The numbers of the formula; the defaults are those of `train_agent` on a score task.
+
+    Attributes:
+      count_exponent: the power of the count that a text's reward is divided by; 0 leaves counts out.
+      intrinsic_coefficient: weight of the intrinsic reward.
+      extrinsic_coefficient: weight of the task's reward.
+      extrinsic_scale: factor of the task's reward, before its clip.
+      extrinsic_clip: the greatest size of the scaled task's reward, before its coefficient.
+    """
+
+    count_exponent: float = 3.0
+    intrinsic_coefficient: float = 0.1
+    extrinsic_coefficient: float = 0.1
+    extrinsic_scale: float = 0.1
+    extrinsic_clip: float = 10.0
 
 
 class Rewards(NamedTuple):
@@ -21,26 +43,34 @@ class Rewards(NamedTuple):
     total: Array
 
 
-def scale_reward(reward: Array, scale: float, limit: float) -> Array:
-    """Task reward times `scale`, clipped to [-limit, limit]; any shape."""
-    return jnp.clip(scale * reward, -limit, limit)
+def _namespace(x: Any) -> Any:
+    """`jax.numpy` for an array of jax, else `numpy`."""
+    return x.__array_namespace__() if hasattr(x, "__array_namespace__") else np
 
 
-def discount_by_count(intrinsic: Array, count: Array, exponent: float) -> Array:
-    """Divides intrinsic rewards float32 [...] by N^exponent, N the visits of the text so far in this episode (at least 1)."""
+def scale_reward(reward: Any, scale: float, limit: float) -> Any:
+    """Task reward times `scale`, clipped to [-limit, limit]; any shape, an array of numpy or jax."""
+    return _namespace(reward).clip(scale * reward, -limit, limit)
+
+
+def discount_by_count(intrinsic: Any, count: Any, exponent: float) -> Any:
+    """Divides intrinsic rewards [...] by N^exponent, N the visits of the text so far in this episode (at least 1).
+
+    Arrays of numpy or jax; the quotient has the type of `intrinsic`, float32 or float64.
+    """
     chex.assert_equal_shape([intrinsic, count])
-    return intrinsic / jnp.maximum(count.astype(jnp.float32), 1.0) ** exponent
+    return intrinsic / _namespace(intrinsic).maximum(count.astype(intrinsic.dtype), 1.0) ** exponent
 
 
 def total_reward(
-    extrinsic: Array, intrinsic: Array, extrinsic_coefficient: float, intrinsic_coefficient: float
-) -> Array:
-    """Weighted sum of the scaled task reward and the discounted intrinsic reward; float32 [...]."""
+    extrinsic: Any, intrinsic: Any, extrinsic_coefficient: float, intrinsic_coefficient: float
+) -> Any:
+    """Weighted sum of the scaled task reward and the discounted intrinsic reward; float32 [...] of numpy or jax."""
     chex.assert_equal_shape([extrinsic, intrinsic])
     return extrinsic_coefficient * extrinsic + intrinsic_coefficient * intrinsic
 
 
-def compute_rewards(reward: AgentReward, batch: TrajectoryBatch, count_field: str | None) -> Rewards:
+def compute_rewards(reward: RewardTerms, batch: TrajectoryBatch, count_field: str | None) -> Rewards:
     """Combines task reward and intrinsic reward; `count_field` has the visits of a row's text.
 
     The action that ends an episode is paid for the observation on which it was chosen, and for the final one, where
@@ -55,7 +85,6 @@ def compute_rewards(reward: AgentReward, batch: TrajectoryBatch, count_field: st
             last = discount_by_count(last, count[1:], reward.count_exponent)
     if last is not None:
         intrinsic = intrinsic + last
-    assert reward.extrinsic_coefficient is not None
     coefficients = (reward.extrinsic_coefficient, reward.intrinsic_coefficient)
     return Rewards(extrinsic, intrinsic, total_reward(extrinsic, intrinsic, *coefficients))
 

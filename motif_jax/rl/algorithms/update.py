@@ -12,8 +12,8 @@ import optax
 from motif_jax.core.training import reductions, schedules
 from motif_jax.nets.policy import tracked
 from motif_jax.rl.algorithms import total_reward, trajectory
+from motif_jax.rl.algorithms.algorithm import UpdatePlan
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
-from motif_jax.rl.config import AgentConfig
 
 Array = jax.Array
 Metrics = dict[str, Array]
@@ -51,7 +51,7 @@ def joined(metrics: Metrics) -> Metrics:
 def make(
     network: Any,
     optimizer: optax.GradientTransformationExtraArgs,
-    config: AgentConfig,
+    plan: UpdatePlan,
     learn: Callable[[State, TrajectoryBatch, Array, Apply, str | None], tuple[State, Metrics]],
     reward_fn: RewardFunction | None = None,
 ) -> Callable[..., tuple[State, Metrics]]:
@@ -59,7 +59,7 @@ def make(
 
     Args:
       optimizer: from `schedules.make_optimizer` without a number of steps.
-      config: the learning rate falls with the share of its `train_for_env_steps` that earlier batches had.
+      plan: the learning rate falls with the share of its `train_for_env_steps` that earlier batches had.
       learn: (state, batch, reward [T, B], apply, axis_name) -> (state, metrics): takes the steps, each by `apply`. Its metrics replace
         those of the same name here.
       reward_fn: for rewards that the batcher does not compute: a pure function of `state.reward_params` and the fields [T, B, ...] of the
@@ -76,11 +76,11 @@ def make(
         trajectory.check(batch)
         if reward_fn is not None:
             batch = _paid_in_step(batch, reward_fn, state.reward_params, network.spec.last_text)
-        if getattr(config.algorithm, "positive_reward", False):
+        if getattr(plan.algorithm, "positive_reward", False):
             batch = batch._replace(reward=jnp.maximum(batch.reward, 0.0))
-        rewards = total_reward.compute_rewards(config.reward, batch, network.spec.count_field)
+        rewards = total_reward.compute_rewards(plan.reward, batch, network.spec.count_field)
         recorded = trajectory.recorded(batch)
-        share = schedules.share_done(state.env_steps, config.train_for_env_steps)
+        share = schedules.share_done(state.env_steps, plan.train_for_env_steps)
 
         def apply(current: State, gradients: Any) -> tuple[State, Metrics]:
             updates, opt_state = optimizer.update(gradients, current.opt_state, current.params, share=share)

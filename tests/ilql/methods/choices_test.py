@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from motif_jax.core.training import offline_run, task
-from motif_jax.core.training.config import CloningConfig, LanguageModelConfig, UpvoteConfig
 from motif_jax.glam import cloning_data, cloning_task
+from motif_jax.glam.config import CloningConfig
 from motif_jax.glam.trajectories import Pairs
 from motif_jax.ilql import text_run, text_task
 from motif_jax.ilql.config import TextConfig
@@ -24,8 +24,10 @@ from motif_jax.ilql.methods.implicit_q import Counts
 from motif_jax.ilql.methods.text_methods import RULES
 from motif_jax.ilql.methods.text_objective import LossTerms, Weights
 from motif_jax.ilql.tasks.reddit import text_scorer, upvote_run, upvote_task
+from motif_jax.ilql.tasks.reddit.config import UpvoteConfig
 from motif_jax.lm import footprint, init_model, language_run, language_task, sums_task
 from motif_jax.lm.init_model import Sizes
+from motif_jax.lm.training_config import LanguageModelConfig
 from motif_jax.motif.reward import reward_task
 from motif_jax.schema import read_section
 from tests.recorded_outputs import assert_matches_packed_recording, outcome_text

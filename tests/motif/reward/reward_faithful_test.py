@@ -9,9 +9,9 @@ import optax
 import pytest
 
 from motif_jax.core.devices.parallel import DataParallel
-from motif_jax.core.training.config import RewardConfig
 from motif_jax.motif.pairs.split import torch_split
 from motif_jax.motif.reward import reward_data, reward_task
+from motif_jax.motif.reward.config import RewardConfig
 from motif_jax.motif.reward.reward_model import read_run
 from motif_jax.motif.reward.statistics import RunningMoments
 from motif_jax.schema import read_section

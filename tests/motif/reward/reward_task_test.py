@@ -10,9 +10,9 @@ import pytest
 
 from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.devices.parallel import DataParallel
-from motif_jax.core.training.config import RewardConfig
 from motif_jax.core.training.trainer import OfflineTrainer
 from motif_jax.motif.reward import reward_data, reward_task
+from motif_jax.motif.reward.config import RewardConfig
 from motif_jax.schema import read_section
 from tests.reward_fixtures import make_dataset, reward_config, write_labels
 

@@ -14,8 +14,8 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.sections import Compat
 from motif_jax.nets.agent import rescale_value_head
 from motif_jax.rl.algorithms import appo, trajectory, value_normalisation
+from motif_jax.rl.algorithms.config import Appo
 from motif_jax.rl.algorithms.value_normalisation import ValueStatistics
-from motif_jax.rl.policy_config import Appo
 from tests.agents import FLAT_SPEC, random_batch
 from tests.rl.algorithms.linear_updates import REWARD, Linear, batch, change, config, start
 

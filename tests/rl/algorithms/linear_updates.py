@@ -9,16 +9,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from motif_jax.rl.algorithms.registry import algorithm_of
 
 from motif_jax.core.sections import Compat, Optimizer
 from motif_jax.core.training import schedules
 from motif_jax.envs.spec import MASKED, ArraySpec, EnvironmentSpec
 from motif_jax.glam import drrn_update
+from motif_jax.glam.config import QLearning
 from motif_jax.rl.algorithms import ppo_update
-from motif_jax.rl.algorithms.registry import algorithm_of
+from motif_jax.rl.algorithms.config import Ppo
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 from motif_jax.rl.config import AgentConfig, AgentReward
-from motif_jax.rl.policy_config import Ppo, QLearning
 from tests.agents import random_batch
 
 STEPS, ROLLOUTS, ACTIONS, WORDS = 6, 4, 4, 130

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from motif_jax.core.sections import Optimizer
+from motif_jax.glam.config import QLearning
 from motif_jax.rl.algorithms import trajectory
-from motif_jax.rl.policy_config import Appo, Ppo, QLearning
+from motif_jax.rl.algorithms.config import Appo, Ppo
 from tests.rl.algorithms import linear_updates
 from tests.rl.algorithms.linear_updates import ROLLOUTS, STEPS, batch, change, config, start
 

@@ -18,10 +18,10 @@ from motif_jax.core.devices.parallel import DataParallel
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, replaced_folder
 from motif_jax.core.training import records
-from motif_jax.core.training.config import CommentFiles, UpvoteConfig
 from motif_jax.core.training.offline_run import OfflineRun, numbers_in
 from motif_jax.core.training.task import key_of
 from motif_jax.ilql.tasks.reddit import text_scorer
+from motif_jax.ilql.tasks.reddit.config import CommentFiles, UpvoteConfig
 from motif_jax.ilql.tasks.reddit.data import Comment
 from motif_jax.ilql.tasks.reddit.task import FOLDER, RECORDED, Reddit
 from motif_jax.ilql.tasks.reddit.text_scorer import ScorerNetwork

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from motif_jax.core.training.config import UpvoteConfig
 from motif_jax.core.training.task import Evaluation, TrainingPosition
+from motif_jax.ilql.tasks.reddit.config import UpvoteConfig
 from motif_jax.ilql.tasks.reddit.text_scorer import ScorerNetwork
 from motif_jax.lm.bucket_batches import BucketBatches
 from motif_jax.lm.sums_task import SumsTask

@@ -1,0 +1,103 @@
+"""The kinds of network that read prompts, as a training of agents asks for them: language models, and DRRN."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from motif_jax.core import digests
+from motif_jax.core.sections import LoraOnBase
+from motif_jax.envs.spec import EnvironmentSpec
+from motif_jax.glam import agent, drrn
+from motif_jax.glam.config import LanguagePolicy
+from motif_jax.lm import config as language_config
+from motif_jax.lm import weights
+from motif_jax.lm.text import fetch
+from motif_jax.lm.tokens import FILE
+from motif_jax.nets.policy import PolicyNetwork
+from motif_jax.rl.agent_networks import NetworkKind
+from motif_jax.rl.config import AgentConfig
+
+_ACTION_TOKENS = 32  # tokens, room for the longest action behind a prompt
+
+
+class LanguageNetworkKind(NetworkKind):
+    """A language model (`glam/agent.py`)."""
+
+    named_by = "model"
+    splits = True
+    speaks = True
+
+    @classmethod
+    def make(cls, config: AgentConfig, spec: EnvironmentSpec) -> PolicyNetwork:
+        return agent.make(config.network, config.lora or LoraOnBase(), config.compat, spec)
+
+    @classmethod
+    def check(cls, config: AgentConfig) -> None:
+        agent.check(config.network, config.lora or LoraOnBase(), config.compat)
+
+    @classmethod
+    def environment_options(cls, config: AgentConfig) -> dict[str, Any]:
+        network = config.network
+        file = (_model(network) / FILE).resolve()
+        special = network.special_tokens == agent.PROMPT or config.compat.glam_end_token
+        return {"tokenizer": str(file), "prompt_tokens": network.prompt_tokens, "special_tokens": special}
+
+    @classmethod
+    def read_anew(cls, config: AgentConfig) -> dict[str, str]:
+        files = {"tokenizer": digests.of_input(cls.environment_options(config)["tokenizer"])}
+        if config.lora is not None and config.lora.patterns:
+            files["base model"] = weights.digest(_model(config.network))
+        return files
+
+    @classmethod
+    def takes_any_actions(cls, config: AgentConfig) -> bool:
+        return config.network.policy == "score"
+
+    @classmethod
+    def prompt_room(cls, config: AgentConfig) -> int | None:
+        model = language_config.read(_model(config.network))
+        if model.max_length is None or model.encoder_layers:
+            return model.max_length
+        return model.max_length - _ACTION_TOKENS
+
+    @classmethod
+    def counted(cls, config: AgentConfig, network: PolicyNetwork, params: Any) -> tuple[PolicyNetwork, Any]:
+        return network, jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), params)
+
+
+class DrrnNetworkKind(NetworkKind):
+    """DRRN (`glam/drrn.py`)."""
+
+    named_by = "tokenizer"
+
+    @classmethod
+    def make(cls, config: AgentConfig, spec: EnvironmentSpec) -> PolicyNetwork:
+        return drrn.make(config.network, spec)
+
+    @classmethod
+    def check(cls, config: AgentConfig) -> None:
+        drrn.check(config.network, config.algorithm.name)
+
+    @classmethod
+    def environment_options(cls, config: AgentConfig) -> dict[str, Any]:
+        file = drrn.tokenizer_file(config.network.tokenizer)
+        return {
+            "tokenizer": str(file),
+            "prompt_tokens": config.network.prompt_tokens,
+            "special_tokens": False,
+        }
+
+    @classmethod
+    def read_anew(cls, config: AgentConfig) -> dict[str, str]:
+        return {"tokenizer": digests.of_input(cls.environment_options(config)["tokenizer"])}
+
+    @classmethod
+    def takes_any_actions(cls, config: AgentConfig) -> bool:
+        return True
+
+
+def _model(network: LanguagePolicy) -> Path:
+    return fetch(network.model, "network.model")

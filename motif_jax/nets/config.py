@@ -1,0 +1,51 @@
+"""The section `network` of an agent that sees fields."""
+
+from __future__ import annotations
+
+from motif_jax.schema import (
+    DTYPES,
+    layer_size_key,
+    one_of,
+    plain_key,
+    positive,
+    section_class,
+)
+
+
+@section_class
+class GameNetwork:
+    """The network of an agent that sees fields."""
+
+    encoder: str = one_of(
+        ("auto", "nethack", "tiles", "tiles_underfoot", "flat", "film"),
+        "'nethack' (window, status, message), 'flat' (all fields as numbers), 'auto': one of these by fields; 'tiles' (what 'nethack' "
+        "reads, by embeddings in place of pictures: a tenth of the time), 'tiles_underfoot' (and remembers the tile that the hero "
+        "covers); 'film' (BabyAI's view and instruction: image_features channels, words and the GRU that reads them "
+        "message_features wide)",
+    )
+    read_text: bool = plain_key(
+        False,
+        "the network of gym:ID with environment.text=info:KEY or a function reads the caption's bytes, too; else only the reward does",
+    )
+    image_encoder: str = one_of(
+        ("convnet_simple", "convnet_impala", "resnet_impala", "mlp"), "encoder of the image of the window"
+    )
+    image_features: int = layer_size_key(512, "size of the features of the image")
+    vector_features: int = layer_size_key(128, "size of the features of the status")
+    message_features: int = layer_size_key(128, "size of the features of the message")
+    flat_sizes: tuple[int, ...] = layer_size_key((128,), "layers of the flat encoder")
+    obs_scale: float = positive(255.0, "pixels are divided by it")
+    nonlinearity: str = one_of(("elu", "relu", "tanh"), "nonlinearity of the encoders")
+    core: str = one_of(("gru", "lstm", "none"), "kind of the recurrent memory")
+    hidden_size: int = layer_size_key(512, "size of the recurrent memory")
+    core_layers: int = layer_size_key(1, "number of layers of the recurrent memory")
+    head_sizes: tuple[int, ...] = layer_size_key(
+        (), "layers, with tanh, before the heads of policy and value"
+    )
+    separate_critic: bool = plain_key(False, "the value has a network of its own")
+    first_convolution: str = one_of(
+        ("auto", "table", "picture"), "looks tiles up (fast on CPU), or draws them"
+    )
+    dtype: str = one_of(
+        DTYPES, "dtype of the computation; parameters, states, losses and targets are float32"
+    )

@@ -1,0 +1,85 @@
+"""The sections `algorithm` of APPO and PPO, which configs read without jax."""
+
+from __future__ import annotations
+
+from motif_jax.core import sections
+from motif_jax.schema import (
+    fraction,
+    non_negative,
+    one_of,
+    plain_key,
+    positive,
+    section_class,
+    subsection,
+)
+
+
+@section_class
+class Appo:
+    """APPO (rl/algorithms/appo.py)."""
+
+    name: str = plain_key(
+        "appo", "algorithm, or module:Class of your own (motif_jax/rl/algorithms/algorithm.py)"
+    )
+    gamma: float = fraction(0.99, "discount of a step")
+    advantage: str = one_of(("vtrace", "gae"), "how advantages are estimated")
+    # Where rewards are rare most batches hold none, and by its own spread a batch's noise becomes as large as they are.
+    advantage_scale: str = one_of(
+        ("batch", "returns"),
+        "what advantages are divided by: their standard deviation in the batch, or that of value targets of many batches "
+        "('returns', with a value_normalisation)",
+    )
+    rho_clip: float = positive(1.0, "clipping of V-trace's weights of temporal differences (rho bar)")
+    c_clip: float = positive(1.0, "clipping of V-trace's weights of traces (c bar)")
+    gae_lambda: float = fraction(
+        0.95, "lambda of generalised advantage estimation, where advantages are 'gae'"
+    )
+    ratio_min: float = positive(
+        0.05, "smallest ratio of the policies in the losses, which is 1 where nothing has changed", below=1
+    )
+    ratio_max: float = plain_key(
+        20.0, "greatest ratio of the policies in the losses, which is 1 where nothing has changed", above=1
+    )
+    clip_ratio: float = positive(
+        0.1, "clipping range of the surrogate's probability ratio; 0.1: [1 / 1.1, 1.1]"
+    )
+    clip_value: float = positive(1.0, "greatest change of the value in its clipped loss")
+    value_coefficient: float = non_negative(0.5, "weight of the value loss")
+    exploration: str = one_of(("entropy", "symmetric_kl", "none"), "the loss that keeps the policy exploring")
+    exploration_coefficient: float = non_negative(0.003, "weight of the loss that exploration names")
+    epochs: int = positive(1, "passes over a batch")
+    # Each deals with a rollout of every `minibatches` consecutive ones: the same on any number of devices.
+    minibatches: int = positive(1, "minibatches of a pass, each of whole rollouts (docs/clusters.md)")
+    max_policy_lag: int = positive(10_000, "updates; older rows are left out of the losses", below=1 << 31)
+    value_normalisation: str = one_of(("none", "running", "popart"), "normalisation of the targets of values")
+    value_statistics_rate: float = fraction(3e-4, "update rate of the statistics of value_normalisation")
+
+
+@section_class
+class Ppo:
+    """PPO in minibatches of steps or sequences (rl/algorithms/ppo_update.py)."""
+
+    name: str = plain_key(
+        "ppo", "algorithm, or module:Class of your own (motif_jax/rl/algorithms/algorithm.py)"
+    )
+    gamma: float = fraction(0.99, "discount of a step")
+    gae_lambda: float = fraction(0.99, "lambda of generalised advantage estimation")
+    clip_ratio: float = positive(0.2, "clipping range of the surrogate's probability ratio; 0.2: [0.8, 1.2]")
+    clip_value: float = positive(0.2, "greatest change of the value in its clipped loss")
+    value_coefficient: float = non_negative(0.5, "weight of the value loss")
+    entropy_coefficient: float = non_negative(0.01, "weight of the entropy loss")
+    epochs: int = positive(4, "passes over a batch")
+    minibatch_size: int = sections.batch_size_key(64, "steps, of all devices together")
+    microbatch_size: int = sections.batch_size_key(
+        16, "steps of a minibatch at a time on a device: changes memory alone"
+    )
+    recurrence: int = positive(1, "steps that gradients run back through; a language model has no memory: 1")
+    normalise_advantage: bool = plain_key(
+        False, "subtracts the batch's mean, divides by its standard deviation"
+    )
+    kl_limit: float | None = positive(
+        None, "nats from the policy that played until an update ends; None: never"
+    )
+    kl: sections.Kl = subsection(sections.Kl)
+    positive_reward: bool = plain_key(True, "negative rewards of the task count as 0, as published")
+    broadcast_rows: int = positive(16, "steps of a published process, with compat.glam_value_broadcast")

@@ -1,0 +1,81 @@
+"""What `network.kind`, `algorithm.name` and `reward.kind` of an agent's config may name: each a section, and a class that does the work.
+
+Both are named as 'module:Class', and a module is imported when its part is chosen. So `rl/` trains the agents of all methods and
+imports none of them. To add a part: its section beside its class, and a line in each of its two tables.
+"""
+
+from __future__ import annotations
+
+from motif_jax.core.entry_points import Registry
+
+GAME, LANGUAGE, DRRN = "game", "language", "drrn"
+# The networks: subclasses of `rl/agent_networks.py:NetworkKind`.
+NETWORKS = Registry(
+    "network.kind",
+    {
+        GAME: "motif_jax.rl.game_network:GameNetworkKind",
+        LANGUAGE: "motif_jax.glam.network_kinds:LanguageNetworkKind",
+        DRRN: "motif_jax.glam.network_kinds:DrrnNetworkKind",
+    },
+    own="",
+)
+NETWORK_SECTIONS = Registry(
+    "network.kind",
+    {
+        GAME: "motif_jax.nets.config:GameNetwork",
+        LANGUAGE: "motif_jax.glam.config:LanguagePolicy",
+        DRRN: "motif_jax.glam.config:DrrnPolicy",
+    },
+    own="",
+)
+
+APPO = "appo"
+# The algorithms: subclasses of `rl/algorithms/algorithm.py:Algorithm`, or classes of yours with its three first methods.
+ALGORITHMS = Registry(
+    "algorithm.name",
+    {
+        APPO: "motif_jax.rl.algorithms.appo:AppoAlgorithm",
+        "ppo": "motif_jax.rl.algorithms.ppo_update:PpoAlgorithm",
+        DRRN: "motif_jax.glam.drrn_update:DrrnAlgorithm",
+    },
+)
+ALGORITHM_SECTIONS = Registry(
+    "algorithm.name",
+    {
+        APPO: "motif_jax.rl.algorithms.config:Appo",
+        "ppo": "motif_jax.rl.algorithms.config:Ppo",
+        DRRN: "motif_jax.glam.config:QLearning",
+    },
+)
+
+MOTIF = "motif"
+# The intrinsic rewards: subclasses of `rl/intrinsic.py:RewardKind`.
+REWARDS = Registry(
+    "reward.kind",
+    {
+        MOTIF: "motif_jax.motif.reward.motif:MotifReward",
+        "bag_of_words": "motif_jax.oni.bag_of_words:BagOfWordsReward",
+        "none": "motif_jax.rl.reward_kinds:NoReward",
+        "retrieval": "motif_jax.oni.retrieval:RetrievalReward",
+        "table": "motif_jax.motif.reward.table:TableReward",
+        "classification": "motif_jax.oni.classification:ClassificationReward",
+        "ranking": "motif_jax.oni.ranking:RankingReward",
+    },
+    base="motif_jax.rl.intrinsic:RewardKind",
+    own="module:Class of a subclass of RewardKind",
+)
+# Of rewards that are learned while the agent plays; the others have `rl/config.py:AgentReward`.
+_LEARNED = "motif_jax.oni.config:LearnedReward"
+REWARD_SECTIONS = {"retrieval": _LEARNED, "classification": _LEARNED, "ranking": _LEARNED}
+# Sections that only these rewards read.
+LABEL_SECTIONS = {
+    "annotator": "motif_jax.oni.config:OnlineAnnotator",
+    "queue": "motif_jax.oni.config:Queue",
+}
+PROBES_SECTION = "motif_jax.glam.config:ProbeQuestions"
+# What a key of the config adds to a training: a subclass of `rl/training_hook.py:TrainingHook`.
+HOOKS = {
+    "probes": "motif_jax.glam.training_hooks:Probes",
+    "published_files": "motif_jax.glam.training_hooks:PublishedLog",
+    "tests": "motif_jax.glam.training_hooks:GeneralisationTrial",
+}
