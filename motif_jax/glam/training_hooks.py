@@ -16,7 +16,7 @@ from motif_jax.rl.config import AgentConfig
 from motif_jax.rl.training_hook import TrainingHook
 
 
-class Probes(TrainingHook):
+class ProbeHook(TrainingHook):
     """Writes the policy's answers to the probes (`config.probes`)."""
 
     def __init__(self, files: probing.ProbeFiles) -> None:

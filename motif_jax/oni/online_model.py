@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,8 @@ from motif_jax.motif.reward.normalisation import Normalisation
 from motif_jax.motif.reward.reward_model import RewardModel, in_chunks, of_members, saved_step
 from motif_jax.nets.classifier import MessageClassifier
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
-from motif_jax.oni.label_log import FILE, read_labels
+from motif_jax.oni.label_log import FILE, read_labels, read_log
+from motif_jax.oni.label_queue import Label
 from motif_jax.oni.message_stats import MessageStats
 
 RETRIEVAL, CLASSIFICATION, RANKING = KINDS = ("retrieval", "classification", "ranking")
@@ -63,6 +64,7 @@ class _Step(Normalisation):
 class OnlineRewardModel(RewardModel):
     """The reward of an online run at one of the agent's checkpoints, which `step` names."""
 
+    learned_online = True
     # Text -> the annotator's label by then, and the probability of yes or None.
     labels: dict[str, tuple[int, float | None]] = dataclasses.field(default_factory=dict)
     taken: int = 0  # gradient steps
@@ -123,6 +125,38 @@ class OnlineRewardModel(RewardModel):
     def compile_messages(self, params: Any) -> None:
         if self._reward["kind"] != RETRIEVAL:
             super().compile_messages(params)
+
+
+class OnlineRuns:
+    """Reads runs that learned their reward while they played, for what opens folders and files of rewards."""
+
+    @staticmethod
+    def wrote(config: Mapping[str, Any]) -> bool:
+        return is_online_run(config)
+
+    @staticmethod
+    def architecture(config: Mapping[str, Any]) -> tuple[RewardArchitecture, int]:
+        return architecture_of_run(config)
+
+    @staticmethod
+    def read(folder: Path, step: int | None, config: Mapping[str, Any]) -> OnlineRewardModel:
+        return read_online_model(folder, step, config)
+
+    @staticmethod
+    def network(
+        config: Mapping[str, Any], network: RewardNetwork
+    ) -> RewardNetwork | MessageClassifier | None:
+        return network_of(config, network)
+
+    @staticmethod
+    def model(parts: Sequence[Any], header: Mapping[str, Any]) -> OnlineRewardModel:
+        """The model of a file: the arguments of `RewardModel`, and the file's header."""
+        return OnlineRewardModel(*parts, **of_header(header))
+
+    @staticmethod
+    def labels(path: Path) -> list[Label]:
+        """The labels of a run's log."""
+        return list(read_log(path))
 
 
 def network_of(config: Mapping[str, Any], network: RewardNetwork) -> RewardNetwork | MessageClassifier | None:

@@ -17,9 +17,9 @@ from motif_jax.core.config import dotted, has, is_natural
 from motif_jax.core.errors import UserError
 from motif_jax.core.sections import Compat
 from motif_jax.core.training import finite
+from motif_jax.core.training.saved_evaluations import default_step
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue
-from motif_jax.motif.reward.reward_model import default_step
 from motif_jax.nets.policy import PolicyNetwork
 from motif_jax.rl import agent_checkpoints, agent_networks, reward_choice, settings
 from motif_jax.rl.config import AgentConfig, agent_config

@@ -16,6 +16,7 @@ from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.play import fixed_shares, policies, ratings
 from motif_jax.play.config import PlayedAgent, PlayedEnvironment, PlayedPolicy
 from motif_jax.play.ratings import EpisodeRater, LiveRater, RatingReward
+from motif_jax.rl import choices
 from motif_jax.rl.config import AgentReward
 
 DEFAULT_ENVIRONMENT = "NetHackScore-v1"
@@ -191,8 +192,8 @@ def _without_agent(config: PlayedPolicy) -> _Agent:
 
 
 def _of_folder(config: PlayedPolicy, folder: str, plays: bool, pins: PinnedVersions) -> _Agent:
-    from motif_jax import rewards
     from motif_jax.play import agent_policy
+    from motif_jax.rl import reward_kinds
 
     trained = agent_policy.read_config(folder)
     trained_on, options = agent_policy.environment_of(trained)
@@ -208,14 +209,14 @@ def _of_folder(config: PlayedPolicy, folder: str, plays: bool, pins: PinnedVersi
 
     reward = trained.reward
     agent_reward = None
-    if reward.intrinsic_coefficient and rewards.kind_of(reward).rates(reward):
+    if reward.intrinsic_coefficient and reward_kinds.kind_of(reward).rates(reward):
         agent_reward = _moved(reward, Path(folder))
-    if reward.intrinsic_coefficient and reward.kind in rewards.LEARNED:
+    if reward.intrinsic_coefficient and reward.kind in choices.REWARD_SECTIONS:
         # Rate with the reward as of the agent's checkpoint; before the first update use the newest.
         rated_at = step
         if step is None and config.reward.dir is None and pins.reward_step is None:
             rated_at = agent_policy.find_step(folder, config.agent.checkpoint)
-        agent_reward = replace(reward, kind=rewards.MOTIF, dir=str(folder), step=rated_at or None)
+        agent_reward = replace(reward, kind=choices.MOTIF, dir=str(folder), step=rated_at or None)
     rounded = agent_policy.rounded_threshold(trained.compat)
     rating = None if agent_reward is None else RatingReward(agent_reward, rounded)
     return _Agent(name, options, policy, step, rating, rounded)
@@ -244,11 +245,11 @@ def of_folder(
 
 def digests_of(folder: str | None, step: int | None, reward: RatingReward | None) -> dict[str, str]:
     """`EvalSetup.digests` of the agent's checkpoint and of the reward."""
-    from motif_jax import rewards
     from motif_jax.play import agent_policy
+    from motif_jax.rl import reward_kinds
 
     agent = None if folder is None or step is None else agent_policy.digest(folder, step)
-    digests = {"agent": agent, "reward": None if reward is None else rewards.digest(reward.section)}
+    digests = {"agent": agent, "reward": None if reward is None else reward_kinds.digest(reward.section)}
     return {name: digest for name, digest in digests.items() if digest is not None}
 
 

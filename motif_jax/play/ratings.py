@@ -50,9 +50,9 @@ class RatingReward:
 
     def load(self, spec: EnvironmentSpec) -> Any:
         """The reward of the setup. Raises UserError where it reads what `spec` does not show."""
-        from motif_jax import rewards
+        from motif_jax.rl import reward_kinds
 
-        return rewards.load_intrinsic(self.section, spec, self.two_decimals)
+        return reward_kinds.load_intrinsic(self.section, spec, self.two_decimals)
 
     def rater(self, spec: EnvironmentSpec) -> EpisodeRater:
         """Loads it for whole episodes; UserError as `load`."""

@@ -63,9 +63,9 @@ def check(config: ConfigDict, workdir: Path) -> None:
         forms.check_screen(game.task, game.options)
     overlay = _Overlay(config, plan)
     if overlay.reward is not None:
-        from motif_jax import rewards
+        from motif_jax.rl import reward_kinds
 
-        rewards.check(overlay.reward.section)
+        reward_kinds.check(overlay.reward.section)
 
 
 def _plan(config: ConfigDict) -> dict[str, Any]:

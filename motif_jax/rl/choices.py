@@ -75,7 +75,7 @@ LABEL_SECTIONS = {
 PROBES_SECTION = "motif_jax.glam.config:ProbeQuestions"
 # What a key of the config adds to a training: a subclass of `rl/training_hook.py:TrainingHook`.
 HOOKS = {
-    "probes": "motif_jax.glam.training_hooks:Probes",
+    "probes": "motif_jax.glam.training_hooks:ProbeHook",
     "published_files": "motif_jax.glam.training_hooks:PublishedLog",
     "tests": "motif_jax.glam.training_hooks:GeneralisationTrial",
 }

@@ -158,9 +158,9 @@ def check(task: TextTask, plays: bool) -> None:
     `plays`: replies are scored as they are said, beside texts that are there before.
     """
     if task.scored_by() == "toxicity":
-        if plays and task.options["annotator"] == "vllm":
+        if plays and annotators.annotator_class(task.options["annotator"]).loads_model:
             raise UserError(
-                f"config.{task.name}.annotator=vllm: would load the model again for every reply of a game: start vLLM's server, and give "
+                f"config.{task.name}.annotator={task.options['annotator']}: would load the model again for every reply of a game: start vLLM's server, and give "
                 f"openai with config.{task.name}.server and config.{task.name}.model"
             )
         for goal in (RUDE, TOXIC):

@@ -103,6 +103,7 @@ class Annotator(abc.ABC):
       in_background: class attribute, whether it has `submit`, `ping`, `quiet_seconds` and `concurrency`, and so answers a training
         that does not wait for it.
       beside_training: class attribute, whether a training can ask it.
+      loads_model: class attribute, whether it loads a language model into its process, so that one process asks it for all.
       questions_at_once: class attribute, most questions that a training which waits for it asks in one call.
       identity: JSON-able; all that an answer depends on besides the question and `config.options` (model and revision, prompt texts, sampling, the
         dataset's content hash where its numbers are read). Part of the manifest and of every question's id.
@@ -118,6 +119,7 @@ class Annotator(abc.ABC):
     default_orders: str = "once"
     in_background: bool = False
     beside_training: bool = True
+    loads_model: bool = False
     questions_at_once: int = 256
     identity: Mapping[str, Any]
     short_name: str

@@ -33,6 +33,7 @@ class VllmAnnotator(chat.ChatAnnotator):
     """Asks a chat model through `vllm.LLM`."""
 
     beside_training = False  # its engine takes the GPU, and its process
+    loads_model = True
 
     def __init__(self, config: AnnotatorConfig, form: Form, dataset: Any = None) -> None:
         super().__init__(config, form, vllm_options.identity(config))

@@ -18,7 +18,6 @@ from motif_jax.motif.pairs import threshold
 from motif_jax.motif.reward.normalisation import Normalisation
 from motif_jax.motif.reward.reward_function import FILE_SUFFIX, check_place, open_reward
 from motif_jax.motif.reward.reward_model import RewardModel, read_architecture
-from motif_jax.oni.online_model import is_online_run
 from motif_jax.rl.config import AgentReward
 from motif_jax.rl.intrinsic import RewardKind, RewardSetup
 from motif_jax.rl.message_table import MessageTable, Values
@@ -33,7 +32,7 @@ class MotifReward(RewardKind):
     def __init__(self, trained: RewardModel, normalisation: Normalisation, setup: RewardSetup) -> None:
         self._trained, self._normalisation = trained, normalisation
         # A reward that was learned online has its own threshold, which is no quantile.
-        learned = is_online_run(trained.config)
+        learned = trained.learned_online
         which, level = "checkpoint" if learned else "evaluation", setup.config.level
         shown = "no threshold"
         if normalisation.threshold is not None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +17,9 @@ from motif_jax.core.checkpoint_items import JSON
 from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.devices.cpu import cpu_device
 from motif_jax.core.errors import UserError
-from motif_jax.core.metric_files import best_row
+from motif_jax.core.training.saved_evaluations import default_step
 from motif_jax.motif.pairs.threshold import AUTO, falls_back
+from motif_jax.motif.reward import learned_runs
 from motif_jax.motif.reward.config import RewardConfig
 from motif_jax.motif.reward.normalisation import QUANTILE_LEVELS, Normalisation, two_decimals
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
@@ -45,6 +46,12 @@ class RewardModel:
     statistics: dict[str, Any]
     config: dict[str, Any]  # the run's, as plain data
     curve: list[dict[str, Any]]  # JSON rows of all evaluations up to this one
+    # Whether an agent's training learned it, with a threshold of its own that is no quantile.
+    learned_online: ClassVar[bool] = False
+
+    def header(self) -> dict[str, Any] | None:
+        """What its file holds besides parameters and statistics, JSON-able; None for nothing."""
+        return None
 
     def normalisation(
         self,
@@ -210,11 +217,10 @@ def pad_messages(messages: np.ndarray) -> np.ndarray:
 
 def read_architecture(folder: str | Path) -> tuple[RewardArchitecture, int, dict[str, Any]]:
     """(architecture, members, config) of a reward run folder; UserError if it is none, or its config is damaged."""
-    from motif_jax.oni import online_model
-
     config = run_folder.read_config(folder)
-    if online_model.is_online_run(config):
-        return *online_model.architecture_of_run(config), config
+    reader = learned_runs.reader_of(config)
+    if reader is not None:
+        return *reader.architecture(config), config
     if config.get("stage") != "train_reward":
         raise UserError(f"{folder} holds a run of {config.get('stage')}, not of train_reward")
     try:
@@ -234,40 +240,13 @@ def architecture_of(config: RewardConfig) -> RewardArchitecture:
     return RewardArchitecture(**dataclasses.asdict(config.network), glyph_crop_centre=centre)
 
 
-_told: set[tuple[Path, int]] = set()
-
-
-def default_step(checkpoints: Checkpoints, config: Mapping[str, Any]) -> int | None:
-    """The intact evaluation that is used where no step is given; None if there is none yet.
-
-    It is the newest one; in a run that stops early, whose newest is `patience` evaluations too late, the best one, which is
-    reported once in a process.
-    """
-    newest = checkpoints.latest()
-    if newest is None or not config.get("early_stopping", {}).get("patience", 0):
-        return newest
-    rows = checkpoints.restore(newest, {"curve": JSON})["curve"]["rows"]
-    best = int(rows[best_row(rows, "validation/loss")]["epoch"])
-    if best == newest or best not in checkpoints.steps() or not checkpoints.is_intact(best):
-        return newest
-    folder = checkpoints.folder.parent.resolve()
-    if (folder, best) not in _told:
-        _told.add((folder, best))
-        print(
-            f"{folder}: uses evaluation {best} of 0 to {newest}, which has the best validation loss (the run stops early); "
-            "give a step for another"
-        )
-    return best
-
-
 def read_run(folder: str | Path, step: int | None = None) -> RewardModel:
     """Reads evaluation `step` of the reward run in `folder` (None: `default_step`)."""
     folder = Path(folder)
-    from motif_jax.oni import online_model
-
     architecture, members, config = read_architecture(folder)
-    if online_model.is_online_run(config):
-        return online_model.read_online_model(folder, step, config)
+    reader = learned_runs.reader_of(config)
+    if reader is not None:
+        return reader.read(folder, step, config)
     network = RewardNetwork(architecture)
     abstract = jax.eval_shape(network.init, jax.random.key(0))
     if members > 1:  # a leading axis

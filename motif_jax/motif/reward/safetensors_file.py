@@ -18,13 +18,11 @@ from motif_jax.core import digests, run_folder
 from motif_jax.core.checkpoints import Checkpoints
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_bytes, finite
-from motif_jax.motif.reward import training_texts
+from motif_jax.motif.reward import learned_runs, training_texts
 from motif_jax.motif.reward.normalisation import QUANTILE_LEVELS
 from motif_jax.motif.reward.reward_model import RewardModel
 from motif_jax.nets import layout, reward_layout
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
-from motif_jax.oni import online_model
-from motif_jax.oni.online_model import OnlineRewardModel
 
 FORMAT = "motif_jax.reward"
 VERSION = 1
@@ -56,8 +54,9 @@ def write_safetensors(reward: RewardModel, path: str | Path) -> None:
         "curve": finite(reward.curve),
         "config": reward.config,
     }
-    if isinstance(reward, OnlineRewardModel):
-        header["learned"] = reward.header()
+    learned = reward.header()
+    if learned is not None:
+        header["learned"] = learned
     try:
         text = json.dumps(header, allow_nan=False)
     except ValueError:
@@ -96,12 +95,12 @@ def read_safetensors(path: str | Path) -> RewardModel:
 
 def _of_header(header: Mapping[str, Any], tensors: Mapping[str, np.ndarray], path: Path) -> RewardModel:
     network, members = RewardNetwork(RewardArchitecture(**header["architecture"])), header["members"]
-    online = "learned" in header
-    trained = online_model.network_of(header["config"], network) if online else network
+    reader = learned_runs.reader() if "learned" in header else None
+    trained: Any = network if reader is None else reader.network(header["config"], network)
     params = {} if trained is None else _params(tensors, trained, members)
     curve = [_with_nan(row) for row in header["curve"]]
     parts = (path, header["step"], network, params, members, header["statistics"], header["config"], curve)
-    return OnlineRewardModel(*parts, **online_model.of_header(header)) if online else RewardModel(*parts)
+    return RewardModel(*parts) if reader is None else reader.model(parts, header)
 
 
 def _with_nan(value: Any) -> Any:

@@ -10,9 +10,9 @@ from motif_jax.core.config import is_finite
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import read_json
 from motif_jax.core.verdicts import YES
+from motif_jax.motif.reward import learned_runs
 from motif_jax.motif.reward.frozen_text import FrozenTextReward
 from motif_jax.motif.reward.reward_function import encode
-from motif_jax.oni import label_log
 from motif_jax.rl.config import AgentReward
 from motif_jax.rl.intrinsic import RewardSetup
 
@@ -36,7 +36,7 @@ class TableReward(FrozenTextReward):
     @classmethod
     def files(cls, config: AgentReward) -> tuple[Path, ...]:
         place = Path(config.table or "")
-        return (place / label_log.FILE if place.is_dir() else place,)
+        return (place / learned_runs.LABELS if place.is_dir() else place,)
 
     @classmethod
     def make(cls, setup: RewardSetup) -> Self:
@@ -49,11 +49,11 @@ class TableReward(FrozenTextReward):
 def read_table(path: str | None) -> dict[bytes, float]:
     """Text -> reward of the file that `config.reward.table` names; UserError if it is not of that form."""
     key = f"config.reward.table={path}"
-    if path and (Path(path) / label_log.FILE).is_file():
+    if path and (Path(path) / learned_runs.LABELS).is_file():
         return _of_run(key, Path(path))
     if not path or not Path(path).is_file():
         raise UserError(
-            f"{key}: must be a JSON file of texts and their rewards, or a run folder with {label_log.FILE}: give it with "
+            f"{key}: must be a JSON file of texts and their rewards, or a run folder with {learned_runs.LABELS}: give it with "
             "--config.reward.table=FILE"
         )
     content = read_json(path, 'it must hold an object of texts and numbers, {"You kill the newt!": 1}')
@@ -61,7 +61,7 @@ def read_table(path: str | None) -> dict[bytes, float]:
 
 
 def _of_run(key: str, folder: Path) -> dict[bytes, float]:
-    labels = list(label_log.read_log(folder / label_log.FILE))
+    labels = learned_runs.reader().labels(folder / learned_runs.LABELS)
     if any(len(label.items) != 1 for label in labels):
         raise UserError(f"{key}: its labels compare pairs of texts, and a table needs a label of each text")
     return {_text(key, label.items[0]): float(label.label == YES) for label in labels}
