@@ -12,12 +12,12 @@ import numpy as np
 
 from motif_jax.core.devices.meters import Meters
 from motif_jax.envs.spec import EnvironmentSpec
-from motif_jax.rewards import RewardKind, Values
 from motif_jax.rl.actors.rollouts import Rollouts
 from motif_jax.rl.actors.slots import Slots
 from motif_jax.rl.batcher import ActorSource, Batcher, Finished
 from motif_jax.rl.inference import Inference
-from motif_jax.rl.message_table import MessageTable
+from motif_jax.rl.intrinsic import RewardKind
+from motif_jax.rl.message_table import MessageTable, Values
 from motif_jax.rl.reward_lookup import RewardLookup
 
 _BATCH_STEPS = 4096

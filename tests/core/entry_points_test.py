@@ -39,3 +39,18 @@ def test_what_is_not_there_or_no_python_is_one_line_with_its_key(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(UserError, match=rf"config\.policy={name}{said}"):
         entry_points.load("policy", name)
+
+
+def test_a_registry_imports_a_part_when_it_is_loaded() -> None:
+    registry = entry_points.Registry(
+        "policy", {"error": "motif_jax.core.errors:UserError", "lost": "no_such_module:A"}
+    )
+    assert registry.load("error") is UserError
+    with pytest.raises(UserError, match="config.policy=lost"):
+        registry.load("lost")
+
+
+def test_a_registry_names_its_parts_where_it_lacks_one() -> None:
+    registry = entry_points.Registry("policy", {"error": "motif_jax.core.errors:UserError"})
+    with pytest.raises(UserError, match="config.policy=other: must be one of error, or module:Class"):
+        registry.load("other")

@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from motif_jax.rl.algorithms.registry import algorithm_of
 
 from motif_jax.core.sections import Compat, Optimizer
 from motif_jax.core.training import schedules
@@ -20,6 +19,7 @@ from motif_jax.rl.algorithms import ppo_update
 from motif_jax.rl.algorithms.config import Ppo
 from motif_jax.rl.algorithms.trajectory import TrajectoryBatch
 from motif_jax.rl.config import AgentConfig, AgentReward
+from motif_jax.rl.update_plan import algorithm_of
 from tests.agents import random_batch
 
 STEPS, ROLLOUTS, ACTIONS, WORDS = 6, 4, 4, 130

@@ -66,3 +66,16 @@ def test_the_action_that_ends_an_episode_is_paid_for_both_texts() -> None:
     paid = compute_rewards(reward, batch, "count")
     np.testing.assert_allclose(paid.intrinsic[:, 0], [4.0, 4 / 4 + 16 / 16, 4 / 16], rtol=1e-6)
     np.testing.assert_allclose(paid.total[:, 0], 2.0 + 0.5 * paid.intrinsic[:, 0], rtol=1e-6)
+
+
+def test_numpy_and_jax_pay_the_same() -> None:
+    task = np.array([-300.0, 0.5, 20.0], np.float32)
+    intrinsic = np.array([0.0, 1.5, 2.0], np.float32)
+    count = np.array([1, 0, 7], np.int64)
+    totals = []
+    for array in (np.asarray, jnp.asarray):
+        scaled = scale_reward(array(task), 0.1, 10.0)
+        discounted = discount_by_count(array(intrinsic), array(count), 3.0)
+        totals.append(total_reward(scaled, discounted, 0.1, 0.4))
+    assert isinstance(totals[0], np.ndarray) and totals[0].dtype == np.float32
+    np.testing.assert_allclose(totals[0], totals[1], rtol=1e-6)
