@@ -46,11 +46,11 @@ def test_a_registry_imports_a_part_when_it_is_loaded() -> None:
         "policy", {"error": "motif_jax.core.errors:UserError", "lost": "no_such_module:A"}
     )
     assert registry.load("error") is UserError
-    with pytest.raises(UserError, match="config.policy=lost"):
+    with pytest.raises(UserError, match=r"config\.policy=lost"):
         registry.load("lost")
 
 
 def test_a_registry_names_its_parts_where_it_lacks_one() -> None:
     registry = entry_points.Registry("policy", {"error": "motif_jax.core.errors:UserError"})
-    with pytest.raises(UserError, match="config.policy=other: must be one of error, or module:Class"):
+    with pytest.raises(UserError, match=r"config\.policy=other: must be one of error, or module:Class"):
         registry.load("other")

@@ -77,5 +77,6 @@ def test_numpy_and_jax_pay_the_same() -> None:
         scaled = scale_reward(array(task), 0.1, 10.0)
         discounted = discount_by_count(array(intrinsic), array(count), 3.0)
         totals.append(total_reward(scaled, discounted, 0.1, 0.4))
-    assert isinstance(totals[0], np.ndarray) and totals[0].dtype == np.float32
+    assert isinstance(totals[0], np.ndarray)
+    assert totals[0].dtype == np.float32
     np.testing.assert_allclose(totals[0], totals[1], rtol=1e-6)
