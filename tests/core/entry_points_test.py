@@ -46,7 +46,7 @@ def test_a_registry_imports_a_part_when_it_is_loaded() -> None:
         "policy", {"error": "motif_jax.core.errors:UserError", "lost": "no_such_module:A"}
     )
     assert registry.load("error") is UserError
-    with pytest.raises(UserError, match=r"config\.policy=lost"):
+    with pytest.raises(UserError, match=r"config\.policy=no_such_module:A"):
         registry.load("lost")
 
 
