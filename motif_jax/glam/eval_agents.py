@@ -20,7 +20,7 @@ from motif_jax.glam import generalisation
 from motif_jax.glam.config import LevelPolicy
 from motif_jax.glam.generalisation import CHOOSES_WORDS, READS, GeneralisationTest, PlayedLevel
 from motif_jax.play import agent_policy, evaluation_setup, policies
-from motif_jax.rl import agent_networks, settings
+from motif_jax.rl import agent_networks, choices, settings
 from motif_jax.rl.config import AgentConfig, TrainedTask, agent_config
 from motif_jax.schema import read_section
 
@@ -146,7 +146,7 @@ def _abilities(config: AgentConfig) -> tuple[frozenset[str], int | None]:
     """`EvalAgent.abilities` and `.room` of a training's network."""
     abilities = set()
     room = None
-    if agent_networks.kind_of(config) != agent_networks.GAME:
+    if agent_networks.kind_of(config) != choices.GAME:
         abilities.add(READS)
         room = agent_networks.prompt_room(config)
     if agent_networks.takes_any_actions(config):

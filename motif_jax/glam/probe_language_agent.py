@@ -19,7 +19,7 @@ from motif_jax.glam import probing
 from motif_jax.glam.config import ProbeQuestions
 from motif_jax.glam.probing import Probing
 from motif_jax.play import agent_policy
-from motif_jax.rl import agent_networks, settings
+from motif_jax.rl import agent_networks, choices, settings
 
 IDENTITY = ("policy", "checkpoint", "probes", "published_files")
 
@@ -41,7 +41,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
 def _open(config: ConfigDict) -> tuple[Probing, list[int]]:
     """The probing of the config's agent, and the steps of the checkpoints to ask."""
     trained = agent_policy.read_config(config.policy)
-    if agent_networks.kind_of(trained) != agent_networks.LANGUAGE:
+    if agent_networks.kind_of(trained) != choices.LANGUAGE:
         raise UserError(f"config.policy={config.policy!r}: must be a run of train_language_agent")
     trained = dataclasses.replace(trained, probes=ProbeQuestions(prompts=config.probes.prompts))
     opened = probing.make(trained, settings.make_network(trained))

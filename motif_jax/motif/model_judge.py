@@ -43,6 +43,7 @@ class Prefill(NamedTuple):
 class ModelAnnotator(chat.ChatAnnotator):
     """Asks a model of `config.model` for the token after a prefilled answer."""
 
+    loads_model = True
     modes = ("soft",)
     default_mode = "soft"
     default_orders = "both"

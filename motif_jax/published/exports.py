@@ -33,7 +33,7 @@ from motif_jax.motif.reward import safetensors_file
 from motif_jax.motif.reward.reward_model import read_run
 from motif_jax.play import agent_policy
 from motif_jax.reports import model_card
-from motif_jax.rl import agent_networks, settings
+from motif_jax.rl import agent_networks, choices, settings
 
 PAIRS = "pairs.parquet"
 REWARD = "reward.safetensors"
@@ -72,7 +72,7 @@ def _check_language_agent(config: ConfigDict) -> None:
     folder = checks.existing_folder(config, "agent")
     kind = agent_networks.kind_of(agent_policy.read_config(folder))
     allowed = "a run of train_language_agent or clone_behaviour whose config.network.kind is 'language'"
-    checks.require_key(config, "agent", kind == agent_networks.LANGUAGE, allowed)
+    checks.require_key(config, "agent", kind == choices.LANGUAGE, allowed)
     agent_policy.find_step(folder, config.checkpoint)
 
 

@@ -216,8 +216,7 @@ def _algorithm(section: ConfigDict | Mapping[str, Any]) -> Any:
 
 
 def _reward(section: ConfigDict | Mapping[str, Any]) -> AgentReward:
-    kind = section.get("kind")
-    known = choices.REWARD_SECTIONS.get(kind)
+    known = choices.REWARD_SECTIONS.get(str(section.get("kind")))
     return _read(AgentReward if known is None else entry_points.own("reward.kind", known), section, "kind")
 
 
