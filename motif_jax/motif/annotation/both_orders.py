@@ -34,14 +34,14 @@ class BothOrders(Annotator):
             if answered is None:
                 yield None
                 continue
-            place, answer = answered
-            partner = waiting.pop((place + count) % (2 * count), None)
+            position, answer = answered
+            partner = waiting.pop((position + count) % (2 * count), None)
             if partner is None:
-                waiting[place] = answer
-            elif place < count:
-                yield place, averaged(answer, partner)
+                waiting[position] = answer
+            elif position < count:
+                yield position, averaged(answer, partner)
             else:
-                yield place - count, averaged(partner, answer)
+                yield position - count, averaged(partner, answer)
 
     def start(self) -> None:
         self._annotator.start()
@@ -66,9 +66,9 @@ def in_default_orders(annotator: Annotator, form: Form) -> Annotator:
 
 def averaged(answer: Answer, turned: Answer) -> Answer:
     """The answer about a pair from those about it and about its reverse; of one unknown answer the other counts."""
-    given = _probabilities(answer)
+    forward = _probabilities(answer)
     reverse = _probabilities(turned)[labels.TURNED[: len(PAIR.verdicts)]]
-    mean = labels.mean_probabilities(np.stack([given, reverse])[:, None])
+    mean = labels.mean_probabilities(np.stack([forward, reverse])[:, None])
     label = int(labels.most_probable(mean)[0])
     tokens = tuple(map(sum, zip(answer.tokens, turned.tokens, strict=True)))
     known_masses = [each.mass for each in (answer, turned) if each.mass is not None]

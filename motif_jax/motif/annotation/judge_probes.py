@@ -66,16 +66,16 @@ def probe_figures(pairs: Sequence[ProbePair], answers: Sequence[StoredAnswer]) -
     of right averages; `consistent`; and the pairs whose average is `wrong`.
     """
     count = len(pairs)
-    said = np.array([answer.label for answer in answers], np.int8)
-    given, reverse = said[:count], said[count:]
-    right = np.concatenate([given == FIRST, reverse == SECOND])
+    verdicts = np.array([answer.label for answer in answers], np.int8)
+    forward, reverse = verdicts[:count], verdicts[count:]
+    right = np.concatenate([forward == FIRST, reverse == SECOND])
     probabilities = np.array([judging.certain(answer) for answer in answers], np.float64)
-    probabilities[said == UNKNOWN] = np.nan
+    probabilities[verdicts == UNKNOWN] = np.nan
     turned = probabilities[count:][:, labels.TURNED[:3]]
     averaged = labels.most_probable(labels.mean_probabilities(np.stack([probabilities[:count], turned])))
     return {
         **judging.answer_figures(answers),
-        "consistent": labels.position_bias(given, reverse)["consistent"],
+        "consistent": labels.position_bias(forward, reverse)["consistent"],
         "median_log_odds": judging.median_log_odds(answers),
         "right_one_order": float(right.mean()),
         "right_both_orders": float((averaged == FIRST).mean()),

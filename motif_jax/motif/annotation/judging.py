@@ -39,18 +39,18 @@ def answer_figures(answers: Sequence[StoredAnswer | None]) -> dict[str, float]:
     Returns `answers`, those that are known; `first_share` of FIRST among FIRST and SECOND; `tie_share`; `unknown_share`; and
     `mass`, the mean probability of the verdicts together, where answers have it.
     """
-    given = [answer for answer in answers if answer is not None]
-    said = np.array([answer.label for answer in given], np.int8)
-    decided = int(np.isin(said, (FIRST, SECOND)).sum())
-    known = int((said != UNKNOWN).sum())
+    stored = [answer for answer in answers if answer is not None]
+    verdicts = np.array([answer.label for answer in stored], np.int8)
+    decided = int(np.isin(verdicts, (FIRST, SECOND)).sum())
+    known = int((verdicts != UNKNOWN).sum())
     figures = {
         "answers": known,
         "decided": decided,
-        "first_share": _share(int((said == FIRST).sum()), decided),
-        "tie_share": _share(int((said == TIE).sum()), known),
-        "unknown_share": _share(len(given) - known, len(given)),
+        "first_share": _share(int((verdicts == FIRST).sum()), decided),
+        "tie_share": _share(int((verdicts == TIE).sum()), known),
+        "unknown_share": _share(len(stored) - known, len(stored)),
     }
-    masses = [answer.mass for answer in given if answer.mass is not None]
+    masses = [answer.mass for answer in stored if answer.mass is not None]
     return figures | ({"mass": sum(masses) / len(masses)} if masses else {})
 
 
@@ -187,9 +187,9 @@ def consistency(questions: QuestionList, answers: Sequence[StoredAnswer | None])
     """The share of pairs with the same winner (or a tie) in both orders; None if each was asked in one order."""
     if questions.asked.shape[1] == 1:
         return None
-    said = np.array([UNKNOWN if each is None else each.label for each in answers] + [UNKNOWN], np.int8)
+    verdicts = np.array([UNKNOWN if each is None else each.label for each in answers] + [UNKNOWN], np.int8)
     asked = questions.asked[questions.asked[:, 0] >= 0]
-    return label_math.position_bias(said[asked[:, 0]], said[asked[:, 1]])["consistent"]
+    return label_math.position_bias(verdicts[asked[:, 0]], verdicts[asked[:, 1]])["consistent"]
 
 
 def certain(answer: StoredAnswer) -> tuple[float, ...]:
