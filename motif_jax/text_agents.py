@@ -68,9 +68,12 @@ class TextAgent:
     """
 
     def __init__(self, saved: agent_folder.SavedAgent, decode: sections.Decode) -> None:
-        self.folder, self.method, self.task = saved.folder, saved.method, saved.task
+        self.folder = saved.folder
+        self.method = saved.method
+        self.task = saved.task
         self.decoding = text_setup.decoding_of(decode, saved.about)
-        self._saved, self._decode = saved, decode
+        self._saved = saved
+        self._decode = decode
         self._decoder = text_setup.decoder_of(saved)
         self._decoder.check(self.decoding)
         self._actors: dict[bool, AgentTextActor] = {}

@@ -103,7 +103,9 @@ class _Accounts:
     """Texts, counts and sums of `size` episodes side by side."""
 
     def __init__(self, pay: Pay, terms: Terms, size: int, pays_last: bool) -> None:
-        self._pay, self.terms, self._pays_last = pay, terms, pays_last
+        self._pay = pay
+        self.terms = terms
+        self._pays_last = pays_last
         self._counts: list[dict[bytes, int]] = [{} for _ in range(size)]
         self._text = [b""] * size
         self._count = np.ones(size, np.int64)

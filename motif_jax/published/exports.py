@@ -145,7 +145,8 @@ def _export_text_agent(config: ConfigDict, workdir: Path) -> None:
 
 
 def write_text_agent(folder: Path, agent: SavedAgent) -> None:
-    marks, design = agent.tokenizer.delimiters, agent.network.design
+    marks = agent.tokenizer.delimiters
+    design = agent.network.design
     settings = dataclasses.replace(
         agent.network.model.config, pad_id=marks.pad, start_id=marks.state_start, end_ids=(marks.action_end,)
     )

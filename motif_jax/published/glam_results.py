@@ -24,7 +24,8 @@ def is_log(folder: str | os.PathLike[str]) -> bool:
 
 def read_curve(folder: str | os.PathLike[str], measure: str) -> Curve:
     """A measure over environment steps. Raises UserError: the log is damaged or empty, or lacks the column."""
-    path, column = Path(folder) / LOG, _COLUMNS.get(measure)
+    path = Path(folder) / LOG
+    column = _COLUMNS.get(measure)
     if column is None:
         raise UserError(f"config.measure={measure}: must be one of {', '.join(_COLUMNS)} for {path}")
     table = metric_files.read_csv(path)
