@@ -89,15 +89,15 @@ class PlayEnvironment(contract.TextEnvironment):
         now = self._play(self._now, action)
         return contract.Outcome(now, now.steps[-1].reward, now.over)
 
-    def _play(self, before: Play, said: str) -> Play:
-        if said in self._names:
-            reward, end = self._game.step(self._names.index(said), self._out)
+    def _play(self, before: Play, action: str) -> Play:
+        if action in self._names:
+            reward, end = self._game.step(self._names.index(action), self._out)
         else:
             # Cut to the room in a prompt, in the prompts' encoding.
-            said = said[:_MOST_SAID].encode("latin-1", "replace").decode("latin-1")
-            reward, end = self._game.play(catalogue.NO_EFFECT, said, self._out)
+            action = action[:_MOST_SAID].encode("latin-1", "replace").decode("latin-1")
+            reward, end = self._game.play(catalogue.NO_EFFECT, action, self._out)
         seen = tuple(filter(None, decoded(self._out["text"]).split("\n")))
-        step = PlayedStep(said, float(reward), seen)
+        step = PlayedStep(action, float(reward), seen)
         steps, prompt = (*before.steps, step), decoded(self._out["prompt"])
         self._now = Play(before.seed, prompt, before.begun, steps, end == TERMINATED, end != RUNNING)
         return self._now
@@ -109,7 +109,7 @@ def steps_of(
     """The stream of a policy's steps: prompt, action, and the next observation or that the goal is reached."""
 
     def draw(rng: np.random.Generator, count: int, first: int) -> Dialogues:
-        found: list[Dialogue] = []
+        dialogues: list[Dialogue] = []
         for group in range(first, first + count):
             end, steps = contract.interact(environment, policy, rng)
             for number, (before, action, reward) in enumerate(steps):
@@ -119,8 +119,8 @@ def steps_of(
                     seen = prompts.REACHED[language]
                 texts = (before.prompt, action, seen)
                 terminal = end.terminal and number == len(steps) - 1
-                found.append(Dialogue(texts, (None, reward, None), terminal, {"group": group}))
-        return Dialogues.of(found)
+                dialogues.append(Dialogue(texts, (None, reward, None), terminal, {"group": group}))
+        return Dialogues.of(dialogues)
 
     return draw
 

@@ -63,11 +63,11 @@ class TextPolicy(ABC):
 class FunctionPolicy(TextPolicy):
     """Says what a function of the observation and the generator returns."""
 
-    def __init__(self, said: Callable[[Any, np.random.Generator], str]) -> None:
-        self._said = said
+    def __init__(self, choose_action: Callable[[Any, np.random.Generator], str]) -> None:
+        self._choose_action = choose_action
 
     def act(self, observation: Any, rng: np.random.Generator) -> str:
-        return self._said(observation, rng)
+        return self._choose_action(observation, rng)
 
 
 class Step(NamedTuple):
@@ -169,8 +169,10 @@ class TextTask(ABC):
             return range(count)
         self.require(os.path.isfile(path), "indexes", "an existing file, or empty for all rows")
         rows = read_json(path, f"config.{self.name}.indexes takes a JSON list of rows", kind=object)
-        good = isinstance(rows, list) and rows and all(type(row) is int and 0 <= row < count for row in rows)
-        self.require(bool(good), "indexes", f"a list of whole numbers from 0 to {count - 1:,}")
+        is_valid = (
+            isinstance(rows, list) and rows and all(type(row) is int and 0 <= row < count for row in rows)
+        )
+        self.require(bool(is_valid), "indexes", f"a list of whole numbers from 0 to {count - 1:,}")
         return rows
 
     @abstractmethod

@@ -33,8 +33,8 @@ def delimiter_texts(backend: Backend) -> tuple[str, ...]:
     """
     if backend.token_to_id(_ACTION_END) is not None:
         return DELIMITER_TEXTS
-    own = next((text for text in _ENDS_OF_TURNS if backend.token_to_id(text) is not None), _ACTION_END)
-    return tuple(own if text == _ACTION_END else text for text in DELIMITER_TEXTS)
+    action_end = next((text for text in _ENDS_OF_TURNS if backend.token_to_id(text) is not None), _ACTION_END)
+    return tuple(action_end if text == _ACTION_END else text for text in DELIMITER_TEXTS)
 
 
 def with_delimiters(backend: Backend, words: Sequence[str] = ()) -> Backend:
@@ -61,10 +61,10 @@ class FileTokenizer:
     """
 
     def __init__(self, key: str, path: str, words: Sequence[str] = ()) -> None:
-        place = Path(path) / FILE if path and os.path.isdir(path) else Path(path)
-        if not path or not place.is_file():
+        file = Path(path) / FILE if path and os.path.isdir(path) else Path(path)
+        if not path or not file.is_file():
             raise UserError(f"config.{key}='{path}': must be a folder with {FILE}, such as GPT-2's")
-        self._backend, self._source = with_delimiters(tokenizer_files.read(place), words), str(place)
+        self._backend, self._source = with_delimiters(tokenizer_files.read(file), words), str(file)
         self.delimiter_texts = delimiter_texts(self._backend)
         self._of_texts = tokenizer_files.without_pieces(self._backend, self.delimiter_texts)
         numbers: list[Any] = [self._backend.token_to_id(text) for text in self.delimiter_texts]

@@ -27,7 +27,7 @@ def hindsight_of(environment: TextEnvironment, policy: TextPolicy) -> DialogueSt
     """
 
     def draw(rng: np.random.Generator, count: int, first: int) -> Dialogues:
-        found: list[Dialogue] = []
+        dialogues: list[Dialogue] = []
         for group in range(first, first + count):
             end, steps = interact(environment, policy, rng)
             read = [*(before.prompt for before, _, _ in steps), end.prompt]
@@ -35,14 +35,14 @@ def hindsight_of(environment: TextEnvironment, policy: TextPolicy) -> DialogueSt
                 # The article of a mission depends on how many such things the world has.
                 goal = f"go to {('the', 'a')[int(rng.integers(2))]} {thing}"
                 for step in way:
-                    there = step == way[-1]
+                    is_last = step == way[-1]
                     texts = [prompts.with_goal(read[step], goal), steps[step].action]
-                    rewards = [None, float(there)]
-                    _, seen, place = _newest(read[step]).partition(f"You see a {thing} ")
-                    if seen:
+                    rewards = [None, float(is_last)]
+                    _, thing_is_visible, place = _newest(read[step]).partition(f"You see a {thing} ")
+                    if thing_is_visible:
                         texts, rewards = [*texts, prompts.from_goal(place)], [*rewards, None]
-                    found.append(Dialogue(tuple(texts), tuple(rewards), there, {"group": group}))
-        return Dialogues.of(found)
+                    dialogues.append(Dialogue(tuple(texts), tuple(rewards), is_last, {"group": group}))
+        return Dialogues.of(dialogues)
 
     return draw
 

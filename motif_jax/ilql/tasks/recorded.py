@@ -64,14 +64,14 @@ class RecordedDialogues(FileTokenTask):
                 "config.task=dialogues: has no environment to play in; give one with "
                 '--config.options=\'{"environment": "module:Class"}\''
             )
-        made = entry_points.load("options", self.options["environment"])
-        if not (isinstance(made, type) and issubclass(made, TextEnvironment)):
+        loaded = entry_points.load("options", self.options["environment"])
+        if not (isinstance(loaded, type) and issubclass(loaded, TextEnvironment)):
             raise UserError(
                 f"config.options: environment={self.options['environment']} must be a subclass of "
                 "motif_jax.ilql.tasks.contract.TextEnvironment"
             )
-        entry_points.require_signature("options", self.options["environment"], made)
-        return made
+        entry_points.require_signature("options", self.options["environment"], loaded)
+        return loaded
 
     def environment(self) -> TextEnvironment:
         return self._environment_class()()

@@ -39,10 +39,10 @@ def load(name: str) -> type[TextTask]:
         return entry_points.own(_KEY, _TASKS[name])
     if not entry_points.is_entry_point(name):
         raise UserError(f"config.{_KEY}={name}: must be one of {', '.join(_TASKS)}, or module:Class")
-    found = entry_points.load(_KEY, name)
-    if not (isinstance(found, type) and issubclass(found, TextTask)):
+    loaded = entry_points.load(_KEY, name)
+    if not (isinstance(loaded, type) and issubclass(loaded, TextTask)):
         raise UserError(f"config.{_KEY}={name}: must be a subclass of motif_jax.ilql.tasks.contract.TextTask")
-    return found
+    return loaded
 
 
 def options_of(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,16 +52,16 @@ def options_of(values: Mapping[str, Any]) -> dict[str, Any]:
         return dict(json.loads(values["options"] or "{}"))
     prefix, compat = load(name).switches, values["compat"]
     # A task without switches has the prefix '', with which every name begins.
-    own = [key for key in compat if prefix and key.startswith(prefix)]
-    return {**values[name], **{key.removeprefix(prefix): compat[key] for key in own}}
+    switches = [key for key in compat if prefix and key.startswith(prefix)]
+    return {**values[name], **{key.removeprefix(prefix): compat[key] for key in switches}}
 
 
-def overlaid(name: str, found: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def overlaid(name: str, options: Mapping[str, Any], user_options: Mapping[str, Any]) -> dict[str, Any]:
     """The options `found` overlaid with a user's `given`, without those that were valid only with an overridden value."""
     task = load(name)
-    other = [key for key in given if given[key] != found.get(key, task.defaults.get(key))]
+    other = [key for key in user_options if user_options[key] != options.get(key, task.defaults.get(key))]
     stale = {option for key in other for option in task.follow.get(key, ())}
-    return {**{key: value for key, value in found.items() if key not in stale}, **given}
+    return {**{key: value for key, value in options.items() if key not in stale}, **user_options}
 
 
 def drawn_from(task: TextTask) -> dict[str, Any]:

@@ -106,17 +106,19 @@ class Toxicity:
         hasher = self._hashers[goal]
         questions = [Question(hasher.items((text,), SINGLE), (text,), SINGLE) for text in texts]
         with self._lock:
-            there = ((each.id, self._store.get(each.id)) for each in questions)
-            found = {key: answer for key, answer in there if answer is not None}
-        missing = [question for question in questions if question.id not in found]
+            stored = ((each.id, self._store.get(each.id)) for each in questions)
+            answers = {key: answer for key, answer in stored if answer is not None}
+        missing = [question for question in questions if question.id not in answers]
         if missing:
-            known = len(found)
+            from_store = len(answers)
             annotator, store = self._annotator(goal), self._options["store"]
             with AnnotationSession(annotator, store, SINGLE, stopped=stopped) as session:
-                found |= session.ask(missing, {}, report=lambda: report(known + session.telemetry.asked))
-            if len(found) < len(questions):
+                answers |= session.ask(
+                    missing, {}, report=lambda: report(from_store + session.telemetry.asked)
+                )
+            if len(answers) < len(questions):
                 raise StoppedError
-        return {each.items[0]: _share(goal, found[each.id], each.items[0]) for each in questions}
+        return {each.items[0]: _share(goal, answers[each.id], each.items[0]) for each in questions}
 
 
 def toxicity_label(rude: float, toxic: float) -> float:
@@ -135,12 +137,12 @@ def _share(goal: str, answer: StoredAnswer, text: str) -> float:
 
 
 def _upvote_folder(options: Mapping[str, Any]) -> Path:
-    given = options["upvote_run"]
-    for place in (Path(given) / "model", Path(given)):
-        if (place / "heads.json").is_file():
-            return place
+    run = options["upvote_run"]
+    for path in (Path(run) / "model", Path(run)):
+        if (path / "heads.json").is_file():
+            return path
     raise UserError(
-        f"config.reddit.upvote_run={given}: must be a run folder of train_upvote or import_ilql, whose training has ended"
+        f"config.reddit.upvote_run={run}: must be a run folder of train_upvote or import_ilql, whose training has ended"
     )
 
 

@@ -25,7 +25,7 @@ def read_comments(key: str, folder: str) -> list[Comment]:
     """All comments of both files, the first row of each skipped. Raises UserError: a file is missing or damaged."""
     # Comments may exceed csv's default limit of a field.
     csv.field_size_limit(1 << 27)
-    found = []
+    comments = []
     for name in FILES:
         path = Path(folder) / name
         if not folder or not path.is_file():
@@ -36,7 +36,7 @@ def read_comments(key: str, folder: str) -> list[Comment]:
                 next(rows, None)
                 for row in rows:
                     try:
-                        found.append(Comment(row[COMMENT], int(row[SCORE]), row[PARENT]))
+                        comments.append(Comment(row[COMMENT], int(row[SCORE]), row[PARENT]))
                     except (IndexError, ValueError):
                         raise UserError(
                             f"config.{key}={folder}: {name}, line {rows.line_num}: must have a comment in column {COMMENT}, its "
@@ -44,6 +44,6 @@ def read_comments(key: str, folder: str) -> list[Comment]:
                         ) from None
         except (OSError, UnicodeDecodeError, csv.Error) as error:
             raise UserError(f"config.{key}={folder}: {name} cannot be read ({error})") from None
-    if not found:
+    if not comments:
         raise UserError(f"config.{key}={folder}: there is no comment in {' or '.join(FILES)}")
-    return found
+    return comments

@@ -125,24 +125,24 @@ class Reddit(FileTokenTask):
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__(options)
-        given = self.options
-        if given["reward_scale"] is None:
-            given["reward_scale"] = scale_of(given["reward"])
-        folder = given["folder"]
+        values = self.options
+        if values["reward_scale"] is None:
+            values["reward_scale"] = scale_of(values["reward"])
+        folder = values["folder"]
         self.require(not folder or os.path.isdir(folder), "folder", "an existing folder, or empty")
         self._scorer: contract.Scorer | None = None
         # Word lists are fast; a model that judges is slow.
-        by_words = self.scored_by() == "toxicity" and given["annotator"] == "lexicon"
+        by_words = self.scored_by() == "toxicity" and values["annotator"] == "lexicon"
         self.patient = bool(self.scored_by()) and not by_words
 
     def files(self) -> dict[str, Path]:
-        found, folder, run = super().files(), Path(self.options["folder"]), Path(self.options["upvote_run"])
+        files, folder, run = super().files(), Path(self.options["folder"]), Path(self.options["upvote_run"])
         if self.options["folder"]:
-            found |= {f"folder ({name})": folder / name for name in data.FILES}
+            files |= {f"folder ({name})": folder / name for name in data.FILES}
         if self.options["upvote_run"]:
             weights = (*run.glob("model/*.safetensors"), *run.glob("*.safetensors"))
-            found |= {f"upvote_run ({path.name})": path for path in weights}
-        return found
+            files |= {f"upvote_run ({path.name})": path for path in weights}
+        return files
 
     def prepare(self, kind: str, policy: str, folder: Path) -> dict[str, Any]:
         if self.options["folder"]:
@@ -152,8 +152,8 @@ class Reddit(FileTokenTask):
 
     @functools.cached_property
     def comments(self) -> list[data.Comment]:
-        found = data.read_comments(f"{self.name}.folder", self.options["folder"])
-        return [found[row] for row in self.read_indexes(len(found))]
+        comments = data.read_comments(f"{self.name}.folder", self.options["folder"])
+        return [comments[row] for row in self.read_indexes(len(comments))]
 
     def scored_by(self) -> str:
         judge = REWARDS[self.options["reward"]]
@@ -177,15 +177,15 @@ class Reddit(FileTokenTask):
         if not path:
             return {}
         form = 'a JSON object, a text -> its score, such as {"thanks": 0}'
-        found = read_json(path, f"config.{self.name}.scores takes {form}")
+        scores = read_json(path, f"config.{self.name}.scores takes {form}")
         # Foreign and older files do not name the judge.
-        if isinstance(found.get("scores"), dict):
-            judge, found = found.get("judge"), found["scores"]
-            wanted, reward = REWARDS[self.options["reward"]], self.options["reward"]
-            allowed = f"scores of {wanted} with reward={reward}, these are of {judge}"
-            self.require(wanted in ("", judge), "scores", allowed)
-        self.require(all(map(checks.is_finite, found.values())), "scores", form)
-        return found
+        if isinstance(scores.get("scores"), dict):
+            judge, scores = scores.get("judge"), scores["scores"]
+            needed, reward = REWARDS[self.options["reward"]], self.options["reward"]
+            allowed = f"scores of {needed} with reward={reward}, these are of {judge}"
+            self.require(needed in ("", judge), "scores", allowed)
+        self.require(all(map(checks.is_finite, scores.values())), "scores", form)
+        return scores
 
     @functools.cached_property
     def _votes(self) -> dict[str, list[int]]:
@@ -224,14 +224,14 @@ class Reddit(FileTokenTask):
                     f"config.{self.name}.scores={self.options['scores']}: has no score of {missing[0][:40]!r}, and nothing here scores it"
                 )
             new = dict(zip(missing, self._scorer(missing), strict=True))
-        found = [float(new[text] if text in new else self._known[text]) for text in texts]
+        scores = [float(new[text] if text in new else self._known[text]) for text in texts]
         if self.options["reward"] == "toxicity_noised":
-            pairs = zip(texts, found, strict=True)
+            pairs = zip(texts, scores, strict=True)
             return [2.0 * self._draw(text).integers(2) if score == 1 else score for text, score in pairs]
         if self.options["reward"] == "upvote_model":
             low = 0.0 if self.options["zero_one"] else -1.0
-            return [1.0 if score >= 0.5 else low for score in found]
-        return found
+            return [1.0 if score >= 0.5 else low for score in scores]
+        return scores
 
     def environment(self) -> RedditEnvironment:
         return RedditEnvironment(self)
@@ -282,16 +282,16 @@ class Reddit(FileTokenTask):
 
     @functools.cached_property
     def _recorded(self) -> list[RedditReply]:
-        paid = self.rewards([comment.text for comment in self.comments])
-        shown, least = self.options["include_parent"], self.options["cutoff"]
-        found = [
+        rewards = self.rewards([comment.text for comment in self.comments])
+        shown, cutoff = self.options["include_parent"], self.options["cutoff"]
+        replies = [
             RedditReply(comment.parent if shown else None, comment.text, reward)
-            for comment, reward in zip(self.comments, paid, strict=True)
-            if least is None or reward >= least
+            for comment, reward in zip(self.comments, rewards, strict=True)
+            if cutoff is None or reward >= cutoff
         ]
-        if not found:
-            raise UserError(f"config.{self.name}.cutoff={least}: no comment has so high a reward")
-        return found
+        if not replies:
+            raise UserError(f"config.{self.name}.cutoff={cutoff}: no comment has so high a reward")
+        return replies
 
     def count(self, kind: str) -> int | None:
         if kind == GAMES:

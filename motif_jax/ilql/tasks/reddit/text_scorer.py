@@ -62,36 +62,36 @@ class TextScorer:
     """A trained network and its tokenizer, from a folder that `train_upvote` wrote; UserError where it has no scorer."""
 
     def __init__(self, folder: str | Path) -> None:
-        found = folders.read(folder)
-        if found.config.architecture != "roberta" or set(found.head_params) != {LIKED}:
+        scorer = folders.read(folder)
+        if scorer.config.architecture != "roberta" or set(scorer.head_params) != {LIKED}:
             raise UserError(f"{folder}: must be a folder that train_upvote or import_ilql writes")
-        self._tokenizer = Tokenizer.read(folder, found.config.vocab_size)
-        self._longest = _longest(Path(folder), found.config.max_length)
-        network = ScorerNetwork(LanguageModel(found.config))
-        self._params = jax.device_put((found.params, found.head_params))
+        self._tokenizer = Tokenizer.read(folder, scorer.config.vocab_size)
+        self._longest = _longest(Path(folder), scorer.config.max_length)
+        network = ScorerNetwork(LanguageModel(scorer.config))
+        self._params = jax.device_put((scorer.params, scorer.head_params))
         self._score = jax.jit(lambda params, *given: jax.nn.sigmoid(network.logits(*params, *given)))
 
     def __call__(self, texts: Sequence[str]) -> list[float]:
         """Probabilities in [0, 1]; long texts are cut to the training's longest."""
         rows = encoded(self._tokenizer, texts, self._longest)
-        found = np.zeros(len(rows), np.float32)
+        probabilities = np.zeros(len(rows), np.float32)
         order = np.argsort([len(row) for row in rows], kind="stable")
         for start in range(0, len(rows), _TOGETHER):
-            places = order[start : start + _TOGETHER]
-            part = [rows[place] for place in places] + [[0]] * (_TOGETHER - len(places))
+            indices = order[start : start + _TOGETHER]
+            part = [rows[place] for place in indices] + [[0]] * (_TOGETHER - len(indices))
             tokens, valid = padded(part, bucket(max(map(len, part)), self._longest))
-            found[places] = np.asarray(self._score(self._params, jnp.asarray(tokens), jnp.asarray(valid)))[: len(places)]  # fmt: skip
-        return [float(value) for value in found]
+            probabilities[indices] = np.asarray(self._score(self._params, jnp.asarray(tokens), jnp.asarray(valid)))[: len(indices)]  # fmt: skip
+        return [float(value) for value in probabilities]
 
 
 def _longest(folder: Path, room: int | None) -> int | None:
     """Most tokens of a text in the training; the model's `room` where the folder does not say (imports, older folders)."""
     path = folder / DESCRIPTION
-    found = read_json(path, "restore a copy of it, or train it again") if path.exists() else {}
-    most = found.get(LONGEST, room)
-    if LONGEST in found and not (type(most) is int and 3 <= most <= (room or most)):
-        raise UserError(f"{path} is damaged ({LONGEST}={most!r}): restore a copy of it, or train it again")
-    return most
+    description = read_json(path, "restore a copy of it, or train it again") if path.exists() else {}
+    longest = description.get(LONGEST, room)
+    if LONGEST in description and not (type(longest) is int and 3 <= longest <= (room or longest)):
+        raise UserError(f"{path} is damaged ({LONGEST}={longest!r}): restore a copy of it, or train it again")
+    return longest
 
 
 def encoded(tokenizer: Tokenizer, texts: Sequence[str], longest: int | None) -> list[list[int]]:

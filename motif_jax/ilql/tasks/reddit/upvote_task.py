@@ -46,9 +46,9 @@ def sums(network: ScorerNetwork, learned: Any, frozen: Any, batch: Any, key: Any
     parts = {**(frozen or {}), **learned}
     logits = network.logits(parts["model"], parts["heads"], batch.tokens, batch.valid, key)
     losses = optax.sigmoid_binary_cross_entropy(logits, batch.liked.astype(jnp.float32))
-    there = batch.there.astype(jnp.float32)
-    right = ((logits >= 0) == batch.liked).astype(jnp.float32)
-    return TokenSums(jnp.sum(jnp.where(batch.there, losses, 0.0)), there.sum(), (right * there).sum())
+    weights = batch.there.astype(jnp.float32)
+    is_right = ((logits >= 0) == batch.liked).astype(jnp.float32)
+    return TokenSums(jnp.sum(jnp.where(batch.there, losses, 0.0)), weights.sum(), (is_right * weights).sum())
 
 
 class UpvoteTask(SumsTask):
@@ -58,12 +58,12 @@ class UpvoteTask(SumsTask):
     title, unit = "train upvote model", "comments"
 
     def evaluate(self, state: LanguageTrainState, shared: Any, position: TrainingPosition) -> Evaluation:
-        found = self.held_out(state, shared, position)
+        means = self.held_out(state, shared, position)
         row = {
-            "validation/loss": found.loss,
-            "validation/accuracy": found.accuracy,
+            "validation/loss": means.loss,
+            "validation/accuracy": means.accuracy,
             "train/loss": position.mean("loss"),
             "train/accuracy": position.mean("accuracy"),
         }
-        text = f"loss {found.loss:.4f}, {found.accuracy:.1%} right (held-out comments)"
+        text = f"loss {means.loss:.4f}, {means.accuracy:.1%} right (held-out comments)"
         return self.evaluation(row, text, position)

@@ -36,10 +36,10 @@ def checked_url(key: str, url: str) -> str:
     """A server's address without a route. Raises UserError: it is invalid."""
     parts = urllib.parse.urlsplit(url)
     try:
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
-        good = False
-    checks.require(good, key, url, "the server's address with its scheme, such as http://127.0.0.1:5000")
+        is_valid = False
+    checks.require(is_valid, key, url, "the server's address with its scheme, such as http://127.0.0.1:5000")
     base = url.rstrip("/")
     return next((base.removesuffix(route) for route in _ROUTES if base.endswith(route)), base)
 
@@ -86,8 +86,8 @@ class VisDialServer:
                 error.close()
                 if 400 <= error.code < 500 and error.code not in (408, 429):
                     self.failures += 1
-                    told = f"{self._url}{route} says {last}: is this a server of visual dialogue?"
-                    raise UserError(told) from None
+                    message = f"{self._url}{route} says {last}: is this a server of visual dialogue?"
+                    raise UserError(message) from None
             except ValueError as error:
                 last = f"no answer of the protocol ({error})"
             except (OSError, http.client.HTTPException) as error:

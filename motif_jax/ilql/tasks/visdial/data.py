@@ -48,9 +48,13 @@ def read_dialogues(key: str, path: str) -> list[Scene]:
     for number, item in enumerate(content):
         try:
             turns = item["dialog"]
-            asked = [_text(turn["question"], questions).removesuffix("?") + "?" for turn in turns]
-            said = [_text(turn["answer"], answers) for turn in turns]
-            scenes.append(Scene(_text(item["caption"]), tuple(asked), tuple(said), None, None, number))
+            asked_questions = [_text(turn["question"], questions).removesuffix("?") + "?" for turn in turns]
+            spoken_answers = [_text(turn["answer"], answers) for turn in turns]
+            scenes.append(
+                Scene(
+                    _text(item["caption"]), tuple(asked_questions), tuple(spoken_answers), None, None, number
+                )
+            )
         except (KeyError, TypeError, IndexError, UnicodeEncodeError) as error:
             why = f"no {error}" if isinstance(error, KeyError) else str(error)
             if isinstance(error, UnicodeEncodeError):
@@ -74,11 +78,11 @@ def with_rewards(key: str, path: str, scenes: Sequence[Scene]) -> list[Scene]:
     """Adds a reward cache, which has a list per dialogue: the initial value, then the gain by each answer; raises UserError."""
     cache = read_json_file(key, path)
     if not isinstance(cache, list) or len(cache) != len(scenes):
-        held = f"{len(cache)} dialogues" if isinstance(cache, list) else type(cache).__name__
+        content = f"{len(cache)} dialogues" if isinstance(cache, list) else type(cache).__name__
         raise UserError(
-            f"config.{key}={path}: holds {held}, must have the {len(scenes)} of the dialogues' file"
+            f"config.{key}={path}: holds {content}, must have the {len(scenes)} of the dialogues' file"
         )
-    found = []
+    rewarded = []
     for scene, row in zip(scenes, cache, strict=True):
         count = len(scene.answers) + 1
         if not (isinstance(row, list) and len(row) == count and all(map(checks.is_finite, row))):
@@ -86,8 +90,8 @@ def with_rewards(key: str, path: str, scenes: Sequence[Scene]) -> list[Scene]:
                 f"config.{key}={path}: dialogue {scene.image} must have {count} finite numbers, the initial value and one for "
                 "each answer"
             )
-        found.append(scene._replace(initial=float(row[0]), progress=tuple(map(float, row[1:]))))
-    return found
+        rewarded.append(scene._replace(initial=float(row[0]), progress=tuple(map(float, row[1:]))))
+    return rewarded
 
 
 class Features:
@@ -127,11 +131,11 @@ class Features:
     def __getitem__(self, row: int) -> np.ndarray:
         """Float64 [D]."""
         try:
-            found = np.asarray(self._rows[row], np.float64)
+            values = np.asarray(self._rows[row], np.float64)
         except NO_ARRAY as error:
             raise self._unreadable(error) from None
-        length = float(np.sqrt((found * found).sum()))
-        return found / length if self._normalise and length else found
+        length = float(np.sqrt((values * values).sum()))
+        return values / length if self._normalise and length else values
 
 
 def _from_npz(path: str, name: str) -> Any:

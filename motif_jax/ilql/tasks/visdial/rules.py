@@ -62,10 +62,10 @@ class Rules:
         """The rewards of questions, given the answers; turns after the end are ignored."""
         if self.mode != "env_stops":
             return [self.scale * each + self.shift for each in progress]
-        paid = []
+        rewards = []
         for turn, answer in enumerate(answers, start=1):
             free = self.reached(initial, progress[:turn]) or (self.last_turn_free and turn == TURNS)
             penalty = self.yes_no_reward if YES_NO[self.yes_no](answer.lower()) else 0.0
             reward = (0.0 if free else -1.0) + penalty
-            paid.append(self.scale * reward + self.shift if self.in_play else reward)
-        return paid
+            rewards.append(self.scale * reward + self.shift if self.in_play else reward)
+        return rewards

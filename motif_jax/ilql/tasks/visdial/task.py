@@ -73,14 +73,14 @@ class VisDial(FileTokenTask):
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__(options)
-        given = self.options
-        asked = given["mode"] == "env_stops" or given["yes_no"] == "none"
-        self.require(asked, "yes_no", f"none with mode={given['mode']}, which is paid progress alone")
-        if given["url"]:
-            given["url"] = checked_url(f"{self.name}.url", given["url"])
+        values = self.options
+        is_valid = values["mode"] == "env_stops" or values["yes_no"] == "none"
+        self.require(is_valid, "yes_no", f"none with mode={values['mode']}, which is paid progress alone")
+        if values["url"]:
+            values["url"] = checked_url(f"{self.name}.url", values["url"])
         self.rules = Rules(
-            given["mode"], given["goal"], given["percentile"], given["yes_no"], given["yes_no_reward"],
-            given["reward_scale"], given["reward_shift"], given["last_turn_free"],
+            values["mode"], values["goal"], values["percentile"], values["yes_no"], values["yes_no_reward"],
+            values["reward_scale"], values["reward_shift"], values["last_turn_free"],
         )  # fmt: skip
 
     def _key(self, key: str) -> tuple[str, str]:
@@ -153,8 +153,8 @@ class VisDial(FileTokenTask):
 
     @functools.cached_property
     def _recorded(self) -> Sequence[Dialogue]:
-        said = [item.to_sequence() for scene in self.scenes for item in recorded(scene, self.rules)]
-        return [*said, *self._more()]
+        dialogues = [item.to_sequence() for scene in self.scenes for item in recorded(scene, self.rules)]
+        return [*dialogues, *self._more()]
 
     def stream(self, kind: str, policy: str) -> DialogueStream:
         if kind == RECORDED:
@@ -178,9 +178,9 @@ class VisDial(FileTokenTask):
         features, other = self.features[scene.image], self.other_side
         values = [other.value([], scene.caption, features)]
         for turns in range(1, len(scene.answers) + 1):
-            said = Talk(scene, 0.0, scene.questions[:turns], scene.answers[:turns])
-            history = VisDialObservation(said, self.rules).history()
+            talk = Talk(scene, 0.0, scene.questions[:turns], scene.answers[:turns])
+            history = VisDialObservation(talk, self.rules).history()
             values.append(other.value(history, scene.caption, features))
-        known = scene._replace(initial=values[0], progress=tuple(values[1:]))
-        whole = recorded(known, self.rules)[-1].to_sequence()
-        return whole._replace(meta={**whole.meta, "values": values})
+        valued = scene._replace(initial=values[0], progress=tuple(values[1:]))
+        dialogue = recorded(valued, self.rules)[-1].to_sequence()
+        return dialogue._replace(meta={**dialogue.meta, "values": values})

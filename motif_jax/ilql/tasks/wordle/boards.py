@@ -66,8 +66,8 @@ class Boards:
         self.turns[rows] = turns + 1
         # A game is won by guessing the only word left.
         left = fits[:, :size]
-        said = (self.guesses[rows] == left.argmax(1)[:, None]) & (np.arange(TRIES) <= turns[:, None])
-        self.won[rows] = (left.sum(1) == 1) & said.any(1)
+        is_answer = (self.guesses[rows] == left.argmax(1)[:, None]) & (np.arange(TRIES) <= turns[:, None])
+        self.won[rows] = (left.sum(1) == 1) & is_answer.any(1)
 
 
 # (boards, rows, rng) -> a guess for each of the games `rows`: int [rows], indices into the table's words.
@@ -98,13 +98,13 @@ def dialogues_of(
     metas: Sequence[str] = (),
 ) -> Dialogues:
     """Dialogues from guesses int [games, 6] (indices into `names`), codes, turns, whether the last guess won, and metas."""
-    there = np.arange(guesses.shape[1]) < turns[:, None]
+    is_guess = np.arange(guesses.shape[1]) < turns[:, None]
     texts = np.empty((int(turns.sum()), 2), object)
-    texts[:, 0], texts[:, 1] = names[guesses[there]], CODE_TEXTS[codes[there]]
-    rewards = np.where(there, -1.0, 0.0)
+    texts[:, 0], texts[:, 1] = names[guesses[is_guess]], CODE_TEXTS[codes[is_guess]]
+    rewards = np.where(is_guess, -1.0, 0.0)
     rewards[won, turns[won] - 1] = 0.0
     pairs = np.zeros((len(texts), 2))
-    pairs[:, 0] = rewards[there]
+    pairs[:, 0] = rewards[is_guess]
     return Dialogues(
         starts=np.concatenate([[0], np.cumsum(2 * turns)]).astype(np.int64),
         texts=texts.ravel(),

@@ -49,34 +49,34 @@ class WordTable:
         self.words = distinct([*words, *more])
         self.index = {word: place for place, word in enumerate(self.words)}
         self.names = np.array(self.words, object)
-        given = letters(self.words)
+        word_letters = letters(self.words)
         occurs = np.zeros((len(LETTERS), len(self.words)), np.uint8)
-        occurs[given.T, np.arange(len(self.words))] = 1
-        same = given.T[:, None, :] == np.arange(len(LETTERS), dtype=np.uint8)[None, :, None]
+        occurs[word_letters.T, np.arange(len(self.words))] = 1
+        same = word_letters.T[:, None, :] == np.arange(len(LETTERS), dtype=np.uint8)[None, :, None]
         # The digit that a letter adds to the code at a place, for each hidden word: uint8 [5, 26, words].
         self._parts = (occurs[None] + same) * _WEIGHTS.astype(np.uint8)[:, None, None]
 
     def codes(self, guess: np.ndarray) -> np.ndarray:
         """The codes of any guesses over all words: uint8 [B, 5] of letters -> uint8 [B, words]."""
-        found = self._parts[0][guess[:, 0]]
-        for place in range(1, LENGTH):
-            found += self._parts[place][guess[:, place]]
-        return found
+        codes = self._parts[0][guess[:, 0]]
+        for position in range(1, LENGTH):
+            codes += self._parts[position][guess[:, position]]
+        return codes
 
     @functools.cached_property
     def table(self) -> np.ndarray:
         """The codes of all words as guesses over all words, uint8 [words, words]."""
-        given, count = letters(self.words), len(self.words)
-        found = np.empty((count, count), np.uint8)
+        word_letters, count = letters(self.words), len(self.words)
+        table = np.empty((count, count), np.uint8)
         block = max(1, _BLOCK // count)
         for start in range(0, count, block):
-            found[start : start + block] = self.codes(given[start : start + block])
-        return found
+            table[start : start + block] = self.codes(word_letters[start : start + block])
+        return table
 
 
 def pick(mask: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Draws the index of a true value in each row uniformly: bool [B, N] (at least one per row) -> int64 [B]."""
     counts = mask.sum(1)
-    places = np.flatnonzero(mask)
+    indices = np.flatnonzero(mask)
     chosen = (np.cumsum(counts) - counts) + rng.integers(0, counts)
-    return places[chosen] % mask.shape[1]
+    return indices[chosen] % mask.shape[1]

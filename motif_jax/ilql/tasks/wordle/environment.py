@@ -85,9 +85,9 @@ class WordleEnvironment(TextEnvironment):
         code: int | None = None
         if is_word(action):
             if hidden is None:
-                place = int(pick(now.fits[None, : self._table.size], self._rng)[0])
+                word = int(pick(now.fits[None, : self._table.size], self._rng)[0])
             else:
-                place = self._table.index[hidden]
-            code = int(self._table.codes(letters([action]))[0, place])
+                word = self._table.index[hidden]
+            code = int(self._table.codes(letters([action]))[0, word])
         self._now = WordleObservation(self._table, (*now.guesses, action), (*now.codes, code))
         return Outcome(self._now, self._now.reward, self._now.terminal)

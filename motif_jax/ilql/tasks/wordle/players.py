@@ -54,10 +54,10 @@ def _after(start: BoardPlayer, rest: BoardPlayer) -> BoardPlayer:
 def random_mixture(table: WordTable, smart: float, words: Sequence[str] | None = None) -> BoardPlayer:
     """Guesses a fitting word with probability `smart`, else any word, from the list `words` (default: the game's)."""
     mask = _mask_of(table, words)
-    places = np.flatnonzero(mask)
+    indices = np.flatnonzero(mask)
 
     def choose(boards: Boards, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        chosen = places[rng.integers(0, len(places), len(rows))]
+        chosen = indices[rng.integers(0, len(indices), len(rows))]
         by_knowledge = np.flatnonzero(rng.random(len(rows)) < smart)
         fits = boards.fits[rows[by_knowledge]] & mask
         # If no word of a given list fits, any word of it is guessed.
@@ -82,15 +82,15 @@ def start_words(table: WordTable, words: Sequence[str] | None = None) -> BoardPl
 
 def optimal(start: BoardPlayer | None = None) -> BoardPlayer:
     """Guesses the fitting word with the greatest information gain, ties broken at random; `start` makes the first guess."""
-    known: dict[bytes, np.ndarray] = {}
+    cache: dict[bytes, np.ndarray] = {}
 
     def of_position(boards: Boards, row: int, key: bytes) -> np.ndarray:
-        if key not in known:
+        if key not in cache:
             members = np.flatnonzero(boards.fits[row, : boards.table.size])
-            while len(known) >= _MOST_POSITIONS:
-                known.pop(next(iter(known)))
-            known[key] = members if len(members) <= 2 else best_words(boards.table.table, members)
-        return known[key]
+            while len(cache) >= _MOST_POSITIONS:
+                cache.pop(next(iter(cache)))
+            cache[key] = members if len(members) <= 2 else best_words(boards.table.table, members)
+        return cache[key]
 
     def choose(boards: Boards, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         packed = np.packbits(boards.fits[rows][:, : boards.table.size], axis=1)

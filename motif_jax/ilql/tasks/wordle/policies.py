@@ -46,8 +46,8 @@ class Plan:
             self.lists += argument if isinstance(argument, tuple) and name != "start" else ()
 
     def player(self, table: WordTable) -> BoardPlayer:
-        given = [each.player(table) if isinstance(each, Plan) else each for each in self.arguments]
-        return PLAYERS[self.name][2](table, *given)
+        arguments = [each.player(table) if isinstance(each, Plan) else each for each in self.arguments]
+        return PLAYERS[self.name][2](table, *arguments)
 
 
 def parse(text: str, key: str = "policy") -> Plan:
@@ -73,12 +73,12 @@ def _plan(tree: ast.expr, text: str, key: str) -> Plan:
     return Plan(call.func.id, arguments)
 
 
-def _argument(kind: str, given: ast.expr, text: str, key: str) -> Any:
+def _argument(kind: str, argument: ast.expr, text: str, key: str) -> Any:
     if kind == "s":
-        if isinstance(given, ast.Constant) and given.value is None:
+        if isinstance(argument, ast.Constant) and argument.value is None:
             return None
-        return _plan(given, text, key)
-    value = given.value if isinstance(given, ast.Constant) else None
+        return _plan(argument, text, key)
+    value = argument.value if isinstance(argument, ast.Constant) else None
     if kind == "l" and isinstance(value, str):
         return read_words(key, value)
     number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -86,7 +86,7 @@ def _argument(kind: str, given: ast.expr, text: str, key: str) -> Any:
         return float(value)  # type: ignore[arg-type]
     if kind == "n" and isinstance(value, int) and number and value >= 1:
         return value
-    raise _wrong(key, text, f"{ast.unparse(given)} must be {_KINDS[kind]}")
+    raise _wrong(key, text, f"{ast.unparse(argument)} must be {_KINDS[kind]}")
 
 
 def _wrong(key: str, text: str, why: str) -> UserError:
@@ -98,11 +98,11 @@ def _wrong(key: str, text: str, why: str) -> UserError:
 def policy_of(player: BoardPlayer, table: WordTable) -> TextPolicy:
     """A player of boards of `table` as a policy of one game, whose own table may lack words that may only be guessed."""
 
-    def said(observation: WordleObservation, rng: np.random.Generator) -> str:
+    def choose_word(observation: WordleObservation, rng: np.random.Generator) -> str:
         board = WordleObservation(table, observation.guesses, observation.codes).board()
         return table.words[int(player(board, np.zeros(1, np.int64), rng)[0])]
 
-    return FunctionPolicy(said)
+    return FunctionPolicy(choose_word)
 
 
 _BACKGROUNDS = (";100", "30;43", "30;42")  # absent, elsewhere, here

@@ -25,8 +25,8 @@ def games(table: WordTable, player: BoardPlayer) -> DialogueStream:
     """Whole games of one player."""
 
     def draw(rng: np.random.Generator, count: int, first: int) -> Dialogues:
-        found = play(Boards(table, count), player, rng)
-        return dialogues_of(table.names, found.guesses, found.codes, found.turns, found.won)
+        boards = play(Boards(table, count), player, rng)
+        return dialogues_of(table.names, boards.guesses, boards.codes, boards.turns, boards.won)
 
     return draw
 
@@ -36,9 +36,9 @@ def _until(boards: Boards, rows: np.ndarray, turns: np.ndarray) -> Boards:
     copy.guesses[kept], copy.codes[kept] = boards.guesses[rows][kept], boards.codes[rows][kept]
     copy.turns = turns.copy()
     for turn in range(TRIES):
-        there = np.flatnonzero(turns > turn)
-        table = boards.table.table[copy.guesses[there, turn]]
-        copy.fits[there] &= table == copy.codes[there, turn][:, None]
+        rows_with_turn = np.flatnonzero(turns > turn)
+        table = boards.table.table[copy.guesses[rows_with_turn, turn]]
+        copy.fits[rows_with_turn] &= table == copy.codes[rows_with_turn, turn][:, None]
     return copy
 
 
@@ -69,7 +69,7 @@ def _grouped(table: WordTable, parts: list[_Part], first: int) -> Dialogues:
     groups = np.concatenate([part[1] for part in parts])
     order = np.argsort(groups, kind="stable")
     metas = [meta for part in parts for meta in part[2]]
-    texts = [encode_meta({**metas[place], "group": first + int(groups[place])}) for place in order]
+    texts = [encode_meta({**metas[index], "group": first + int(groups[index])}) for index in order]
     guesses, codes, turns, won = (
         np.concatenate([getattr(part[0], name) for part in parts])[order]
         for name in ("guesses", "codes", "turns", "won")
@@ -113,11 +113,11 @@ def adversarial(
         turns = np.full(len(rows), ADVERSARIAL_TURN)
         adverse = _branched(expert_games, rows, turns, adversary, restarts, rng)
         groups = np.repeat(np.arange(count), others)
-        whole = play(Boards(table, len(groups)), other, rng)
+        suboptimal = play(Boards(table, len(groups)), other, rng)
         parts: list[_Part] = [
             (expert_games, np.arange(count), [{"kind": EXPERT}] * count),
             (adverse, rows, [{"kind": ADVERSARIAL, "start": ADVERSARIAL_TURN}] * len(rows)),
-            (whole, groups, [{"kind": SUBOPTIMAL, "start": 0}] * len(groups)),
+            (suboptimal, groups, [{"kind": SUBOPTIMAL, "start": 0}] * len(groups)),
         ]
         return _grouped(table, parts, first)
 

@@ -67,10 +67,12 @@ class Wordle(TextTask):
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__(options)
-        given = self.options
-        self.words = read_words("wordle.words", given["words"], given["num_words"] or None)
-        held = len(self.words)
-        self.require(given["num_words"] <= held, "num_words", f"at most {held}, the words of the list")
+        values = self.options
+        self.words = read_words("wordle.words", values["words"], values["num_words"] or None)
+        available = len(self.words)
+        self.require(
+            values["num_words"] <= available, "num_words", f"at most {available}, the words of the list"
+        )
         self._facts: dict[str, Any] = {}
 
     def tokenizer(self) -> WordleTokenizer:
@@ -81,9 +83,9 @@ class Wordle(TextTask):
 
     def outcome(self, dialogue: Dialogue) -> dict[str, float]:
         pairs = zip(dialogue.texts, dialogue.rewards, strict=True)
-        paid = [(guess, reward) for guess, reward in pairs if reward is not None]
-        repeated = float(len(paid) - len({guess for guess, _ in paid}))
-        return {"success": float(bool(paid) and paid[-1][1] == 0.0), "repeated_guesses": repeated}
+        actions = [(guess, reward) for guess, reward in pairs if reward is not None]
+        repeated = float(len(actions) - len({guess for guess, _ in actions}))
+        return {"success": float(bool(actions) and actions[-1][1] == 0.0), "repeated_guesses": repeated}
 
     def policy(self, name: str) -> TextPolicy:
         plan = parse(name)
@@ -150,24 +152,24 @@ class Wordle(TextTask):
         tweets.simulate(path, days, table, plan.player(table), self.options["simulated"], rng)
 
     def read_tweets(self) -> tuple[list[tweets.Tweet], tweets.Guesses]:
-        given = self.options
-        if str(given["tweets"]).endswith(".json"):
-            return tweets.read_structure(given["tweets"])
-        games = tweets.read_csv(given["tweets"], read_words("wordle.words", "tweet_words"))
-        listed = read_words("wordle.guesses", given["guesses"]) if given["guesses"] else self.words
-        return games, tweets.Guesses.of(self.words, listed)
+        options = self.options
+        if str(options["tweets"]).endswith(".json"):
+            return tweets.read_structure(options["tweets"])
+        games = tweets.read_csv(options["tweets"], read_words("wordle.words", "tweet_words"))
+        guess_words = read_words("wordle.guesses", options["guesses"]) if options["guesses"] else self.words
+        return games, tweets.Guesses.of(self.words, guess_words)
 
     def _tweets(self) -> DialogueStream:
-        given = self.options
+        options = self.options
         games, guesses = self.read_tweets()
-        if given["indexes"]:
+        if options["indexes"]:
             games = [games[index] for index in self.read_indexes(len(games))]
-        if given["top_p"] < 1:
-            games = tweets.best(games, given["top_p"], given["top_p_rows"])
+        if options["top_p"] < 1:
+            games = tweets.best(games, options["top_p"], options["top_p_rows"])
             self.require(bool(games), "top_p", "larger: this leaves no game")
-        found = tweets.TweetGames(games, guesses, given["true_word"])
-        self._facts = found.facts
-        return found
+        stream = tweets.TweetGames(games, guesses, options["true_word"])
+        self._facts = stream.facts
+        return stream
 
     def at_a_time(self, kind: str) -> int:
         return max(_FEWEST_GAMES, min(_MOST_GAMES, _CHUNK_BYTES // len(self.words)))

@@ -41,13 +41,13 @@ class Tweet(NamedTuple):
 
 def rows_of(text: str) -> tuple[int, ...]:
     """Colour codes of the first block of rows of five squares in a text, up to six rows or the winning one."""
-    found: list[int] = []
+    codes: list[int] = []
     for line in text.split("\n"):
-        if len(line) == LENGTH and all(square in SQUARES for square in line) and len(found) < TRIES:
-            found.append(sum(SQUARES[square] * 3**place for place, square in enumerate(line)))
-        elif found:
+        if len(line) == LENGTH and all(square in SQUARES for square in line) and len(codes) < TRIES:
+            codes.append(sum(SQUARES[square] * 3**place for place, square in enumerate(line)))
+        elif codes:
             break
-    return _until_won(found)
+    return _until_won(codes)
 
 
 def _until_won(codes: Sequence[int]) -> tuple[int, ...]:
@@ -59,7 +59,7 @@ def read_csv(path: str | Path, days: Sequence[str]) -> list[Tweet]:
 
     `days` are the words from `FIRST_DAY` on. Raises UserError: the file is unreadable, or a line is invalid.
     """
-    found = []
+    tweets = []
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             for number, row in enumerate(csv.reader(file), 1):
@@ -67,16 +67,16 @@ def read_csv(path: str | Path, days: Sequence[str]) -> list[Tweet]:
                     raise UserError(f"{path}: row {number} has {len(row)} columns, must have 5")
                 if codes := rows_of(row[4]):
                     day = row[0].strip()
-                    place = int(day) - FIRST_DAY if day.isascii() and day.isdigit() else -1
-                    if not 0 <= place < len(days):
+                    index = int(day) - FIRST_DAY if day.isascii() and day.isdigit() else -1
+                    if not 0 <= index < len(days):
                         last = FIRST_DAY + len(days) - 1
                         raise UserError(f"{path}: row {number}: day {day!r} must be {FIRST_DAY} to {last}")
-                    found.append(Tweet(days[place], codes))
+                    tweets.append(Tweet(days[index], codes))
     except (OSError, ValueError, csv.Error) as error:
         raise UserError(f"{path} cannot be read: {error}") from None
-    if not found:
+    if not tweets:
         raise UserError(f"{path}: no row of five squares in any of its texts")
-    return found
+    return tweets
 
 
 class Guesses:
@@ -218,10 +218,10 @@ class TweetGames:
     def _fits(self, codes: np.ndarray) -> np.ndarray:
         """int [N, 6] -> bool [N, words]."""
         columns = self._guesses.possible.T
-        found = columns[codes[:, 0]]
+        fits = columns[codes[:, 0]]
         for row in range(1, TRIES):
-            found &= columns[codes[:, row]]
-        return found
+            fits &= columns[codes[:, row]]
+        return fits
 
     def __call__(self, rng: np.random.Generator, count: int, first: int) -> Dialogues:
         # One random number draws game and word: each game covers one number per fitting word.
@@ -234,11 +234,11 @@ class TweetGames:
             before = np.where(games > 0, self._ends[games - 1], 0)
             fits = self._fits(codes)
             words = (np.cumsum(fits, 1) > (drawn - before)[:, None]).argmax(1)
-        there = codes != _NO_ROW
+        is_row = codes != _NO_ROW
         guesses = np.zeros((count, TRIES), np.int64)
-        guesses[there] = self._guesses.draw(np.repeat(words, there.sum(1)), codes[there], rng)
+        guesses[is_row] = self._guesses.draw(np.repeat(words, is_row.sum(1)), codes[is_row], rng)
         won = (codes == ALL_HERE).any(1)
-        return dialogues_of(self._guesses.guesses, guesses, np.where(there, codes, 0), there.sum(1), won)
+        return dialogues_of(self._guesses.guesses, guesses, np.where(is_row, codes, 0), is_row.sum(1), won)
 
 
 def simulate(
