@@ -18,9 +18,9 @@ from motif_jax.published import import_torch, oni_checkpoint, torch_file, torch_
 from motif_jax.published.torch_import import TorchCheckpoint
 from tests import torch_files
 from tests.golden_numbers import recipe_tensors
-from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 from tests.reward_fixtures import load_config, run_config
 from tests.torch_files import tensor
+from motif_jax.core.errors import UserError
 
 LABELS = {"You kill the newt!": 1, "": 0, "It's a wall.": 0, "Kaboom": 1}
 
@@ -63,42 +63,86 @@ def test_the_examples_of_the_classifier_are_read_as_data(foreign, tmp_path, prot
     assert [oni_checkpoint.labels(torch_import.read(path, "model")) for path in paths] == [LABELS] * 3
 
 
-TABLES = [
-    {"a" * 257: 1},
-    {"You see.": 2},
-    {"You see.": float("nan")},
-    {"You see.": True, "": np.float32(0)},
-    {"a": "b"},
-    {1: 1},
-    {"a": [1, 2]},
-    [["a", 1], ("b", 0), ["c"], ["d", 1, 0]],
-    {"x": {"size": 3, "other": 1}},
-    {"x": {"It is.": 1, "no": 0}},
-    {"size": 1},
-    {"x": [[["a", np.ones(1)]]]},
-    {"x": [[[[[[[[[["deep", 1]]]]]]]]]]},
-    {"x": [[[[[[[[[[["deeper", 1]]]]]]]]]]]},
-    ["a", np.ones(2)],
-    {"x": ("You", np.array(1))},
+LABEL_TABLES = [
+    ({"You see.": True, "": np.float32(0)}, {"You see.": 1, "": 0}),
+    ([["a", 1], ("b", 0), ["c"], ["d", 1, 0]], {"a": 1, "b": 0}),
+    ({"x": {"It is.": 1, "no": 0}}, {"It is.": 1, "no": 0}),
+    ({"size": 1}, {"size": 1}),
+    ({"x": [[["a", np.ones(1)]]]}, {"a": 1}),
+    ({"x": ("You", np.array(1))}, {"You": 1}),
+    ({"x": [[[[[[[[[["deep", 1]]]]]]]]]]}, {"deep": 1}),
+    # What is deeper, or no pair of a text and a number, is no label.
+    ({"x": [[[[[[[[[[["deeper", 1]]]]]]]]]]]}, None),
+    ({"a": "b"}, None),
+    ({1: 1}, None),
+    ({"a": [1, 2]}, None),
+    ({"x": {"size": 3, "other": 1}}, None),
+    (["a", np.ones(2)], None),
 ]
+WRONG_LABELS = [
+    ({"a" * 257: 1}, "the message 'aaa"),
+    ({"You see.": 2}, "the label of 'You see.' is 2, neither 0 nor 1"),
+    ({"You see.": float("nan")}, "the label of 'You see.' is nan, neither 0 nor 1"),
+]
+KEYS = [oni_checkpoint.TABLE, oni_checkpoint.DATASET]
 
 
-def test_labels_are_found_in_any_table_and_what_is_none_is_refused(tmp_path, record, monkeypatch):
-    path, model = tmp_path / "a.pth", {"reward_model": {"a": tensor(np.ones(2, "f"))}}
-    lines = []
-    for name in (oni_checkpoint.TABLE, oni_checkpoint.DATASET):
-        files = (TorchCheckpoint(path, [], {name: table}) for table in TABLES)
-        lines += [outcome_text(oni_checkpoint.labels, file, folder=tmp_path) for file in files]
-    for content in (model, {"reward_model_dataset": []}, {**model, "reward_model_dataset": []}):
-        lines += [outcome_text(oni_checkpoint.classifier, read(path, content), folder=tmp_path)[:150]]
-    item = oni_checkpoint.reward_item({"a": 1, "b": 0}, None, tmp_path)
-    lines += [f"{sorted(item)} {item['book'].tobytes().decode()}"]
-    item = oni_checkpoint.reward_item({"c": 1}, {"x": 1}, tmp_path)
-    lines += [f"{item['own']} {item['book'].tobytes().decode()}", (tmp_path / "labels.jsonl").read_text()]
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize(("table", "expected"), LABEL_TABLES)
+def test_labels_are_found_in_any_nesting(tmp_path, key, table, expected):
+    assert oni_checkpoint.labels(TorchCheckpoint(tmp_path / "a.pth", [], {key: table})) == expected
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize(("table", "message"), WRONG_LABELS)
+def test_a_label_that_is_neither_no_nor_yes_is_refused(tmp_path, key, table, message):
+    with pytest.raises(UserError, match=f"^{tmp_path}/a.pth: {key}: {message}"):
+        oni_checkpoint.labels(TorchCheckpoint(tmp_path / "a.pth", [], {key: table}))
+
+
+def test_tables_of_too_many_parts_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(torch_file, "MOST_PARTS", 5)
-    tables = [{oni_checkpoint.TABLE: {"x": [[["a", 1]]] * count}} for count in (1, 2, 3)]
-    lines += [outcome_text(oni_checkpoint.labels, TorchCheckpoint(path, [], table)) for table in tables]
-    assert_matches_packed_recording("oni_checkpoints", {"lines": "\n".join(lines)}, record)
+
+    def labels(count):
+        table = {oni_checkpoint.TABLE: {"x": [[["a", 1]]] * count}}
+        return oni_checkpoint.labels(TorchCheckpoint(tmp_path / "a.pth", [], table))
+
+    assert labels(1) == {"a": 1}
+    with pytest.raises(UserError, match="has more than 5 parts, or contains itself"):
+        labels(3)
+
+
+CLASSIFIER = {"reward_model": {"a": tensor(np.ones(2, "f"))}}
+
+
+@pytest.mark.parametrize("content", [CLASSIFIER, {"reward_model_dataset": []}])
+def test_a_file_without_examples_or_model_has_no_classifier(tmp_path, content):
+    assert oni_checkpoint.classifier(read(tmp_path / "a.pth", content)) is None
+
+
+def test_a_classifier_of_another_shape_is_refused(tmp_path):
+    file = read(tmp_path / "a.pth", {**CLASSIFIER, "reward_model_dataset": []})
+
+    with pytest.raises(UserError, match=r"does not fit the classifier: embedding/weight: shape \[256, 32\]"):
+        oni_checkpoint.classifier(file)
+
+
+def test_labels_become_the_log_of_a_reward_without_network(tmp_path):
+    item = oni_checkpoint.reward_item({"a": 1, "b": 0}, None, tmp_path)
+
+    assert list(item) == ["book"]
+    book = json.loads(item["book"].tobytes())
+    assert (book["labels"], book["own"]) == (2, None)
+    assert book["length"] == (tmp_path / "labels.jsonl").stat().st_size
+
+
+def test_an_imported_classifier_counts_as_trained(tmp_path):
+    item = oni_checkpoint.reward_item({"c": 1}, {"x": 1}, tmp_path)
+
+    assert item["own"] == {"params": {"x": 1}}
+    assert json.loads(item["book"].tobytes())["own"] == {"taken": 1}
+    line = (tmp_path / "labels.jsonl").read_text().partition("{")
+    assert json.loads("{" + line[2]) == {"at": 0, "step": 0, "items": ["c"], "label": 1, "met": 0}
 
 
 def unnamed(arrays):

@@ -16,7 +16,6 @@ from motif_jax.published import torch_file
 from motif_jax.published.pickles import Unread
 from motif_jax.published.torch_file import read_checkpoint, tensors
 from tests import torch_files
-from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 from tests.torch_files import Storage, Tensor, tensor
 
 
@@ -75,51 +74,110 @@ def test_nothing_in_the_file_runs(tmp_path):
 
 STORAGE = Storage(np.arange(12, dtype="f"))
 # A tensor in the wrong place of its storage, or of the right one.
-VIEWS = [
-    (0, (13,), (1,)),
-    (10, (2, 2), (1, 1)),
-    (0, (2, 2), (-1, 1)),
-    (-1, (2,), (1,)),
-    (9, (2, 2), (1, 1)),
-    (0, (12,), (0,)),
-    (11, (), ()),
-    (0, (3, 4), (4, 1)),
-    (8, (2,), (3,)),
-    (8, (2,), (4,)),
-    (0, (-2,), (1,)),
-    (0, (2,), (1, 1)),
+BAD_VIEWS = [
+    (0, (13,), (1,), r"shape \[13\] repeats its storage of 12"),
+    (10, (2, 2), (1, 1), r"shape \[2, 2\] goes beyond its storage of 12"),
+    (0, (2, 2), (-1, 1), r"shape \[2, 2\] goes beyond its storage of 12"),
+    (-1, (2,), (1,), r"shape \[2\] goes beyond its storage of 12"),
+    (8, (2,), (4,), r"shape \[2\] goes beyond its storage of 12"),
+    (0, (-2,), (1,), r"shape \[-2\] goes beyond its storage of 12"),
+    (0, (2,), (1, 1), "argument 2 is longer"),
+]
+# Offset, shape and strides in a storage of 0 to 11, and what they show.
+GOOD_VIEWS = [
+    (9, (2, 2), (1, 1), [[9, 10], [10, 11]]),
+    (0, (12,), (0,), [0] * 12),
+    (11, (), (), 11),
+    (8, (2,), (3,), [8, 11]),
 ]
 
 
-def test_what_is_no_whole_checkpoint_is_refused(tmp_path, record):
-    path, views = tmp_path / "a.pth", [Tensor(STORAGE, *view) for view in VIEWS]
-    lines = [
-        outcome_text(read_checkpoint, torch_files.write(path, {"t": view}), folder=tmp_path) for view in views
-    ]
-    good = torch_files.write(path, {"t": tensor(np.arange(6, dtype="f"))})
-    with zipfile.ZipFile(good) as archive:
-        parts = {name: archive.read(name) for name in archive.namelist()}
-    pickled = parts["archive/data.pkl"]
-    changes = [{"data.pkl": pickled[:cut]} for cut in range(0, len(pickled), 7)]
-    for wrong in (b"ComplexStorage", b"ByteStorage\n", b"HalfStorage\n"):
-        changes += [{"data.pkl": pickled.replace(b"FloatStorage" + wrong[14:], wrong)}]
-    for change in (
-        *changes,
-        {"data.pkl": b"garbage"},
-        {"data/0": b"\0" * 8},
-        {"data.pkl": pickled.replace(b"storage", b"storing")},
-    ):
-        with zipfile.ZipFile(path, "w") as archive:
-            for name, content in (parts | {f"archive/{name}": data for name, data in change.items()}).items():
-                archive.writestr(name, content)
-        lines += [outcome_text(read_checkpoint, path, folder=tmp_path)]
+NOT_WHOLE = "is not a whole PyTorch checkpoint in zip format"
+
+
+@pytest.mark.parametrize(("offset", "shape", "strides", "message"), BAD_VIEWS)
+def test_a_tensor_beyond_its_storage_is_refused(tmp_path, offset, shape, strides, message):
+    path = torch_files.write(tmp_path / "a.pth", {"t": Tensor(STORAGE, offset, shape, strides)})
+
+    with pytest.raises(UserError, match=f"^{path} {NOT_WHOLE}.*{message}"):
+        read_checkpoint(path)
+
+
+@pytest.mark.parametrize(("offset", "shape", "strides", "values"), GOOD_VIEWS)
+def test_a_view_to_the_end_of_its_storage_is_read(tmp_path, offset, shape, strides, values):
+    path = torch_files.write(tmp_path / "a.pth", {"t": Tensor(STORAGE, offset, shape, strides)})
+
+    np.testing.assert_array_equal(read_checkpoint(path)["t"], np.float32(values))
+
+
+@pytest.fixture
+def parts(tmp_path):
+    """The files in the zip of a whole checkpoint of one tensor."""
+    path = torch_files.write(tmp_path / "a.pth", {"t": tensor(np.arange(6, dtype="f"))})
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def write_zip(path, parts, compression=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    return path
+
+
+def test_a_pickle_cut_anywhere_is_refused(tmp_path, parts):
+    whole = parts["archive/data.pkl"]
+    for length in range(0, len(whole), 7):
+        path = write_zip(tmp_path / "a.pth", parts | {"archive/data.pkl": whole[:length]})
+        with pytest.raises(UserError, match=NOT_WHOLE):
+            read_checkpoint(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (b"FloatStorage", b"ComplexStorage", "storage ComplexStorage is not supported"),
+        (b"storage", b"storing", "storage FloatStorage is not supported"),
+    ],
+)
+def test_a_storage_of_another_kind_is_refused(tmp_path, parts, old, new, message):
+    data = parts["archive/data.pkl"].replace(old, new)
+    path = write_zip(tmp_path / "a.pth", parts | {"archive/data.pkl": data})
+
+    with pytest.raises(UserError, match=message):
+        read_checkpoint(path)
+
+
+def test_a_storage_of_another_size_is_refused(tmp_path, parts):
+    path = write_zip(tmp_path / "a.pth", parts | {"archive/data/0": bytes(8)})
+
+    with pytest.raises(UserError, match="storage 0 has 2 entries, not 6"):
+        read_checkpoint(path)
+
+
+def test_a_plain_pickle_is_no_checkpoint(tmp_path):
+    path = tmp_path / "a.pth"
     path.write_bytes(pickle.dumps({"a": 1}))
-    lines += [outcome_text(read_checkpoint, name, folder=tmp_path) for name in (path, tmp_path / "absent")]
-    for name, kind in (("other", zipfile.ZIP_STORED), ("archive/data.pkl", zipfile.ZIP_DEFLATED)):
-        with zipfile.ZipFile(path, "w", kind) as archive:
-            archive.writestr(name, bytes(1000))
-        lines += [outcome_text(read_checkpoint, path, folder=tmp_path)]
-    assert_matches_packed_recording("torch_files", {"lines": "\n".join(lines)}, record)
+
+    with pytest.raises(UserError, match=f"{NOT_WHOLE}.*PyTorch 1.6 and later write it"):
+        read_checkpoint(path)
+
+
+def test_a_zip_of_other_files_is_no_checkpoint(tmp_path):
+    with pytest.raises(UserError, match=NOT_WHOLE):
+        read_checkpoint(write_zip(tmp_path / "a.pth", {"other": bytes(1000)}))
+
+
+def test_a_compressed_checkpoint_is_refused_with_the_remedy(tmp_path):
+    path = write_zip(tmp_path / "a.pth", {"archive/data.pkl": bytes(1000)}, zipfile.ZIP_DEFLATED)
+
+    with pytest.raises(UserError, match=r"claims more bytes than it has: .*unpack it, zip -0"):
+        read_checkpoint(path)
+
+
+def test_a_checkpoint_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(UserError, match=f"^{tmp_path}/absent cannot be read: .*No such file"):
+        read_checkpoint(tmp_path / "absent")
 
 
 def test_a_checkpoint_that_contains_itself_is_refused(monkeypatch):

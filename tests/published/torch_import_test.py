@@ -14,7 +14,7 @@ from motif_jax.published.torch_import import TorchCheckpoint
 from tests import torch_files
 from tests.agents import nethack_network
 from tests.nets.agent_test import VARIANTS
-from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
+from motif_jax.core.errors import UserError
 
 Shapes = dict[str, list[int]]
 HIDDEN, FEATURES, RAW_STATUS = 512, 795, 512 + 128
@@ -66,54 +66,109 @@ def checkpoint(tensors: dict[str, np.ndarray]) -> tuple[TorchCheckpoint, dict[st
     return TorchCheckpoint(Path("agent.pth"), named, {}), ours
 
 
-NUMBERS = [
-    None,
-    3,
-    True,
-    2.5,
-    np.float32(1.5),
-    np.ones(1, "f"),
-    np.ones((1, 1), int),
-    np.ones(2),
-    np.nan,
-    np.inf,
-    "3",
-    [3],
-    np.array(["a"]),
-]
+NUMBERS = [(3, 3), (2.5, 2.5), (True, 1), (np.float32(1.5), 1.5), (np.ones(1, "f"), 1), (np.ones((1, 1), int), 1)]
+NO_NUMBERS = [np.ones(2), np.nan, np.inf, "3", [3], np.array(["a"])]
 
 
-def test_quantiles_numbers_and_names_of_a_file(tmp_path: Path, record: bool) -> None:
-    path, levels = tmp_path / "q.csv", [round(0.05 * number, 2) for number in range(1, 20)]
-    rows = [levels, [7, *range(19)], ["name", *range(19)], list(range(10, 29)), [*range(18), 0], [1, 2]]
-    path.write_text("\n".join(",".join(map(str, row)) for row in rows))
-    lines = [outcome_text(torch_import.read_quantiles, path, row, folder=tmp_path) for row in range(-4, 4)]
-    path.write_text("\n".join(",".join(map(str, row)) for row in rows[1:4]))
-    lines += [outcome_text(torch_import.read_quantiles, path, row, folder=tmp_path) for row in (0, -2)]
-    path.write_bytes(b"\xff")
-    places = path, tmp_path / "none"
-    lines += [outcome_text(torch_import.read_quantiles, place, 0, folder=tmp_path) for place in places]
-    for number in NUMBERS:
-        file = TorchCheckpoint(Path("a.pth"), [], {"mean": number})
-        lines += [
-            outcome_text(file.number, "mean"),
-            outcome_text(torch_import._moment, file, "mean", None, "variance"),
-        ]
-    lines += [outcome_text(torch_import._moment, file, "mean", 0.0, "mean")]
-    texts = "", "a/weight=b, c = d,", "a", "a=", "=b", "a=b=c"
-    lines += [outcome_text(torch_import.chosen_names, text) for text in texts]
-    tensors, empty = {"w": torch_files.tensor(np.ones(2, "f"))}, {"w": 1}
-    for content in (
-        {"model": tensors, "x": 1},
-        {"ema": tensors, "model": empty},
-        {"model": {}, **tensors},
-        tensors,
-        [*tensors.values()],
-        empty,
-    ):
-        file = torch_files.write(tmp_path / "a.pth", content)
-        lines += [outcome_text(torch_import.read, file, "model", "ema", folder=tmp_path)]
-    assert_matches_packed_recording("torch_import", {"lines": "\n".join(lines)}, record)
+LEVELS = [round(0.05 * number, 2) for number in range(1, 20)]
+# Rows of quantiles behind a first column that names them or not, one that falls, and one that is too short.
+ROWS = [LEVELS, [7, *range(19)], ["name", *range(19)], list(range(10, 29)), [*range(18), 0], [1, 2]]
+
+
+@pytest.fixture
+def quantiles(tmp_path: Path) -> Path:
+    path = tmp_path / "q.csv"
+    path.write_text("\n".join(",".join(map(str, row)) for row in ROWS))
+    return path
+
+
+@pytest.mark.parametrize(("row", "first"), [(-3, 0), (-2, 10), (0, 0), (1, 10)])
+def test_rows_of_quantiles_are_counted_without_the_levels(quantiles: Path, row: int, first: int) -> None:
+    assert torch_import.read_quantiles(quantiles, row) == list(range(first, first + 19))
+
+
+def test_a_file_without_levels_has_quantiles_too(quantiles: Path) -> None:
+    quantiles.write_text("\n".join(",".join(map(str, row)) for row in ROWS[1:4]))
+
+    assert torch_import.read_quantiles(quantiles, 0) == list(range(19))
+
+
+@pytest.mark.parametrize("row", [-4, 3])
+def test_a_row_that_the_file_lacks_is_refused(quantiles: Path, row: int) -> None:
+    with pytest.raises(UserError, match=rf"^config\.quantile_row={row}: .*q.csv has 3 rows of 19 quantiles"):
+        torch_import.read_quantiles(quantiles, row)
+
+
+@pytest.mark.parametrize("row", [-1, 2])
+def test_quantiles_that_fall_are_refused(quantiles: Path, row: int) -> None:
+    with pytest.raises(UserError, match=f"^config.quantiles={quantiles}: row {row} does not ascend"):
+        torch_import.read_quantiles(quantiles, row)
+
+
+def test_quantiles_of_no_text_and_of_no_file_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "bytes").write_bytes(b"\xff")
+
+    with pytest.raises(UserError, match=f"^config.quantiles={tmp_path}/bytes: no file of numbers"):
+        torch_import.read_quantiles(tmp_path / "bytes", 0)
+    with pytest.raises(UserError, match=f"^config.quantiles={tmp_path}/none: No such file"):
+        torch_import.read_quantiles(tmp_path / "none", 0)
+
+
+@pytest.mark.parametrize(("number", "expected"), NUMBERS)
+def test_a_single_number_of_a_file_is_read(number: Any, expected: float) -> None:
+    assert TorchCheckpoint(Path("a.pth"), [], {"mean": number}).number("mean") == expected
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS)
+def test_what_is_no_finite_number_is_refused(value: Any) -> None:
+    with pytest.raises(UserError, match=r"^a\.pth: mean is not a finite number"):
+        TorchCheckpoint(Path("a.pth"), [], {"mean": value}).number("mean")
+
+
+def test_a_number_that_the_file_lacks_is_none() -> None:
+    assert TorchCheckpoint(Path("a.pth"), [], {"mean": None}).number("mean") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [("", {}), ("a/weight=b, c = d,", {"a/weight": "b", "c": "d"}), ("a=b=c", {"a": "b=c"})],
+)
+def test_names_of_layers_are_pairs_with_commas(text: str, names: dict[str, str]) -> None:
+    assert torch_import.chosen_names(text) == names
+
+
+@pytest.mark.parametrize("text", ["a", "a=", "=b"])
+def test_half_a_pair_of_names_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match=rf"^config\.names={text}: must be LAYER/weight=NAME IN THE FILE"):
+        torch_import.chosen_names(text)
+
+
+TENSORS = {"w": torch_files.tensor(np.ones(2, "f"))}
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        ({"model": TENSORS, "x": 1}, "w"),
+        ({"model": {}, **TENSORS}, "w"),
+        (TENSORS, "w"),
+        ([*TENSORS.values()], "model.0"),
+    ],
+)
+def test_tensors_stand_under_the_model_or_alone(tmp_path: Path, content: Any, name: str) -> None:
+    file = torch_import.read(torch_files.write(tmp_path / "a.pth", content), "model", "ema")
+
+    ((found, array),) = file.tensors
+    assert found == name
+    np.testing.assert_array_equal(array, [1, 1])
+
+
+@pytest.mark.parametrize("content", [{"ema": TENSORS, "model": {"w": 1}}, {"w": 1}])
+def test_a_model_without_tensors_is_refused(tmp_path: Path, content: Any) -> None:
+    path = torch_files.write(tmp_path / "a.pth", content)
+
+    with pytest.raises(UserError, match=f"^{path} holds no tensors of a model"):
+        torch_import.read(path, "model", "ema")
 
 
 QUICK = ["convnet_impala", "no_rnn", "two layers of lstm", "two trunks", "two heads"]
