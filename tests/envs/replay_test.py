@@ -14,7 +14,6 @@ from motif_jax.envs.nethack.random_players import HABITS
 from motif_jax.envs.replay import Recording, record
 from motif_jax.rl.actors.rerecording import record_actions
 from tests.envs.playing import told
-from tests.recorded_outputs import assert_matches_packed_recording
 
 
 def test_the_clock_of_the_wall_has_no_part_in_a_game(repository):
@@ -63,29 +62,49 @@ def test_switches_are_recorded():
     assert "seed_noop" in unknown
 
 
+NO_FORMAT = r"is not a recording of an episode \(format motif_jax.recording.1\)"
 DAMAGES = (
-    {"actions": [1, 999]},
-    {"options": {"no_such": 1}},
-    {"options": {"max_episode_steps": 0}},
-    {"options": []},
-    {"seed": -1},
-    {"seed": 1.0},
-    {"options": {"max_episode_steps": True}},
-    {"info": 3},
-    {"format": "x"},
-    {"more": 1},
-    "{",
-    "{}",
+    ({"actions": [1, 999]}, r"is damaged \(action 999 is not one of 0 .. 3\)"),
+    ({"options": {"no_such": 1}}, "cannot be played: config.environment.name=Recall-v0: does not fit here"),
+    ({"options": {"max_episode_steps": 0}}, r"is damaged \(max_episode_steps is not a whole number\)"),
+    ({"options": {"max_episode_steps": True}}, r"is damaged \(max_episode_steps is not a whole number\)"),
+    ({"options": []}, "is damaged .*: leave it out, or have the episode recorded again"),
+    ({"seed": -1}, r"is damaged \(seed is not a whole number\)"),
+    ({"seed": 1.0}, r"is damaged \(seed is not a whole number\)"),
+    ({"info": 3}, "is damaged .*: leave it out, or have the episode recorded again"),
+    ({"format": "x"}, NO_FORMAT),
+    ({"more": 1}, NO_FORMAT),
+    ("{}", NO_FORMAT),
+    ("{", r"is damaged \(no JSON.*: leave it out, or have the episode recorded again"),
 )
 
 
-def test_a_damaged_recording_is_named_with_what_to_do(tmp_path, record):
-    path, said = tmp_path / "game.json", {}
+@pytest.fixture
+def saved_game(tmp_path):
+    path = tmp_path / "game.json"
     record_actions("Recall-v0", {"delay": 2}, 3, np.ones(4, int)).save(path)
-    good = json.loads(path.read_text())
-    for change in DAMAGES:
-        path.write_text(change if isinstance(change, str) else json.dumps(good | change))
-        said[str(change)] = told(Recording.load, path).replace(str(tmp_path), "")
-    assert_matches_packed_recording(
-        "recordings_refused", said | {"good": json.dumps({**good, "engine": ""})}, record
-    )
+    return path
+
+
+def test_a_recording_is_json_with_the_facts_of_its_episode(saved_game):
+    content = json.loads(saved_game.read_text())
+
+    assert content.pop("engine")
+    assert len(bytes.fromhex(content.pop("digest"))) == 16
+    assert content == {
+        "actions": [1, 1, 1, 1],
+        "format": "motif_jax.recording.1",
+        "info": {"length": 4.0, "return": 1.0, "success": 1.0},
+        "options": {"delay": 2},
+        "seed": 3,
+        "task": "Recall-v0",
+    }
+
+
+@pytest.mark.parametrize(("change", "message"), DAMAGES)
+def test_a_damaged_recording_is_named_with_what_to_do(saved_game, change, message):
+    whole = json.loads(saved_game.read_text())
+    saved_game.write_text(change if isinstance(change, str) else json.dumps(whole | change))
+
+    with pytest.raises(UserError, match=f"^{saved_game} {message}"):
+        Recording.load(saved_game)

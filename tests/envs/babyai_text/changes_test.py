@@ -1,20 +1,40 @@
 from __future__ import annotations
 
+import pytest
+
 from motif_jax.core import seeds
 from motif_jax.envs.babyai_text import changes, exchange
 from motif_jax.envs.babyai_text.changes import PromptChange
 from motif_jax.envs.babyai_text.environment import decoded
 from tests.envs.babyai_text.environment_test import LOCAL
 from tests.envs.playing import started, told
-from tests.recorded_outputs import assert_matches_packed_recording
 
 PROMPT = "Goal of the agent: go to the red ball \n Observation 0: You see a grey key 1 step left, "
 
 
-def test_every_published_change_is_the_recorded_one(record):
-    assert_matches_packed_recording(
-        "prompt_changes", {name: PromptChange(name)(PROMPT) for name in changes.CHANGES}, record
-    )
+@pytest.mark.parametrize(
+    ("change", "goal", "seen"),
+    [
+        ("no_modification_test", "Goal of the agent: go to the red ball", "a grey key"),
+        ("other_name_same_categories", "Goal of the agent: go to the red table", "a grey chair"),
+        ("adj_synonym", "Goal of the agent: go to the vermilion ball", "a silver key"),
+        ("no_meaning_nouns", "Goal of the agent: go to the red xolo", "a grey dax"),
+        ("no_meaning_adj", "Goal of the agent: go to the faze ball", "a sil key"),
+        ("no_meaning_words", "Goal of the agent: go to the faze xolo", "a sil dax"),
+        (
+            "change_intro_first_personne_speaker",
+            "I would like the agent to go to the red ball",
+            "a grey key",
+        ),
+        ("change_intro_first_personne_agent", "You have to go to the red ball", "a grey key"),
+    ],
+)
+def test_a_published_change_replaces_its_words_alone(change, goal, seen):
+    assert PromptChange(change)(PROMPT) == f"{goal} \n Observation 0: You see {seen} 1 step left, "
+
+
+def test_no_published_change_is_without_a_test_of_its_words():
+    assert len(changes.CHANGES) == 8
 
 
 def test_whole_words_are_replaced_in_both_languages():

@@ -69,33 +69,56 @@ def test_every_kind_is_drawn_from_some_seed():
     assert drawn == set(range(len(KINDS)))
 
 
-def test_people_see_the_grid_and_what_the_agent_sees(record):
-    drawer, parts = registry.renderer(registry.spec(TRAIN)), {}
-    for kind in ("open", "goto"):
-        frame = drawer.frame(started(TRAIN, 4, kind=kind, fields=drawer.fields)[1])
-        assert chr(frame.chars[frame.cursor]) in ">v<^"
-        parts[kind] = shown_frame(frame)
-    assert_matches_packed_recording("babyai_frames", parts, record)
+@pytest.mark.parametrize("kind", ["open", "goto"])
+def test_people_see_the_grid_with_the_agent_and_its_prompt(kind):
+    drawer = registry.renderer(registry.spec(TRAIN))
+    env, out = started(TRAIN, 4, kind=kind, fields=drawer.fields)
+
+    frame = drawer.frame(out)
+
+    assert chr(frame.chars[frame.cursor]) in ">v<^"
+    rows = [bytes(row).decode("latin-1") for row in frame.chars]
+    assert any("# # #" in row for row in rows)
+    assert ("/" in "".join(rows) or "+" in "".join(rows)) == (kind == "open")
+    assert frame.picture.dtype == np.uint8
 
 
+NO_NAMES = "must be names of actions, each different and not empty"
+NO_COUNT = r"must be a number from 0 to 20, or None \(the level's own\)"
 REFUSED = [
-    (TRAIN, {"kind": "dance"}),
-    (LOCAL, {"kind": "goto"}),
-    (LOCAL, {"language": "german"}),
-    (LOCAL, {"change": "x"}),
-    *((LOCAL, {"distractors": count}) for count in (-1, 21, True)),
-    ("BabyAI-GoToObj-v0", {"distractors": 4}),
-    *((LOCAL, {"actions": names}) for names in ("go", (), ("go", "go"), ("go", ""), ("go", 3), ("вперёд",))),
-    (LOCAL, {"observations": 0}),
-    (LOCAL, {"fields": ("x", "prompt", "a"), "distractors": 20, "observations": 1}),
+    (TRAIN, "kind", "dance", r"must be '' \(drawn for each episode\) or one of goto, pickup, open, putnext"),
+    (LOCAL, "kind", "goto", "must be '' in BabyAI-GoToLocal-v0"),
+    (LOCAL, "language", "german", r"must be '' \(the level's own\) or one of english, french"),
+    (LOCAL, "change", "x", r"must be '' \(none\) or one of no_modification_test, .*, other_episode"),
+    *((LOCAL, "distractors", count, NO_COUNT) for count in (-1, 21, True)),
+    ("BabyAI-GoToObj-v0", "distractors", 4, "must be None in BabyAI-GoToObj-v0, whose objects are no matter"),
+    *((LOCAL, "actions", names, NO_NAMES) for names in ("go", (), ("go", "go"), ("go", ""), ("go", 3))),
+    (LOCAL, "actions", ("вперёд",), r"must be of the letters of western Europe \(latin-1\)"),
+    (LOCAL, "observations", 0, "must be a positive number"),
 ]
 
 
-def test_bad_options_are_one_line(record):
-    said = {f"{name} {options}": told(registry.spec, name, **options) for name, options in REFUSED}
-    said |= {"text": told(encoded, "abc", 2, "a text"), "long": told(numbered, "go " * 81)}
-    assert_matches_packed_recording("babyai_refusals", said, record)
-    assert (encoded("é", 3, "a text").tolist(), numbered("go " * 80).tolist()) == ([0xE9, 0, 0], [1] * 80)
+@pytest.mark.parametrize(("name", "key", "value", "message"), REFUSED)
+def test_an_option_without_meaning_is_refused(name, key, value, message):
+    prefix = re.escape(f"config.environment.babyai_text.{key}={value}: ")
+
+    with pytest.raises(UserError, match=f"^{prefix}{message}"):
+        registry.spec(name, **{key: value})
+
+
+def test_unknown_fields_are_refused_and_limits_are_inclusive():
+    with pytest.raises(UserError, match="^BabyAI-GoToLocal-v0 has no fields a, x"):
+        registry.spec(LOCAL, fields=("x", "prompt", "a"), distractors=20, observations=1)
+
+
+def test_a_text_of_more_bytes_than_its_field_is_refused():
+    assert encoded("é", 3, "a text").tolist() == [0xE9, 0, 0]
+    assert told(encoded, "abc", 2, "a text") == "a text has 3 bytes, more than 2: 'abc'"
+
+
+def test_a_mission_has_at_most_eighty_words():
+    assert numbered("go " * 80).tolist() == [1] * 80
+    assert told(numbered, "go " * 81).startswith("a mission has 81 words, more than 80: 'go go ")
 
 
 FRENCH = {

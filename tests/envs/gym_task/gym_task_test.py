@@ -14,33 +14,91 @@ from motif_jax.envs.gym_task.environment import _spec_of as registry_of_specs
 from motif_jax.envs.gym_task.spaces import leaves
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, EngineError
 from tests.envs.playing import shown, started, told
-from tests.recorded_outputs import assert_matches_packed_recording
 
 TOYS = {"modules": "tests.gym_toys"}
 VAULT = "gym:ToyVault-v0"
 
 
-def test_nested_spaces_are_fields_by_name(record):
-    parts = {"spec": str(registry.spec(VAULT, **TOYS, text="info:said", text_bytes=32))}
-    for text in ("info:said", "obs:sound"):
-        parts[text] = shown(VAULT, 30, **TOYS, text=text, text_bytes=32)
-    level = {"name": "gym:MiniGrid-DoorKey-5x5-v0", "modules": "minigrid", "text": "obs:mission"}
-    parts |= {"shown": shown(**level, steps=1), "level": str(registry.spec(**level))}
-    assert_matches_packed_recording("gym_spaces", parts, record)
-    assert all(number in parts["info:said"] for number in ("'info_length': 99.0", "'steps_with_key': 1.0"))
+@pytest.mark.parametrize(("text", "removed"), [("info:said", set()), ("obs:sound", {"sound"})])
+def test_nested_spaces_are_fields_by_name(text, removed):
+    spec = registry.spec(VAULT, **TOYS, text=text, text_bytes=32)
+
+    fields = {"clock", "me.cell", "me.speed", "sound", "switches", "caption", "caption_count"}
+    assert set(spec.observation) == fields - removed
+    assert spec.observation["caption"].shape == (32,)
+    assert (spec.text_field, spec.count_field, spec.num_actions) == ("caption", "caption_count", 3)
 
 
-def test_boxes_keep_what_they_hold(record):
-    space = {"ram": spaces.Box(0, 255, (3,), np.uint8), "whole": spaces.Box(-9, 9, (), np.int64)}
-    space |= {"large": spaces.Box(-(2**40), 2**40, (1,), np.int64), "on": spaces.Box(0, 1, (2,), np.bool_)}
-    space["both"] = spaces.Tuple([spaces.Discrete(2), spaces.Discrete(3, start=-1)])
-    value = {"ram": np.array([0, 255, 51], np.uint8), "large": [-(2**33)], "whole": -9, "on": [True, False]}
-    value["both"], seen = (1, -1), {}
-    for leaf in leaves(spaces.Dict(space), 8):
-        out = np.zeros(leaf.field.shape, leaf.field.dtype)
-        leaf.write(value, out)
-        seen[leaf.name] = f"{out!r} {leaf.image}"
-    assert_matches_packed_recording("gym_boxes", seen, record)
+def test_a_level_of_minigrid_shows_its_mission_as_text():
+    spec = registry.spec("gym:MiniGrid-DoorKey-5x5-v0", modules="minigrid", text="obs:mission")
+    shapes = {name: (field.shape, field.dtype) for name, field in spec.observation.items()}
+
+    assert shapes == {
+        "direction": ((4,), "uint8"),
+        "image": ((7, 7, 3), "uint8"),
+        "caption": ((256,), "uint8"),
+        "caption_count": ((), "int32"),
+    }
+    assert spec.num_actions == 7
+
+
+def test_a_caption_is_the_text_of_its_step_and_counts_itself():
+    """Three steps lead to the key; standing still is said again and again."""
+    environment, out = started(VAULT, 1, **TOYS, text="info:said", text_bytes=32)
+    counts = {"": 1}
+    for action in (0, 1, 1, 1, 0, 0, 0):
+        environment.step(action, out)
+        caption = decoded(out["caption"])
+        counts[caption] = counts.get(caption, 0) + 1
+        assert out["caption_count"] == counts[caption]
+    assert len(counts) > 1
+    assert environment.episode_info()["captions_cut"] == 0
+
+
+def test_numbers_of_info_are_numbers_of_the_episode():
+    environment, out = started(VAULT, 1, **TOYS, text="info:said", text_bytes=32)
+
+    environment.step(0, out)
+
+    # The game's own `length` does not replace the number of steps.
+    numbers = environment.episode_info()
+    assert (numbers["length"], numbers["info_length"], numbers["steps_with_key"]) == (1, 99, 0)
+
+
+BYTES = spaces.Box(0, 255, (3,), np.uint8)
+PAIR = spaces.Tuple([spaces.Discrete(2), spaces.Discrete(3, start=-1)])
+
+
+@pytest.mark.parametrize(
+    ("space", "value", "dtype", "expected"),
+    [
+        # Bytes of no picture are numbers from 0 to 1.
+        (BYTES, np.array([0, 255, 51], np.uint8), "float32", [0, 1, 0.2]),
+        (spaces.Box(-9, 9, (), np.int64), -9, "int32", -9),
+        (spaces.Box(-(2**40), 2**40, (1,), np.int64), [-(2**33)], "float32", [-(2.0**33)]),
+        (spaces.Box(0, 1, (2,), np.bool_), [True, False], "uint8", [1, 0]),
+    ],
+)
+def test_a_box_is_written_in_a_type_that_holds_it(space, value, dtype, expected):
+    (leaf,) = leaves(spaces.Dict(box=space), 8)
+    out = np.zeros(leaf.field.shape, leaf.field.dtype)
+
+    leaf.write({"box": value}, out)
+
+    assert out.dtype == dtype
+    np.testing.assert_allclose(out, expected, rtol=1e-6)
+    assert not leaf.image
+
+
+def test_discrete_values_are_one_hot_from_their_start():
+    first, second = leaves(spaces.Dict(both=PAIR), 8)
+    outs = [np.zeros(leaf.field.shape, leaf.field.dtype) for leaf in (first, second)]
+
+    for leaf, out in zip((first, second), outs, strict=True):
+        leaf.write({"both": (1, -1)}, out)
+
+    assert (first.name, second.name) == ("both.0", "both.1")
+    assert [out.tolist() for out in outs] == [[0, 1], [1, 0, 0]]
 
 
 def test_truncation_is_no_termination():
@@ -73,7 +131,7 @@ def test_texts_of_functions_and_classes_and_what_is_cut():
     assert (decoded(out["caption"]), decoded(out_of_other["caption"])) == ("step 1", "step 0")
 
 
-def test_texts_are_utf8_up_to_their_first_zero(monkeypatch, record):
+def test_texts_are_utf8_up_to_their_first_zero():
     texts = {
         None: b"",
         "a\0b": b"a b",
@@ -85,13 +143,28 @@ def test_texts_are_utf8_up_to_their_first_zero(monkeypatch, record):
     assert captions.text_bytes_of(np.array([65, 0, 66], np.uint8)) == b"A"
     with pytest.raises(TypeError, match="a list, not a text"):
         captions.text_bytes_of(["a"])
+
+
+def test_texts_come_from_info_or_a_nested_observation():
     of_info, of_nested = captions.make("info:said"), captions.make("obs:me.said")
+
     assert of_info(captions.CaptionedStep({"said": "no"}, {"said": "yes"}, None)) == "yes"
     assert of_nested(captions.CaptionedStep({"me": {"said": "here"}}, {"me": {"said": "no"}}, None)) == "here"
     assert of_nested(captions.CaptionedStep({"me": "no"}, {}, None)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("caption", "must be module:function, info:KEY or obs:KEY"),
+        ("math:pi", r"must be a function of \(observation, info, environment, action\)"),
+    ],
+)
+def test_texts_of_no_source_are_refused(monkeypatch, text, message):
     monkeypatch.setenv("MOTIF_JAX_TRUST", "math:pi")
-    said = {text: told(captions.make, text) for text in ("caption", "math:pi")}
-    assert_matches_packed_recording("gym_texts_refused", said, record)
+
+    with pytest.raises(UserError, match=rf"^config\.environment\.text={text}: {message}"):
+        captions.make(text)
 
 
 class Odd(gymnasium.Env):
@@ -235,31 +308,55 @@ def test_an_infinite_reward_may_be_clipped():
     assert [environment.step(0, out)[0] for _ in range(2)] == [1.0, np.inf]
 
 
+NO_SPACE = "its observation cannot be read"
+NO_KEY = "text=info:said: must be a key of info; none of 200 random steps had it"
+UNTRUSTED = "a file of data asks for this code from outside the package, .* if you trust it, give --config.trust="
 ODD = [
-    ({}, {"text_bytes": 257}),
-    ({}, {"text_bytes": 0}),
-    ({}, {"fields": ("smell", "frame", "sound")}),
-    ({"actions": spaces.MultiBinary(2)}, {}),
-    ({"space": spaces.Discrete(4097)}, {}),
-    ({"space": spaces.Dict(a=spaces.Sequence(spaces.Discrete(2)))}, {}),
-    ({"space": spaces.Dict(frame=spaces.Discrete(2), caption=spaces.Discrete(2))}, {}),
-    ({}, {"text": "obs:smell"}),
-    ({}, {"text": "info:said"}),
-    ({"info": [{}] * 200 + [{"said": "a"}]}, {"text": "info:said"}),
-    ({"fails": "no\nway"}, {}),
-    ({"fails": "no"}, {"text": "tests.gym_toys:praise"}),
-    ({"fails": "no"}, {"fields": ("frame",)}),
-    ({}, {"text": "tests.toys:Corridor"}),
-    ({}, {"text": "tests.gym_toys:no_text"}),
-    ({}, {"modules": "no_such_module"}),
+    ({}, {"text_bytes": 257}, "text_bytes=257: must be from 1 to 256"),
+    ({}, {"text_bytes": 0}, "text_bytes=0: must be from 1 to 256"),
+    ({}, {"fields": ("smell", "frame", "sound")}, "name=gym:Odd-v0: it cannot show smell, sound"),
+    ({"actions": spaces.MultiBinary(2)}, {}, "discrete actions, its action space is MultiBinary"),
+    ({"space": spaces.Discrete(4097)}, {}, f"{NO_SPACE}: it has 4,097 discrete values, more than 4,096"),
+    ({"space": spaces.Dict(a=spaces.Sequence(spaces.Discrete(2)))}, {}, f"{NO_SPACE}: a is a Sequence"),
+    (
+        {"space": spaces.Dict(frame=spaces.Discrete(2), caption=spaces.Discrete(2))},
+        {},
+        "a field of its observation must not be called caption",
+    ),
+    ({}, {"text": "obs:smell"}, "text=obs:smell: must be one of its fields, which are observation"),
+    ({}, {"text": "info:said"}, NO_KEY),
+    ({"info": [{}] * 200 + [{"said": "a"}]}, {"text": "info:said"}, NO_KEY),
+    ({"fails": "no\nway"}, {}, "name=gym:Odd-v0 cannot be played: RuntimeError: no way$"),
+    ({"fails": "no"}, {"text": "tests.gym_toys:praise"}, "text=tests.gym_toys:praise cannot be played"),
+    ({"fails": "no"}, {"fields": ("frame",)}, r"its pictures cannot be drawn \(no\)"),
+    ({}, {"text": "tests.toys:Corridor"}, "text=tests.toys:Corridor: does not fit here"),
+    ({}, {"text": "tests.gym_toys:no_text"}, "cannot be played: TypeError: a int, not a text"),
 ]
 
 
-def test_what_cannot_be_taken_is_one_line(record):
-    said = {"unknown": told(registry.check, "gym:Nope-v1", {})}
-    for number, (given, options) in enumerate(ODD):
-        said[f"{number}"] = told(registry.check, odd(**given), options)
-    assert_matches_packed_recording("gym_refusals", said, record)
+@pytest.mark.parametrize(("environment", "options", "message"), ODD)
+def test_an_environment_that_cannot_be_played_is_refused(monkeypatch, environment, options, message):
+    monkeypatch.setenv("MOTIF_JAX_TRUST", ",".join(entry_points.named(options)))
+
+    with pytest.raises(UserError, match=rf"^config\.environment\..*{message}"):
+        registry.check(odd(**environment), options)
+
+
+@pytest.mark.parametrize("options", [{"modules": "no_such_module"}, {"text": "tests.gym_toys:praise"}])
+def test_code_of_others_is_refused_with_the_word_that_trusts_it(monkeypatch, options):
+    monkeypatch.setenv("MOTIF_JAX_TRUST", "")
+    ((key, value),) = options.items()
+
+    with pytest.raises(UserError, match=rf"^config\.environment\.{key}={value}: {UNTRUSTED}{value}"):
+        registry.check(odd(), options)
+
+
+def test_a_name_that_gymnasium_lacks_is_refused_with_the_remedy():
+    with pytest.raises(UserError, match="name=gym:Nope-v1: .*--config.environment.modules=MODULE names what"):
+        registry.check("gym:Nope-v1", {})
+
+
+def test_limits_of_texts_and_spaces_are_inclusive():
     registry.check(odd(info=[{}] * 199 + [{"said": "a"}]), {"text": "info:said", "text_bytes": 256})
     assert registry.spec(odd(space=spaces.Discrete(4096))).observation["observation"].shape == (4096,)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -20,8 +21,6 @@ from motif_jax.oni.label_queue import Label
 from motif_jax.oni.word_vectors import FileVectors, HashedVectors
 from motif_jax.play import ratings
 from motif_jax.rl.config import AgentReward, agent_reward
-from tests.conftest import REPOSITORY
-from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 from tests.reward_fixtures import load_config
 
 SPEC = EnvironmentSpec({"message": ArraySpec((256,), "uint8")}, 3, text_field="message")
@@ -59,10 +58,10 @@ def write_vectors(path, words=WORDS, header=None):
 
 def test_a_table_pays_what_it_holds(tmp_path):
     path = tmp_path / "table.json"
-    path.write_text(json.dumps({"You kill the newt!": 1, "": -0.5, "Caf\xe9.": 2.25}))
+    path.write_text(json.dumps({"You kill the newt!": 1, "": -0.5, "Café.": 2.25}))
     config = section("table", table=str(path))
     rewards.check(config)
-    texts = b"You kill the newt!", b"", b"Caf\xe9.", b"You kill the newt", b"You kill\0 the newt!"
+    texts = b"You kill the newt!", b"", "Café.".encode(), b"You kill the newt", b"You kill\0 the newt!"
     reward, values = paid(config, *texts)
     np.testing.assert_array_equal(values, np.float32([1, -0.5, 2.25, 0, 1]))
     assert "3 texts" in reward.description
@@ -99,72 +98,142 @@ def test_vectors_are_read_once_and_looked_up_as_they_are_then_bare(tmp_path, mon
     np.testing.assert_array_equal(FileVectors(path).of(b"newt"), np.float32([5, 5, 5.5]))
 
 
-TABLES = [
-    json.dumps({"a" * 257: 1}),
-    '{"You kill it!": NaN}',
-    json.dumps({"a": 10**400}),
-    "[1]",
-    '{"a": true}',
-    '{"\u2603": 1}',
-    "{",
-    '{"a": 1}',
+TABLE_REFUSALS = [
+    (json.dumps({"a" * 257: 1}), "the message 'aaa.*' has 257 bytes: at most 256 are read"),
+    ('{"You kill it!": NaN}', "the reward of 'You kill it!' is nan, a finite number is needed"),
+    (json.dumps({"a": 10**400}), r"the reward of 'a' is 10+\.\.\.0+, a finite number is needed"),
+    ('{"a": true}', "the reward of 'a' is True, a finite number is needed"),
+    ("[1]", "is damaged .*: it must hold an object of texts and numbers"),
+    ("{", "is damaged .*: it must hold an object of texts and numbers"),
 ]
-VECTORS = [
-    ("words", WORDS),
-    ("4 2", WORDS),
-    ("3 3", WORDS),
-    ("5 3", WORDS),
-    ("0 3", WORDS),
-    ("4 3 1", WORDS),
-    ("1 3", {"a": (1.0, math.nan, 1.0)}),
-    ("1 3", {"a": (1.0, "b", 1.0)}),
-    ("1 3", {"": (1.0, 1.0, 1.0)}),
-    ("4 3", WORDS),
+NO_SIZES = "line 1 must hold the number of words and the size of their vectors"
+VECTOR_REFUSALS = [
+    ("words", WORDS, NO_SIZES),
+    ("4 2", WORDS, "line 2 of 5 is not a word and 2 finite numbers"),
+    ("3 3", WORDS, "it has more than the 3 words of its first line"),
+    ("5 3", WORDS, "line 6 of 6 is not a word and 3 finite numbers"),
+    ("0 3", WORDS, NO_SIZES),
+    ("4 3 1", WORDS, NO_SIZES),
+    ("1 3", {"a": (1.0, math.nan, 1.0)}, "line 2 of 2 is not a word and 3 finite numbers"),
+    ("1 3", {"a": (1.0, "b", 1.0)}, "line 2 of 2 is not a word and 3 finite numbers"),
+    ("1 3", {"": (1.0, 1.0, 1.0)}, "line 2 of 2 is not a word and 3 finite numbers"),
 ]
-BAGS = [
-    {"goal": "fame"},
-    {"goal": "zeroknowledge"},
-    {"goal": ""},
-    {"goal": None},
-    {"similarity": math.nan},
-    {"similarity": 1.0},
+BAG_REFUSALS = [
+    ({"goal": "fame"}, "goal=fame: must be one of defaultgoal, zeroknowledge, combat, gold, stairs"),
+    (
+        {"goal": "zeroknowledge"},
+        "goal='zeroknowledge': must be a goal with a sentence, or a sentence of its own",
+    ),
+    ({"goal": ""}, "goal='': must be a goal of the prompts, or a sentence"),
+    ({"goal": None}, "goal=None: must be a goal of the prompts, or a sentence"),
+    ({"similarity": math.nan}, "similarity=nan: must be a finite number; cosines lie between -1 and 1"),
 ]
 
 
-def test_what_is_no_table_no_vectors_and_no_goal_is_named_and_leaves_nothing(tmp_path, record):
-    file, cached = tmp_path / "file", tmp_path / "cache/motif_jax/vectors"
-    lines, kept = [], []
-    for content in TABLES:
-        file.write_text(content)
-        lines += [outcome_text(rewards.check, section("table", table=str(file)), folder=tmp_path)]
-    for header, words in VECTORS:
-        config = section("bag_of_words", vectors=write_vectors(file, words, header))
-        lines += [outcome_text(rewards.check, config, folder=tmp_path)]
-        kept += [len(list(cached.iterdir()))]
-    assert kept == [0] * 9 + [1]
-    sections = [section("table", table=path) for path in (None, "", str(tmp_path), "x")]
-    sections += [section("bag_of_words", vectors=str(path)) for path in (tmp_path / "nowhere", tmp_path)]
-    lines += [outcome_text(rewards.check, config, folder=tmp_path) for config in sections]
-    lines += [
-        outcome_text(rewards.check, section("bag_of_words", **values), folder=REPOSITORY) for values in BAGS
-    ]
-    lines += [goal_sentence(goal) for goal in ("defaultgoal", "combat", "gold", "stairs", "find the stairs")]
-    zounds = section("bag_of_words", goal="zounds zounds", vectors=str(file))
-    lines += [outcome_text(rewards.load_intrinsic, zounds, SPEC, folder=tmp_path)]
-    places = "", "a.safetensors", "runs/a"
-    lines += [str(MotifReward.files(section("motif", dir=place, step=7))) for place in places]
+@pytest.mark.parametrize(("content", "message"), TABLE_REFUSALS)
+def test_a_table_that_cannot_be_paid_is_refused(tmp_path, content, message):
+    file = tmp_path / "file"
+    file.write_text(content)
+
+    with pytest.raises(UserError, match=f"{file}.*{message}"):
+        rewards.check(section("table", table=str(file)))
+
+
+@pytest.mark.parametrize("table", [None, "", ".", "nowhere"])
+def test_a_table_that_is_no_file_is_refused_with_the_remedy(table):
+    remedy = "must be a JSON file of texts .*labels.jsonl: give it with --config.reward.table=FILE"
+    with pytest.raises(UserError, match=rf"^config\.reward\.table={re.escape(str(table))}: {remedy}"):
+        rewards.check(section("table", table=table))
+
+
+@pytest.mark.parametrize(("header", "words", "message"), VECTOR_REFUSALS)
+def test_vectors_that_do_not_fit_their_first_line_leave_nothing(tmp_path, header, words, message):
+    file = tmp_path / "file"
+    config = section("bag_of_words", vectors=write_vectors(file, words, header))
+
+    with pytest.raises(UserError, match=rf"^config\.reward\.vectors={file}: {message}"):
+        rewards.check(config)
+    assert not list((tmp_path / "cache/motif_jax/vectors").iterdir())
+
+
+def test_vectors_that_fit_are_converted_once(tmp_path):
+    rewards.check(section("bag_of_words", vectors=write_vectors(tmp_path / "file")))
+
+    assert len(list((tmp_path / "cache/motif_jax/vectors").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("nowhere", "No such file or directory"), (".", "must be a text file of word vectors")],
+)
+def test_vectors_that_are_no_file_are_refused(tmp_path, name, message):
+    path = tmp_path / name
+
+    with pytest.raises(UserError, match=rf"^config\.reward\.vectors={path}: {message}"):
+        rewards.check(section("bag_of_words", vectors=str(path)))
+
+
+@pytest.mark.parametrize(("values", "message"), BAG_REFUSALS)
+def test_a_goal_without_words_is_refused(values, message):
+    with pytest.raises(UserError, match=rf"^config\.reward\.{message}"):
+        rewards.check(section("bag_of_words", **values))
+
+
+def test_a_goal_is_a_sentence_of_the_prompts_or_its_own():
+    assert "gold is picked up" in goal_sentence("gold")
+    assert "stairs leading down" in goal_sentence("stairs")
+    assert goal_sentence("find the stairs") == "find the stairs"
+
+
+def test_a_goal_of_unknown_words_is_refused(tmp_path):
+    config = section("bag_of_words", goal="zounds zounds", vectors=write_vectors(tmp_path / "file"))
+
+    with pytest.raises(UserError, match="goal=zounds zounds: none of its words has a vector in"):
+        rewards.load_intrinsic(config, SPEC)
+
+
+@pytest.mark.parametrize(
+    ("folder", "files"),
+    [
+        ("", []),
+        ("a.safetensors", ["a.safetensors"]),
+        ("runs/a", ["runs/a/checkpoints/7/digests.json"]),
+    ],
+)
+def test_a_trained_reward_is_known_by_its_file_or_evaluation(folder, files):
+    assert [str(path) for path in MotifReward.files(section("motif", dir=folder, step=7))] == files
+
+
+@pytest.mark.parametrize("kind", ["table", "bag_of_words"])
+def test_a_reward_of_texts_needs_an_environment_with_texts(tmp_path, kind):
     silent = EnvironmentSpec({"signal": ArraySpec((5,), "float32")}, 3)
-    file.write_text("{}")
-    sections = [section(kind, table=str(file)) for kind in ("table", "bag_of_words", "none")]
-    lines += [outcome_text(rewards.load_intrinsic, config, silent) for config in sections]
-    for kind, values in (
-        ("fame", {}),
-        ("json:loads", {}),
-        ("none", {"intrinsic_coefficient": 0.5}),
-        ("none", {"intrinsic_coefficient": 0}),
-    ):
-        lines += [outcome_text(rewards.check, section(kind, **values))]
-    assert_matches_packed_recording("frozen_refusals", {"lines": "\n".join(lines)}, record)
+    (tmp_path / "file").write_text("{}")
+
+    with pytest.raises(UserError, match=f"kind={kind}: the environment shows no text to reward"):
+        rewards.load_intrinsic(section(kind, table=str(tmp_path / "file")), silent)
+
+
+def test_no_reward_needs_no_text():
+    silent = EnvironmentSpec({"signal": ArraySpec((5,), "float32")}, 3)
+
+    assert rewards.load_intrinsic(section("none"), silent) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "message"),
+    [
+        ("fame", {}, "kind='fame': must be motif, bag_of_words, none, retrieval, table, .*or module:Class"),
+        ("json:loads", {}, "kind='json:loads': must be a subclass of motif_jax.rewards.RewardKind"),
+        (
+            "none",
+            {"intrinsic_coefficient": 0.5},
+            "intrinsic_coefficient=0.5: must be 0 with reward.kind='none'",
+        ),
+    ],
+)
+def test_a_kind_that_is_none_is_refused(kind, values, message):
+    with pytest.raises(UserError, match=rf"^config\.reward\.{message}"):
+        rewards.check(section(kind, **values))
 
 
 def test_bag_of_words_is_the_cosine_above_its_threshold(tmp_path):

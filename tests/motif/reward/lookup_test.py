@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 from motif_jax import rewards
+from motif_jax.core.errors import UserError
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.motif.reward import reward_model as module
 from motif_jax.motif.reward.normalisation import QUANTILE_LEVELS, Normalisation
@@ -19,7 +19,7 @@ from motif_jax.motif.reward.reward_model import CHUNK, RewardModel, read_run
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 from motif_jax.oni.online_model import OnlineRewardModel
 from motif_jax.rl.config import AgentReward
-from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
+from tests.recorded_outputs import outcome_text
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 SPEC = EnvironmentSpec({"message": ArraySpec((256,), "uint8")}, 3, text_field="message")
@@ -110,84 +110,203 @@ def test_parts_keep_their_places_and_all_are_on_their_way_before_the_first_is_re
     assert long_by_one == "UserError: a message of 257 bytes: reward models read at most 256"
 
 
-LEARNED = {
-    "kind": ("retrieval", "classification", "ranking"),
-    "value": ("label", "probability"),
-    "normalise": (True, False),
-    "quantile": (None, 0.5),
-    "untrained": (True, False),
-    "raw": (True, False),
-    "taken": (0, 3),
-}
+MOMENTS = {"mean": 0.5, "variance": 4.0, "member_mean": [0.5, 1.0], "member_variance": [4.0, 0.25]}
+# Quantiles of sevenths: none has two decimals.
+QUANTILES = {"quantile_levels": list(QUANTILE_LEVELS), "quantiles": (np.arange(19) / 7).tolist()}
+PLAIN = RewardNetwork(RewardArchitecture(message="lt_cnn_small"))
+# Raw rewards of three texts by two members.
+MEMBERS = np.array([[0.1, 0.9, 2.0], [0.3, 0.25, 0.0]], np.float32)
 
 
-def test_statistics_become_a_normalisation_with_a_threshold_or_an_error(tmp_path: Path, record: bool) -> None:
-    moments = {"mean": 0.5, "variance": 4.0, "member_mean": [0.5, 1.0], "member_variance": [4.0, 0.25]}
-    lines = []
-    whole = moments | {"quantile_levels": list(QUANTILE_LEVELS), "quantiles": (np.arange(19) / 7).tolist()}
-    plain = RewardNetwork(RewardArchitecture(message="lt_cnn_small"))
-    for statistics in (
-        whole,
-        moments | {"quantiles": [], "quantile_levels": []},
-        whole | {"mean": np.nan},
-        whole | {"advice": {"threshold": 0.25}},
-    ):
-        for rounds in (True, False):
-            config = {"compat": {"quantile_two_decimals": rounds}}
-            model = RewardModel(Path("run"), 7, plain, {}, 2, statistics, config, [])
-            asked = [
-                (),
-                (False,),
-                (True, 0.05),
-                (False, 0.95),
-                (True, 0.5, False),
-                (True, 0.5, True),
-                (True, 0.52),
-                (True, "auto"),
-            ]
-            lines += [f"{given} {outcome_text(model.normalisation, *given)}" for given in asked]
-    members = np.array([[0.1, 0.9, 2.0], [0.3, 0.25, 0.0]], np.float32)
-    lines += [f"{model.disagreement(members)} {model.together(members)}"]
-    texts = np.array([[97, 0], [98, 0], [99, 0]], np.uint8)
-    for given in itertools.product(*LEARNED.values()):
-        kind, value, normalise, quantile, untrained, raw, taken = given
-        reward = {
+def frozen_model(statistics: dict[str, Any], rounds: bool = False) -> RewardModel:
+    config = {"compat": {"quantile_two_decimals": rounds}}
+    return RewardModel(Path("run"), 7, PLAIN, {}, 2, statistics, config, [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "threshold", "enabled"),
+    [
+        ((), None, True),
+        ((False,), None, False),
+        ((True, 0.05), 0.0, True),
+        ((False, 0.95), 18 / 7, False),
+        ((True, 0.5, False), 9 / 7, True),
+        ((True, 0.5, True), 1.29, True),
+    ],
+)
+def test_a_quantile_is_the_threshold_of_the_normalisation(
+    arguments: tuple[Any, ...], threshold: float | None, enabled: bool
+) -> None:
+    normalisation = frozen_model(MOMENTS | QUANTILES).normalisation(*arguments)
+
+    assert normalisation == Normalisation(0.5, 4.0, threshold, enabled)
+
+
+def test_compat_rounds_a_quantile_to_two_decimals_unless_overruled() -> None:
+    model = frozen_model(MOMENTS | QUANTILES, rounds=True)
+
+    assert model.normalisation(True, 0.95).threshold == 2.57
+    assert model.normalisation(True, 0.95, False).threshold == 18 / 7
+
+
+def test_auto_is_the_advised_threshold() -> None:
+    advised = MOMENTS | QUANTILES | {"advice": {"threshold": 0.25}}
+
+    assert frozen_model(advised).normalisation(True, "auto").threshold == 0.25
+
+
+@pytest.mark.parametrize(
+    ("statistics", "quantile", "message"),
+    [
+        (QUANTILES, 0.52, r"^config\.reward\.quantile=0.52: must be one of 0.05, .*, 0.95, or None"),
+        (
+            QUANTILES,
+            "auto",
+            r"^config\.reward\.threshold=auto: run recommends none .*: use config.reward.quantile",
+        ),
+        (
+            {"quantiles": [], "quantile_levels": []},
+            0.5,
+            "^run has no quantiles: use config.reward.quantile=None",
+        ),
+        (
+            QUANTILES | {"mean": np.nan},
+            None,
+            "^run, evaluation 7: its mean or variance is not finite, .*reward.step=N",
+        ),
+    ],
+)
+def test_a_threshold_that_statistics_do_not_have_is_refused(
+    statistics: dict[str, Any], quantile: Any, message: str
+) -> None:
+    model = frozen_model(MOMENTS | statistics)
+
+    with pytest.raises(UserError, match=message):
+        model.normalisation(True, quantile)
+
+
+def test_members_together_are_the_mean_of_what_each_normalises() -> None:
+    model = frozen_model(MOMENTS | QUANTILES)
+    normalised = np.array([(MEMBERS[0] - 0.5) / 2, (MEMBERS[1] - 1) / 0.5])
+
+    np.testing.assert_allclose(model.disagreement(MEMBERS), normalised.std(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(model.together(MEMBERS), [0.2, 0.575, 1.0], rtol=1e-6)
+
+
+def learned_model(kind: str, value: str = "label", taken: int = 3, **changes: bool) -> OnlineRewardModel:
+    config = {
+        "reward": {
             "kind": kind,
             "value": value,
-            "normalise": normalise,
+            "normalise": changes.get("normalise", True),
             "threshold": 0.75,
             "training": {"deviations": 0.5},
-        }
-        config = {
-            "reward": {**reward, "classifier": {"threshold": 0.2}},
-            "compat": {"oni_untrained_reward": untrained, "oni_ranking_raw_reward": raw},
-        }
-        learned = OnlineRewardModel(
-            Path("run"), 7, plain, {}, 1, moments, config, [], {"a": (1, 0.75), "b": (0, None)}, taken
-        )
-        normalisation, values = learned.normalisation(normalise, quantile), learned.together(members)
-        lines += [f"{given} {normalisation} {values} {normalisation(values)}"]
-        if kind == "retrieval":
-            lines += [f"{learned.of_messages({}, texts)} {learned.header()}"]
-    for numbers in (
-        (np.nan, 1.0),
-        (0.0, -1e-9),
-        (0.0, 1.0, np.inf),
-        (1.0, 0.0, -0.5),
-        (1.0, 4.0, 0.5),
-        (1.0, 4.0, 0.5, False),
-    ):
-        lines += [outcome_text(lambda given=numbers: Normalisation(*given)(np.float32([0.5, 1.5, 2.0, 3.0])))]
-    status = RewardModel(Path("run"), 7, RewardNetwork(RewardArchitecture(status=True)), {}, 1, whole, {}, [])
-    lines += [
-        outcome_text(status.require_message_only),
-        outcome_text(plain.architecture.message_only.__str__),
-    ]
-    for config in (
-        {"stage": "collect"},
-        {"stage": "train_reward"},
-        {"stage": "train_agent", "reward": {"kind": "none"}},
-    ):
-        (tmp_path / "config.json").write_text(json.dumps(config))
-        lines += [outcome_text(module.read_architecture, tmp_path, folder=tmp_path)]
-    assert_matches_packed_recording("reward_statistics", {"lines": "\n".join(lines)}, record)
+            "classifier": {"threshold": 0.2},
+        },
+        "compat": {
+            "oni_untrained_reward": changes.get("untrained", False),
+            "oni_ranking_raw_reward": changes.get("raw", False),
+        },
+    }
+    labels = {"a": (1, 0.75), "b": (0, None)}
+    return OnlineRewardModel(Path("run"), 7, PLAIN, {}, 1, MOMENTS, config, [], labels, taken)
+
+
+# Mean less half a deviation over the members.
+CAUTIOUS = np.float32([0.2 - 0.05, 0.575 - 0.1625, 1.0 - 0.5])
+
+
+@pytest.mark.parametrize("value", ["label", "probability"])
+def test_retrieved_rewards_are_labels_without_threshold(value: str) -> None:
+    model = learned_model("retrieval", value)
+    texts = np.array([[97, 0], [98, 0], [99, 0]], np.uint8)
+
+    np.testing.assert_array_equal(model.of_messages({}, texts), [1 if value == "label" else 0.75, 0, 0])
+    np.testing.assert_array_equal(model.normalisation(True, 0.5)(MEMBERS), MEMBERS)
+    np.testing.assert_allclose(model.together(MEMBERS), MEMBERS.mean(axis=0))
+    assert model.header() == {"taken": 3, "labels": {"a": [1, 0.75], "b": [0, None]}}
+
+
+@pytest.mark.parametrize(
+    ("value", "quantile", "expected"),
+    [("label", 0.5, [0, 1, 1]), ("label", None, CAUTIOUS), ("probability", 0.5, CAUTIOUS)],
+)
+def test_a_classified_label_is_a_step_at_its_threshold(
+    value: str, quantile: float | None, expected: list[float]
+) -> None:
+    model = learned_model("classification", value)
+
+    np.testing.assert_allclose(model.together(MEMBERS), CAUTIOUS, rtol=1e-6)
+    paid = model.normalisation(True, quantile)(model.together(MEMBERS))
+    np.testing.assert_allclose(paid, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("normalise", "changes", "quantile", "expected"),
+    [
+        (True, {}, None, Normalisation(0.5, 4.0)),
+        (True, {}, 0.5, Normalisation(0.5, 4.0, 0.75)),
+        (False, {}, 0.5, Normalisation(enabled=False)),
+        (True, {"normalise": False}, 0.5, Normalisation(enabled=False)),
+        (True, {"raw": True}, 0.5, Normalisation(enabled=False)),
+    ],
+)
+def test_ranked_rewards_have_the_moments_and_threshold_of_their_run(
+    normalise: bool, changes: dict[str, bool], quantile: float | None, expected: Normalisation
+) -> None:
+    assert learned_model("ranking", **changes).normalisation(normalise, quantile) == expected
+
+
+@pytest.mark.parametrize("kind", ["classification", "ranking"])
+def test_an_untrained_network_pays_nothing_unless_compat_wants_it(kind: str) -> None:
+    np.testing.assert_array_equal(learned_model(kind, taken=0).together(MEMBERS), np.zeros(3))
+    paid = learned_model(kind, taken=0, untrained=True).together(MEMBERS)
+    np.testing.assert_allclose(paid, CAUTIOUS, rtol=1e-6)
+
+
+@pytest.mark.parametrize("numbers", [(np.nan, 1.0), (0.0, -1e-9), (0.0, 1.0, np.inf)])
+def test_a_normalisation_of_no_finite_numbers_is_refused(numbers: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match="finite, and a variance of at least 0 expected"):
+        Normalisation(*numbers)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        # Without variance it only centres; what is at the threshold itself is not paid.
+        ((1.0, 0.0, -0.5), [0, 0.5, 1, 2]),
+        ((1.0, 4.0, 0.5), [0, 0, 0, 1]),
+        ((1.0, 4.0, 0.5, False), [0, 1.5, 2, 3]),
+    ],
+)
+def test_what_is_not_above_the_threshold_is_zero(numbers: tuple[Any, ...], expected: list[float]) -> None:
+    np.testing.assert_array_equal(Normalisation(*numbers)(np.float32([0.5, 1.5, 2.0, 3.0])), expected)
+
+
+def test_a_reward_of_more_than_the_message_is_refused_by_name() -> None:
+    network = RewardNetwork(RewardArchitecture(status=True))
+    model = RewardModel(Path("run"), 7, network, {}, 1, MOMENTS | QUANTILES, {}, [])
+
+    with pytest.raises(UserError, match=r"^run: this reward reads message, blstats, not the message alone"):
+        model.require_message_only()
+    assert PLAIN.architecture.message_only
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"stage": "collect"}, "holds a run of collect, not of train_reward"),
+        ({"stage": "train_reward"}, r"config.json is damaged \(KeyError\('compat'\)\)"),
+        (
+            {"stage": "train_agent", "reward": {"kind": "none"}},
+            "holds a run of train_agent, not of train_reward",
+        ),
+    ],
+)
+def test_a_folder_that_holds_no_reward_is_refused(
+    tmp_path: Path, config: dict[str, Any], message: str
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(config))
+
+    with pytest.raises(UserError, match=f"^{tmp_path}.*{message}"):
+        module.read_architecture(tmp_path)

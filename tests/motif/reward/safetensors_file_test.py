@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 import math
@@ -27,7 +26,6 @@ from motif_jax.nets import layout
 from motif_jax.nets.reward import RewardArchitecture, RewardNetwork
 from motif_jax.published import imports
 from tests.conftest import REPOSITORY
-from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 from tests.reward_fixtures import load_config, run_config
 
 ARCHITECTURE = RewardArchitecture(message="lt_cnn_small", hidden_dim=8)
@@ -83,53 +81,102 @@ def test_a_flipped_bit_anywhere_is_one_error(file, tmp_path):
         imports.run(importing(file), tmp_path / "run")
 
 
-WRONG = {
-    "architecture": None,
-    "architecture.more": 1,
-    "architecture.hidden_dim": 16,
-    "members": 2,
-    "format": "other",
-    "version": 2,
-    "curve": 1,
-    "step": "x",
-    "statistics": None,
-    "config": None,
-    "curve.0": {"a": [None, {"b": None}, 1]},
+DAMAGED_HEADERS = {
+    "architecture": (None, "must be a mapping, not NoneType"),
+    "architecture.more": (1, "unexpected keyword argument 'more'"),
+    "architecture.hidden_dim": (16, "tensor fc1/bias has shape"),
+    "members": (2, "tensors do not fit the network: missing .*conv1/bias"),
+    "format": ("other", r"has no header of a reward model \(motif_jax.reward version 1\)"),
+    "version": (2, r"has no header of a reward model \(motif_jax.reward version 1\)"),
+    "curve": (1, "'int' object is not iterable"),
 }
 
 
-def test_a_header_with_parts_missing_or_wrong_is_one_error(file, record):
+def named_arrays(path):
+    named = layout.to_torch(read_safetensors(path).params)
+    return {name: np.ascontiguousarray(array) for name, array in named.items()}
+
+
+@pytest.mark.parametrize("key", DAMAGED_HEADERS)
+def test_a_header_with_a_wrong_part_is_one_error(file, key):
+    value, message = DAMAGED_HEADERS[key]
+    header = header_of(file)
+    section, _, name = key.rpartition(".")
+    (header[section] if section else header)[name] = value
+    other = file.with_name("other")
+    other.write_bytes(digests.safetensors_of("reward", json.dumps(header), named_arrays(file)))
+
+    with pytest.raises(UserError, match=f"^{other}.*{message}"):
+        read_safetensors(other)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "message"),
+    [
+        ("reward", "{", r"lacks a part, or has another in its place \(JSONDecodeError"),
+        ("reward", "[]", "lacks a part, or has another in its place"),
+        ("reward", "[" * 100_000, r"lacks a part, or has another in its place \(RecursionError"),
+        ("other", "{}", "has no header of a reward model"),
+    ],
+)
+def test_a_header_that_is_no_object_is_one_error(file, kind, text, message):
+    file.write_bytes(digests.safetensors_of(kind, text, {"a": np.zeros(2, "f")}))
+
+    with pytest.raises(UserError, match=f"^{file}.*{message}"):
+        read_safetensors(file)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(UserError, match=f"^{tmp_path}/none is not a safetensors file of numpy's types"):
+        read_safetensors(tmp_path / "none")
+
+
+def test_nan_of_the_curve_is_null_in_the_file_and_nan_again(file):
     assert "NaN" not in file.read_bytes().decode("latin-1"), "NaN is no JSON: other languages refuse it"
     assert header_of(file)["curve"][0] == {"epoch": 0, "validation/loss": None, "calibration": []}
     np.testing.assert_equal(read_safetensors(file).curve, make_reward(file.parent).curve)
-    reward, lines = rewards.load(file), []
-    for act, given in (
-        (reward.known, "x"),
-        (functools.partial(rewards.load, file), 4),
-        (reward.disagreement, "x"),
+
+
+def test_nan_deep_in_the_curve_is_read_as_nan(file):
+    header = header_of(file)
+    header["curve"][0] = {"a": [None, {"b": None}, 1]}
+    other = file.with_name("other")
+    other.write_bytes(digests.safetensors_of("reward", json.dumps(header), named_arrays(file)))
+
+    np.testing.assert_equal(read_safetensors(other).curve[0], {"a": [math.nan, {"b": math.nan}, 1]})
+
+
+def test_a_file_without_training_texts_cannot_say_what_it_knows(file):
+    with pytest.raises(
+        UserError, match="does not say what its reward was trained on: only runs of train_reward"
     ):
-        lines += [outcome_text(act, given, folder=file.parent)]
-    named = layout.to_torch(read_safetensors(file).params)
-    arrays = {name: np.ascontiguousarray(array) for name, array in named.items()}
-    for key, value in WRONG.items():
-        header = header_of(file)
-        section, _, name = key.rpartition(".")
-        (header[section] if section else header)[int(name) if name.isdigit() else name] = value
-        other = file.with_name("other")
-        other.write_bytes(digests.safetensors_of("reward", json.dumps(header), arrays))
-        read = (lambda path: dataclasses.replace(read_safetensors(path), params=0, network=0)), other
-        lines += [f"{key}: {outcome_text(*read, folder=file.parent)}"]
-    for kind, text in (("reward", "{"), ("reward", "[]"), ("reward", "[" * 100_000), ("other", "{}")):
-        file.write_bytes(digests.safetensors_of(kind, text, {"a": np.zeros(2, "f")}))
-        lines += [outcome_text(read_safetensors, file, folder=file.parent)]
-    lines += [outcome_text(read_safetensors, file.with_name("none"), folder=file.parent)]
-    lines += [outcome_text(statistics_of, 1.0, 2.0, None)]
-    diverged, unwritten = make_reward(file.parent, mean=math.nan), file.with_name("x.safetensors")
-    lines += [
-        outcome_text(write_safetensors, diverged, unwritten, folder=file.parent),
-        f"{unwritten.exists()}",
-    ]
-    assert_matches_packed_recording("reward_headers", {"lines": "\n".join(lines)}, record)
+        rewards.load(file).known("x")
+
+
+def test_a_file_has_the_one_evaluation_that_it_names(file):
+    with pytest.raises(UserError, match="has no evaluation 4: it holds evaluation 3 of its run"):
+        rewards.load(file, 4)
+
+
+def test_a_single_model_cannot_disagree(file):
+    with pytest.raises(UserError, match=r"is a single model, .*: train with --config.ensemble.members=5"):
+        rewards.load(file).disagreement("x")
+
+
+def test_statistics_without_quantiles_have_no_levels():
+    statistics = statistics_of(1.0, 2.0, None)
+
+    assert (statistics["mean"], statistics["variance"]) == (1, 2)
+    assert statistics["quantile_levels"] == statistics["quantiles"] == []
+    assert (statistics["member_mean"], statistics["member_variance"]) == ([1], [2])
+
+
+def test_a_reward_that_diverged_is_not_written(file):
+    unwritten = file.with_name("x.safetensors")
+
+    with pytest.raises(UserError, match="statistics of the reward must be finite numbers"):
+        write_safetensors(make_reward(file.parent, mean=math.nan), unwritten)
+    assert not unwritten.exists()
 
 
 def importing(file):
