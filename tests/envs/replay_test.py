@@ -7,7 +7,9 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
+from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.nethack.game import END_DEATH, END_LIMIT
 from motif_jax.envs.nethack.random_players import HABITS

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import re
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
+from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import bot, catalogue
 from motif_jax.envs.babyai_text.catalogue import ACTIONS, KINDS, LEVELS
@@ -15,9 +18,8 @@ from motif_jax.envs.babyai_text.environment import PROMPT_BYTES, decoded, encode
 from motif_jax.envs.babyai_text.instructions import numbered
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED
 from motif_jax.rl.actors.group import place_numbers
-from tests.envs.playing import shown, shown_frame, started, told
+from tests.envs.playing import started, told
 from tests.lm import talkers
-from tests.recorded_outputs import assert_matches_packed_recording
 
 TRAIN = "BabyAI-MixedTrainLocal-v0"
 LOCAL = "BabyAI-GoToLocal-v0"
@@ -72,14 +74,14 @@ def test_every_kind_is_drawn_from_some_seed():
 @pytest.mark.parametrize("kind", ["open", "goto"])
 def test_people_see_the_grid_with_the_agent_and_its_prompt(kind):
     drawer = registry.renderer(registry.spec(TRAIN))
-    env, out = started(TRAIN, 4, kind=kind, fields=drawer.fields)
+    _, out = started(TRAIN, 4, kind=kind, fields=drawer.fields)
 
     frame = drawer.frame(out)
 
     assert chr(frame.chars[frame.cursor]) in ">v<^"
     rows = [bytes(row).decode("latin-1") for row in frame.chars]
     assert any("# # #" in row for row in rows)
-    assert ("/" in "".join(rows) or "+" in "".join(rows)) == (kind == "open")
+    assert any(door in "".join(rows) for door in "X+/") == (kind == "open")
     assert frame.picture.dtype == np.uint8
 
 
@@ -107,12 +109,12 @@ def test_an_option_without_meaning_is_refused(name, key, value, message):
 
 
 def test_unknown_fields_are_refused_and_limits_are_inclusive():
-    with pytest.raises(UserError, match="^BabyAI-GoToLocal-v0 has no fields a, x"):
+    with pytest.raises(ValueError, match=r"^BabyAI-GoToLocal-v0 has no fields a, x"):
         registry.spec(LOCAL, fields=("x", "prompt", "a"), distractors=20, observations=1)
 
 
 def test_a_text_of_more_bytes_than_its_field_is_refused():
-    assert encoded("é", 3, "a text").tolist() == [0xE9, 0, 0]
+    assert encoded("é", 3, "a text").tolist() == [0xC3, 0xA9, 0]
     assert told(encoded, "abc", 2, "a text") == "a text has 3 bytes, more than 2: 'abc'"
 
 
@@ -128,33 +130,78 @@ FRENCH = {
     "fields": ("prompt",),
 }
 PUBLISHED = {"glam_french_goal": True, "drrn_first_observation": True}
-SHOWN = ("prompt", "bot_action", "instruction", "grid", "lit", "pose")
 
 
-def test_options_show_what_was_recorded(tmp_path, record):
-    backend = Tokenizer(models.WordLevel(dict(zip(talkers.WORDS, itertools.count())), "<unk>"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    backend.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
-    backend.save(str(tmp_path / "tokenizer.json"))
-    tokens = {"tokenizer": str(tmp_path / "tokenizer.json"), "prompt_tokens": 300, "observations": 1}
-    exchanged = {"change": "other_episode", "distractors": 0}
-    plain = {"special_tokens": False, "actions": (*ACTIONS, "wait", "think")}
-    options = {
-        "all": (TRAIN, {"fields": SHOWN, "observations": 2}),
-        "opened": (TRAIN, {"fields": ("grid", "prompt"), "kind": "open", "max_episode_steps": 3}),
-        "french": (TRAIN, FRENCH),
-        "published": (TRAIN, {**FRENCH, "compat": PUBLISHED}),
-        "another": ("BabyAI-GoToFrench-v0", {"fields": ("prompt",), "change": "other_mission"}),
-        "few": ("BabyAI-GoToMedium-v0", {"fields": ("grid",), "distractors": 2}),
-        "exchanged": ("BabyAI-MixedTestLocal-v0", {**tokens, "fields": ("grid",), **exchanged}),
-        "plain": (LOCAL, {**tokens, "fields": ("prompt",), **plain}),
-    }
-    parts = {part: shown(name, **given) for part, (name, given) in options.items()}
-    parts |= {name: shown(name, 1, (5, 6), fields=("grid", "lit", "pose")) for name in LEVELS}
-    assert_matches_packed_recording("babyai_options", parts, record)
-    given = {"kind": "open", "distractors": 1, "change": "x"}
-    for names, wanted in (((TRAIN, LOCAL), {"change": "x"}), ((TRAIN, TRAIN), given), (("a", TRAIN), given)):
-        assert catalogue.options_elsewhere(given, *names) == wanted
+def test_a_french_level_speaks_french_in_goal_and_view():
+    _, out = started(TRAIN, 0, **FRENCH)
+
+    _, goal, *views = decoded(out["prompt"]).split("\n")
+    assert goal == " But de l'agent: ramasser la afze grise, puis aller à la dax grise "
+    assert views[0].startswith(" Observation 0: Tu vois un mur à 2 pas devant, ")
+    assert decoded(out["mission"]) == "pick up the grey box, then go to the grey key"
+
+
+def test_compat_words_french_goals_and_drops_the_first_view_as_released():
+    env, out = started(TRAIN, 0, **{**FRENCH, "compat": PUBLISHED})
+    assert decoded(out["prompt"]).endswith("\n But de l'agent: aller à la afze grise")
+
+    env.step(0, out)
+
+    assert " Observation 0: " in decoded(out["prompt"])
+    assert " Observation 1: " not in decoded(out["prompt"])
+
+
+def test_names_of_actions_stand_in_the_prompt():
+    env, out = started(LOCAL, 0, fields=("prompt",), actions=(*ACTIONS, "wait", "think"))
+
+    assert env.spec.num_actions == 8
+    assert decoded(out["prompt"]).startswith(
+        "Possible action of the agent: turn left, turn right, go forward, pick up, drop, toggle, wait, think \n"
+    )
+
+
+def test_a_fixed_kind_is_played_to_its_limit():
+    env, out = started(TRAIN, 4, kind="open", max_episode_steps=3)
+
+    assert decoded(out["mission"]).startswith("open ")
+    assert [env.step(0, out) for _ in range(3)] == [(0.0, RUNNING)] * 2 + [(0.0, TRUNCATED)]
+
+
+@pytest.mark.parametrize("distractors", [1, 2])
+def test_a_level_has_the_objects_that_are_asked_for(distractors):
+    _, out = started("BabyAI-GoToMedium-v0", 0, fields=("grid",), distractors=distractors)
+
+    keys_balls_boxes = np.isin(out["grid"][..., 0], [5, 6, 7])
+    assert keys_balls_boxes.sum() == distractors
+
+
+@pytest.mark.parametrize("name", LEVELS)
+def test_every_level_begins_with_a_mission_and_a_lit_agent(name):
+    for seed in (5, 6):
+        env, out = started(name, seed, fields=("grid", "lit", "pose"))
+        column, row, _ = out["pose"].tolist()
+        width, height = out["lit"].shape
+
+        assert decoded(out["mission"])
+        assert decoded(out["text"]).startswith(("You see ", "Tu vois "))
+        assert 0 < column < width - 1
+        assert 0 < row < height - 1
+        assert out["lit"].any()
+        assert env.episode_info()["limit"] > 0
+
+
+@pytest.mark.parametrize(
+    ("names", "options"),
+    [
+        ((TRAIN, LOCAL), {"change": "x"}),
+        ((TRAIN, TRAIN), {"kind": "open", "distractors": 1, "change": "x"}),
+        (("a", TRAIN), {"kind": "open", "distractors": 1, "change": "x"}),
+    ],
+)
+def test_options_of_one_level_are_left_out_in_another(names, options):
+    chosen = {"kind": "open", "distractors": 1, "change": "x"}
+
+    assert catalogue.options_elsewhere(chosen, *names) == options
 
 
 def test_a_prompt_has_room_for_as_many_observations_as_are_asked_for():
@@ -187,3 +234,19 @@ def test_published_each_environment_of_a_run_keeps_its_kind():
     for seed in range(5):
         plain, switched = (started(TRAIN, seed, **options)[0] for options in ({}, {"compat": published}))
         assert plain.episode_info() == switched.episode_info()
+
+
+def test_a_tokenizer_writes_the_prompt_as_numbers(tmp_path):
+    words = Tokenizer(models.WordLevel(dict(zip(talkers.WORDS, itertools.count())), "<unk>"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    words.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    words.save(str(tmp_path / "tokenizer.json"))
+    options = {"tokenizer": str(tmp_path / "tokenizer.json"), "prompt_tokens": 300, "fields": ("prompt",)}
+
+    _, with_end = started(LOCAL, 0, **options)
+    _, without_end = started(LOCAL, 0, **options, special_tokens=False)
+    _, text = started(LOCAL, 0, fields=("prompt",))
+
+    expected = words.encode(decoded(text["prompt"]), add_special_tokens=False).ids
+    assert without_end["tokens"][without_end["tokens"] >= 0].tolist() == expected
+    assert with_end["tokens"][with_end["tokens"] >= 0].tolist() == [*expected, 1]

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
+from motif_jax.core.errors import UserError
 from motif_jax.envs.babyai_text import probes
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
-from tests.envs.playing import told
-from tests.recorded_outputs import assert_matches_packed_recording
 
 SEEN = [["You see a red ball 1 step forward"]]
 GOOD = {"name": "one", "goal": "go to the red ball", "observations": SEEN, "actions": []}
@@ -44,13 +45,35 @@ CONTENTS = (
 )
 
 
-def test_files_that_hold_none_are_told(tmp_path, record):
-    path, said = tmp_path / "probes.json", {"nowhere": told(probes.read, "nowhere.json")}
+REMEDY = (
+    "give a list of objects with name, goal, observations and actions, as configs/probes/babyai_text.json is"
+)
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+def test_a_file_of_no_probes_is_refused_with_its_form(tmp_path, content):
+    path = tmp_path / "probes.json"
+    path.write_text(json.dumps(content))
+    number = 1 if len(content) == 2 else 0
+    wrong = f": probe {number} is invalid .*" if content else " holds no probes"
+
+    with pytest.raises(UserError, match=f"^{path}{wrong}: {REMEDY}"):
+        probes.read(path)
+
+
+def test_a_file_of_probes_that_is_not_there_is_refused():
+    with pytest.raises(
+        UserError, match=r"^config\.probes\.prompts='nowhere.json': must be 'own', '' for none"
+    ):
+        probes.read("nowhere.json")
+
+
+def test_a_probe_may_have_actions_and_a_right_answer(tmp_path):
+    path = tmp_path / "probes.json"
     other = {**GOOD, "right": "go", "observations": SEEN * 2, "actions": ["left"]}
     path.write_text(json.dumps([GOOD, other]))
-    assert probes.read(path)[0] == probes.Probe("one", "go to the red ball", (tuple(SEEN[0]),), ())
-    assert probes.read(path)[1].right == "go"
-    for number, content in enumerate(CONTENTS):
-        path.write_text(json.dumps(content))
-        said[f"{number}"] = told(probes.read, path).replace(str(path), "")
-    assert_matches_packed_recording("probes_refused", said, record)
+
+    first, second = probes.read(path)
+
+    assert first == probes.Probe("one", "go to the red ball", (tuple(SEEN[0]),), ())
+    assert (second.right, tuple(second.actions)) == ("go", ("left",))

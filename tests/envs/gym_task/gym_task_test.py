@@ -13,7 +13,7 @@ from motif_jax.envs.gym_task import captions
 from motif_jax.envs.gym_task.environment import _spec_of as registry_of_specs
 from motif_jax.envs.gym_task.spaces import leaves
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED, EngineError
-from tests.envs.playing import shown, started, told
+from tests.envs.playing import started
 
 TOYS = {"modules": "tests.gym_toys"}
 VAULT = "gym:ToyVault-v0"
@@ -43,15 +43,15 @@ def test_a_level_of_minigrid_shows_its_mission_as_text():
 
 
 def test_a_caption_is_the_text_of_its_step_and_counts_itself():
-    """Three steps lead to the key; standing still is said again and again."""
+    """The key lies on the left; standing still is said again and again."""
     environment, out = started(VAULT, 1, **TOYS, text="info:said", text_bytes=32)
     counts = {"": 1}
-    for action in (0, 1, 1, 1, 0, 0, 0):
+    for action in (2, 0, 0, 0, 0, 2, 2):
         environment.step(action, out)
         caption = decoded(out["caption"])
         counts[caption] = counts.get(caption, 0) + 1
         assert out["caption_count"] == counts[caption]
-    assert len(counts) > 1
+    assert counts.keys() >= {"You stand still.", "You find a key."}
     assert environment.episode_info()["captions_cut"] == 0
 
 
@@ -157,7 +157,7 @@ def test_texts_come_from_info_or_a_nested_observation():
     ("text", "message"),
     [
         ("caption", "must be module:function, info:KEY or obs:KEY"),
-        ("math:pi", r"must be a function of \(observation, info, environment, action\)"),
+        ("math:pi", "must be a function that takes some of observation, info, environment, action"),
     ],
 )
 def test_texts_of_no_source_are_refused(monkeypatch, text, message):
@@ -310,7 +310,9 @@ def test_an_infinite_reward_may_be_clipped():
 
 NO_SPACE = "its observation cannot be read"
 NO_KEY = "text=info:said: must be a key of info; none of 200 random steps had it"
-UNTRUSTED = "a file of data asks for this code from outside the package, .* if you trust it, give --config.trust="
+UNTRUSTED = (
+    "a file of data asks for this code from outside the package, .* if you trust it, give --config.trust="
+)
 ODD = [
     ({}, {"text_bytes": 257}, "text_bytes=257: must be from 1 to 256"),
     ({}, {"text_bytes": 0}, "text_bytes=0: must be from 1 to 256"),
@@ -352,7 +354,9 @@ def test_code_of_others_is_refused_with_the_word_that_trusts_it(monkeypatch, opt
 
 
 def test_a_name_that_gymnasium_lacks_is_refused_with_the_remedy():
-    with pytest.raises(UserError, match="name=gym:Nope-v1: .*--config.environment.modules=MODULE names what"):
+    with pytest.raises(
+        UserError, match=r"name=gym:Nope-v1: .*--config.environment.modules=MODULE names what"
+    ):
         registry.check("gym:Nope-v1", {})
 
 

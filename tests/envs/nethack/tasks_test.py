@@ -36,21 +36,47 @@ ORACLE_BESIDE = [[10, 11, ORACLE_GLYPH]]
 AS_PET, BYTES = [[10, 11, GOLDEN["oracle_pet_glyph"]]], [[10, 9, 0x0E00], [10, 10, 0x0001]]
 
 
-def test_what_is_the_oracle_and_when_the_stairs_are_kept(record):
-    """Sober looks at the hallucination bit; the stairs need their full stop only to outlast a prompt."""
-    oracles = [
-        (task, {"time": 2, "cond": condition, "glyphs": glyphs}, compat)
-        for task in ("NetHackOracle-v1", "NetHackOracleSober-v1")
-        for condition in (0, 0x200, 0x201, 0x001)
-        for glyphs in (ORACLE_BESIDE, AS_PET, BYTES)
-        for compat in (None, {"sober_mask": True})
-    ]
-    found = {str(case): str(play(case[0], {}, [(1, [case[1]])], compat=case[2])) for case in oracles}
-    for stop in (".", ""):
-        shown = {"msg": f"You descend the stairs{stop}", "time": 2, "dlevel": 2}
-        for frames in ([shown], [{**shown, "more": 1}, {"time": 2, "dlevel": 2}]):
-            found[str(frames)] = str(play("NetHackStaircase-v1", {}, [(18, frames)]))
-    assert_matches_packed_recording("oracles_and_stairs", found, record)
+@pytest.mark.parametrize("task", ["NetHackOracle-v1", "NetHackOracleSober-v1"])
+@pytest.mark.parametrize(("glyphs", "reward"), [(ORACLE_BESIDE, 50.0), (AS_PET, 0.0), (BYTES, 0.0)])
+def test_the_oracle_is_a_glyph_and_no_pet_nor_bytes(task, glyphs, reward):
+    """Bytes of two neighbours that read like its glyph together."""
+    (step,) = play(task, {}, [(1, [{"time": 2, "cond": 0, "glyphs": glyphs}])])
+
+    assert step[:2] == (reward, TERMINATED if reward else RUNNING)
+
+
+@pytest.mark.parametrize(
+    ("condition", "compat", "seen"),
+    [
+        (0x000, None, True),
+        (0x001, None, True),
+        (0x200, None, False),
+        (0x201, None, False),
+        (0x200, {"sober_mask": True}, False),
+        # Published: the whole number is compared, and not its bit.
+        (0x201, {"sober_mask": True}, True),
+    ],
+)
+def test_who_hallucinates_has_not_seen_the_oracle_soberly(condition, compat, seen):
+    frame = {"time": 2, "cond": condition, "glyphs": ORACLE_BESIDE}
+
+    (sober,) = play("NetHackOracleSober-v1", {}, [(1, [frame])], compat=compat)
+    (plain,) = play("NetHackOracle-v1", {}, [(1, [frame])], compat=compat)
+
+    assert sober[0] == (50.0 if seen else 0.0)
+    assert plain[0] == 50.0
+
+
+@pytest.mark.parametrize(
+    ("stop", "prompt", "reward"), [(".", False, 50.0), ("", False, 50.0), (".", True, 50.0), ("", True, 0.0)]
+)
+def test_the_stairs_outlast_a_prompt_by_their_full_stop(stop, prompt, reward):
+    shown = {"msg": f"You descend the stairs{stop}", "time": 2, "dlevel": 2}
+    frames = [{**shown, "more": 1}, {"time": 2, "dlevel": 2}] if prompt else [shown]
+
+    (step,) = play("NetHackStaircase-v1", {}, [(18, frames)])
+
+    assert step[0] == reward
 
 
 def test_oracle_is_seen_from_the_edge_of_the_map():
