@@ -10,7 +10,6 @@ import pytest
 from motif_jax.reports import explain
 from motif_jax.reports.explain_data import ExplainedReward, Explanation
 from tests import browser
-from tests.recorded_outputs import assert_matches_packed_recording
 
 HOSTILE = "</script><script>document.title='broken'</script><b>\"'&"
 MESSAGES = ["You see here a key.", HOSTILE, "", "It's solid stone.", "You kill the newt!"]
@@ -38,9 +37,13 @@ def two():
     return Explanation(MESSAGES, COUNTS, [one, other], [HOSTILE], typed, "games", [0])
 
 
-def test_hostile_text_stays_text(two, record):
+def test_hostile_text_stays_text(two):
     page = explain.render(two, "now", 9)
     assert HOSTILE not in page
+    assert page.count("</script>") == page.count("<script")
+
+
+def test_texts_without_a_reward_are_shown_unrated(two):
     values = [np.nan, 1.0, np.nan, -0.75, 0.125]
     some, none = (reward("some", of, threshold=None, ensemble=True) for of in (values, [np.nan] * 5))
     shown = explain.render(Explanation(MESSAGES, COUNTS, [some], source="s"), "now", 2)
@@ -52,14 +55,17 @@ def test_hostile_text_stays_text(two, record):
         rewards=[two.rewards[0], plain], texts=["typed", "new"], text_counts=[1500, 0], typed=typed
     )
     pair = [Explanation(MESSAGES, COUNTS, [some, other]) for other in (two.rewards[1], none)]
-    parts = {
-        "unrated": shown,
-        "few": explain.render(few, "now", 9),
-        "pairs": "".join(map(explain.scatter, pair)),
-    }
-    parts["none"] = explain.histogram(none, COUNTS.astype(float), "x")
-    assert explain.rank_correlation(some.normalised, np.array([9, 1, 9, 0, 0.5])) == pytest.approx(1)
-    assert_matches_packed_recording("explain_page", {"page": page, **parts}, record)
+    for page in (shown, explain.render(few, "now", 9)):
+        assert page.rstrip().endswith("</html>")
+        assert ">nan<" not in page
+    assert all("nan" not in explain.scatter(one) for one in pair)
+    assert "nan" not in explain.histogram(none, COUNTS.astype(float), "x")
+
+
+def test_ranks_are_compared_of_the_texts_that_both_rate():
+    values = np.array([np.nan, 1.0, np.nan, -0.75, 0.125])
+
+    assert explain.rank_correlation(values, np.array([9, 1, 9, 0, 0.5])) == pytest.approx(1)
 
 
 def test_a_bar_round_the_threshold_is_paid_in_part():

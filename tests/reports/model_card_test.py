@@ -16,7 +16,6 @@ from motif_jax.motif.reward.safetensors_file import statistics_of
 from motif_jax.nets.reward import RewardNetwork
 from motif_jax.oni import online_model
 from motif_jax.reports import model_card
-from tests.recorded_outputs import assert_matches_packed_recording
 from tests.reward_fixtures import annotation_config, load_config, make_dataset, reward_config, write_labels
 
 PROMPT = check_chat(annotation_config()).identity()
@@ -51,12 +50,14 @@ def card_of(folder):
     return model_card.render(SimpleNamespace(folder=folder, config=config, curve=[]))
 
 
-def test_prompts_and_lists_of_every_annotator_are_in_the_card(reward, tmp_path, record):
+def test_prompts_and_lists_of_every_annotator_are_in_the_card(reward):
     gone = SimpleNamespace(folder=reward, config={"dataset_dir": "/gone", "annotator": "a, b"}, curve=[])
-    told = {"annotators": card_of(reward), "gone": model_card.render(gone)}
-    assert_matches_packed_recording(
-        "model_cards", {name: text.replace(str(tmp_path), "AT") for name, text in told.items()}, record
-    )
+    card = card_of(reward)
+    for words in ("some/model", "### Labels `chat`", "### Labels `lexicon`", "defaultgoal"):
+        assert words in card
+    for line in filter(None, PROMPT.splitlines() if isinstance(PROMPT, str) else ()):
+        assert line in card
+    assert "/gone" in model_card.render(gone)
 
 
 @pytest.mark.slow
@@ -72,7 +73,7 @@ def test_merged_labels_are_followed_to_their_annotators(reward, tmp_path):
         assert part in card
 
 
-def test_a_reward_that_an_agent_learned_is_told_by_its_labels(tmp_path, record):
+def test_a_reward_that_an_agent_learned_is_told_by_its_labels(tmp_path):
     settings = run_folder.as_plain(load_config("oni", "smoke"))
     architecture, members = online_model.architecture_of_run(settings)
     learned = {**settings["reward"], "kind": "ranking", "training": {"members": 3}}
@@ -82,5 +83,6 @@ def test_a_reward_that_an_agent_learned_is_told_by_its_labels(tmp_path, record):
     found = online_model.OnlineRewardModel(
         tmp_path, 100, RewardNetwork(architecture), {}, members, statistics, settings, [], labels=labels
     )
-    card = model_card.render(found).replace(str(tmp_path), "AT")
-    assert_matches_packed_recording("model_card_of_a_learned_reward", {"card": card}, record)
+    card = model_card.render(found)
+    assert "- 3 labels: no 2, yes 1\n" in card
+    assert "A reward of kind `retrieval`, learned while the agent played" in card

@@ -24,14 +24,13 @@ from motif_jax.reports.training_sections import (
     training_section,
 )
 from tests.made_up_runs import HOSTILE, run_data, run_page
-from tests.recorded_outputs import assert_matches_packed_recording
 
 
 def rising(count, times=1.0):
     return Curve(np.arange(float(count)), times * np.arange(count))
 
 
-def test_a_learned_reward_disagrees_only_where_it_decides(record):
+def test_a_learned_reward_disagrees_only_where_it_decides():
     texts = [
         LearnedText(f"{label} {said}", 7, 9_000, label, at - 3.5, (0.5, at / 3), said)
         for at, (label, said) in enumerate(itertools.product(("", "no", "yes"), (None, False, True)))
@@ -43,12 +42,11 @@ def test_a_learned_reward_disagrees_only_where_it_decides(record):
     told = LabelLogReport("classification", counts, rising(4, 50), texts, (1_000, 20_000))
     metrics = dict.fromkeys(("annotator/questions", "reward/texts_met", "x"), rising(3, 5))
     bare = LabelLogReport("retrieval", {}, rising(2, 0), [LearnedText("a", 1, 2, "yes")], (5,))
-    found = [learned_reward.section(told, metrics, top=top) for top in (25, 1)]
-    shown = {
-        str(at): page.render("t", "", [of])
-        for at, of in enumerate([*found, learned_reward.section(bare, {})])
-    }
-    assert_matches_packed_recording("learned_page", shown, record)
+    shown = page.render("t", "", [learned_reward.section(told, metrics, top=25)])
+    # Pairs of "said" and the label disagree in two places.
+    assert "no True" in shown
+    assert "yes False" in shown
+    assert page.render("t", "", [learned_reward.section(bare, {})]).rstrip().endswith("</html>")
     assert learned_reward.section(None, metrics) is None
 
 
@@ -70,16 +68,17 @@ def test_a_label_log_is_counted_over_steps(tmp_path):
         assert (found.kind, found.texts) == ("ranking", texts if name == "single" else [])
 
 
-def test_trainings_from_text_have_a_chart_for_each_number(record):
+def test_trainings_from_text_have_a_chart_for_each_number():
     names = "train/loss validation/loss train/q_mean train/q_max train/q_min train/v_x validation/perplexity optimizer/learning_rate"
     names += " games/return policy/kl other/x train/gradient_norm"
     curves = {name: Curve(np.arange(5.0), np.arange(5.0) ** at) for at, name in enumerate(names.split())}
-    told = {}
     for of in (dialogues_section, language_section):
         assert of({}) is None
-        lines = [(*plot[:3], [line.name for line in plot.lines], *plot[5:]) for plot in of(curves).parts]
-        told[of(curves).title] = "\n".join(map(str, lines))
-    assert_matches_packed_recording("training_charts", told, record)
+        charted = of(curves).parts
+        assert charted
+        assert all(plot.lines for plot in charted)
+        titles = [plot[0] for plot in charted]
+        assert len(titles) == len(set(titles))
 
 
 def test_numbers_and_those_at_axes_are_short():
@@ -96,13 +95,18 @@ def test_charts_of_like_names_are_files_of_their_own(tmp_path, monkeypatch):
     assert [path.read_bytes() for path in written] == [b"1", b"2", b"3", b"4", b"5"]
 
 
-def test_tables_show_text_literally(record):
+def test_tables_show_text_literally():
     header, rows = ("a|b", "c_d"), [("[x|y\nz", '*[red]50%[/red] & $1 \\ {}<~^>#"\x1b')]
     console = Console(width=90, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(text_tables.terminal(header, rows, "[bold]title"))
-    told = {"latex": text_tables.latex(header, rows, "A 95 %\n\ntable", "tab:x")}
-    told |= {"terminal": console.export_text(), "markdown": text_tables.markdown(header, rows)}
-    assert_matches_packed_recording("tables_of_signs", told, record)
+    assert "*[red]50%[/red] & $1" in console.export_text()
+    assert "\x1b" not in console.export_text(clear=False)
+    latex = text_tables.latex(header, rows, "A 95 %\n\ntable", "tab:x")
+    for escaped in (r"50\%", r"\& \$1", r"\{\}", r"c\_d", r"A 95 \%"):
+        assert escaped in latex
+    markdown = text_tables.markdown(header, rows)
+    assert r"a\|b" in markdown
+    assert len(markdown.strip().splitlines()) == 3, "a cell has no line breaks"
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1"])
@@ -129,7 +133,7 @@ def test_charts_are_valid_and_say_when_empty():
     assert titles == [f"{HOSTILE}: 1 [0.5, 2]", "one: 5 [n/a]", "b: 0 [0, 0]"]
 
 
-def test_more_reward_with_less_progress_is_a_sign_of_hacking(record):
+def test_more_reward_with_less_progress_is_a_sign_of_hacking():
     def side(reward, depth, count=20):
         found = {"intrinsic_return": np.full(count, reward), "xlvl": np.zeros(count)}
         return found if depth is None else found | {"dlvl": np.full(count, depth)}
@@ -142,12 +146,12 @@ def test_more_reward_with_less_progress_is_a_sign_of_hacking(record):
         (3.0, 2.0): "",
         (3.0, None): "",
     }
-    told = {"unknown": hacking.judge_training({}).line}
+    assert hacking.judge_training({}).line.startswith("Not checked for reward hacking")
     for now, kind in cases.items():
         verdict, few = (hacking.judge(side(1.0, 2.0), side(*now, count), ("a", "b")) for count in (20, 19))
-        told[f"{now}"] = f"{verdict.line} {few.line}"
         assert (verdict.kind, few.kind) == (kind, ""), now
-    assert_matches_packed_recording("verdicts_of_hacking", told, record)
+        assert few.line == "Not checked for reward hacking: 19 episodes on one side, at least 20 are needed."
+        assert "from a (n = 20) to b (n = 20), intrinsic return 1 to " in verdict.line
 
 
 def test_a_training_is_judged_by_its_first_and_last_fifth():

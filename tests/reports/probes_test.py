@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 
 import numpy as np
@@ -11,7 +12,6 @@ from motif_jax.core.errors import UserError
 from motif_jax.reports import generalisation_files, generalisation_section, page, probes
 from motif_jax.reports.run_data import RunData
 from tests.made_up_runs import HOSTILE
-from tests.recorded_outputs import assert_matches_packed_recording
 
 SPLIT, SURE = [0.5, 0.25, 0.25], [0.9, 0.05, 0.05]
 
@@ -31,7 +31,7 @@ def write(folder):
     (folder / probes.CLAUSES).write_text(json.dumps({"update": 2, "step": 200, "without": looks}) + "\n")
 
 
-def test_clauses_are_worth_what_the_policy_changes_without_them(tmp_path, record):
+def test_clauses_are_worth_what_the_policy_changes_without_them(tmp_path):
     write(tmp_path)
     found = probes.read(tmp_path)
     most, least = found.clauses
@@ -48,10 +48,12 @@ def test_clauses_are_worth_what_the_policy_changes_without_them(tmp_path, record
     many = found._replace(
         steps=np.arange(75) * 100, probabilities=np.arange(225.0).reshape(75, 1, 3) / 225, clauses=()
     )
-    shown = {
-        name: page.render("t", "", [probes.section(one)]) for name, one in (("few", found), ("many", many))
-    }
-    assert_matches_packed_recording("probes_page", shown, record)
+    for shown in (found, many):
+        text = page.render("t", "", [probes.section(shown)])
+        assert HOSTILE not in text
+        assert "a red ball" in text or not shown.clauses
+        for action in shown.actions:
+            assert action in text
 
 
 def test_a_run_without_probes_has_no_section_and_a_damaged_file_is_named(tmp_path):
@@ -78,7 +80,7 @@ def test_a_run_without_probes_has_no_section_and_a_damaged_file_is_named(tmp_pat
         (lambda test: test["return_change"].pop("low"), "TypeError: "),
     ],
 )
-def test_a_damaged_file_of_tests_is_named(tmp_path, change, said, record):
+def test_a_damaged_file_of_tests_is_named(tmp_path, change, said):
     with pytest.raises(UserError, match=r"it has no tests\.json; run test_language_agent there"):
         generalisation_files.read(tmp_path)
     rows = [
@@ -91,9 +93,12 @@ def test_a_damaged_file_of_tests_is_named(tmp_path, change, said, record):
     generalisation_files.write(tmp_path, summary)
     generalisation_files.write_returns(tmp_path, "n", rows)
     assert np.load(tmp_path / "return_per_episode" / "n.npy").tolist() == [0, 0.5, 1, 0, 0.5, 1]
-    told = {"csv": (tmp_path / "tests.csv").read_text(), "json": json.dumps(summary)}
-    told["table"] = str(generalisation_files.table(summary))
-    assert_matches_packed_recording("generalisation_files", told, record)
+    # Of six games three succeeded, and four of the plain ones; "w, x" is one cell.
+    first = summary["tests"][0]
+    assert (first["success"]["value"], first["return"]["value"]) == (0.5, 0.5)
+    assert first["success_change"]["value"] == pytest.approx(0.5 - 4 / 6)
+    with open(tmp_path / "tests.csv", newline="") as file:
+        assert [row["test"] for row in csv.DictReader(file)] == ["n", "m"]
     assert generalisation_files.read(tmp_path) == summary
     change(summary["tests"][0])
     (tmp_path / generalisation_files.SUMMARY).write_text(json.dumps(summary))
@@ -101,7 +106,7 @@ def test_a_damaged_file_of_tests_is_named(tmp_path, change, said, record):
         generalisation_files.read(tmp_path)
 
 
-def test_players_stand_side_by_side_in_every_test(record):
+def test_players_stand_side_by_side_in_every_test():
     def taken(*names):
         success, change = ({"value": value, "low": value - 0.1, "high": value + 0.1} for value in (0.5, -0.2))
         numbers = {"success": success, "success_change": {**change, "pairs": 9}}
@@ -110,7 +115,9 @@ def test_players_stand_side_by_side_in_every_test(record):
 
     both = {"agent": taken("no_modification_test", "french"), "random": taken("no_modification_test")}
     shown = generalisation_section.section(both)
-    assert_matches_packed_recording("generalisation_page", {"page": page.render("t", "", [shown])}, record)
+    text = page.render("t", "", [shown])
+    for words in ("agent", "random", "french", "0.5 [0.4, 0.6]"):
+        assert words in text
     assert generalisation_section.section({}) is None
 
 

@@ -5,7 +5,6 @@ import pytest
 
 from motif_jax.play.evaluation_files import games
 from motif_jax.reports import statistics
-from tests.recorded_outputs import assert_matches_packed_recording
 
 
 def test_means_and_middles_have_intervals_of_their_draws(monkeypatch):
@@ -35,30 +34,89 @@ def test_means_and_middles_have_intervals_of_their_draws(monkeypatch):
     assert statistics.probability_of_improvement(np.array([1.0, 2.0]), np.array([0.0, 1.0, 3.0])) == 3.5 / 6
 
 
-def test_differences_are_what_they_were(record):
-    a, b = np.array([3.0, 5.0, 9.0, 2.0]), np.array([1.0, 7.0, 2.0, 2.0])
-    ones, rate, flipped = np.ones(5), np.array([1.0, 1.0, 1.0, 0.0, 1.0]), np.array([1.0, 0.0, 1.0, 0.0, 1.0])
-    found = [
-        *(statistics.mean_of(shares, rate=True, confidence=0.9) for shares in (np.zeros(20), rate, ones)),
-        statistics.difference([(a, b, True)], 200),
-        statistics.difference([(a, b, False)], 200, 0.8, seed=5),
-        statistics.difference([(a, b, True), (b, a[:3], False)], 200),
-        # The mean of more values than 20,000 is drawn as a normal one.
-        statistics.difference([(np.tile([1.0, 4.0], 10_001), np.tile([1.0, 4.0], 10_000), False)], 200),
-        *(
-            statistics.rate_difference(one, two, True)
-            for one in (ones, rate)
-            for two in (flipped, 1 - flipped)
-        ),
-        *(
-            statistics.rate_difference(one, two[:4], False, 0.9)
-            for one in (ones, rate)
-            for two in (flipped, 1 - flipped)
-        ),
-        statistics.gap({1: 1.0, 2: 0.0, 3: 1.0}, {1: 0.0, 2: 0.0, 3: 1.0}, True),
-        statistics.gap({1: 1.0, 2: 0.5, 3: 4.0}, {1: 0.0, 2: 0.0, 9: 1.0}, False, 50, 0.5),
-    ]
-    assert_matches_packed_recording("differences", {"found": "\n".join(map(str, found))}, record)
+FIRST, SECOND = np.array([3.0, 5.0, 9.0, 2.0]), np.array([1.0, 7.0, 2.0, 2.0])
+ONES = np.ones(5)
+FOUR_OF_FIVE = np.array([1.0, 1.0, 1.0, 0.0, 1.0])
+THREE_OF_FIVE = np.array([1.0, 0.0, 1.0, 0.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("shares", "low", "high"),
+    [(np.zeros(20), 0, 0.1192), (FOUR_OF_FIVE, 0.4353, 0.9540), (ONES, 0.6489, 1)],
+)
+def test_a_rate_has_wilsons_interval(shares, low, high):
+    """With z = 1.645, of 20 and of 5."""
+    rate = statistics.mean_of(shares, rate=True, confidence=0.9)
+
+    assert (rate.value, rate.low, rate.high) == pytest.approx((shares.mean(), low, high), abs=1e-4)
+
+
+def test_a_difference_of_pairs_counts_them():
+    paired = statistics.difference([(FIRST, SECOND, True)], 200)
+    apart = statistics.difference([(FIRST, SECOND, False)], 200)
+
+    assert (paired.value, paired.pairs) == ((2 - 2 + 7 + 0) / 4, 4)
+    assert (apart.value, apart.pairs) == (1.75, 0)
+    assert paired.low < paired.value < paired.high
+
+
+def test_differences_of_several_tasks_are_averaged():
+    difference = statistics.difference([(FIRST, SECOND, True), (SECOND, FIRST[:3], False)], 200)
+
+    assert difference.value == pytest.approx((1.75 + 3 - 17 / 3) / 2)
+    assert difference.pairs == 4
+
+
+def test_less_confidence_has_a_narrower_interval():
+    wide, narrow = (
+        statistics.difference([(FIRST, SECOND, False)], 200, confidence, seed=5) for confidence in (0.95, 0.8)
+    )
+
+    assert wide.low < narrow.low < narrow.high < wide.high
+
+
+def test_means_of_many_values_are_drawn_as_normal_ones():
+    """More than 20,000 of them, half 1 and half 4: the interval is 1.96 deviations of a difference of means."""
+    values = np.tile([1.0, 4.0], 10_001), np.tile([1.0, 4.0], 10_000)
+    deviation = np.sqrt(sum(one.var() / one.size for one in values))
+
+    difference = statistics.difference([(*values, False)], 2000)
+
+    assert difference.value == pytest.approx(0)
+    assert (difference.low, difference.high) == pytest.approx((-1.96 * deviation, 1.96 * deviation), rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "value", "clear"),
+    [
+        (ONES, THREE_OF_FIVE, 0.4, False),
+        (ONES, 1 - THREE_OF_FIVE, 0.6, True),
+        (FOUR_OF_FIVE, THREE_OF_FIVE, 0.2, False),
+        (FOUR_OF_FIVE, 1 - THREE_OF_FIVE, 0.4, False),
+    ],
+)
+def test_rates_of_the_same_games_are_compared_in_pairs(one, two, value, clear):
+    difference = statistics.rate_difference(one, two, True)
+
+    assert (difference.value, difference.pairs) == (pytest.approx(value), 5)
+    assert (difference.low > 0) == clear
+    assert -1 <= difference.low < value < difference.high <= 1
+
+
+def test_rates_of_other_games_are_compared_by_their_intervals():
+    difference = statistics.rate_difference(ONES, THREE_OF_FIVE[:4], False, 0.9)
+
+    assert (difference.value, difference.pairs) == (0.5, 0)
+    # Newcombe's interval from Wilson's of 5 of 5 and 2 of 4.
+    assert (difference.low, difference.high) == pytest.approx((0.0266, 0.8176), abs=1e-4)
+
+
+def test_a_gap_pairs_the_games_that_both_played():
+    rates = statistics.gap({1: 1.0, 2: 0.0, 3: 1.0}, {1: 0.0, 2: 0.0, 3: 1.0}, True)
+    means = statistics.gap({1: 1.0, 2: 0.5, 3: 4.0}, {1: 0.0, 2: 0.0, 9: 1.0}, False, 50, 0.5)
+
+    assert (rates.value, rates.pairs) == (pytest.approx(1 / 3), 3)
+    assert (means.value, means.pairs) == (0.75, 2)
 
 
 @pytest.mark.parametrize("paired", [True, False])

@@ -5,12 +5,11 @@ from dataclasses import replace
 import numpy as np
 
 from motif_jax.core.metric_files import Curve
-from motif_jax.reports import hacking, page, success, text_section
+from motif_jax.reports import hacking, success, text_section
 from motif_jax.reports.glance import headline
 from motif_jax.reports.learned_reward import LabelLogReport
 from motif_jax.reports.run_data import RunData
 from tests.made_up_runs import run_page, run_texts
-from tests.recorded_outputs import assert_matches_packed_recording
 from tests.reports.glance_test import evaluation as evaluation_of
 
 COUNT = 400
@@ -57,21 +56,22 @@ LEADS = {
 }
 
 
-def test_the_first_leads_where_it_is_clearly_better_than_all_others(record):
-    told = {}
+def test_the_first_leads_where_it_is_clearly_better_than_all_others():
     for text_task in (False, True):
         for shares, kind in SHARES.items():
-            told[f"{shares} {text_task}"], found = headline(played(shares, text_task))
+            text, found = headline(played(shares, text_task))
             assert found == kind, shares
+            assert "success rate" in text
+
+
+def test_the_first_must_lead_those_that_do_not_see_by_enough():
     for (shares, lead), close in LEADS.items():
         text, found = headline(against_blind(shares, lead))
-        told[f"{shares} {lead}"] = text
         assert (found == "good") == (close == "good")
         assert text.partition("ahead, with intervals apart, of ")[2] == close.removeprefix("good")
-    assert_matches_packed_recording("verdicts_of_success", told, record)
 
 
-def test_return_is_shown_against_divergence(record):
+def test_return_is_shown_against_divergence():
     found = {}
     for name, weight, share in (("a", 4.0, 0.5), ("b", 1.0, 0.75), ("c", 2.0, 0.25)):
         found[name] = evaluation(share, "wordle")
@@ -79,9 +79,9 @@ def test_return_is_shown_against_divergence(record):
         found[name]["plan"]["decode"] = decode | {"advantage_weight": weight}
         found[name]["measures"]["divergence"] = {"mean": {"value": weight / 8}}
     data = RunData("t", evaluations=found)
-    assert_matches_packed_recording(
-        "divergence_page", {"page": page.render("t", "", [text_section.divergence_section(data)])}, record
-    )
+    [plot, table] = text_section.divergence_section(data).parts
+    assert [row[1:3] for row in table.texts()] == [("1", "0.125"), ("2", "0.250"), ("4", "0.500")]
+
     found["a"]["plan"]["decode"] = None
     [plot, table] = text_section.divergence_section(data).parts
     assert [line.name for line in plot.lines] == ["p, sample", "p, sample, clip 0.5"]

@@ -9,7 +9,6 @@ from motif_jax.reports import token_page
 from motif_jax.reports.token_page import TokenText
 from tests import browser
 from tests.made_up_runs import HOSTILE
-from tests.recorded_outputs import assert_matches_packed_recording
 
 PIECES = [*"You| see| here| a| key|.\n".split("|"), HOSTILE, "", "x" * 200, " the", "</script>", "\u2028end"]
 
@@ -29,12 +28,14 @@ def texts() -> list[TokenText]:
     ]
 
 
-def test_what_texts_say_is_never_markup(record: bool) -> None:
+def test_what_texts_say_is_never_markup() -> None:
     page = token_page.render(texts(), f"Tokens of {HOSTILE}", HOSTILE)
     assert HOSTILE not in page
     # The page's own scripts and data alone end scripts.
     assert page.count("</script>") == page.count("<script")
-    assert_matches_packed_recording("token_page", {"page": page}, record)
+
+
+def test_the_page_of_no_texts_says_so() -> None:
     assert "no text" in token_page.render([], "Tokens", "")
 
 
