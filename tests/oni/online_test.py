@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from motif_jax import rewards
+from motif_jax.core.errors import UserError
 from motif_jax.envs import registry
 from motif_jax.oni import learning_metrics, message_stats, online
 from motif_jax.oni.label_log import FILE, read_log
 from motif_jax.rl import train_agent
 from motif_jax.rl.config import agent_config
 from motif_jax.rl.intrinsic import BatchMessages, RunSetup
-from tests.conftest import REPOSITORY
 from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 from tests.rl import oni_runs
 from tests.rl.oni_runs import oni_config
@@ -27,24 +27,46 @@ TEXTS = {f"the cue is {cue}" for cue in range(4)} | {"which cue?", ""}
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
 
-BAD = [
-    {"hosts__coordinator": "localhost:4321", "hosts__count": 2, "hosts__index": 0},
-    {"reward__kind": "none"},
-    {"annotator__goal": "fame"},
-    {"queue__order": "uncertain"},
+REFUSED = [
+    (
+        {"hosts__coordinator": "localhost:4321", "hosts__count": 2, "hosts__index": 0},
+        "hosts.count=2: must be 1: a reward of kind 'retrieval' is learned by one host with all its devices",
+    ),
+    ({"reward__kind": "none"}, "reward.intrinsic_coefficient=0.4: must be 0 with reward.kind='none'"),
+    ({"annotator__goal": "fame"}, "annotator.goal=fame: must be one of zeroknowledge, defaultgoal, combat"),
+    (
+        {"queue__order": "uncertain"},
+        "queue.order='uncertain': must be frequent or newest: a reward of kind 'retrieval' is sure of every",
+    ),
 ]
 
 
-def test_bad_values_are_told_before_any_work_and_it_needs_text_and_a_training(
-    tmp_path: Path, record: bool
+@pytest.mark.parametrize(("changes", "message"), REFUSED)
+def test_bad_values_are_refused_before_any_work(
+    tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
-    configs = [oni_config("retrieval", **changes) for changes in BAD]
-    lines = [outcome_text(train_agent.check, config, tmp_path, folder=REPOSITORY) for config in configs]
+    with pytest.raises(UserError, match="^config." + message):
+        train_agent.check(oni_config("retrieval", **changes), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_learned_reward_needs_the_training_that_teaches_it() -> None:
+    config = oni_config("retrieval")
+
+    with pytest.raises(
+        UserError, match="kind='retrieval': must be another here: it is learned while an agent trains"
+    ):
+        rewards.load_intrinsic(config.reward, registry.spec("Recall-v0"))
+
+
+def test_a_learned_reward_needs_an_environment_with_texts() -> None:
     config = oni_config("retrieval", environment__name="tests.toys:Corridor")
     kind = rewards.kind_of(config.reward)
-    lines += [outcome_text(rewards.load_intrinsic, config.reward, registry.spec("Recall-v0"))]
-    lines += [outcome_text(kind.check_run, config, registry.spec("tests.toys:Corridor"))]
-    assert_matches_packed_recording("online_refusals", {"lines": "\n".join(lines)}, record)
+
+    with pytest.raises(
+        UserError, match=r"name='tests.toys:Corridor': must be an environment that shows a text"
+    ):
+        kind.check_run(config, registry.spec("tests.toys:Corridor"))
 
 
 @pytest.mark.parametrize("value", ["label", "probability"])

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from motif_jax import rewards
+from motif_jax.core.errors import UserError
 from motif_jax.nets import layout
 from motif_jax.play import agent_policy, evaluation_setup
 from motif_jax.play.config import PlayedPolicy
@@ -20,7 +21,6 @@ from tests import torch_files
 from tests.golden_numbers import recipe_tensors
 from tests.reward_fixtures import load_config, run_config
 from tests.torch_files import tensor
-from motif_jax.core.errors import UserError
 
 LABELS = {"You kill the newt!": 1, "": 0, "It's a wall.": 0, "Kaboom": 1}
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from motif_jax.core.errors import UserError
 from motif_jax.nets import layout
 from motif_jax.published import torch_import
 from motif_jax.published.torch_import import TorchCheckpoint
 from tests import torch_files
 from tests.agents import nethack_network
 from tests.nets.agent_test import VARIANTS
-from motif_jax.core.errors import UserError
 
 Shapes = dict[str, list[int]]
 HIDDEN, FEATURES, RAW_STATUS = 512, 795, 512 + 128
@@ -66,7 +66,14 @@ def checkpoint(tensors: dict[str, np.ndarray]) -> tuple[TorchCheckpoint, dict[st
     return TorchCheckpoint(Path("agent.pth"), named, {}), ours
 
 
-NUMBERS = [(3, 3), (2.5, 2.5), (True, 1), (np.float32(1.5), 1.5), (np.ones(1, "f"), 1), (np.ones((1, 1), int), 1)]
+NUMBERS = [
+    (3, 3),
+    (2.5, 2.5),
+    (True, 1),
+    (np.float32(1.5), 1.5),
+    (np.ones(1, "f"), 1),
+    (np.ones((1, 1), int), 1),
+]
 NO_NUMBERS = [np.ones(2), np.nan, np.inf, "3", [3], np.array(["a"])]
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from motif_jax.rl.training import overview
 from tests.play.agent_runs import recall_training
-from tests.recorded_outputs import assert_matches_packed_recording
 
 
 def gpus(*numbers: int) -> list[Any]:
@@ -18,17 +19,52 @@ CPU: Any = SimpleNamespace(platform="cpu", id=0, device_kind="cpu")
 MINE = {"reward__kind": "my:Reward", "reward__intrinsic_coefficient": 1.0}
 
 
-def test_the_line_of_a_run(record: bool) -> None:
-    lines = []
-    for learning, acting, changes in (
-        (gpus(0, 1), gpus(0, 1), {}),
-        (gpus(0, 1), gpus(0), {}),
-        ([CPU], [CPU], {"reward__extrinsic_coefficient": 0.0}),
-        ([CPU], [CPU], {"reward__dir": "a"}),
-        ([CPU], [CPU], MINE),
-    ):
-        lines.append(overview(recall_training(**changes), 2_818_304, learning, acting, ["node1"]))
-    for size, nodes in ((999_999, ["a"]), (1_000_000, ["a", "b", "a"])):
-        config = recall_training(actors__workers=1)
-        lines.append(overview(config, size, [CPU], [CPU], nodes, "by rules"))
-    assert_matches_packed_recording("overview", {"lines": "\n".join(lines)}, record)
+def overview_of(
+    learning: Any = (CPU,), acting: Any = (CPU,), size: int = 2_818_304, **changes: Any
+) -> list[str]:
+    """The parts of the line: actors, learner and what acts, reward."""
+    return overview(recall_training(**changes), size, learning, acting, ["node1"]).split("; ")
+
+
+@pytest.mark.parametrize(
+    ("learning", "acting", "places"),
+    [
+        (gpus(0, 1), gpus(0, 1), ["gpu:0,1 (2 x NVIDIA H200), which also act"]),
+        (gpus(0, 1), gpus(0), ["gpu:0,1 (2 x NVIDIA H200)", "gpu:0 (NVIDIA H200) acts"]),
+        ([CPU], [CPU], ["cpu:0 (no GPU), which also acts"]),
+    ],
+)
+def test_the_overview_says_which_devices_learn_and_act(learning: Any, acting: Any, places: list[str]) -> None:
+    actors, *middle, _ = overview_of(learning, acting)
+
+    assert actors == "2 actors x 6 environments of Recall-v0"
+    assert middle == [f"2.8 million parameters learn on {places[0]}", *places[1:]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "the task's reward alone"),
+        ({"reward__extrinsic_coefficient": 0.0}, "no reward: both coefficients are 0"),
+        ({"reward__dir": "a"}, "the task's reward alone (the intrinsic reward of a is only logged)"),
+        (MINE, "intrinsic reward of kind my:Reward"),
+    ],
+)
+def test_the_overview_says_what_is_rewarded(changes: dict[str, Any], words: str) -> None:
+    assert overview_of(**changes)[-1] == words
+
+
+@pytest.mark.parametrize(
+    ("size", "words"), [(999_999, "999,999 parameters"), (1_000_000, "1.0 million parameters")]
+)
+def test_the_overview_writes_millions_of_parameters_short(size: int, words: str) -> None:
+    assert overview_of(size=size)[1].startswith(f"{words} learn on ")
+
+
+def test_the_overview_counts_hosts_of_the_same_name() -> None:
+    config = recall_training(actors__workers=1)
+
+    line = overview(config, 1_000_000, [CPU], [CPU], ["a", "b", "a"], "by rules")
+
+    hosts = "3 hosts (2 x a, b), each with 1 actor x 6 environments of Recall-v0 (by rules)"
+    assert line.split("; ")[0] == hosts

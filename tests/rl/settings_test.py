@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +16,6 @@ from motif_jax.glam.config import LanguagePolicy
 from motif_jax.rl import agent_networks, settings, train_agent
 from motif_jax.rl.config import Devices, agent_config
 from tests.play.agent_runs import changed, recall_config, recall_training
-from tests.recorded_outputs import assert_matches_packed_recording
 from tests.reward_fixtures import load_config
 
 
@@ -54,33 +52,106 @@ def test_fields_are_those_that_the_reward_reads_and_nobody_shows(monkeypatch: py
         settings.fields_option("Recall-v0", {}, reward)
 
 
-def test_what_follows_from_other_settings(monkeypatch: pytest.MonkeyPatch, record: bool) -> None:
-    """Columns, slots and the optimiser's steps, and the actors of a host for each of its devices."""
+@pytest.fixture
+def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings.os, "sched_getaffinity", lambda process: set(range(8)))
+
+
+@pytest.mark.usefixtures("eight_cores")
+def test_actors_of_hosts_and_devices_play_games_of_their_own() -> None:
+    """Host 2 of 3, each of whose two devices has two of four actors of six environments."""
     hosts = {"hosts__count": 3, "hosts__index": 2, "hosts__coordinator": "a:1", "batch_size": 96 * 3}
     cores = {"actors__workers": 4, "actors__cores": "7, 1,2,3"}
-    unseeded = {"compat__seed_noop": True, "compat__timeout_as_terminal": True}
-    found = {}
-    for name, count, changes in (
-        ("hosts", 2, {**hosts, **cores, "actors__rebuild": True, "actors__warmup_steps": 5}),
-        ("serial", 1, {"serial": True, "actors__cores": ""}),
-        ("unseeded", 1, {"serial": True, **unseeded}),
+    config = settings.resolved(recall_training(**hosts, **cores, actors__warmup_steps=5))
+
+    first, second = settings.actors_configs(config, 2)
+
+    assert settings.columns(config) == 288 // 8 // 3
+    assert (first.workers, first.first_env, first.cores) == (2, 48, [7, 1])
+    assert (second.workers, second.first_env, second.cores) == (2, 60, [2, 3])
+    assert first.warmup_steps == second.warmup_steps == 5
+    assert first.seed == second.seed == config.seed
+
+
+@pytest.mark.usefixtures("eight_cores")
+@pytest.mark.parametrize(
+    ("changes", "remembered"),
+    [
+        ({}, 0),
+        ({"serial": True}, 5000),
+        ({"actors__rebuild": True}, 5000),
+        # Games without seeds cannot be replayed.
+        ({"serial": True, "compat__seed_noop": True}, 0),
+    ],
+)
+def test_actors_remember_actions_of_games_that_are_played_again(
+    changes: dict[str, Any], remembered: int
+) -> None:
+    (actors,) = settings.actors_configs(settings.resolved(recall_training(**changes)), 1)
+
+    assert actors.remembered == remembered
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_timeouts_as_terminals_begin_the_next_episode_in_the_same_step(published: bool) -> None:
+    config = settings.resolved(recall_training(serial=True, compat__timeout_as_terminal=published))
+
+    assert settings.actors_configs(config, 1)[0].same_step_autoreset == published
+
+
+@pytest.mark.parametrize(
+    ("changes", "columns", "slots"),
+    [
         # A round of slots has 12 columns, and the batch before may have left 2.
-        ("two slots", 1, {"batch_size": 176, "algorithm__epochs": 3, "algorithm__minibatches": 4}),
-        ("three slots", 1, {"batch_size": 184}),
-        ("nine slots", 1, {"actors__slots_per_group": 9}),
-    ):
-        config = settings.resolved(recall_training(**changes))
-        numbers = settings.columns(config), config.actors.slots_per_group, settings.optimizer_steps(config)
-        actors = map(dataclasses.asdict, settings.actors_configs(config, count))
-        found[name] = json.dumps([*numbers, *actors], indent=0)
-    ppo = {"batch_size": 64, "algorithm__epochs": 3, "algorithm__minibatch_size": 32}
-    for variant, changes in (("faithful", {"reward__intrinsic_coefficient": 0.0}), ("symbolic", ppo)):
-        for given in ({}, changes):
-            made = agent_config(changed(load_config("train_agent", variant), **given))
-            options = settings.environment_options(made)
-            found[f"{variant} {len(given)}"] = json.dumps([settings.optimizer_steps(made), options])
-    assert_matches_packed_recording("run_settings", found, record)
+        ({"batch_size": 176}, 22, 2),
+        ({"batch_size": 184}, 23, 3),
+        ({"actors__slots_per_group": 9}, 16, 9),
+    ],
+)
+def test_slots_hold_a_batch_and_what_the_last_one_left(
+    changes: dict[str, Any], columns: int, slots: int
+) -> None:
+    config = settings.resolved(recall_training(**changes))
+
+    assert (settings.columns(config), config.actors.slots_per_group) == (columns, slots)
+
+
+def test_optimizer_steps_are_updates_times_epochs_and_minibatches() -> None:
+    config = recall_training(batch_size=176, algorithm__epochs=3, algorithm__minibatches=4)
+    plain = recall_training(batch_size=176)
+    updates = -(-config.train_for_env_steps // 176)
+
+    assert settings.optimizer_steps(config) == updates * 3 * 4
+    assert settings.optimizer_steps(plain) == updates
+
+
+def test_optimizer_steps_of_ppo_are_passes_over_minibatches() -> None:
+    config = changed(
+        load_config("train_agent", "symbolic"),
+        batch_size=64,
+        algorithm__epochs=3,
+        algorithm__minibatch_size=32,
+    )
+    updates = -(-config.train_for_env_steps // 64)
+
+    assert settings.optimizer_steps(agent_config(config)) == updates * 3 * 2
+
+
+@pytest.mark.parametrize(("changes", "off"), [({}, False), ({"reward__intrinsic_coefficient": 0.0}, True)])
+def test_published_counts_of_messages_need_an_intrinsic_reward(changes: dict[str, Any], off: bool) -> None:
+    config = agent_config(changed(load_config("train_agent", "faithful"), **changes))
+
+    switches = settings.environment_options(config)["compat"]
+    assert switches.pop("message_count_off") == off
+    assert set(switches.values()) == {True}
+
+
+def test_options_of_a_level_are_those_of_its_section() -> None:
+    options = settings.environment_options(agent_config(load_config("train_agent", "symbolic")))
+
+    assert options["fields"] == ["instruction"]
+    assert (options["observations"], options["distractors"], options["kind"]) == (3, None, "")
+    assert set(options["compat"].values()) == {False}
 
 
 def test_rewards_of_texts_are_computed_beside_the_learner(monkeypatch: pytest.MonkeyPatch) -> None:

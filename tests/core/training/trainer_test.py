@@ -27,7 +27,7 @@ from motif_jax.core.training import records
 from motif_jax.core.training.task import Evaluation, Task, TrainingPosition
 from motif_jax.core.training.trainer import FINITE, Carry, OfflineTrainer, TrainerSettings, make_train_steps
 from tests import bigrams, processes, resumed
-from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
+from tests.recorded_outputs import outcome_text
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")
 
@@ -131,7 +131,9 @@ class Subtractor(Task):
 
     def __init__(self, poisoned: Sequence[int] = (), stop_at: int | None = None, aim: float = 0) -> None:
         plain = {"wrap": lambda made, donate_state: made, "put_whole": lambda tree, axes: tree}
-        self.parallel: Any = SimpleNamespace(platform="cpu", replicate_freeing=list.pop, **plain)
+        devices = jax.local_devices()[:1]
+        same = {"devices": devices, "local_devices": devices}
+        self.parallel: Any = SimpleNamespace(platform="cpu", replicate_freeing=list.pop, **plain, **same)
         self.digests, self.poisoned, self.stop_at, self.aim = {"the text": "a"}, poisoned, stop_at, aim
         self.asked: list[tuple[int, int]] = []
 
@@ -183,13 +185,67 @@ def in_memory(monkeypatch):
     monkeypatch.setattr(records, "Checkpoints", Store)
 
 
-def test_what_a_run_leaves(tmp_path, in_memory, capsys, record):
+def test_a_run_evaluates_before_the_first_and_after_each_epoch(tmp_path, in_memory, capsys):
+    """The sum that is left falls by 4 n + 1 in step n; seven steps in epochs of three."""
     task = Subtractor()
-    assert subtracted(tmp_path, task, config={"a": 1}, log_every_seconds=0.0)
+
+    assert subtracted(tmp_path, task)
+
     assert task.asked == [(0, 2), (2, 1), (3, 2), (5, 1), (6, 1)]
     assert re.findall("^at .*$", capsys.readouterr().err, re.MULTILINE) == ["at 0", "at 3", "at 6", "at 7"]
-    assert not Store(tmp_path / "resume").kept
-    assert_matches_packed_recording("offline_run", {"left": left(tmp_path)}, record)
+    newest = Store(tmp_path / "checkpoints").kept[3]
+    rows = newest["curve"]["rows"]
+    assert [row["step"] for row in rows] == [0, 3, 6, 7]
+    assert [row["epoch"] for row in rows] == [0, 1, 2, 3]
+    assert [row["validation/loss"] for row in rows] == [100, 85, 34, 9]
+
+
+def test_means_of_an_evaluation_are_of_the_steps_before_it(tmp_path, in_memory):
+    subtracted(tmp_path, Subtractor())
+
+    first, *rows = Store(tmp_path / "checkpoints").kept[3]["curve"]["rows"]
+    assert np.isnan(first["norm"])
+    assert [row["norm"] for row in rows] == [(1 + 5 + 9) / 3, (13 + 17 + 21) / 3, 25]
+    assert [row["loss"] for row in rows] == pytest.approx([(100 + 99 + 94) / 3, (85 + 72 + 55) / 3, 34])
+
+
+def test_checkpoints_hold_state_position_items_and_config(tmp_path, in_memory):
+    subtracted(tmp_path, Subtractor(), given={"a": 1})
+
+    kept = Store(tmp_path / "checkpoints").kept
+    assert sorted(kept) == [0, 1, 2, 3]
+    items = kept[1]
+    assert (items["total"], items["seen"].tolist(), items["about"]) == (85, [6, 9], {"seen": [6, 9]})
+    assert items["config"] == {"a": 1}
+    position = items["position"]
+    assert (position["step"], position["epoch"], position["step_in_epoch"], position["skipped"]) == (
+        3,
+        1,
+        0,
+        0,
+    )
+    assert position["digests"] == {"the text": "a"}
+    assert not Store(tmp_path / "resume").kept, "what was saved to go on is removed at the end"
+
+
+def test_every_step_is_logged_before_the_evaluation_after_it(tmp_path, in_memory):
+    subtracted(tmp_path, Subtractor(), log_every_seconds=0.0)
+
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [0, 1, 2, 3, 3, 4, 5, 6, 6, 7, 7]
+    losses = [line["logged/loss"] for line in lines if "logged/loss" in line]
+    assert losses == [100, 99, 94, 85, 72, 55, 34]
+
+
+def test_the_summary_names_the_best_and_the_used_evaluation(tmp_path, in_memory):
+    subtracted(tmp_path, Subtractor())
+
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert (summary["evaluations"], summary["best_evaluation"], summary["used_evaluation"]) == (4, 3, 3)
+    assert summary["best"] == summary["used"] == summary["last"]
+    assert summary["last"] == {"epoch": 3, "loss": 34, "norm": 25, "step": 7, "validation/loss": 9}
+    assert (summary["steps_left_out"], summary["stopped_early"]) == (0, False)
+    assert (tmp_path / "rows.txt").read_text() == "4"
 
 
 def test_a_stopped_run_goes_on_to_the_same_end(tmp_path, in_memory):
@@ -206,22 +262,49 @@ def test_a_stopped_run_goes_on_to_the_same_end(tmp_path, in_memory):
         assert left(folder) == left(tmp_path / "whole")
 
 
-def test_steps_that_are_not_finite_are_left_out_up_to_a_budget(tmp_path, in_memory, record):
-    found = []
-    for most in (0, 1, 2):
-        found.append(outcome_text(subtracted, tmp_path, Subtractor([1, 4]), most_skips=most, folder=tmp_path))
-        found += [f"{step} {items['position']}" for step, items in Store(tmp_path / "resume").kept.items()]
-    with np.load(tmp_path / "nonfinite" / "step-4.npz") as kept:
-        found += [f"{name} {kept[name].tolist()}" for name in sorted(kept)]
-    assert_matches_packed_recording(
-        "offline_nonfinite", {"found": "\n".join([*found, left(tmp_path)])}, record
-    )
+def test_the_first_step_that_is_not_finite_ends_a_run(tmp_path, in_memory):
+    remedy = "with smaller numbers; --config.nonfinite.policy=skip continues without that step"
+
+    with pytest.raises(UserError, match=rf"gradient_norm of step 1 not finite .*step-1\.npz\).*{remedy}"):
+        subtracted(tmp_path, Subtractor([1, 4]), most_skips=0)
+
+    ((step, items),) = Store(tmp_path / "resume").kept.items()
+    assert step == items["position"]["step"] == 1
+    assert items["position"]["sums"] == {"steps": 1, "gradient_norm": 1, "loss": 100}
+
+
+def test_more_steps_than_may_be_left_out_end_a_run(tmp_path, in_memory):
+    spent = r"1 steps were left out already \(--config.nonfinite.most_skips=1\)"
+
+    with pytest.raises(UserError, match=f"gradient_norm of step 4 not finite .*{spent}"):
+        subtracted(tmp_path, Subtractor([1, 4]), most_skips=1)
+
+    with np.load(tmp_path / "nonfinite" / "step-4.npz") as batch:
+        arrays = {name: batch[name].tolist() for name in batch}
+    np.testing.assert_equal(arrays, {"x": [8, np.nan], "loss": 77, "gradient_norm": np.nan})
+
+
+def test_steps_that_are_not_finite_are_left_out_of_state_and_means(tmp_path, in_memory):
+    assert subtracted(tmp_path, Subtractor([1, 4]), most_skips=2)
+
+    newest = Store(tmp_path / "checkpoints").kept[3]
+    rows = newest["curve"]["rows"]
+    # Without the 5 of step 1 and the 17 of step 4.
+    assert [row["validation/loss"] for row in rows] == [100, 90, 56, 31]
+    assert [row["norm"] for row in rows[1:]] == [5, 17, 25]
+    assert newest["position"]["skipped"] == 2
+    assert json.loads((tmp_path / "summary.json").read_text())["steps_left_out"] == 2
+
+
+@pytest.mark.parametrize(("budget", "total"), [(1, 77), (2, 31)])
+def test_compiled_steps_stop_where_the_budget_is_spent(budget, total):
     task = Subtractor([1, 4])
-    for most, total in ((1, 77), (2, 31)):
-        carry = Carry(task.init_state(), np.int32(most), None)
-        carry, metrics = jax.jit(make_train_steps(task.guarded_step))(carry, task.batches(0, 7))
-        assert (carry.left, carry.state.total) == (most - 2, total)
-        assert metrics[FINITE].tolist() == [1, 0, 1, 1, 0, 1, 1]
+    carry = Carry(task.init_state(), np.int32(budget), None)
+
+    carry, metrics = jax.jit(make_train_steps(task.guarded_step))(carry, task.batches(0, 7))
+
+    assert (carry.left, carry.state.total) == (budget - 2, total)
+    assert metrics[FINITE].tolist() == [1, 0, 1, 1, 0, 1, 1]
 
 
 @pytest.mark.parametrize(("patience", "steps", "best", "kept"), [(1, 7, 0, [0, 1]), (0, 3, 1, [1])])
@@ -239,27 +322,65 @@ def test_early_stop_uses_the_best(tmp_path, patience, steps, best, kept):
         assert checkpoints.restore(1, {"about": JSON})["about"] == {"seen": [6, 9]}
 
 
-def test_a_folder_of_other_data_devices_steps_or_layout_is_refused(tmp_path, in_memory, record):
-    """Where dropout is drawn, those devices that the machine has may be others in the next start."""
-    subtracted(tmp_path, Subtractor(stop_at=3))
-    task, store = Subtractor(), Store(tmp_path / "resume")
-    text, other = {"the text": "a"}, {records.DEVICES: "2"}
+@pytest.fixture
+def stopped(tmp_path, in_memory):
+    """A run that was stopped behind its fourth step."""
+    assert not subtracted(tmp_path, Subtractor(stop_at=3))
+    return Store(tmp_path / "resume")
+
+
+def test_a_run_of_other_steps_between_evaluations_is_refused(tmp_path, stopped):
+    task = Subtractor()
     task.steps_per_epoch = 2
-    found, items = [outcome_text(subtracted, tmp_path, task)], store.kept[4]
-    changed, more = {"the text": "b", "more": "c"}, {records.DEVICES: "3"}
-    for before, now in ((text, changed), (text, {}), (other, more), (text, other), (text, text)):
-        items["position"]["digests"], task.digests = before, now
-        store.save(4, items)
-        found += [
-            outcome_text(subtracted, tmp_path, task),
-            outcome_text(records.refuse_other_data, tmp_path, now, "a file"),
-        ]
-    found.append(outcome_text(records.refuse_other_data, tmp_path / "new", now, "a text"))
-    store.save(4, {"position": {**items["position"], "phase": 2}})
-    found.append(outcome_text(records.refuse_other_data, tmp_path, now, "a text"))
-    assert_matches_packed_recording(
-        "offline_refused", {"found": "\n".join(found).replace(str(tmp_path), "FOLDER")}, record
-    )
+
+    with pytest.raises(UserError, match=r"stands at step 4 after 1 evaluations: .* with 2 steps between two"):
+        subtracted(tmp_path, task)
+
+
+TEXT = {"the text": "a"}
+TWO_DEVICES = {records.DEVICES: "2"}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "message"),
+    [
+        (
+            TEXT,
+            {"the text": "b", "more": "c"},
+            "was trained on other more, the text than a file has now: use the same",
+        ),
+        (TEXT, {}, "was trained on other the text than a file has now"),
+        # Each device draws dropout of its own.
+        (TWO_DEVICES, {records.DEVICES: "3"}, "was trained on 2 devices, config.num_devices gives 3 here"),
+        (TEXT, TWO_DEVICES, "was trained on other number of devices, the text than a file has now"),
+    ],
+)
+def test_a_run_on_other_data_or_devices_is_refused(tmp_path, stopped, before, now, message):
+    items = stopped.kept[4]
+    items["position"]["digests"] = before
+    stopped.save(4, items)
+    task = Subtractor()
+    task.digests = now
+
+    with pytest.raises(UserError, match=f"^{tmp_path} {message}"):
+        records.refuse_other_data(tmp_path, now, "a file")
+    with pytest.raises(UserError, match=f"^{tmp_path} {message.replace('a file', 'a text')}"):
+        subtracted(tmp_path, task)
+
+
+def test_a_run_on_the_same_data_or_none_is_taken(tmp_path, stopped):
+    records.refuse_other_data(tmp_path, TEXT, "a file")
+    records.refuse_other_data(tmp_path / "new", TEXT, "a text")
+
+
+def test_a_checkpoint_of_another_layout_is_refused(tmp_path, stopped):
+    items = stopped.kept[4]
+    stopped.save(4, {"position": {**items["position"], "phase": 2}})
+
+    with pytest.raises(
+        UserError, match=r"checkpoint 4 is of a layout .*phase.*with the version in the run's"
+    ):
+        records.refuse_other_data(tmp_path, TEXT, "a text")
 
 
 def test_what_a_refused_start_leaves(tmp_path):

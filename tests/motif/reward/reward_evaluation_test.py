@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +11,7 @@ from motif_jax.motif.pairs.targets import PairTargets
 from motif_jax.motif.reward import reward_data
 from motif_jax.motif.reward import reward_evaluation as evaluation
 from motif_jax.motif.reward.reward_data import BatchPlan, RewardData
-from tests.recorded_outputs import assert_matches_packed_recording
+from motif_jax.motif.reward.statistics import RunningMoments
 
 IDS = "0121 3310 2430 1112 0440 1022 2301 5125 5565 6301"
 SURE = np.array([0.9, 0.2, 0.5, 0.3, 0.5, 0.8, 0.1, 0.7, 0.4, 0.25], np.float32)
@@ -34,38 +33,161 @@ def data_of(**changes: Any) -> RewardData:
     return RewardData(**{"max_length": 1, "fields": ("blstats",), "digests": {}, **given, **parts, **changes})
 
 
-def test_statistics_and_metrics_of_a_few_pairs(record: bool) -> None:
-    data, draws = data_of(), np.random.default_rng(0)
+def drawn(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=shape).astype(np.float32)
+
+
+def test_messages_are_counted_over_the_training_part() -> None:
+    data = data_of()
+
     assert data.counts.tolist() == [5, 6, 5, 1, 3, 0, 0]
     assert [part.tolist() for part in data.unseen()] == [[0, 0, 0, 1, 0], [0, 0, 1, 1, 1]]
-    rewards, of_messages, of_steps = (
-        draws.normal(size=s).astype("f4") for s in ((10, 2), (2, 7), (2, 10, 2, 2))
-    )
+
+
+@pytest.mark.parametrize("message_only", [True, False])
+def test_statistics_are_those_of_all_training_steps(message_only: bool) -> None:
+    """Two members; rewards of distinct messages, or of the steps themselves."""
+    data = data_of()
+    values = drawn(2, 7) if message_only else drawn(2, 10, 2, 2)
+    steps = values[:, data.ids[data.train]] if message_only else values[:, data.train]
+    members = steps.reshape(2, -1).astype(np.float64)
+    together = members.mean(axis=0)
+
+    statistics = evaluation.reward_statistics(values, data, message_only, False, 2)
+
+    assert statistics["mean"] == pytest.approx(together.mean(), abs=1e-6)
+    assert statistics["variance"] == pytest.approx(together.var(), rel=1e-5)
+    assert statistics["member_mean"] == pytest.approx(members.mean(axis=1), abs=1e-6)
+    assert statistics["member_variance"] == pytest.approx(members.var(axis=1), rel=1e-5)
+    assert (statistics["num_steps"], statistics["num_pairs"]) == (20, 5)
+    assert statistics["num_distinct"] == (5 if message_only else 20)
+
+
+def test_quantiles_are_of_the_normalised_distinct_rewards() -> None:
+    statistics = evaluation.reward_statistics(drawn(2, 7), data_of(), True, False, 2)
+
+    # Two of the seven messages are of the validation part alone.
+    normalised = (drawn(2, 7)[:, :5].mean(axis=0) - statistics["mean"]) / np.sqrt(statistics["variance"])
+    assert min(normalised) - 1e-6 <= statistics["quantiles"][0] <= statistics["quantiles"][-1]
+    assert statistics["quantiles"][-1] <= max(normalised) + 1e-6
+    assert statistics["quantiles"] == sorted(statistics["quantiles"])
+
+
+def test_disagreement_is_the_spread_of_what_each_member_normalises() -> None:
+    values, data = drawn(2, 10, 2, 2), data_of()
+    members = values[:, data.train].reshape(2, -1).astype(np.float64)
+    normalised = (members - members.mean(axis=1, keepdims=True)) / members.std(axis=1, keepdims=True)
+
+    statistics = evaluation.reward_statistics(values, data, False, False, 2)
+
+    assert statistics["disagreement"] == pytest.approx(normalised.std(axis=0).mean(), rel=1e-4)
+    assert statistics["advice"] is None, "thresholds are advised to rewards of the message alone"
+
+
+def test_running_statistics_are_merged_batch_by_batch() -> None:
+    values, data, moments = drawn(2, 10, 2, 2), data_of(), RunningMoments()
+    for pairs in (data.train[:2], data.train[2:4], data.train[4:]):
+        moments.update(values.mean(axis=0)[pairs])
+
+    statistics = evaluation.reward_statistics(values, data, False, True, 2)
+
+    assert (statistics["mean"], statistics["variance"]) == (moments.mean, moments.variance)
+
+
+def test_metrics_of_pairs_are_weighted_and_leave_out_ties() -> None:
+    data, rewards = data_of(), drawn(10, 2)
+    part = data.validation
+    labels, weights = data.targets.labels[part], data.targets.weights[part].astype(np.float64)
+    log_probabilities = rewards - np.log(np.exp(rewards).sum(axis=1, keepdims=True))
+    losses = -(data.targets.unsmoothed[part] * log_probabilities[part]).sum(axis=1)
+
+    metrics = evaluation.evaluate_pairs(rewards, data, 2)
+
+    assert metrics["validation/loss"] == pytest.approx((losses * weights).sum() / weights.sum(), rel=1e-5)
+    # Of the pairs with a weight; the last of the five has none.
+    counted = weights > 0
+    right = rewards[part].argmax(axis=1) == labels
+    assert metrics["validation/loss_pairs"] == counted.sum() == 4
+    assert metrics["validation/accuracy"] == pytest.approx(right[counted].mean())
+
+
+def test_metrics_of_no_pairs_are_nan() -> None:
     few = data_of(validation=np.array([4]), score=None)
-    found = {str(part.score): evaluation.evaluate_pairs(rewards, part, 2) for part in (data, few)}
-    for running in (False, True):
-        for values in (of_messages, of_steps):
-            given = values, data, values is of_messages, running, 2
-            found[f"{values.shape} {running}"] = evaluation.reward_statistics(*given)
-    mean = np.average(of_messages.mean(axis=0), weights=data.counts)
-    assert found["(2, 7) False"]["mean"] == pytest.approx(mean)
-    assert_matches_packed_recording(
-        "reward_evaluation", {name: json.dumps(each, indent=1) for name, each in found.items()}, record
+
+    metrics = evaluation.evaluate_pairs(drawn(10, 2), few, 2)
+
+    assert metrics["validation/loss_pairs"] == metrics["validation/accuracy_pairs"] == 0
+    assert np.isnan(metrics["validation/loss"])
+    assert np.isnan(metrics["validation/score_accuracy"])
+
+
+def plan_of(devices: int = 1, members: int = 1, bootstrap: bool = False, seed: int = 3) -> BatchPlan:
+    """Two epochs of five pairs in batches of two."""
+    ensemble = SimpleNamespace(members=members, bootstrap=bootstrap)
+    no_more = SimpleNamespace(per_text=0, most=0)
+    config: Any = SimpleNamespace(
+        batch_size=2, chunk_steps=2, epochs=2, least_steps=no_more, seed=seed, ensemble=ensemble
+    )
+    return BatchPlan(data_of(), config, devices)
+
+
+def test_an_epoch_shows_every_training_pair_once() -> None:
+    plan = plan_of()
+
+    assert (plan.steps_per_epoch, plan.chunk_steps) == (3, 2)
+    orders = [plan.order(epoch) for epoch in (0, 1)]
+    for order in orders:
+        assert sorted(order.ravel().tolist()) == [-1, 0, 2, 3, 4, 5]
+        assert order.ravel().tolist()[-1] == -1, "the last batch is not full"
+    assert orders[0].tolist() != orders[1].tolist()
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_steps_of_a_batch_are_places_among_its_distinct_messages(devices: int) -> None:
+    plan, data = plan_of(devices), data_of()
+
+    for first, count in ((0, 2), (2, 1), (3, 2)):
+        batch = plan.batches(first, count)
+        epoch, start = divmod(first, 3)
+        pairs = plan.order(epoch)[start : start + count]
+        unique = batch.unique.reshape(count, devices, plan.bucket)
+        share = 2 // devices
+        for step, column in np.ndindex(pairs.shape):
+            messages = unique[step, column // share][batch.inverse[step, column]]
+            expected = max(0, pairs[step, column])
+            np.testing.assert_array_equal(messages, data.ids[expected])
+            np.testing.assert_array_equal(
+                batch.rows["blstats"][step, column], data.dataset.data["blstats"][expected]
+            )
+
+
+def test_pairs_that_fill_a_batch_up_have_no_weight() -> None:
+    batch = plan_of(members=2).batches(2, 1)
+
+    assert batch.weights[0, :, 1].tolist() == [0, 0]
+    assert batch.labels[0, 1] == 2
+
+
+def test_members_of_a_bootstrap_see_samples_of_their_own() -> None:
+    plain, sampled = plan_of(members=2), plan_of(members=2, bootstrap=True)
+    weights, samples = (
+        np.concatenate([plan.batches(0, 2).weights, plan.batches(2, 1).weights]) for plan in (plain, sampled)
     )
 
+    np.testing.assert_array_equal(weights[:, 0], weights[:, 1])
+    assert (samples[:, 0] != samples[:, 1]).any()
+    # A sample counts a pair a whole number of times, in each epoch the same.
+    times = samples[weights > 0] / weights[weights > 0]
+    np.testing.assert_array_equal(times, np.round(times))
 
-def test_batches_of_pairs(record: bool) -> None:
-    found = {}
-    for devices, members, bootstrap in ((1, 1, False), (2, 2, True), (1, 2, False)):
-        ensemble = SimpleNamespace(members=members, bootstrap=bootstrap)
-        config: Any = SimpleNamespace(batch_size=2, chunk_steps=2, epochs=2, seed=3, ensemble=ensemble)
-        plan = BatchPlan(data_of(), config, devices)
-        batches = [plan.batches(*of) for of in ((0, 2), (2, 1), (3, 2), (1, 2))]
-        sizes = plan.steps_per_epoch, plan.chunk_steps, plan.bucket, reward_data.axes(batches[0])
-        found[f"{devices} {members}"] = str(
-            jax.tree.map(lambda leaf: np.asarray(leaf).tolist(), (sizes, batches))
-        )
-    assert_matches_packed_recording("batches_of_pairs", found, record)
+
+def test_a_batch_is_the_same_whatever_was_asked_before() -> None:
+    plan = plan_of()
+    early = plan.batches(1, 2)
+    plan.batches(3, 2)
+
+    jax.tree.map(np.testing.assert_array_equal, plan.batches(1, 2), early)
+    assert jax.tree.structure(reward_data.axes(early)) == jax.tree.structure(early)
 
 
 def test_calibration_of_a_known_case():
