@@ -91,6 +91,23 @@ def assert_matches_recording(name: str, text: str, record: bool, *, exact: bool 
     assert matches, "\n".join(_changed_lines(name, before, text)[:40])
 
 
+def assert_matches_recorded_section(name: str, section: str, text: str, record: bool) -> None:
+    """Compares a text, to the letter, with the part of the file `name` below the line `## SECTION`."""
+    path = FOLDER / name
+    sections = {}
+    for part in path.read_text(encoding="utf-8").split("## ")[1:]:
+        title, _, lines = part.partition("\n")
+        sections[title] = lines.strip("\n")
+    changed = _changed_lines(section, sections.get(section, ""), text)
+    if record:
+        sections[section] = text
+        _replace(
+            path, "\n".join(f"## {title}\n{lines}\n" for title, lines in sections.items()).encode(), changed
+        )
+        return
+    assert not changed, "\n".join(changed[:40])
+
+
 def _is_close_text(one: str, other: str) -> bool:
     words, others = _NUMBER.split(one), _NUMBER.split(other)
     return len(words) == len(others) and all(map(is_close, words, others))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from motif_jax import stages
-from tests import recorded_outputs
 from tests.commands import Commands, commands
+from tests.end_to_end import stage_files
 from tests.force.outcomes import rows_of
 from tests.force.scenarios import SCENARIOS, Inputs
 from tests.processes import REPOSITORY
@@ -21,8 +21,6 @@ IMPORTED = ("jax", "flax.linen", "optax", "orbax.checkpoint", "nle", "pyarrow.pa
 ELSEWHERE = {"serve_annotator"}
 # Scenarios of chaos.py alone: of stages that another one starts.
 REPEATED = {"study", "report", "train_text_visdial", "train_agent_processes"}
-# Their course hangs on the times of their processes.
-TIMED = {"oni", "train_agent_nethack", "benchmark"}
 _SMALL_BENCHMARK = [
     "--config.repeats=1", *(f"--config.options.{key}" for key in ("workers=1", "envs_per_worker=4", "rollout=8", "steps=40")),
 ]  # fmt: skip
@@ -80,38 +78,36 @@ def trained_on_nethack(workdir: Path) -> None:
     assert {"config.json", "versions.json", "tensorboard"} <= {path.name for path in workdir.iterdir()}
 
 
-def check_recorded(name: str, printed: str, folder: Path, inputs: Inputs, record: bool) -> None:
-    if name in TIMED:
-        return
-    names = {folder: "TRIAL", inputs.folder: "INPUTS", REPOSITORY: "REPOSITORY"}
-    parts = recorded_outputs.of_folder(folder, names) | {"printed": recorded_outputs.replaced(printed, names)}
-    # A copy of an input, in which a training logged by the clock; published rows, of which half the columns are times.
-    timed = ("learned_reward/", "run/log.csv")
-    mine = {part: text for part, text in parts.items() if not part.startswith(timed)}
-    recorded_outputs.assert_matches_packed_recording(name, mine, record)
-
-
 @pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in REPEATED | ELSEWHERE])
 def test_a_stage_ends_and_leaves_its_files(
-    name: str, started: Commands, inputs: Inputs, tmp_path: Path, record: bool
+    name: str, started: Commands, inputs: Inputs, tmp_path: Path
 ) -> None:
     scenario, workdir = SCENARIOS[name], tmp_path / "run"
     flags = (*scenario.flags(inputs, tmp_path), *MORE_FLAGS.get(name, ()))
-    printed = launch(started, scenario.config, workdir, *flags, typed=scenario.typed)
+    launch(started, scenario.config, workdir, *flags, typed=scenario.typed)
     assert scenario.compared.of(workdir, tmp_path)
-    check_recorded(name, printed, tmp_path, inputs, record)
+    if name in stage_files.FILES:
+        stage_files.check_stage(name, tmp_path)
     if name == "train_agent_nethack":
         trained_on_nethack(workdir)
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_stage_without_a_scenario_ends_and_leaves_its_file(
-    name: str, started: Commands, inputs: Inputs, tmp_path: Path, record: bool
+    name: str, started: Commands, inputs: Inputs, tmp_path: Path
 ) -> None:
     variant, flags, left = OTHERS[name]
     printed = launch(started, f"{name}.py{variant}", tmp_path, *flags(inputs))
     assert left in printed or (tmp_path / left).is_file()
-    check_recorded(name, printed, tmp_path, inputs, record)
+    if name in stage_files.FILES:
+        stage_files.check_stage(name, tmp_path)
+
+
+def test_every_stage_has_a_list_of_its_files() -> None:
+    # What these leave hangs on the times of their processes.
+    timed = {"oni", "train_agent_nethack", "benchmark"}
+    started = {name for name in SCENARIOS if name not in REPEATED | ELSEWHERE}
+    assert stage_files.FILES.keys() == (started | OTHERS.keys()) - timed
 
 
 def test_every_stage_is_started() -> None:
