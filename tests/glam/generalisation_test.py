@@ -13,7 +13,7 @@ from motif_jax.glam.generalisation import (
     chosen,
     every,
     language,
-    place_of,
+    level_of_test,
 )
 
 LOCAL = "BabyAI-GoToLocal-v0"
@@ -62,7 +62,7 @@ def test_an_unknown_test_is_refused_with_those_there_are(name: str) -> None:
 def test_an_agent_of_french_is_not_tested_in_french() -> None:
     assert "french" not in every(FRENCH)
     assert language(FRENCH) == "french"
-    assert language(place_of(every(FRENCH)["unseen_pairs"], FRENCH)) == "french"
+    assert language(level_of_test(every(FRENCH)["unseen_pairs"], FRENCH)) == "french"
 
 
 def test_the_number_of_distractors_of_the_training_is_no_test() -> None:
@@ -90,7 +90,7 @@ def test_names_of_actions_must_be_as_many_as_the_actions() -> None:
 def test_a_place_replaces_the_options_of_its_test_alone() -> None:
     base = PlayedLevel(LOCAL, {"distractors": 4})
 
-    place = place_of(every(base)["french"], base)
+    place = level_of_test(every(base)["french"], base)
 
     assert place == PlayedLevel(LOCAL, {"distractors": 4, "language": "french"})
     assert language(place) == "french"
@@ -110,6 +110,6 @@ def test_a_place_replaces_the_options_of_its_test_alone() -> None:
 def test_other_words_have_room_for_more_tokens(
     name: str, prompt_tokens: int | None, room: int | None, expected: int
 ) -> None:
-    place = place_of(every(TOKENS)[name], TOKENS, prompt_tokens, room)
+    place = level_of_test(every(TOKENS)[name], TOKENS, prompt_tokens, room)
 
     assert place.options["prompt_tokens"] == expected
