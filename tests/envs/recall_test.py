@@ -16,7 +16,7 @@ def episode(action_of_cue, **options):
     return steps[1:], env.episode_info()
 
 
-@pytest.mark.parametrize("options", [{}, {"cues": 3, "delay": 2}, {"delay": 200}])
+@pytest.mark.parametrize("options", [{}, {"cues": 3, "delay": 2}, {"delay": 50}])
 def test_only_the_cue_named_at_the_question_is_rewarded(options):
     right, info = episode(lambda cue: cue, **options)
     wrong, none = episode(lambda cue: 1 - min(cue, 1), **options)
