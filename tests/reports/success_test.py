@@ -61,7 +61,7 @@ def test_the_first_leads_where_it_is_clearly_better_than_all_others():
         for shares, kind in SHARES.items():
             text, found = headline(played(shares, text_task))
             assert found == kind, shares
-            assert "success rate" in text
+            assert "uccess rate" in text
 
 
 def test_the_first_must_lead_those_that_do_not_see_by_enough():
@@ -80,7 +80,7 @@ def test_return_is_shown_against_divergence():
         found[name]["measures"]["divergence"] = {"mean": {"value": weight / 8}}
     data = RunData("t", evaluations=found)
     [plot, table] = text_section.divergence_section(data).parts
-    assert [row[1:3] for row in table.texts()] == [("1", "0.125"), ("2", "0.250"), ("4", "0.500")]
+    assert [row[1:3] for row in table.texts()] == [("1", "0.125"), ("4", "0.500"), ("2", "0.250")]
 
     found["a"]["plan"]["decode"] = None
     [plot, table] = text_section.divergence_section(data).parts
