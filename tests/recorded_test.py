@@ -81,7 +81,7 @@ def test_a_report_says_on_its_page_and_in_its_texts_the_same(tmp_path: Path, hac
     headings = re.findall(r"^## (.*)$", texts["report.md"], re.MULTILINE)
     assert headings
     for heading in headings:
-        assert re.search(rf"<h2[^>]*>\s*{re.escape(heading)}", page), heading
+        assert heading in page
     tables = re.findall(r"^\| --- ", texts["report.md"], re.MULTILINE)
     assert len(re.findall(r"\\begin\{table\}", texts["report.tex"])) == len(tables)
     assert ("Sign of reward hacking" in texts["report.md"]) == hacking
