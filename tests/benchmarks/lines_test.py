@@ -57,6 +57,13 @@ def process() -> Any:
 Training = dataclasses.make_dataclass("Training", ["options", "seed", "variant", ("serial", bool, True)])
 
 
+class Reading(int):
+    """Stands for the meters' reading: how many batches were learned from since the one before."""
+
+    def rate(self, name: str) -> float:
+        return 0.25
+
+
 class Parts:
     """Stands for a `System`, its meters, its only source, and a `BatchStream` of it; notes what is asked of them."""
 
@@ -82,9 +89,10 @@ class Parts:
     def metrics(self) -> dict[str, float]:
         return dict.fromkeys(("loss/total", "lag/max", "ratio_min"), len(self.asked))
 
-    def read(self) -> int:
-        self.read_before, before = len(self.asked), self.read_before
-        return len(self.asked) - before
+    def read(self) -> Reading:
+        before = self.read_before
+        self.read_before = len(self.asked)
+        return Reading(self.read_before - before)
 
     def episodes(self) -> list[dict[str, Any]]:
         played = {"episode": len(self.asked), "return": len(self.asked) / 50, "success": 0.75, "length": 4}
