@@ -34,7 +34,7 @@ SLURM["SLURM_STEP_NODELIST"] = "gpu[03-05,09]"
 SEVERAL = {"hosts__coordinator": "n:4000", "hosts__count": 3}
 
 
-def test_place_comes_from_the_config_or_from_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_position_comes_from_the_config_or_from_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere, alone = HostPosition(None, 0, 1), {**SLURM, "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}
     for environment, given, expected in (
         ({}, (None, None, None), nowhere),
@@ -45,7 +45,7 @@ def test_place_comes_from_the_config_or_from_slurm(monkeypatch: pytest.MonkeyPat
         (alone, ("slurm", None, None), nowhere),
     ):
         monkeypatch.setattr(cluster.os, "environ", environment)
-        assert cluster.place(*given) == expected
+        assert cluster.position(*given) == expected
 
 
 def test_a_batch_divides_over_hosts_and_their_devices() -> None:
