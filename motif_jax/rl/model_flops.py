@@ -68,7 +68,8 @@ class DeviceUse:
         self._peak = peak_flops(learning[0], config.network.dtype, config.matmul_precision)
         if self._peak is None:
             return
-        counted = agent_networks.class_of(config).counted(config, network, {**state.params, **frozen})
+        params = {**state.params, **frozen} if frozen else state.params
+        counted = agent_networks.class_of(config).counted(config, network, params)
         if counted is None:
             self._peak = None
             return

@@ -42,7 +42,7 @@ def parts() -> tuple[Any, Any, Any]:
 
 def test_shares_of_the_peak_of_learning_and_of_everything() -> None:
     config, network, batch = parts()
-    use = DeviceUse(config, network, None, [DEVICE], [DEVICE])
+    use = DeviceUse(config, network, SimpleNamespace(params={}), [DEVICE], [DEVICE])
     for _ in range(3):
         use.add(batch)
     reading = Reading({"inference/rows": 500.0, "learner/update": 0.5}, {}, {}, 4.0)

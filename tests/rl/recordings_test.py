@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from motif_jax import rewards
 from motif_jax.core.devices.services import ServiceFailedError
 from motif_jax.envs.replay import Recording
 from motif_jax.rewards import RewardKind, Values
-from motif_jax.rl import recordings
+from motif_jax.rl import recordings, reward_kinds
 from motif_jax.rl.actors.group import episode_seed
 from motif_jax.rl.actors.rerecording import record_actions
 from motif_jax.rl.actors.worker_process import WorkerProcess
@@ -182,7 +181,7 @@ def test_a_training_leaves_recordings_of_its_games(tmp_path: Path, monkeypatch: 
     """Of games whose batches still waited when the training ended, too."""
     reward = RewardKind()
     monkeypatch.setattr(reward, "lookup", lambda texts: Values(np.ones(len(texts), np.float32), 0))
-    monkeypatch.setattr(rewards, "load_intrinsic", lambda *_: reward)
+    monkeypatch.setattr(reward_kinds, "load_intrinsic", lambda *_: reward)
     changes = {"serial": False, "record_every": 2, "save_every_steps": 1, "keep_checkpoints": 2}
     config = recall_config(train_for_env_steps=600, **changes)
     train(tmp_path, config)

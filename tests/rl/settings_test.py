@@ -39,7 +39,7 @@ def test_fields_are_those_that_the_reward_reads_and_nobody_shows(monkeypatch: py
         ("Recall-v0", ("message",), {}),
     ):
         kind = SimpleNamespace(required_fields=lambda reward, read=read: read)
-        monkeypatch.setattr(settings.rewards, "kind_of", lambda reward, kind=kind: kind)
+        monkeypatch.setattr(settings.reward_kinds, "kind_of", lambda reward, kind=kind: kind)
         assert settings.fields_option(name, {}, reward) == wanted
         options = {"fields": ["tty_chars"]}
         more = {"fields": ["tty_chars", *wanted["fields"]]} if wanted else {}
