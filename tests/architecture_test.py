@@ -123,6 +123,12 @@ def test_the_picture_of_the_house_shows_its_imports() -> None:
     subprocess.run([sys.executable, script, "--check"], check=True)
 
 
+def test_every_folder_with_modules_is_a_package() -> None:
+    """Else the wheel lacks it."""
+    folders = {path.parent for path in PACKAGE.rglob("*.py")}
+    assert {folder for folder in folders if not (folder / "__init__.py").is_file()} == set()
+
+
 def test_no_file_is_too_long_to_read() -> None:
     lines = {file: len(text.splitlines()) for file, text in TEXTS.items()}
     assert {file: count for file, count in lines.items() if count > MOST_LINES} == {}
