@@ -101,7 +101,7 @@ def test_a_folder_has_one_owner_and_a_dead_one_lets_go(tmp_path: Path) -> None:
 
 def test_a_requeued_job_waits_for_the_lock_of_a_lost_node(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(locks, "_LEASE_SECONDS", 30.0)
-    monkeypatch.setattr(locks, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(locks, "_POLL_SECONDS", 0.01)
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     holder = contextlib.ExitStack()
     holder.enter_context(locks.FolderLock(tmp_path))

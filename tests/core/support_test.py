@@ -93,10 +93,11 @@ def test_a_run_folder_refuses_another_config_and_names_it(tmp_path: Path) -> Non
         run_folder.prepare(run, config, identity=["seed", "model"])
     run_folder.prepare(run, config, identity=["seed", "model"], free=["model.size"])
     versions = json.loads((run / "versions.json").read_text())
-    assert set(versions) == {"versions", "git_revision", "command", "platform", "started"}
+    assert set(versions) == {"versions", "git_revision", "command", "directory", "platform", "started"}
     known = versions["versions"]
     assert (known["python"], known["numpy"]) == (platform.python_version(), np.__version__)
     assert versions["command"] == shlex.join(sys.argv)
+    assert versions["directory"] == os.getcwd()
     with pytest.raises(UserError, match=rf"^{tmp_path} is not a run folder: it has no config\.json$"):
         run_folder.read_config(tmp_path)
     (run / "config.json").write_text('{"stage": "other"}')

@@ -210,7 +210,7 @@ def test_means_of_an_evaluation_are_of_the_steps_before_it(tmp_path, in_memory):
 
 
 def test_checkpoints_hold_state_position_items_and_config(tmp_path, in_memory):
-    subtracted(tmp_path, Subtractor(), given={"a": 1})
+    subtracted(tmp_path, Subtractor(), config={"a": 1})
 
     kept = Store(tmp_path / "checkpoints").kept
     assert sorted(kept) == [0, 1, 2, 3]
