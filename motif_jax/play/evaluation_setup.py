@@ -201,16 +201,18 @@ def _of_folder(config: PlayedPolicy, folder: str, plays: bool, pins: PinnedVersi
     replaced = registry.options_of({**asdict(config.environment), "name": name, "max_episode_steps": None})
     options = _options_in(name, trained_on, options | replaced, folder)
 
+    # A class that is not trusted is refused before the checkpoint is read.
+    reward = trained.reward
+    agent_reward = None
+    if reward.intrinsic_coefficient and reward_kinds.kind_of(reward).rates(reward):
+        agent_reward = _moved(reward, Path(folder))
+
     policy = None
     step = None
     if plays:
         which = config.agent.checkpoint if pins.checkpoint is None else str(pins.checkpoint)
         policy, step = agent_policy.load(folder, which, name)
 
-    reward = trained.reward
-    agent_reward = None
-    if reward.intrinsic_coefficient and reward_kinds.kind_of(reward).rates(reward):
-        agent_reward = _moved(reward, Path(folder))
     if reward.intrinsic_coefficient and reward.kind in choices.REWARD_SECTIONS:
         # Rate with the reward as of the agent's checkpoint; before the first update use the newest.
         rated_at = step
