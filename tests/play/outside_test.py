@@ -97,7 +97,7 @@ def test_agents_whose_first_games_are_all_too_short_play_on(tmp_path, told, monk
 SILENT = {"environment.name": "tests.toys:Silent", "length": 1, "drop_equal_captions": True}
 NO_GAME = "config.length=10: none of {} games was that long; give a smaller one, or other players, with another --workdir"
 NO_CAPTIONS = (
-    "config.drop_equal_captions=True: leaves out every pair, since all 100 sub-sequences have equal captions; give False, or an environment "
+    "config.drop_equal_captions=True: leaves out every pair, since all 105 sub-sequences have equal captions; give False, or an environment "
     "or players that show more, with another --workdir"
 )
 
