@@ -23,9 +23,9 @@ def test_messages_of_a_run_and_an_evaluation_are_compared_as_the_game_says_them(
     tmp_path, monkeypatch, capsys
 ):
     counts = {"caf\xe9\nlabelled": 3, "caf\xe9\nnew": 2, "b": 1}
-    met = [messages.MessageTally(messages.as_text(k.encode("latin-1")), n) for k, n in counts.items()]
+    met = [messages.MessageTally(messages.as_text(k.encode()), n) for k, n in counts.items()]
     (tmp_path / MESSAGES).write_text(json.dumps(list(map(asdict, met))))
-    paid = {b"caf\xe9\nlabelled": 0.6, b"often": 0.5, b"seldom": 0.1, b"caf\xe9\nnew": 0.7, b"c": 0.4}
+    paid = {"caf\xe9\nlabelled": 0.6, "often": 0.5, "seldom": 0.1, "caf\xe9\nnew": 0.7, "c": 0.4}
     reward = SimpleNamespace(
         step=7,
         met={"caf\xe9\nnew": 1, "caf\xe9\nlabelled": 9, "often": 5, "seldom": 4, "unlabelled": 8, "c": 3},
@@ -33,7 +33,7 @@ def test_messages_of_a_run_and_an_evaluation_are_compared_as_the_game_says_them(
         config={"reward": {"kind": "retrieval", "classifier": {"threshold": 0.65}}},
         params={},
         of_messages=lambda params, rows: np.array(
-            [paid[bytes(row).rstrip(b"\0")] for row in rows], np.float32
+            [paid[bytes(row).rstrip(b"\0").decode()] for row in rows], np.float32
         ),
     )
     asked = []
