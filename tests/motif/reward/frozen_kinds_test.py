@@ -222,8 +222,12 @@ def test_no_reward_needs_no_text():
 @pytest.mark.parametrize(
     ("kind", "values", "message"),
     [
-        ("fame", {}, "kind='fame': must be motif, bag_of_words, none, retrieval, table, .*or module:Class"),
-        ("json:loads", {}, "kind='json:loads': must be a subclass of motif_jax.rewards.RewardKind"),
+        (
+            "fame",
+            {},
+            "kind=fame: must be one of motif, bag_of_words, none, retrieval, table, .*or module:Class",
+        ),
+        ("json:loads", {}, "kind=json:loads: must be a subclass of motif_jax.rl.intrinsic.RewardKind"),
         (
             "none",
             {"intrinsic_coefficient": 0.5},
