@@ -69,7 +69,7 @@ def test_three_of_many_names_are_shown(tmp_path: Path, capfd: pytest.CaptureFixt
     with pytest.raises(UserError) as raised:
         guard.require(100)
     line = f"update 8 is not finite: a, b, c and 2 more; its batch lies in {place}"
-    assert guard.progress() == {"skipped_updates": 3, "ended_by": line}
+    assert guard.progress() == {"skipped_updates": 3, "ended_by": line, "ended_by_environment": False}
     assert str(raised.value) == (
         f"{line}; checkpoint 100 has the parameters before it: train again with a smaller --config.optimizer.learning_rate, or "
         "continue with --config.nonfinite.policy=skip and --config.nonfinite.most_skips above 3"
