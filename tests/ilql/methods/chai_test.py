@@ -104,7 +104,7 @@ def test_what_is_proposed_follows_from_the_text_alone(proposer: Any, monkeypatch
     alone = [other.of([text])[0] for text in texts[::-1]][::-1]
     # Another run of the policy finds them in the folder, and writes none.
     shared = proposer("one")
-    monkeypatch.setattr(shared, "_written", lambda *_: pytest.fail("it was kept"))
+    monkeypatch.setattr(shared, "_write", lambda *_: pytest.fail("it was kept"))
     for same in (again, alone, shared.of(texts)):
         jax.tree.map(np.testing.assert_array_equal, found, same)
     assert any(entry.log_probs.std() > 0.1 for entry in found)

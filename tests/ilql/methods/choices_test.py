@@ -243,7 +243,7 @@ def test_what_evaluations_of_rewards_and_sums_say(tmp_path: Path, record: bool) 
         _schedule=lambda step: 0.1 * step,
         steps_per_epoch=3,
         data=SimpleNamespace(train=np.arange(5)),
-        plan=SimpleNamespace(batch_size=2),
+        plan=SimpleNamespace(batch_size=2, steps_per_pass=3),
         config=SimpleNamespace(compat=SimpleNamespace(), accumulate=2, batch_size=2),
         _held_out=[1, 2],
         parallel=SimpleNamespace(put_whole=lambda batch, axis: batch),
