@@ -135,6 +135,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if unsettled and item.nodeid.startswith(unsettled):
             item.add_marker(pytest.mark.xfail(reason="listed in tests/unsettled_tests.txt"))
+            # One that hangs costs the run four minutes and not ten.
+            item.add_marker(pytest.mark.timeout(240))
         # Each of them starts a stage, or reads what one has left.
         if "end_to_end" in item.path.parts or "trained" in item.fixturenames:
             item.add_marker("slow")
