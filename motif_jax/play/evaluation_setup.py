@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from motif_jax.core import config as checks
 from motif_jax.core.errors import UserError
-from motif_jax.core.sections import Scoring
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.spec import EnvironmentSpec
@@ -18,6 +17,7 @@ from motif_jax.play.config import PlayedAgent, PlayedEnvironment, PlayedPolicy
 from motif_jax.play.ratings import EpisodeRater, LiveRater, RatingReward
 from motif_jax.rl import choices
 from motif_jax.rl.config import AgentReward
+from motif_jax.rl.reward_keys import Scoring
 
 DEFAULT_ENVIRONMENT = "NetHackScore-v1"
 _NAMED = (policies.RANDOM, policies.FIXED, policies.BOT, policies.AGENT)

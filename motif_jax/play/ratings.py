@@ -12,10 +12,10 @@ import numpy as np
 from motif_jax.core import config as checks
 from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
-from motif_jax.core.sections import Scoring
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.play.episode_worker import PlayedEpisode
 from motif_jax.rl.config import AgentReward
+from motif_jax.rl.reward_keys import Scoring
 from motif_jax.schema import read_section
 
 # Observations that a reward of more than the text reads at a time.

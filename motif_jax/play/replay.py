@@ -13,7 +13,6 @@ from motif_jax.core import config as checks
 from motif_jax.core import interruption, run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.core.progress import Progress
-from motif_jax.core.sections import Scoring
 from motif_jax.envs.replay import Recording
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.play import evaluation_files, evaluation_setup, ratings, watching
@@ -22,6 +21,7 @@ from motif_jax.play.ratings import RatingReward
 from motif_jax.reports import film_files
 from motif_jax.reports.film_files import FilmForms, Films
 from motif_jax.rl.config import agent_reward
+from motif_jax.rl.reward_keys import Scoring
 
 # Files of a run folder that are no recordings.
 _OTHER_FILES = frozenset({"config.json", "versions.json", film_files.LEDGER})

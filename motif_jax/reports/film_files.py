@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from motif_jax.core import config as checks
-from motif_jax.core import sections
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_bytes, atomic_write_json, read_json
 from motif_jax.envs import registry
+from motif_jax.play.keys import Forms
 from motif_jax.play.watching import Film
 from motif_jax.reports import movie, player, ttyrec
 
@@ -21,7 +21,7 @@ LEDGER = "films.json"
 _REMEDY = "remove it, then the films are made again"
 
 
-class FilmForms(sections.Forms):
+class FilmForms(Forms):
     """Formats of films; a GIF shows every `every`-th of the steps [start, stop) and each rewarded one."""
 
     def check(self) -> None:

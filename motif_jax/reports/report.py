@@ -16,7 +16,6 @@ from motif_jax.core.distinct import distinct_rows
 from motif_jax.core.errors import printable
 from motif_jax.core.files import atomic_write_json
 from motif_jax.core.metric_files import Curve
-from motif_jax.core.sections import Scoring
 from motif_jax.envs.babyai_text.changes import EXCHANGED
 from motif_jax.motif.annotation.labels import counts
 from motif_jax.motif.pairs.dataset import PairsDataset
@@ -37,6 +36,7 @@ from motif_jax.reports import (
 from motif_jax.reports.glance import headline
 from motif_jax.reports.learned_reward import LabelLogReport, LearnedText
 from motif_jax.reports.run_data import LikedMessage, RunData, read_reward_summary
+from motif_jax.rl.reward_keys import Scoring
 from motif_jax.schema import read_section
 
 _TOKENS = "tokens.html"

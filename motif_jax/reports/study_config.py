@@ -18,9 +18,9 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from motif_jax.core import sections
 from motif_jax.core.config import unknown_variant
 from motif_jax.core.errors import UserError
+from motif_jax.play.keys import RESAMPLES
 from motif_jax.schema import Key, positive, section, update
 
 _COMMAND = "a config file and flags; {workdir} is the folder of the study, {run} that of a run"
@@ -54,7 +54,7 @@ STUDY = {
         "return",
         "columns of the tables: numbers that the episodes of the evaluation have; of games with messages also judged, gathered",
     ),
-    "resamples": sections.RESAMPLES,
+    "resamples": RESAMPLES,
 }
 
 

@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motif_jax.core.sections import Compat, Optimizer
+from motif_jax.core.compat import Compat
+from motif_jax.core.sections import Optimizer
 from motif_jax.core.training import schedules
 from motif_jax.envs.spec import MASKED, ArraySpec, EnvironmentSpec
 from motif_jax.glam import drrn_update
