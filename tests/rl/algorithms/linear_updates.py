@@ -121,11 +121,12 @@ def batch(seed: int = 0, padding: float = 0.2) -> TrajectoryBatch:
 
 
 @functools.cache
-def start(settings: AgentConfig, reward_fn: Any = None) -> tuple[Any, Any]:
+def start(settings: AgentConfig, reward_fn: Any = None, pays_last_text: bool = True) -> tuple[Any, Any]:
     """The first state of an update, after ten updates, and the update; compiled once."""
     algorithm = algorithm_of(settings)
     is_q_learning = isinstance(settings.algorithm, QLearning)
     network: Any = Linear("words") if is_q_learning else Linear("signal", "legal")
+    network.spec = dataclasses.replace(SPEC, last_text=pays_last_text)
     optimizer = schedules.make_optimizer(settings.optimizer)
     state = algorithm.make_state(network, optimizer, jax.random.key(3))._replace(step=jnp.int32(10))
     if is_q_learning:
