@@ -10,7 +10,7 @@ import pytest
 
 from motif_jax.core import run_folder
 from motif_jax.motif import merge_annotations
-from motif_jax.motif.annotation.annotator import settled
+from motif_jax.motif.annotation.annotator import with_annotator_defaults
 from motif_jax.motif.annotation.chat import check_chat
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.reward.safetensors_file import statistics_of
@@ -19,7 +19,7 @@ from motif_jax.oni import online_model
 from motif_jax.reports import model_card
 from tests.reward_fixtures import annotation_config, load_config, make_dataset, reward_config, write_labels
 
-PROMPT = check_chat(settled(annotation_config())).identity()
+PROMPT = check_chat(with_annotator_defaults(annotation_config())).identity()
 
 
 @pytest.fixture
