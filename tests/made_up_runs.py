@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from motif_jax.core import metric_files
+from motif_jax.display import measures, page
 from motif_jax.play import evaluation_files, messages
 from motif_jax.play.messages import MessageTally
-from motif_jax.reports import measures, page, recorded_games, run_report
+from motif_jax.reports import recorded_games, run_report
 from motif_jax.reports.run_data import LikedMessage, RunData
 
 # Text that a careless page would run or swallow.

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from motif_jax.core.errors import UserError
+from motif_jax.display.measures import BY_KEY, in_order, is_rate
+from motif_jax.display.statistics import Difference, Estimate, gap, mean_of
 from motif_jax.motif.annotation.lexicon import Lexicon, sentences
 from motif_jax.play import messages
 from motif_jax.play.evaluation_files import games
-from motif_jax.reports.measures import BY_KEY, in_order, is_rate
-from motif_jax.reports.statistics import Difference, Estimate, gap, mean_of
 
 FIGHTS, FINDS, GATHERED = "fights", "finds", "gathered"
 # Measures that count messages, by the lexicon's events.

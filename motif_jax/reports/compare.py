@@ -15,13 +15,14 @@ from motif_jax.core import metric_files, run_folder
 from motif_jax.core.errors import UserError, printable
 from motif_jax.core.files import atomic_write_json
 from motif_jax.core.metric_files import Curve
+from motif_jax.display import page, text_tables
+from motif_jax.display.measures import measure, with_unit
 from motif_jax.motif.annotation.lexicon import load_lexicon
 from motif_jax.play import evaluation_files
 from motif_jax.published import evaluation_logs, glam_results, results
-from motif_jax.reports import claims, comparison_page, efficiency, page, probes, run_report, text_tables
+from motif_jax.reports import claims, comparison_page, efficiency, probes, run_report
 from motif_jax.reports.comparison import RunScore, as_json, collect_scores, compare, normalise
 from motif_jax.reports.comparison_page import ComparisonData
-from motif_jax.reports.measures import measure, with_unit
 from motif_jax.reports.smoothing import LEAST, learning_curve
 
 # Exit code where the games do not carry a claim.
@@ -107,17 +108,18 @@ def _require_one_reward(runs: Sequence[Path], measure: str) -> None:
 
 def _reward(run: Path) -> dict[str, Any]:
     """What identifies a training's intrinsic reward; one that is learned online is the run's own."""
-    from motif_jax import rewards
+    from motif_jax.oni.online_model import KINDS
     from motif_jax.rl import reward_choice
+    from motif_jax.rl.choices import MOTIF
 
     config = run_folder.read_config(run)
     given, switches = config.get("reward", {}), config.get("compat", {})
     if not isinstance(given, dict) or not isinstance(switches, dict):
         raise UserError(f"{run / 'config.json'} is damaged (reward or compat): restore a copy of it")
-    kind = given.get("kind", rewards.MOTIF)
-    if kind in rewards.LEARNED:
+    kind = given.get("kind", MOTIF)
+    if kind in KINDS:
         return {"kind": kind, "dir": str(run)}
-    if kind != rewards.MOTIF:
+    if kind != MOTIF:
         return {key: value for key, value in given.items() if key not in _NOT_OF_A_REWARD}
     settled, rounded = reward_choice.settled(run), switches.get("quantile_two_decimals", False)
     keys = ("dir", "step", "normalise", "quantile", "threshold", "count_exponent")

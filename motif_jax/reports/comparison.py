@@ -18,9 +18,9 @@ import numpy as np
 
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import finite
-from motif_jax.reports import statistics
-from motif_jax.reports.charts import Series
-from motif_jax.reports.statistics import RESAMPLES, Difference, Estimate, Games
+from motif_jax.display import statistics
+from motif_jax.display.charts import Series
+from motif_jax.display.statistics import RESAMPLES, Difference, Estimate, Games
 
 PROFILE_POINTS = 61
 # Fewer for the bands of performance profiles, which take longest.

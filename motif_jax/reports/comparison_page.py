@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from motif_jax.reports import efficiency, html
-from motif_jax.reports.charts import Interval, Plot, Series
+from motif_jax.display import html
+from motif_jax.display.charts import Interval, Plot, Series
+from motif_jax.display.html import TableCell, number_cell
+from motif_jax.display.measures import format_interval, format_pairs, measure, with_unit
+from motif_jax.display.page import Section, Table, estimate_cell
+from motif_jax.reports import efficiency
 from motif_jax.reports.claims import Finding, SideBySide
 from motif_jax.reports.comparison import IQM_SCORES, Comparison
 from motif_jax.reports.efficiency import Learned
-from motif_jax.reports.html import TableCell, number_cell
-from motif_jax.reports.measures import format_interval, format_pairs, measure, with_unit
-from motif_jax.reports.page import Section, Table, estimate_cell
 from motif_jax.reports.probes import Probes, heatmap
 from motif_jax.reports.smoothing import LEAST
 from motif_jax.reports.smoothing import RESAMPLES as CURVE_RESAMPLES

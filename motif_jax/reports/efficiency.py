@@ -13,9 +13,9 @@ import numpy as np
 
 from motif_jax.core import config as checks
 from motif_jax.core.metric_files import Curve
-from motif_jax.reports.page import Section, Table, estimate_cell
+from motif_jax.display.page import Section, Table, estimate_cell
+from motif_jax.display.statistics import Estimate, mean_of
 from motif_jax.reports.smoothing import smooth
-from motif_jax.reports.statistics import Estimate, mean_of
 
 _POINTS = 200
 

@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from motif_jax.play.evaluation_files import REWARD, comparable, games, reward_differences
-from motif_jax.reports import html
-from motif_jax.reports.charts import Interval, Plot
-from motif_jax.reports.html import TableCell
-from motif_jax.reports.measures import (
+from motif_jax.display import html
+from motif_jax.display.charts import Interval, Plot
+from motif_jax.display.html import TableCell
+from motif_jax.display.measures import (
     Measure,
     format_estimate,
     format_pairs,
@@ -21,9 +20,10 @@ from motif_jax.reports.measures import (
     progress_keys,
     with_unit,
 )
-from motif_jax.reports.page import Fold, Section, Table, estimate_cell
+from motif_jax.display.page import Fold, Section, Table, estimate_cell
+from motif_jax.display.statistics import Difference, Summary, gap, probability_of_improvement
+from motif_jax.play.evaluation_files import REWARD, comparable, games, reward_differences
 from motif_jax.reports.run_data import RunData
-from motif_jax.reports.statistics import Difference, Summary, gap, probability_of_improvement
 
 
 def summaries(evaluation: Mapping[str, Any]) -> dict[str, Summary]:

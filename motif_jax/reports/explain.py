@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from motif_jax.reports import charts, html, page
-from motif_jax.reports.charts import Plot, Series
+from motif_jax.display import charts, html, page
+from motif_jax.display.charts import Plot, Series
+from motif_jax.display.html import TableCell, message_cell, number_cell
+from motif_jax.display.page import Section, Table
+from motif_jax.display.statistics import wilson
 from motif_jax.reports.explain_data import ExplainedReward, Explanation, rank_correlation, seen
-from motif_jax.reports.html import TableCell, message_cell, number_cell
-from motif_jax.reports.page import Section, Table
-from motif_jax.reports.statistics import wilson
 
 BINS = 60
 # Most dots of a chart with one dot per message.

@@ -14,8 +14,8 @@ import numpy as np
 
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_bytes, atomic_write_json, atomic_write_text, read_json
-from motif_jax.reports import measures
-from motif_jax.reports.statistics import Difference, Estimate, difference, mean_of, rate_difference
+from motif_jax.display import measures
+from motif_jax.display.statistics import Difference, Estimate, difference, mean_of, rate_difference
 
 SUMMARY = "tests.json"
 TABLE = "tests.csv"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from motif_jax.display.charts import Interval, Plot
+from motif_jax.display.html import TableCell, number_cell
+from motif_jax.display.measures import format_interval
+from motif_jax.display.page import Section, Table, estimate_cell
+from motif_jax.display.statistics import Difference, Estimate, mean_of
 from motif_jax.envs.babyai_text import catalogue
-from motif_jax.reports.charts import Interval, Plot
-from motif_jax.reports.html import TableCell, number_cell
-from motif_jax.reports.measures import format_interval
-from motif_jax.reports.page import Section, Table, estimate_cell
 from motif_jax.reports.run_data import RunData
-from motif_jax.reports.statistics import Difference, Estimate, mean_of
 
 
 def section(tests: Mapping[str, Mapping[str, Any]]) -> Section | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from motif_jax.display.charts import short
+from motif_jax.display.measures import alike, progress_keys, with_unit
 from motif_jax.reports import hacking, success, text_section
-from motif_jax.reports.charts import short
 from motif_jax.reports.evaluation_sections import otherwise_rated, rows_of
-from motif_jax.reports.measures import alike, progress_keys, with_unit
 from motif_jax.reports.run_data import RunData
 
 

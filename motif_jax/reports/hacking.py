@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from motif_jax.core.metric_files import Curve
+from motif_jax.display.measures import format_alike, measure, progress_keys
+from motif_jax.display.statistics import CONFIDENCE, difference, matched
 from motif_jax.play import evaluation_files
 from motif_jax.play.evaluation_files import REWARD
-from motif_jax.reports.measures import format_alike, measure, progress_keys
 from motif_jax.reports.run_data import RunData
-from motif_jax.reports.statistics import CONFIDENCE, difference, matched
 
 MIN_EPISODES = 20
 

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from motif_jax.core.metric_files import Curve
-from motif_jax.reports.charts import Plot, Series
-from motif_jax.reports.html import TableCell, message_cell, number_cell
-from motif_jax.reports.page import Section, Table
+from motif_jax.display.charts import Plot, Series
+from motif_jax.display.html import TableCell, message_cell, number_cell
+from motif_jax.display.page import Section, Table
 
 _STEPS = "environment steps"
 

@@ -12,10 +12,10 @@ import numpy as np
 from motif_jax.core import metric_files
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import read_json, read_json_lines
+from motif_jax.display import charts, html
+from motif_jax.display.html import TableCell, number_cell
+from motif_jax.display.page import Section, Table
 from motif_jax.published import glam_probes
-from motif_jax.reports import charts, html
-from motif_jax.reports.html import TableCell, number_cell
-from motif_jax.reports.page import Section, Table
 
 DESCRIPTION, LINES, CLAUSES = "probes.json", "probes.jsonl", "clauses.jsonl"
 _REMEDY = "remove the file, then probe_language_agent makes it from the run's checkpoints"

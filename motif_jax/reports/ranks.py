@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from motif_jax.reports import text_tables
+from motif_jax.display import text_tables
 
 _ACCURACY = re.compile(r"(.+)_(q_target|q)_rank_acc_-(\d+)")
 

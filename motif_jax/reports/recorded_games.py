@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from motif_jax.core import metric_files
-from motif_jax.reports import html
-from motif_jax.reports.html import TableCell
-from motif_jax.reports.measures import format_value, measure, with_unit
-from motif_jax.reports.page import Section, Table
+from motif_jax.display import html
+from motif_jax.display.html import TableCell
+from motif_jax.display.measures import format_value, measure, with_unit
+from motif_jax.display.page import Section, Table
 from motif_jax.reports.run_data import RunData
 
 NAME = re.compile(r"step-(\d+)-env-(\d+)-episode-(\d+)")

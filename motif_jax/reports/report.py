@@ -17,6 +17,7 @@ from motif_jax.core.errors import printable
 from motif_jax.core.files import atomic_write_json
 from motif_jax.core.metric_files import Curve
 from motif_jax.core.sections import Scoring
+from motif_jax.display import page, text_tables
 from motif_jax.envs.babyai_text.changes import EXCHANGED
 from motif_jax.motif.annotation.labels import counts
 from motif_jax.motif.pairs.dataset import PairsDataset
@@ -26,13 +27,11 @@ from motif_jax.reports import (
     evaluation_sections,
     generalisation_files,
     learned_reward,
-    page,
     probes,
     recorded_games,
     run_report,
     success,
     text_section,
-    text_tables,
 )
 from motif_jax.reports.glance import headline
 from motif_jax.reports.learned_reward import LabelLogReport, LearnedText
@@ -188,15 +187,16 @@ def _other(name: str, taken: Container[str]) -> str:
 
 def learned(folder: Path) -> LabelLogReport | None:
     """The labels that an online reward learned, valued at the run's checkpoints; None for any other reward."""
-    from motif_jax import rewards
+    from motif_jax.motif.reward import reward_function
     from motif_jax.motif.reward.reward_model import saved_steps
+    from motif_jax.oni import online_model
 
     config = run_folder.read_config(folder)
     kind = config.get("reward", {}).get("kind")
-    found = learned_reward.read(folder, kind) if kind in rewards.LEARNED else None
+    found = learned_reward.read(folder, kind) if kind in online_model.KINDS else None
     if found is None or not (steps := saved_steps(folder)):
         return found
-    loaded = [rewards.load(folder, step) for step in steps[-MAX_EVALUATIONS:]]
+    loaded = [reward_function.load(folder, step) for step in steps[-MAX_EVALUATIONS:]]
     earned: dict[str, float] = loaded[-1].trained.earned  # type: ignore[attr-defined]
     known = {text.text for text in found.texts}
     others = (text for text, paid in earned.items() if paid and text not in known)
@@ -218,14 +218,14 @@ def learned(folder: Path) -> LabelLogReport | None:
 
 def liked_messages(config: ConfigDict, dataset: PairsDataset, data: RunData) -> list[LikedMessage]:
     """Rates the most frequent messages; sets `data.message_curves` to rewards over training of the extreme ones."""
-    from motif_jax import rewards
+    from motif_jax.motif.reward import reward_function
 
     every = dataset.data["message"]
     texts, ids = distinct_rows(every.reshape(-1, every.shape[-1]))
     times = np.bincount(ids.reshape(-1), minlength=len(texts))
     chosen = np.argsort(-times, kind="stable")[: config.max_messages]
     texts = texts[chosen]
-    reward = rewards.load(config.reward.dir, config.reward.step)
+    reward = reward_function.load(config.reward.dir, config.reward.step)
     normalised = reward(texts)
     scoring = read_section(Scoring, config.reward)
     paid = reward.intrinsic(texts, scoring.level, scoring.quantile)
@@ -237,7 +237,7 @@ def liked_messages(config: ConfigDict, dataset: PairsDataset, data: RunData) -> 
 
 
 def _message_curves(config: ConfigDict, texts: np.ndarray, normalised: np.ndarray) -> dict[str, Curve]:
-    from motif_jax import rewards
+    from motif_jax.motif.reward import reward_function
     from motif_jax.motif.reward.reward_model import saved_steps
 
     steps = saved_steps(config.reward.dir)
@@ -247,7 +247,9 @@ def _message_curves(config: ConfigDict, texts: np.ndarray, normalised: np.ndarra
         steps = [steps[place] for place in dict.fromkeys(places.tolist())]
     order = np.argsort(-normalised, kind="stable")
     chosen = list(dict.fromkeys([*order[:3].tolist(), *order[-3:].tolist()]))
-    values = np.array([rewards.load(config.reward.dir, step)(texts[chosen]) for step in steps], np.float64)
+    values = np.array(
+        [reward_function.load(config.reward.dir, step)(texts[chosen]) for step in steps], np.float64
+    )
     names = [messages.as_text(texts[row]) or "(no message)" for row in chosen]
     return {name: Curve(np.array(steps, np.float64), values[:, i]) for i, name in enumerate(names)}
 

@@ -64,11 +64,6 @@ class RunData:
     provenance: list[tuple[str, str]] = field(default_factory=list)
 
 
-def read_description(path: Path) -> dict[str, Any]:
-    """A run folder's config.json or versions.json; {} without it. Raises UserError: it is damaged."""
-    return read_json(path, "restore a copy of it, or take it away and do without") if path.is_file() else {}
-
-
 def read_reward_summary(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """The used evaluation's numbers in a reward run's summary.json; {} without the file. Raises UserError: it is damaged."""
     path, remedy = Path(folder) / "summary.json", "the same command that made the run writes it again"

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from motif_jax.core.files import finite
+from motif_jax.core.run_folder import read_description
+from motif_jax.display import html
+from motif_jax.display.page import Section, Table
 from motif_jax.reports import (
     generalisation_section,
     hacking,
-    html,
     learned_reward,
     probes,
     recorded_games,
@@ -21,8 +23,7 @@ from motif_jax.reports import (
 )
 from motif_jax.reports.evaluation_sections import evaluation_section, rows_of
 from motif_jax.reports.glance import facts, headline
-from motif_jax.reports.page import Section, Table
-from motif_jax.reports.run_data import RunData, read_description
+from motif_jax.reports.run_data import RunData
 
 
 def sections(data: RunData) -> list[Section]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from motif_jax.core.metric_files import Curve
-from motif_jax.reports.charts import Series, short
-from motif_jax.reports.statistics import bootstrap, interquartile_mean, mean_of
+from motif_jax.display.charts import Series, short
+from motif_jax.display.statistics import bootstrap, interquartile_mean, mean_of
 
 # Least values in a stretch with a band, for curves with at least five times as many.
 LEAST = 10

@@ -18,17 +18,17 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import finite, naming, regular_file
 from motif_jax.core.locks import lock
 from motif_jax.core.verdicts import YES
-from motif_jax.motif.annotation.lexicon import Lexicon, LexiconJudge
-from motif_jax.play import evaluation_files, messages
-from motif_jax.reports import measures
-from motif_jax.reports.claims import GATHERED, Claim, gathered
-from motif_jax.reports.statistics import (
+from motif_jax.display import measures
+from motif_jax.display.statistics import (
     Estimate,
     interquartile_mean,
     percentile_interval,
     repeatable_rliable,
     wilson,
 )
+from motif_jax.motif.annotation.lexicon import Lexicon, LexiconJudge
+from motif_jax.play import evaluation_files, messages
+from motif_jax.reports.claims import GATHERED, Claim, gathered
 
 # By the annotator's goal: how much of what a game said it calls helpful.
 JUDGED = "judged"

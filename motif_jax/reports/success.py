@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from motif_jax.display.measures import format_estimate
+from motif_jax.display.statistics import Estimate
 from motif_jax.envs.babyai_text.catalogue import PREFIX
 from motif_jax.envs.babyai_text.changes import EXCHANGED
 from motif_jax.play.policies import FIXED, RANDOM
 from motif_jax.reports import hacking
 from motif_jax.reports.evaluation_sections import against, summaries
-from motif_jax.reports.measures import format_estimate
 from motif_jax.reports.run_data import RunData
-from motif_jax.reports.statistics import Estimate
 
 
 def is_of_babyai(evaluation: Mapping[str, Any]) -> bool:

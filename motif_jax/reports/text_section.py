@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from motif_jax.reports.charts import Plot, Series
+from motif_jax.display.charts import Plot, Series
+from motif_jax.display.html import TableCell, number_cell
+from motif_jax.display.measures import format_estimate
+from motif_jax.display.page import Section, Table
 from motif_jax.reports.evaluation_sections import MeasureRow, rows_of
-from motif_jax.reports.html import TableCell, number_cell
-from motif_jax.reports.measures import format_estimate
-from motif_jax.reports.page import Section, Table
 from motif_jax.reports.run_data import RunData
 
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from motif_jax.reports import html, page
-from motif_jax.reports.charts import Plot, Series
-from motif_jax.reports.html import TableCell, number_cell
-from motif_jax.reports.page import Fold, Section, Table
+from motif_jax.display import html, page
+from motif_jax.display.charts import Plot, Series
+from motif_jax.display.html import TableCell, number_cell
+from motif_jax.display.page import Fold, Section, Table
 
 # A text with more tokens has a table that opens in part.
 SHOWN = 50

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from motif_jax.core.metric_files import Curve
-from motif_jax.play.messages import MessageTally
-from motif_jax.reports import hacking, html
-from motif_jax.reports.charts import Plot, Series
-from motif_jax.reports.html import TableCell, message_cell, number_cell
-from motif_jax.reports.measures import (
+from motif_jax.display import html
+from motif_jax.display.charts import Plot, Series
+from motif_jax.display.html import TableCell, message_cell, number_cell
+from motif_jax.display.measures import (
     format_interval,
     format_value,
     in_order,
@@ -21,7 +20,9 @@ from motif_jax.reports.measures import (
     progress_keys,
     with_unit,
 )
-from motif_jax.reports.page import Fold, Section, Table
+from motif_jax.display.page import Fold, Section, Table
+from motif_jax.play.messages import MessageTally
+from motif_jax.reports import hacking
 from motif_jax.reports.run_data import LikedMessage, RunData
 from motif_jax.reports.smoothing import smooth
 

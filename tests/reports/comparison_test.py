@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from motif_jax.core.errors import UserError
+from motif_jax.display import page
+from motif_jax.display.charts import Series
 from motif_jax.motif.annotation.lexicon import load_lexicon
-from motif_jax.reports import claims, comparison_page, page
-from motif_jax.reports.charts import Series
+from motif_jax.reports import claims, comparison_page
 from motif_jax.reports.comparison import RunScore, as_json, collect_scores, compare, normalise
 from motif_jax.reports.comparison_page import ComparisonData
 

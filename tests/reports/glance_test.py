@@ -8,7 +8,8 @@ from dataclasses import asdict
 import numpy as np
 
 from motif_jax.core.metric_files import Curve
-from motif_jax.reports import evaluation_sections, hacking, measures, run_report
+from motif_jax.display import measures
+from motif_jax.reports import evaluation_sections, hacking, run_report
 from motif_jax.reports.glance import facts, headline
 from motif_jax.reports.run_data import RunData
 from tests.made_up_runs import run_data

@@ -11,11 +11,12 @@ import pytest
 from rich.console import Console
 
 from motif_jax.core.metric_files import Curve
+from motif_jax.display import charts, measures, page, plots, text_tables
+from motif_jax.display.charts import Interval, Plot, Series
 from motif_jax.oni import label_log
 from motif_jax.oni.label_log import LabelLog
 from motif_jax.oni.label_queue import Label
-from motif_jax.reports import charts, hacking, learned_reward, measures, page, plots, run_report, text_tables
-from motif_jax.reports.charts import Interval, Plot, Series
+from motif_jax.reports import hacking, learned_reward, run_report
 from motif_jax.reports.learned_reward import LabelLogReport, LearnedText
 from motif_jax.reports.training_sections import (
     METRIC_GROUPS,

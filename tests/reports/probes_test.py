@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from motif_jax.core.errors import UserError
-from motif_jax.reports import generalisation_files, generalisation_section, page, probes
+from motif_jax.display import page
+from motif_jax.reports import generalisation_files, generalisation_section, probes
 from motif_jax.reports.run_data import RunData
 from tests.made_up_runs import HOSTILE
 

@@ -85,7 +85,7 @@ def test_what_different_rewards_pay_trainings_is_not_compared(tmp_path, first, s
 
 def test_folders_of_every_kind_stand_side_by_side(tmp_path, monkeypatch, capsys, record):
     """Twice in one folder: what the first comparison wrote goes."""
-    monkeypatch.setattr("motif_jax.reports.charts.figure", lambda plot: f"<svg>{plot.title}</svg>")
+    monkeypatch.setattr("motif_jax.display.charts.figure", lambda plot: f"<svg>{plot.title}</svg>")
     monkeypatch.setenv("COLUMNS", "80")
     for name in ("run", "again"):
         write_agent_run(tmp_path / name, episodes=24, seed=len(name))

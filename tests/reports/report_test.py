@@ -22,7 +22,7 @@ def write_tests(folder: Path) -> None:
 
 
 def test_what_folders_hold_is_on_the_page(tmp_path: Path, monkeypatch, capsys, record: bool) -> None:
-    monkeypatch.setattr("motif_jax.reports.charts.figure", lambda plot: f"<svg>{plot.title}</svg>")
+    monkeypatch.setattr("motif_jax.display.charts.figure", lambda plot: f"<svg>{plot.title}</svg>")
     at = {name: tmp_path / name for name in "dataset agent language text played tests more replays".split()}
     make_dataset(at["dataset"], pairs=9, messages=4, length=3)
     write_agent_run(at["agent"], episodes=41)

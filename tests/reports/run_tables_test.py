@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from motif_jax.core.metric_files import Curve
-from motif_jax.reports import evaluation_sections, evaluation_tables, measures, page, run_report
+from motif_jax.display import measures, page
+from motif_jax.play import evaluation_tables
+from motif_jax.reports import evaluation_sections, run_report
 from motif_jax.reports.evaluation_sections import rows_of
 from motif_jax.reports.run_data import RunData
 from tests.made_up_runs import run_page, run_texts

@@ -13,10 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from motif_jax.core.errors import printable
+from motif_jax.display import text_tables
+from motif_jax.play.films.movie import BACK, COLOURS
 from motif_jax.play.messages import MessageTally, as_text
 from motif_jax.play.watching import WatchedStep
-from motif_jax.reports import text_tables
-from motif_jax.reports.movie import BACK, COLOURS
 
 # The game has a dark background of its own: its colours are illegible on a light terminal.
 _GROUND = "rgb({},{},{})".format(*BACK)

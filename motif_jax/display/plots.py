@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from motif_jax.core.files import atomic_write_bytes
-from motif_jax.reports.charts import Plot, picture
+from motif_jax.display.charts import Plot, picture
 
 _LONGEST_STEM = 100  # characters of a file name
 

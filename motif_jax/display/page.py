@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from motif_jax.core.files import atomic_write_text
-from motif_jax.reports import charts, html, text_tables
-from motif_jax.reports.charts import Plot
-from motif_jax.reports.html import TableCell
-from motif_jax.reports.measures import format_interval, format_value
-from motif_jax.reports.plots import write as write_plots
+from motif_jax.display import charts, html, text_tables
+from motif_jax.display.charts import Plot
+from motif_jax.display.html import TableCell
+from motif_jax.display.measures import format_interval, format_value
+from motif_jax.display.plots import write as write_plots
 
 
 class Table(NamedTuple):

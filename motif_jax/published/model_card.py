@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from motif_jax.core.config import flat, listed
 from motif_jax.core.errors import printable
-from motif_jax.core.run_folder import stored_folder
+from motif_jax.core.run_folder import read_description, stored_folder
 from motif_jax.core.verdicts import SINGLE
+from motif_jax.display import text_tables
+from motif_jax.display.text_tables import markdown_escape as escape
 from motif_jax.motif.annotation.annotator import BUILT_IN
 from motif_jax.motif.annotation.labels import counts
 from motif_jax.motif.pairs.dataset import PairsDataset
-from motif_jax.reports import text_tables
-from motif_jax.reports.run_data import read_description
-from motif_jax.reports.text_tables import markdown_escape as escape
 
 if TYPE_CHECKING:
     from motif_jax.motif.reward.reward_model import RewardModel

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from motif_jax.core import text_bytes
+from motif_jax.display import html
+from motif_jax.play.films.movie import BACK, COLOURS
 from motif_jax.play.messages import as_text
 from motif_jax.play.watching import Film
-from motif_jax.reports import html
-from motif_jax.reports.movie import BACK, COLOURS
 
 _ENDS = {0: "the recording ends", 1: "the game ended", 2: "step limit"}
 # Id, text and title of each button.

@@ -14,8 +14,8 @@ from motif_jax.core import sections
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_bytes, atomic_write_json, read_json
 from motif_jax.envs import registry
+from motif_jax.play.films import movie, player, ttyrec
 from motif_jax.play.watching import Film
-from motif_jax.reports import movie, player, ttyrec
 
 LEDGER = "films.json"
 _REMEDY = "remove it, then the films are made again"

@@ -22,7 +22,7 @@ _UNSHOWN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud80
 @cache
 def asset(name: str) -> str:
     """A text file that comes with this package."""
-    return resources.files("motif_jax.reports").joinpath("assets", name).read_text(encoding="utf-8")
+    return resources.files("motif_jax.display").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 class TableCell(NamedTuple):

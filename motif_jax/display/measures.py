@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from motif_jax.reports.statistics import Difference, Estimate, Summary, mean_of, summarise
+from motif_jax.display.statistics import Difference, Estimate, Summary, mean_of, summarise
 
 
 class Measure(NamedTuple):

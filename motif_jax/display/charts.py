@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from motif_jax.reports import html
+from motif_jax.display import html
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from motif_jax.core.files import atomic_write_text
+from motif_jax.display import measures, text_tables
+from motif_jax.display.statistics import Summary
 from motif_jax.play import evaluation_files
-from motif_jax.reports import measures, text_tables
-from motif_jax.reports.statistics import Summary
 
 
 def summarise(

@@ -10,9 +10,8 @@ from rich.console import Console, Group
 from rich.style import Style
 
 from motif_jax.envs import registry
-from motif_jax.play import watching
+from motif_jax.play import terminal, watching
 from motif_jax.play.messages import MessageTally, as_text
-from motif_jax.reports import terminal
 from tests.made_up_films import MadeUpPolicy, MadeUpRater
 from tests.recorded_outputs import assert_matches_packed_recording
 
