@@ -142,7 +142,7 @@ def run_data(folder: Path, hacking: bool = False) -> RunData:
         recorded=recorded,
         recorded_players={best["stem"]: "players/best.html"},
         evaluations=evaluations,
-        seen={
+        message_tallies={
             name: messages.from_rows(json.loads((folder / file / evaluation_files.MESSAGES).read_text()))
             for name, file in (("agent", "evaluation"), ("random", "random"))
         },

@@ -37,17 +37,21 @@ class RewardTotals:
 def screen_text(chars: np.ndarray, colors: np.ndarray, cursor: tuple[int, int] | None = None) -> Text:
     """The game's screen uint8, int8 [rows, columns] as text in colour; the cursor in reverse."""
     text = Text(no_wrap=True, end="")
-    for row, (line, shades) in enumerate(zip(chars.tolist(), colors.tolist(), strict=True)):
+    for row, (line, line_colors) in enumerate(zip(chars.tolist(), colors.tolist(), strict=True)):
+        # Cells of one colour are one span: rich is slow with one for each cell.
         start = 0
         for column in range(1, len(line) + 1):
-            if column == len(line) or shades[column] != shades[start]:
-                shown = "".join(chr(c) if 32 <= c < 127 else " " for c in line[start:column])
-                style = _STYLES[shades[start] & 15]
-                text.append(shown, style + Style(reverse=True) if shades[start] & 16 else style)
-                start = column
+            if column < len(line) and line_colors[column] == line_colors[start]:
+                continue
+            letters = "".join(chr(code) if 32 <= code < 127 else " " for code in line[start:column])
+            style = _STYLES[line_colors[start] & 15]
+            if line_colors[start] & 16:
+                style += Style(reverse=True)
+            text.append(letters, style)
+            start = column
         if cursor is not None and cursor[0] == row and 0 <= cursor[1] < len(line):
-            place = len(text) - len(line) + cursor[1]
-            text.stylize(Style(reverse=True), place, place + 1)
+            offset = len(text) - len(line) + cursor[1]
+            text.stylize(Style(reverse=True), offset, offset + 1)
         text.append("\n")
     return text
 
@@ -76,55 +80,67 @@ def bar(value: float, width: int = 32, limit: float = BAR_RANGE) -> Text:
     return Text.assemble(" " * (half - length), ("█" * length, "red"), "|", " " * half)
 
 
-def _numbers(sight: WatchedStep, totals: RewardTotals, names: Sequence[str]) -> Table:
+def _numbers(watched: WatchedStep, totals: RewardTotals, action_names: Sequence[str]) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True, style="dim")
     table.add_column(no_wrap=True)
-    table.add_row("step", f"{sight.step:,}")
-    table.add_row("return", f"{totals.task:.2f}   last reward {sight.task_reward:+.2f}")
-    if (reward := sight.reward) is not None:
-        table.add_row("intrinsic return", f"{totals.intrinsic:.2f}   here {sight.intrinsic:+.3f}")
+    table.add_row("step", f"{watched.step:,}")
+    table.add_row("return", f"{totals.task:.2f}   last reward {watched.task_reward:+.2f}")
+    reward = watched.reward
+    if reward is not None:
+        table.add_row("intrinsic return", f"{totals.intrinsic:.2f}   here {watched.intrinsic:+.3f}")
         table.add_row("message reward", f"{reward.normalised:+.3f} normalised, {reward.raw:+.4f} raw")
         table.add_row(f"-{BAR_RANGE:g} to {BAR_RANGE:g}", bar(reward.normalised))
-    if sight.text is not None:
-        table.add_row("message seen", f"{sight.count} times")
-    if (choice := sight.choice) is not None:
+    if watched.text is not None:
+        table.add_row("message seen", f"{watched.count} times")
+    choice = watched.choice
+    if choice is not None:
         if choice.value is not None:
             table.add_row("value estimate", f"{choice.value:.3f}")
-        table.add_row("next action", Text(names[choice.action]))
+        table.add_row("next action", Text(action_names[choice.action]))
     return table
 
 
-def _probabilities(sight: WatchedStep, names: Sequence[str], most: int = 6) -> Table:
+def _probabilities(watched: WatchedStep, action_names: Sequence[str], top: int = 6) -> Table:
+    """The `top` likeliest actions; the chosen one is among them."""
     table = Table.grid(padding=(0, 1))
     table.add_column(no_wrap=True, width=15)
     table.add_column(no_wrap=True)
-    if sight.choice is None or sight.choice.probabilities is None:
+    if watched.choice is None or watched.choice.probabilities is None:
         return table
-    shares, chosen = sight.choice.probabilities, sight.choice.action
-    ranked = np.argsort(-shares, kind="stable")[:most].tolist()
+    probabilities = watched.choice.probabilities
+    chosen = watched.choice.action
+    ranked = np.argsort(-probabilities, kind="stable")[:top].tolist()
     if chosen not in ranked:
         ranked[-1] = chosen
     for action in ranked:
-        share = f"{'▇' * round(20 * float(shares[action]))} {shares[action]:.0%}"
-        table.add_row(Text(names[action], style="bold" if action == chosen else ""), Text(share))
+        probability = float(probabilities[action])
+        name = Text(action_names[action], style="bold" if action == chosen else "")
+        table.add_row(name, Text(f"{'▇' * round(20 * probability)} {probabilities[action]:.0%}"))
     return table
 
 
-def _facts(sight: WatchedStep, totals: RewardTotals, names: Sequence[str]) -> Text:
-    parts = [f"step {sight.step}", f"return {totals.task:.2f}"]
-    if (reward := sight.reward) is not None:
-        parts.append(f"intrinsic {totals.intrinsic:.2f} ({sight.intrinsic:+.2f})")
-        parts += [f"message {reward.normalised:+.2f}", f"x{sight.count}"]
-    if (choice := sight.choice) is not None:
-        parts += [] if choice.value is None else [f"value {choice.value:.2f}"]
-        shares = choice.probabilities
-        parts.append(names[choice.action] + ("" if shares is None else f" {shares[choice.action]:.0%}"))
+def _facts(watched: WatchedStep, totals: RewardTotals, action_names: Sequence[str]) -> Text:
+    """The numbers of `_numbers` in one line."""
+    parts = [f"step {watched.step}", f"return {totals.task:.2f}"]
+    reward = watched.reward
+    if reward is not None:
+        parts.append(f"intrinsic {totals.intrinsic:.2f} ({watched.intrinsic:+.2f})")
+        parts.append(f"message {reward.normalised:+.2f}")
+        parts.append(f"x{watched.count}")
+    choice = watched.choice
+    if choice is not None:
+        if choice.value is not None:
+            parts.append(f"value {choice.value:.2f}")
+        action = action_names[choice.action]
+        if choice.probabilities is not None:
+            action += f" {choice.probabilities[choice.action]:.0%}"
+        parts.append(action)
     return Text("  ".join(parts), no_wrap=True)
 
 
 def view(
-    sight: WatchedStep,
+    watched: WatchedStep,
     totals: RewardTotals,
     names: Sequence[str],
     title: str,
@@ -133,51 +149,61 @@ def view(
     height: int,
 ) -> Group:
     """Draws one step on 80 columns and `height` lines; with few lines it leaves out numbers, empty rows, and at last keys."""
-    frame = sight.frame
-    names = [printable(name) for name in names]
+    frame = watched.frame
+    action_names = [printable(name) for name in names]
     rows = 0 if frame is None else len(frame.chars)
-    picture = None if frame is None or frame.picture is None or rows else picture_text(frame.picture)
-    rows += 0 if picture is None else picture.plain.count("\n")
+    picture = None
+    if frame is not None and frame.picture is not None and not rows:
+        picture = picture_text(frame.picture)
+        rows = picture.plain.count("\n")
     compact = height < rows + _FULL_HEIGHT
+
     parts: list = [] if compact else [Text(printable(title), style="bold", no_wrap=True)]
     if picture is not None:
         parts.append(picture)
     elif frame is not None:
         cursor = frame.cursor
-        shown = [row for row in range(rows) if not (compact and row in frame.spare_rows)]
+        drawn_rows = [row for row in range(rows) if not (compact and row in frame.spare_rows)]
         if cursor is not None:
-            cursor = (shown.index(cursor[0]), cursor[1]) if cursor[0] in shown else None
-        parts.append(screen_text(frame.chars[shown], frame.colors[shown], cursor))
-        rows = len(shown)
-    if sight.text is not None:
-        style = "bold green" if sight.reward is not None and sight.intrinsic > 0 else ""
-        parts.append(Text(as_text(sight.text) or "(no message)", style=style, no_wrap=True))
+            cursor = (drawn_rows.index(cursor[0]), cursor[1]) if cursor[0] in drawn_rows else None
+        parts.append(screen_text(frame.chars[drawn_rows], frame.colors[drawn_rows], cursor))
+        rows = len(drawn_rows)
+    text_lines = 0
+    if watched.text is not None:
+        style = "bold green" if watched.reward is not None and watched.intrinsic > 0 else ""
+        parts.append(Text(as_text(watched.text) or "(no message)", style=style, no_wrap=True))
+        text_lines = 1
+
     help_line = Text(f"{state}   {keys}", style="dim", no_wrap=True)
     if not compact:
         numbers = Table.grid(padding=(0, 3))
-        numbers.add_row(_numbers(sight, totals, names), _probabilities(sight, names))
+        numbers.add_row(_numbers(watched, totals, action_names), _probabilities(watched, action_names))
         return Group(*parts, Panel(numbers, padding=(0, 1)), help_line)
-    facts = _facts(sight, totals, names)
-    if height < rows + (sight.text is not None) + 2:
+    facts = _facts(watched, totals, action_names)
+    if height < rows + text_lines + 2:
         return Group(*parts, Text.assemble((f"{state}  ", "dim"), facts, no_wrap=True))
     return Group(*parts, facts, help_line)
 
 
-def message_tables(tallies: Sequence[MessageTally], title: str, most: int) -> list[Table]:
+def message_tables(tallies: Sequence[MessageTally], title: str, top: int) -> list[Table]:
     """The messages of an episode by count, and with a reward also by their sum after threshold and count discount."""
-
-    def cells(tally: MessageTally) -> tuple[str, ...]:
-        paid = ("", "") if tally.reward is None else (f"{tally.reward:+.3f}", f"{tally.total:+.3f}")
-        return (tally.text.replace("\\x0a", " ") or "(no message)", f"{tally.count:,}", *paid)
-
-    rewarded = any(tally.reward is not None for tally in tallies)
-    header = ("message", "times", "reward", "paid")[: 4 if rewarded else 2]
-    orders = {"most frequent messages": sorted(tallies, key=lambda t: (-t.count, t.text))}
-    if rewarded:
-        paid = (tally for tally in tallies if tally.total)
-        orders["messages that paid most"] = sorted(paid, key=lambda t: -(t.total or 0))
+    is_rated = any(tally.reward is not None for tally in tallies)
+    header = ("message", "times", "reward", "paid") if is_rated else ("message", "times")
+    orders = {"most frequent messages": sorted(tallies, key=lambda tally: (-tally.count, tally.text))}
+    if is_rated:
+        paying = [tally for tally in tallies if tally.total]
+        orders["messages that paid most"] = sorted(paying, key=lambda tally: -(tally.total or 0))
     tables = []
-    for order, of in orders.items():
-        rows = [cells(tally)[: len(header)] for tally in of[:most]]
+    for order, ranked in orders.items():
+        rows = [_message_cells(tally)[: len(header)] for tally in ranked[:top]]
         tables.append(text_tables.terminal(header, rows, f"{title}: {order}", text_first=True))
     return tables
+
+
+def _message_cells(tally: MessageTally) -> tuple[str, ...]:
+    reward = ""
+    paid = ""
+    if tally.reward is not None:
+        reward = f"{tally.reward:+.3f}"
+        paid = f"{tally.total:+.3f}"
+    return (tally.text.replace("\\x0a", " ") or "(no message)", f"{tally.count:,}", reward, paid)

@@ -22,7 +22,7 @@ def test_numbers_that_only_the_task_knows_are_shown_behind_the_others():
     data = RunData("t")
     data.evaluations = {"agent": played(1.0), "random": played(0.0)}
     data.episodes = {key: Curve(np.arange(9.0), np.arange(9.0)) for key in ("env", "apples_eaten", "return")}
-    assert [row.what.key for row in rows_of(data)] == ["return", "apples_eaten"]
+    assert [row.measure.key for row in rows_of(data)] == ["return", "apples_eaten"]
     [found] = [d for d in run_report.as_json(data)["differences"] if d["measure"] == "apples_eaten"]
     assert found["value"] == 1
     for text in (*run_texts(data).values(), run_page(data)):
