@@ -89,9 +89,7 @@ def check(config: PlayedPolicy, pins: PinnedVersions | None = None) -> EvalSetup
     if policy == policies.AGENT or config.agent.dir is not None:
         checks.existing_folder(config, "agent.dir")
     if config.reward.dir:
-        from motif_jax.motif.reward.reward_function import check_place
-
-        check_place(config.reward.dir, "reward.dir")
+        ratings.check_dir(config.reward)
     is_known = policy in _NAMED or policies.is_outside(policy)
     allowed = f"{', '.join(_NAMED)}, the folder of an agent run, or module:Class"
     checks.require(is_known or (bool(policy) and Path(policy).is_dir()), "policy", policy, allowed)

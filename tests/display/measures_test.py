@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from motif_jax.reports import measures, text_tables
+from motif_jax.display import measures, text_tables
 from motif_jax.reports.glance import headline
 from motif_jax.reports.run_data import RunData
 from tests.reports.glance_test import evaluation

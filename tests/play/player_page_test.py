@@ -8,8 +8,8 @@ import time
 import numpy as np
 import pytest
 
+from motif_jax.play.films import player
 from motif_jax.play.messages import as_text
-from motif_jax.reports import player
 from tests import browser
 from tests.made_up_films import film, grid_film
 

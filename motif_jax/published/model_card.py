@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from motif_jax.core.config import flat, listed
 from motif_jax.core.errors import printable
-from motif_jax.core.run_folder import stored_folder
+from motif_jax.core.run_folder import read_description, stored_folder
 from motif_jax.core.verdicts import SINGLE
+from motif_jax.display import text_tables
+from motif_jax.display.text_tables import markdown_escape as escape
 from motif_jax.motif.annotation.annotator import BUILT_IN
 from motif_jax.motif.annotation.labels import counts
 from motif_jax.motif.pairs.dataset import PairsDataset
-from motif_jax.reports import text_tables
-from motif_jax.reports.run_data import read_description
-from motif_jax.reports.text_tables import markdown_escape as escape
 
 if TYPE_CHECKING:
     from motif_jax.motif.reward.reward_model import RewardModel
@@ -43,14 +42,16 @@ def _block(text: str) -> list[str]:
 
 
 def _listing(facts: Mapping[str, Any]) -> list[str]:
-    lines, texts = [], []
+    """Short values as a list, long ones in blocks of their own behind it."""
+    lines = []
+    blocks = []
     for name, value in flat(facts).items():
         text = value if isinstance(value, str) else json.dumps(value)
         if len(text) > _LONG or "\n" in text:
-            texts += ["", f"{escape(name)}:", "", *_block(text)]
+            blocks += ["", f"{escape(name)}:", "", *_block(text)]
         elif text:
             lines.append(f"- {escape(name)}: {_code(text)}")
-    return [*lines, *texts]
+    return [*lines, *blocks]
 
 
 # Title -> the number, and of how many pairs it is.
@@ -96,6 +97,7 @@ def _annotators(names: Sequence[str], dataset: PairsDataset | None) -> list[str]
         return [f"- labels: {_code(', '.join(names) or 'unknown')}; nothing more is known of them", ""]
     lines: list[str] = []
     queue = list(names)
+    # The list grows as it is read: labels may be merged from others.
     for name in queue:
         text, merged_from = _labels(dataset, name)
         queue += [source for source in merged_from if source not in queue]
@@ -104,7 +106,9 @@ def _annotators(names: Sequence[str], dataset: PairsDataset | None) -> list[str]
 
 
 def _labels(dataset: PairsDataset, name: str) -> tuple[list[str], list[str]]:
-    folder, lines = dataset.folder / "annotations" / name, []
+    """The lines about labels, and the names of those that they were merged from."""
+    folder = dataset.folder / "annotations" / name
+    lines = []
     if name in dataset.preference_names():
         numbers = counts(dataset.preference(name))
         total = sum(numbers.values())
@@ -117,51 +121,59 @@ def _labels(dataset: PairsDataset, name: str) -> tuple[list[str], list[str]]:
     if not manifests:
         return [*lines, "- their manifest is not there: who made them is unknown"], []
     manifest = read_description(manifests[0])
-    who = manifest.get("annotator", {})
-    if who.get("annotator") == "lexicon":
+    annotator = manifest.get("annotator", {})
+    if annotator.get("annotator") == "lexicon":
         lines.append(
             "- `lexicon` is a hand-written list of weighted patterns that stands in for a language model: the labels are "
             "those of its authors, not of a model"
         )
-    return [*lines, *_listing({**who, "questions": manifest.get("questions", {})})], []
+    return [*lines, *_listing({**annotator, "questions": manifest.get("questions", {})})], []
 
 
 def _learned(reward: OnlineRewardModel) -> tuple[list[str], list[str]]:
+    """The lines about data and annotator of a reward that was learned while an agent played."""
     config = reward.config
-    name = escape(str(config["environment"]["name"]))
-    given = [label for label, _ in reward.labels.values()]
+    environment = escape(str(config["environment"]["name"]))
     # Labels of pairs do not label a single text.
-    numbers = {name: given.count(label) for label, name in enumerate(SINGLE.verdicts) if given}
-    shares = ", ".join(f"{escape(name)} {count:,}" for name, count in numbers.items())
-    who = config.get("annotator") or {}
+    labels = [label for label, _ in reward.labels.values()]
+    numbers = {verdict: labels.count(label) for label, verdict in enumerate(SINGLE.verdicts) if labels}
+    annotator = config.get("annotator") or {}
     # Sections of annotators that were not asked.
-    others = BUILT_IN.keys() - {who.get("kind")}
-    return [f"- no dataset: the messages that an agent met as it played {name}", ""], [
+    others = BUILT_IN.keys() - {annotator.get("kind")}
+
+    data = [f"- no dataset: the messages that an agent met as it played {environment}", ""]
+    lines = [
         f"A reward of kind {_code(config['reward']['kind'])}, learned while the agent played from labels of the annotator that follows.",
         "",
-        *([f"- {sum(numbers.values()):,} labels: {shares}"] if numbers else []),
-        *_listing({name: value for name, value in who.items() if name not in others}),
-        "",
     ]
+    if numbers:
+        shares = ", ".join(f"{escape(verdict)} {count:,}" for verdict, count in numbers.items())
+        lines.append(f"- {sum(numbers.values()):,} labels: {shares}")
+    lines += _listing({name: value for name, value in annotator.items() if name not in others})
+    return data, [*lines, ""]
 
 
 def render(reward: RewardModel, licence: str = "", notes: str = "") -> str:
     """The card in Markdown; the owner gives the `licence` of the weights and `notes`."""
     from motif_jax.oni.online_model import OnlineRewardModel
 
-    config, versions = reward.config, read_description(Path(reward.folder) / "versions.json")
+    config = reward.config
+    versions = read_description(Path(reward.folder) / "versions.json")
+    evaluation: Mapping[str, Any] = {}
     if isinstance(reward, OnlineRewardModel):
         data, annotators = _learned(reward)
-        evaluation: Mapping[str, Any] = {}
     else:
         names = listed(config.get("annotator") or "")
         folder = stored_folder(reward.folder, config.get("dataset_dir") or "")
         dataset = PairsDataset.open(folder) if names and folder is not None else None
-        data, annotators = _data(config, dataset), _annotators(names, dataset)
-        evaluation = reward.curve[-1] if reward.curve else {}
+        data = _data(config, dataset)
+        annotators = _annotators(names, dataset)
+        if reward.curve:
+            evaluation = reward.curve[-1]
     settings = "\n".join(f"{name}: {json.dumps(value)}" for name, value in flat(config).items())
     lines = [
-        *("# Model card: a reward of game messages", ""),
+        "# Model card: a reward of game messages",
+        "",
         f"- run: {_code(reward.folder)}",
         f"- made with: {_code(versions.get('command', 'unknown command'))}",
         f"- code: motif_jax, revision {_code(versions.get('git_revision', 'unknown'))}",
@@ -171,7 +183,8 @@ def render(reward: RewardModel, licence: str = "", notes: str = "") -> str:
         *("## Annotators and prompts", "", *annotators),
         *("## Numbers", "", *_numbers(evaluation), _LIMITS),
         *("## Licence", "", licence or "Not stated by the owner of the weights.", "", _LICENCE, ""),
-        *(["## Notes", "", notes, ""] if notes else []),
-        *("## Settings", "", *_block(settings), ""),
     ]
+    if notes:
+        lines += ["## Notes", "", notes, ""]
+    lines += ["## Settings", "", *_block(settings), ""]
     return "\n".join(lines)

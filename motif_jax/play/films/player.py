@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from motif_jax.core import text_bytes
+from motif_jax.display import html
+from motif_jax.play.films.movie import BACK, COLOURS
 from motif_jax.play.messages import as_text
 from motif_jax.play.watching import Film
-from motif_jax.reports import html
-from motif_jax.reports.movie import BACK, COLOURS
 
 _ENDS = {0: "the recording ends", 1: "the game ended", 2: "step limit"}
 # Id, text and title of each button.
@@ -48,38 +48,41 @@ def _floats(array: np.ndarray | None, digits: int = 4) -> list[float | None] | N
 
 
 def _distinct(texts: list[str]) -> dict[str, list[Any]]:
-    places: dict[str, int] = {}
-    index = [places.setdefault(text, len(places)) for text in texts]
-    return {"texts": list(places), "index": index}
+    """The distinct texts, and the index of each one of `texts` among them."""
+    number_of: dict[str, int] = {}
+    index = [number_of.setdefault(text, len(number_of)) for text in texts]
+    return {"texts": list(number_of), "index": index}
 
 
 def player_data(film: Film) -> dict[str, Any]:
     """The data for the page's script; numbers are rounded to 4 digits."""
-    numbers = ("raw", "normalised", "intrinsic", "values")
-    screen = film.chars.size and not film.pictures
+    has_characters = bool(film.chars.size) and not film.pictures
     data: dict[str, Any] = {
         "steps": len(film),
         "rows": film.chars.shape[1],
         "columns": film.chars.shape[2],
-        "chars": _pack(_changes(film.chars)) if screen else "",
-        "colors": _pack(_changes(film.colors)) if screen else "",
+        "chars": _pack(_changes(film.chars)) if has_characters else "",
+        "colors": _pack(_changes(film.colors)) if has_characters else "",
         "colours": [BACK, *COLOURS],
         "cursor": film.cursor.ravel().tolist(),
         "actions": film.actions.tolist(),
         "actionNames": list(film.action_names),
         "taskRewards": _floats(film.task_rewards),
+        "raw": _floats(film.raw),
+        "normalised": _floats(film.normalised),
+        "intrinsic": _floats(film.intrinsic),
+        "values": _floats(film.values),
         "texts": [as_text(text) for text in film.texts],
         "textIndex": film.text_index.tolist(),
         "textCount": film.text_count.tolist(),
-        **{name: _floats(getattr(film, name)) for name in numbers},
         "vitals": {name: values.tolist() for name, values in film.vitals.items()},
         "end": _ENDS[film.end],
+        "notes": {name: _distinct(texts) for name, texts in film.notes.items()},
     }
     if film.pictures is not None:
         # Sentences of a grid world: one per line, in any language.
         data["texts"] = [text_bytes.decode(text.rstrip(b"\0")) for text in film.texts]
         data["pictures"] = _distinct([base64.b64encode(picture).decode() for picture in film.pictures])
-    data["notes"] = {name: _distinct(texts) for name, texts in film.notes.items()}
     if film.probabilities is not None:
         data["probabilities"] = _pack(np.round(film.probabilities * 255).astype(np.uint8))
     return data

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from motif_jax.display import statistics
 from motif_jax.play.evaluation_files import games
-from motif_jax.reports import statistics
 
 
 def test_means_and_middles_have_intervals_of_their_draws(monkeypatch):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from motif_jax.reports import html
+from motif_jax.display import html
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 # Distinct in print and to colour-blind readers (Okabe and Ito 2008), dark enough on white.
 COLOURS = ("#0b5fa5", "#c2570c", "#0f7b63", "#8a3fb0", "#a8246a", "#5c6b1a")
-# Widths in characters: of a label, and of a note's line.
-_LONGEST_LABEL, _NOTE_WIDTH = 60, 120
-_Y_LABEL_WIDTH = 30  # characters of the upright label that fit beside the axes
+# Widths in characters.
+_LONGEST_LABEL = 60
+_NOTE_WIDTH = 120  # of a note's line, in small letters
+_Y_LABEL_WIDTH = 30  # of the upright label that fits beside the axes
 # Colours of a figure that follow the page's theme: variables of assets/page.css.
 _THEME = {**{colour: f"var(--c{number})" for number, colour in enumerate(COLOURS)}, "#b0b0b0": "var(--soft)", "#000000": "var(--soft)"}  # fmt: skip
 TITLE = "title:"  # prefix of a URL whose rest is shown as a tooltip
@@ -89,7 +90,9 @@ def short(value: float) -> str:
 def plain(text: str) -> str:
     """`text` as matplotlib draws it literally: no formulas, and no leading _, which would keep it from a legend."""
     shown = text if len(text) <= _LONGEST_LABEL else f"{text[: _LONGEST_LABEL - 3]}..."
-    return (f" {shown[1:]}" if shown.startswith("_") else shown).replace("$", r"\$")
+    if shown.startswith("_"):
+        shown = f" {shown[1:]}"
+    return shown.replace("$", r"\$")
 
 
 def new_figure(x_label: str, y_label: str, height: float = 2.8) -> tuple[Figure, Axes]:
@@ -113,10 +116,12 @@ def new_figure(x_label: str, y_label: str, height: float = 2.8) -> tuple[Figure,
 def picture(plot: Plot, alone: bool = False) -> Figure:
     """Draws a plot with its legend above the axes; with `alone` the picture also has the title and the note."""
     lines = [line for line in plot.lines if np.isfinite(line.y).any()]
-    named = [len(line.name) for line in lines if line.name]
-    columns = 2 if max(named, default=0) < _LONGEST_LABEL // 2 else 1
+    name_lengths = [len(line.name) for line in lines if line.name]
+    columns = 2 if max(name_lengths, default=0) < _LONGEST_LABEL // 2 else 1
+    legend_rows = math.ceil(len(name_lengths) / columns)
     height = 1.0 + 0.38 * len(plot.intervals) if plot.intervals else 2.8
-    figure, axes = new_figure(plot.x_label, plot.y_label, height + 0.2 * math.ceil(len(named) / columns))
+    figure, axes = new_figure(plot.x_label, plot.y_label, height + 0.2 * legend_rows)
+
     for number, line in enumerate(lines):
         _draw_line(axes, line, COLOURS[number % len(COLOURS)])
     for row, interval in enumerate(plot.intervals):
@@ -124,18 +129,21 @@ def picture(plot: Plot, alone: bool = False) -> Figure:
     if plot.intervals:
         axes.set_yticks(range(len(plot.intervals)), [plain(interval.name) for interval in plot.intervals])
         axes.set_ylim(len(plot.intervals) - 0.4, -0.6)
+
     if alone:
         axes.set_title(plain(plot.title), fontsize="medium")
         note = "; ".join(filter(None, [plot.note, plot.method]))
         wrapped = textwrap.fill(note, _NOTE_WIDTH).replace("$", r"\$")
         figure.supxlabel(wrapped, fontsize=5, color="0.35", x=0.01, ha="left", multialignment="left")
-    if named:
+    if name_lengths:
         figure.legend(loc="outside upper left", ncols=columns, frameon=False, fontsize="small")
     return figure
 
 
 def _draw_line(axes: Axes, line: Series, colour: str) -> None:
-    marker, style = "o" if np.isfinite(line.y).sum() == 1 else None, "--" if line.dashed else "-"
+    # A line of one point has no length.
+    marker = "o" if np.isfinite(line.y).sum() == 1 else None
+    style = "--" if line.dashed else "-"
     label = plain(line.name) or None
     axes.plot(line.x, line.y, style, marker=marker, color=colour, linewidth=1.6, label=label)
     if line.low is None or line.high is None:
@@ -148,12 +156,15 @@ def _draw_line(axes: Axes, line: Series, colour: str) -> None:
 
 
 def _draw_interval(axes: Axes, interval: Interval, row: int) -> None:
-    known = np.isfinite([interval.low, interval.high]).all()
-    spread = [[interval.value - interval.low], [interval.high - interval.value]] if known else None
+    has_bounds = np.isfinite([interval.low, interval.high]).all()
+    spread = None
+    bounds = "n/a"
+    if has_bounds:
+        spread = [[interval.value - interval.low], [interval.high - interval.value]]
+        bounds = f"{interval.low:.4g}, {interval.high:.4g}"
     colour = COLOURS[interval.colour % len(COLOURS)]
     dot, *_ = axes.errorbar([interval.value], [row], xerr=spread, fmt="o", color=colour, capsize=4, linewidth=2)  # fmt: skip
-    found = f"{interval.low:.4g}, {interval.high:.4g}" if known else "n/a"
-    set_title(dot, f"{interval.name}: {interval.value:.4g} [{found}]")
+    set_title(dot, f"{interval.name}: {interval.value:.4g} [{bounds}]")
 
 
 def set_title(artist: Artist, text: str) -> None:
@@ -170,18 +181,18 @@ def inline(figure: Figure, description: str) -> str:
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": description}), warnings.catch_warnings():  # fmt: skip
         warnings.filterwarnings("ignore", "Glyph", UserWarning)
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-    drawn = buffer.getvalue()
-    head = re.search(r'<svg [^>]*viewBox="([^"]*)"[^>]*>', drawn)
+    svg = buffer.getvalue()
+    head = re.search(r'<svg [^>]*viewBox="([^"]*)"[^>]*>', svg)
     assert head is not None
     # The style would apply to the whole page.
-    body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", drawn[head.end() :], flags=re.DOTALL)
+    body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg[head.end() :], flags=re.DOTALL)
     # Every chart has the same group ids, but ids of markers and clips differ: they are hashed with the description.
     body = re.sub(r'<g id="[^"]*">', "<g>", body)
-    body = re.sub(r"#[0-9a-f]{6}(?=[;\"])", lambda found: _THEME.get(found[0], found[0]), body)
+    body = re.sub(r"#[0-9a-f]{6}(?=[;\"])", lambda colour: _THEME.get(colour[0], colour[0]), body)
     body = re.sub(rf'<a xlink:href="{TITLE}([^"]*)"[^>]*>', r"<g><title>\1</title>", body)
     body = body.replace("</a>", "</g>")
-    space = 'xmlns:xlink="http://www.w3.org/1999/xlink"'
-    return f'<svg class="chart" {space} viewBox="{head[1]}" role="img" aria-label="{escape(description)}">{body.strip()}'
+    namespace = 'xmlns:xlink="http://www.w3.org/1999/xlink"'
+    return f'<svg class="chart" {namespace} viewBox="{head[1]}" role="img" aria-label="{escape(description)}">{body.strip()}'
 
 
 def figure(plot: Plot) -> str:

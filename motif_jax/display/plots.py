@@ -9,20 +9,21 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from motif_jax.core.files import atomic_write_bytes
-from motif_jax.reports.charts import Plot, picture
+from motif_jax.display.charts import Plot, picture
 
 _LONGEST_STEM = 100  # characters of a file name
 
 
 def draw(plot: Plot) -> dict[str, bytes]:
     """The picture as {'png': bytes, 'pdf': bytes}."""
-    figure, pictures = picture(plot, alone=True), {}
-    for kind in ("png", "pdf"):
+    figure = picture(plot, alone=True)
+    pictures = {}
+    for suffix in ("png", "pdf"):
         buffer = io.BytesIO()
         # Without dates two runs write equal bytes.
-        about = {"CreationDate": None} if kind == "pdf" else None
-        figure.savefig(buffer, format=kind, dpi=200, metadata=about)
-        pictures[kind] = buffer.getvalue()
+        metadata = {"CreationDate": None} if suffix == "pdf" else None
+        figure.savefig(buffer, format=suffix, dpi=200, metadata=metadata)
+        pictures[suffix] = buffer.getvalue()
     return pictures
 
 
@@ -34,14 +35,18 @@ def file_stem(name: str) -> str:
 
 def write(folder: str | os.PathLike[str], plots: Mapping[str, Plot]) -> list[Path]:
     """Writes folder/NAME.png and folder/NAME.pdf for each plot (names by `file_stem`); returns the paths."""
-    paths, taken = [], set[str]()
+    paths = []
+    taken: set[str] = set()
     for name, plot in plots.items():
-        stem, number = file_stem(name), 2
-        while stem.lower() in taken:  # different names may have equal stems
-            stem, number = f"{file_stem(name)}-{number}", number + 1
+        stem = file_stem(name)
+        number = 2
+        # Different names may have equal stems, and some file systems do not tell capitals apart.
+        while stem.lower() in taken:
+            stem = f"{file_stem(name)}-{number}"
+            number += 1
         taken.add(stem.lower())
-        for kind, data in draw(plot).items():
-            path = Path(folder) / f"{stem}.{kind}"
-            atomic_write_bytes(path, data)
+        for suffix, content in draw(plot).items():
+            path = Path(folder) / f"{stem}.{suffix}"
+            atomic_write_bytes(path, content)
             paths.append(path)
     return paths

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from motif_jax.core.files import atomic_write_text
-from motif_jax.reports import charts, html, text_tables
-from motif_jax.reports.charts import Plot
-from motif_jax.reports.html import TableCell
-from motif_jax.reports.measures import format_interval, format_value
-from motif_jax.reports.plots import write as write_plots
+from motif_jax.display import charts, html, text_tables
+from motif_jax.display.charts import Plot
+from motif_jax.display.html import TableCell
+from motif_jax.display.measures import format_interval, format_value
+from motif_jax.display.plots import write as write_plots
 
 
 class Table(NamedTuple):
@@ -40,12 +40,14 @@ class Table(NamedTuple):
     limit: int | None = None
 
     def html(self) -> str:
-        above, name = f'<h3 class="after">{escape(self.title)}</h3>' if self.title else "", escape(self.name)
+        """The table as HTML, with a box to search in where `search`."""
+        name = escape(self.name)
+        above = f'<h3 class="after">{escape(self.title)}</h3>' if self.title else ""
         if not self.rows:
             return above + html.nothing(self.empty)
         head = '<th scope="col"><button type="button">{}</button></th>'
-        heads = map(head.format, map(escape, self.header))
-        body = (f"<tr>{''.join(map(_cell, row))}</tr>" for row in self.rows)
+        heads = "".join(head.format(escape(title)) for title in self.header)
+        body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in self.rows)
         if self.search:
             above += (
                 f'<div class="tools"><input type="search" placeholder="search" aria-label="search" data-for="{name}">'
@@ -53,11 +55,12 @@ class Table(NamedTuple):
             )
         limit = f' data-limit="{self.limit}"' if self.limit is not None else ""
         return (
-            f'{above}<div class="scroll"><table id="{name}"{limit}><thead><tr>{"".join(heads)}</tr></thead>'
-            f"<tbody>{''.join(body)}</tbody></table></div>"
+            f'{above}<div class="scroll"><table id="{name}"{limit}><thead><tr>{heads}</tr></thead>'
+            f"<tbody>{body}</tbody></table></div>"
         )
 
     def texts(self) -> list[tuple[str, ...]]:
+        """The cells as text, for files and the terminal."""
         return [tuple(map(_text, row)) for row in self.rows]
 
 
@@ -103,20 +106,21 @@ def estimate_cell(estimate: Any, more: str = "") -> TableCell:
 
 
 def _html(parts: Sequence[Any]) -> str:
-    shown = []
-    for drawn, group in groupby(parts, lambda part: isinstance(part, Plot)):
-        if drawn:
-            shown.append(html.grid(*map(charts.figure, group)))
+    elements = []
+    # Adjacent charts share a grid.
+    for are_plots, group in groupby(parts, lambda part: isinstance(part, Plot)):
+        if are_plots:
+            elements.append(html.grid(*map(charts.figure, group)))
             continue
         for part in group:
             if isinstance(part, Fold):
                 inside = f'<div class="inside">{_html(part.parts)}</div>'
-                shown.append(f"<details><summary>{escape(part.summary)}</summary>{inside}</details>")
+                elements.append(f"<details><summary>{escape(part.summary)}</summary>{inside}</details>")
             elif isinstance(part, str):
-                shown.append(part)
+                elements.append(part)
             elif part.on_page:
-                shown.append(part.html())
-    return "".join(shown)
+                elements.append(part.html())
+    return "".join(elements)
 
 
 def _section(section: Section) -> str:
@@ -134,8 +138,12 @@ def render(
     menu: bool = True,
 ) -> str:
     """The page; `before` is HTML above the sections, `after` HTML at the end."""
-    links = (f'<a href="#{escape(each.name)}">{escape(each.title)}</a>' for each in sections if menu)
-    return html.page(title, subtitle, before + "".join(map(_section, sections)), "".join(links), after)
+    links = ""
+    if menu:
+        links = "".join(
+            f'<a href="#{escape(section.name)}">{escape(section.title)}</a>' for section in sections
+        )
+    return html.page(title, subtitle, before + "".join(map(_section, sections)), links, after)
 
 
 def texts(title: str, lines: Sequence[str], sections: Sequence[Section], stem: str) -> dict[str, str]:
@@ -144,24 +152,27 @@ def texts(title: str, lines: Sequence[str], sections: Sequence[Section], stem: s
     markdown = [f"# {quoted(title)}", "", *(f"* {quoted(line)}" for line in lines), ""]
     latex = [*("% " + " ".join(line.split()) for line in lines), ""]
     for section, table in file_tables(sections):
-        caption, note = table.title or section.title, table.note or section.note
-        above = ["", quoted(note)] if note else []
+        caption = table.title or section.title
+        note = table.note or section.note
         rows = table.texts()
-        markdown += [f"## {quoted(caption)}", *above, "", text_tables.markdown(table.header, rows)]
+        markdown.append(f"## {quoted(caption)}")
+        if note:
+            markdown += ["", quoted(note)]
+        markdown += ["", text_tables.markdown(table.header, rows)]
         latex.append(text_tables.latex(table.header, rows, f"{caption}. {note}".strip(), f"tab:{table.name}"))
     return {f"{stem}.md": "\n".join(markdown), f"{stem}.tex": "\n".join(latex)}
 
 
 def write(
-    folder: Path, stem: str, title: str, lines: Sequence[str], sections: Sequence[Section], drawn: bool
+    folder: Path, stem: str, title: str, lines: Sequence[str], sections: Sequence[Section], with_plots: bool
 ) -> Path:
-    """Writes STEM.html, the `texts` and, if `drawn`, the `plots` below plots/, none of an earlier report; returns the page's path."""
+    """Writes STEM.html, the `texts` and, with `with_plots`, the `plots` below plots/, none of an earlier report; returns the page's path."""
     written = f"motif_jax, written {time.strftime('%Y-%m-%d %H:%M')}"
     shutil.rmtree(folder / "plots", ignore_errors=True)
     for name, text in texts(title, lines, sections, stem).items():
         atomic_write_text(folder / name, text)
     atomic_write_text(folder / f"{stem}.html", render(title, written, sections))
-    if drawn:
+    if with_plots:
         write_plots(folder / "plots", plots(sections))
     return (folder / f"{stem}.html").resolve()
 
@@ -185,9 +196,9 @@ def file_tables(sections: Sequence[Section]) -> Iterator[tuple[Section, Table]]:
 
 def plots(sections: Sequence[Section]) -> dict[str, Plot]:
     """File name -> chart, for charts that are written to files."""
-    drawn = {}
+    by_file = {}
     for section in sections:
         for part in all_parts(section.parts):
             if isinstance(part, Plot) and part.file and part.drawable:
-                drawn[part.file] = part
-    return drawn
+                by_file[part.file] = part
+    return by_file

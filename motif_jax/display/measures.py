@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from motif_jax.reports.statistics import Difference, Estimate, Summary, mean_of, summarise
+from motif_jax.display.statistics import Difference, Estimate, Summary, mean_of, summarise
 
 
 class Measure(NamedTuple):
@@ -56,17 +56,18 @@ _LISTED = {
     "tokens_said": ("tokens said", "tokens", "tokens of the agent's actions"),
     "hallucination": ("hallucination", "share", "steps taken under hallucination"),
 }  # fmt: skip
-BY_KEY = {key: Measure(key, *told) for key, told in _LISTED.items()}
+BY_KEY = {key: Measure(key, title, unit, meaning) for key, (title, unit, meaning) in _LISTED.items()}
 PROGRESS = ("success", "kills", "dlvl", "score", "xlvl", "scout")
 # Numbers of an episode's row that are no measures. BabyAI-Text: `kind` is the index of a kind of task, `limit` its most steps.
 _NO_MEASURES = (
-    "index seed end end_reason session session_seconds failed_requests step env steps episode truncated kind limit"
-).split()
+    "index", "seed", "end", "end_reason", "session", "session_seconds", "failed_requests", "step", "env", "steps", "episode",
+    "truncated", "kind", "limit",
+)  # fmt: skip
 
 
-def with_unit(what: Measure) -> str:
+def with_unit(described: Measure) -> str:
     """The title, with the unit in brackets if it has one."""
-    return f"{what.title} ({what.unit})" if what.unit else what.title
+    return f"{described.title} ({described.unit})" if described.unit else described.title
 
 
 def measure(key: str) -> Measure:
@@ -76,9 +77,9 @@ def measure(key: str) -> Measure:
 
 def in_order(keys: Iterable[str]) -> list[str]:
     """The measures among `keys`: listed ones first, then the others in their order."""
-    given = dict.fromkeys(keys)
-    listed = [key for key in BY_KEY if key in given]
-    return listed + [key for key in given if key not in BY_KEY and key not in _NO_MEASURES]
+    distinct = dict.fromkeys(keys)
+    listed = [key for key in BY_KEY if key in distinct]
+    return listed + [key for key in distinct if key not in BY_KEY and key not in _NO_MEASURES]
 
 
 def is_rate(key: str, values: np.ndarray) -> bool:
@@ -110,9 +111,9 @@ def summarise_rows(
 
 def progress_keys(keys: Iterable[str]) -> list[str]:
     """The measures among `keys` that show progress: listed ones, or without any the return, then those of the task alone."""
-    given = in_order(keys)
-    listed = [key for key in given if key in PROGRESS] or [key for key in given if key == "return"]
-    return listed + [key for key in given if key not in BY_KEY]
+    measures = in_order(keys)
+    listed = [key for key in measures if key in PROGRESS] or [key for key in measures if key == "return"]
+    return listed + [key for key in measures if key not in BY_KEY]
 
 
 def format_alike(values: Sequence[float]) -> list[str]:
@@ -121,8 +122,10 @@ def format_alike(values: Sequence[float]) -> list[str]:
     largest = max(finite, default=0.0)
     if all(value == int(value) for value in finite):
         decimals = 0
+    elif 1 <= largest < 100:
+        decimals = 2
     else:
-        decimals = 2 if 1 <= largest < 100 else min(6, max(0, 2 - int(np.floor(np.log10(largest)))))
+        decimals = min(6, max(0, 2 - int(np.floor(np.log10(largest)))))
     return [f"{value:,.{decimals}f}" if np.isfinite(value) else "n/a" for value in values]
 
 
@@ -145,7 +148,10 @@ def format_estimate(estimate: Estimate) -> str:
 
 def alike(*estimates: Estimate) -> list[str]:
     """'value [low, high]' for each estimate, all with equal decimals."""
-    texts = format_alike([number for each in estimates for number in (each.value, each.low, each.high)])
+    numbers: list[float] = []
+    for estimate in estimates:
+        numbers += [estimate.value, estimate.low, estimate.high]
+    texts = format_alike(numbers)
     shown = zip(texts[::3], texts[1::3], texts[2::3], strict=True)
     return [value if value == "n/a" else f"{value} {_bounds(low, high)}" for value, low, high in shown]
 
@@ -171,9 +177,14 @@ def table_rows(summaries: Mapping[str, Summary]) -> list[tuple[str, ...]]:
     """The cells of an evaluation's table below `HEADER`; a rate has no median."""
     rows: list[tuple[str, ...]] = []
     for key in in_order(summaries):
-        summary, what = summaries[key], measure(key)
+        summary = summaries[key]
+        described = measure(key)
+        title = with_unit(described)
+        mean = format_estimate(summary.mean)
+        if described.unit == "share":
+            rows.append((title, mean, "", "", ""))
+            continue
         span = f"{format_value(summary.minimum)} to {format_value(summary.maximum)}"
-        middle = (format_estimate(summary.median), format_estimate(summary.iqm), span)
-        shown = ("", "", "") if what.unit == "share" else middle
-        rows.append((with_unit(what), format_estimate(summary.mean), *shown))
+        median = format_estimate(summary.median)
+        rows.append((title, mean, median, format_estimate(summary.iqm), span))
     return rows

@@ -28,7 +28,7 @@ _NORMAL = 20_000
 @contextlib.contextmanager
 def repeatable_rliable(seed: int = 0) -> Iterator[None]:
     """Makes rliable's draws in the block depend on `seed` alone: rliable always uses numpy's global generator."""
-    before = np.random.get_state()  # noqa: NPY002
+    state = np.random.get_state()  # noqa: NPY002
     np.random.seed(seed)  # noqa: NPY002
     try:
         with warnings.catch_warnings():
@@ -36,7 +36,7 @@ def repeatable_rliable(seed: int = 0) -> Iterator[None]:
             warnings.filterwarnings("ignore", "random_state is deprecated", FutureWarning)
             yield
     finally:
-        np.random.set_state(before)  # noqa: NPY002
+        np.random.set_state(state)  # noqa: NPY002
 
 
 def interquartile_mean(values: np.ndarray) -> np.ndarray:
@@ -61,7 +61,10 @@ class Estimate:
 
     @property
     def sign(self) -> int:
-        return int(self.low > 0) - int(self.high < 0)
+        """1 or -1 where the whole interval lies above or below 0, else 0."""
+        if self.low > 0:
+            return 1
+        return -1 if self.high < 0 else 0
 
 
 @dataclass(frozen=True)
@@ -100,21 +103,24 @@ def bootstrap(
     if not len(values) or not np.isfinite(values).all():
         raise ValueError(f"{len(values)} values: needs finite ones, at least one")
     drawn = _resampled(values, statistics, resamples, np.random.default_rng(seed))
-    return [
-        Estimate(float(statistic(values)), *percentile_interval(kept, confidence))
-        for kept, statistic in zip(drawn, statistics, strict=True)
-    ]
+    estimates = []
+    for statistic, drawn_values in zip(statistics, drawn, strict=True):
+        low, high = percentile_interval(drawn_values, confidence)
+        estimates.append(Estimate(float(statistic(values)), low, high))
+    return estimates
 
 
 def _resampled(
     values: np.ndarray, statistics: Sequence[Statistic], resamples: int, generator: np.random.Generator
 ) -> list[np.ndarray]:
+    """Each statistic of `resamples` draws with replacement from `values` [n], [resamples] each."""
     rows = max(1, _CHUNK // values.size)
-    drawn = []
+    chunks: list[list[np.ndarray]] = []
     for start in range(0, resamples, rows):
-        sample = values[generator.integers(values.size, size=(min(rows, resamples - start), values.size))]
-        drawn.append([np.asarray(statistic(sample)) for statistic in statistics])
-    return list(map(np.concatenate, zip(*drawn, strict=True)))
+        size = (min(rows, resamples - start), values.size)
+        sample = values[generator.integers(values.size, size=size)]
+        chunks.append([np.asarray(statistic(sample)) for statistic in statistics])
+    return [np.concatenate(chunks_of_statistic) for chunks_of_statistic in zip(*chunks, strict=True)]
 
 
 def percentile_interval(drawn: np.ndarray, confidence: float = CONFIDENCE) -> tuple[float, float]:
@@ -149,8 +155,8 @@ def wilson(share: float, n: int, confidence: float = CONFIDENCE) -> Estimate:
     """The `share` of yes among `n` with Wilson's score interval (1927), which has a width when all values are equal."""
     from scipy.stats import binomtest
 
-    found = binomtest(round(share * n), n).proportion_ci(confidence, "wilson")
-    return Estimate(share, float(found.low), float(found.high))
+    interval = binomtest(round(share * n), n).proportion_ci(confidence, "wilson")
+    return Estimate(share, float(interval.low), float(interval.high))
 
 
 # Game -> its result.
@@ -161,9 +167,9 @@ def matched(first: Games, second: Games) -> tuple[np.ndarray, np.ndarray, bool]:
     """Numbers [n] and [m] of two sides, and whether they are pairs: if they share half of the smaller side's games."""
     shared = [game for game in first if game in second]
     paired = bool(shared) and 2 * len(shared) >= min(len(first), len(second))
-    sides = (shared, shared) if paired else (list(first), list(second))
-    one, two = (np.array([of[game] for game in games]) for of, games in zip((first, second), sides))
-    return one, two, paired
+    if paired:
+        return np.array([first[game] for game in shared]), np.array([second[game] for game in shared]), True
+    return np.array(list(first.values())), np.array(list(second.values())), False
 
 
 def difference(
@@ -183,12 +189,18 @@ def difference(
             return generator.normal(values.mean(), values.std() / np.sqrt(len(values)), resamples)
         return _resampled(values, [_MEAN], resamples, generator)[0]
 
-    value, drawn, pairs = 0.0, np.zeros(resamples), 0
+    value = 0.0
+    drawn = np.zeros(resamples)
+    pairs = 0
     for first, second, paired in strata:
         value += float(first.mean() - second.mean()) / len(strata)
-        drawn += (means(first - second) if paired else means(first) - means(second)) / len(strata)
-        pairs += len(first) if paired else 0
-    return Difference(value, *percentile_interval(drawn, confidence), pairs)
+        if paired:
+            drawn += means(first - second) / len(strata)
+            pairs += len(first)
+        else:
+            drawn += (means(first) - means(second)) / len(strata)
+    low, high = percentile_interval(drawn, confidence)
+    return Difference(value, low, high, pairs)
 
 
 def rate_difference(
@@ -198,15 +210,16 @@ def rate_difference(
 
     With `paired` n = m, and position i of both is the same game.
     """
-    one, two = (mean_of(values, rate=True, confidence=confidence) for values in (first, second))
+    rate = mean_of(first, rate=True, confidence=confidence)
+    other_rate = mean_of(second, rate=True, confidence=confidence)
     correlation = _correlation(first, second) if paired else 0.0
 
     def distance(a: float, b: float) -> float:
         return float(np.sqrt(max(0.0, a * a - 2 * correlation * a * b + b * b)))
 
-    value = one.value - two.value
-    low = value - distance(one.value - one.low, two.high - two.value)
-    high = value + distance(one.high - one.value, two.value - two.low)
+    value = rate.value - other_rate.value
+    low = value - distance(rate.value - rate.low, other_rate.high - other_rate.value)
+    high = value + distance(rate.high - rate.value, other_rate.value - other_rate.low)
     return Difference(value, low, high, len(first) if paired else 0)
 
 
@@ -214,21 +227,24 @@ def gap(
     first: Games, second: Games, rate: bool, resamples: int = RESAMPLES, confidence: float = CONFIDENCE
 ) -> Difference:
     """The difference of two sides' means, paired if both played the same games; of rates by `rate_difference`."""
-    one, two, paired = matched(first, second)
+    numbers, other_numbers, paired = matched(first, second)
     if rate:
-        return rate_difference(one, two, paired, confidence)
-    return difference([(one, two, paired)], resamples, confidence)
+        return rate_difference(numbers, other_numbers, paired, confidence)
+    return difference([(numbers, other_numbers, paired)], resamples, confidence)
 
 
 def _correlation(first: np.ndarray, second: np.ndarray) -> float:
     """The correlation of pairs of rates; a positive one is corrected for continuity (Newcombe's method 10)."""
-    n, (p, q) = len(first), (float(first.mean()), float(second.mean()))
-    scale = np.sqrt(p * (1 - p) * q * (1 - q))
+    n = len(first)
+    p = float(first.mean())
+    q = float(second.mean())
+    scale = float(np.sqrt(p * (1 - p) * q * (1 - q)))
     if scale == 0:
         return 0.0
     covariance = float((first * second).mean()) - p * q  # (ad - bc) / n^2 of the 2x2 table
-    corrected = max(0.0, covariance - 1 / (2 * n)) if covariance > 0 else covariance
-    return corrected / float(scale)
+    if covariance > 0:
+        covariance = max(0.0, covariance - 1 / (2 * n))
+    return covariance / scale
 
 
 def probability_of_improvement(first: np.ndarray, second: np.ndarray) -> float:

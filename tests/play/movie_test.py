@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from motif_jax.envs.nethack.actions import TASK_KEYS
-from motif_jax.reports import movie, ttyrec
+from motif_jax.play.films import movie, ttyrec
 from tests.made_up_films import film
 
 

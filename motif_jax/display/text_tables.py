@@ -83,18 +83,24 @@ def terminal(
 
     With `text_first` the first column wraps, else the others do, an interval '[a, b]' below its value.
     """
-    header, rows = list(map(_lines, header)), [[_lines(cell, not text_first) for cell in row] for row in rows]
-    below = Text(_lines(caption)) if caption else None
-    table = Table(title=Text(_lines(title)), caption=below, title_justify="left")
-    least, most = _bounds(header, rows, text_first)
-    spare = Console().width - 3 * len(header) - 1 - sum(least)  # borders and margins
-    # Those that lack least come first: they need not wrap then.
-    for column in sorted(range(len(header)), key=lambda column: most[column] - least[column]):
-        more = max(0, min(most[column] - least[column], spare))
-        least[column], spare = least[column] + more, spare - more
+    header = list(map(_lines, header))
+    rows = [[_lines(cell, not text_first) for cell in row] for row in rows]
+    table = Table(title=Text(_lines(title)), title_justify="left")
+    if caption:
+        table.caption = Text(_lines(caption))
+
+    widths, largest = _bounds(header, rows, text_first)
+    borders = 3 * len(header) + 1
+    spare = Console().width - borders - sum(widths)
+    # The columns that lack least are widened first: then they need not wrap.
+    for column in sorted(range(len(header)), key=lambda column: largest[column] - widths[column]):
+        widening = max(0, min(largest[column] - widths[column], spare))
+        widths[column] += widening
+        spare -= widening
+
     for column, name in enumerate(header):
         justify: JustifyMethod = "right" if column else "left"
-        table.add_column(Text(name), justify=justify, overflow="fold", width=least[column])
+        table.add_column(Text(name), justify=justify, overflow="fold", width=widths[column])
     for row in rows:
         table.add_row(*map(Text, row))
     return table
@@ -102,27 +108,34 @@ def terminal(
 
 def _lines(text: str, intervals: bool = False) -> str:
     """What a cell shows; with `intervals` each '[a, b]' is on a line of its own."""
-    return "\n".join(map(printable, (text.replace(" [", "\n[") if intervals else text).split("\n")))
+    if intervals:
+        text = text.replace(" [", "\n[")
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def _bounds(
     header: Sequence[str], rows: Sequence[Sequence[str]], text_first: bool
 ) -> tuple[list[int], list[int]]:
-    """The least and the largest useful width of each column: the longest word where it wraps, and the longest line of its cells."""
-    least, most = [], []
+    """The smallest and the largest useful width of each column: its longest word where it wraps, and its longest line."""
+    smallest = []
+    largest = []
     for column, (name, *cells) in enumerate(zip(header, *rows, strict=True)):
         lines = [line for cell in cells for line in cell.split("\n")]
         wraps = (column == 0) == text_first
-        words = [word for text in (name, *(lines if wraps else ())) for word in text.split()]
-        longest = min(24, max(map(cell_len, words), default=0))
-        most.append(max([longest, *map(cell_len, lines)]))
-        least.append(longest if wraps else most[-1])
-    return least, most
+        words = name.split()
+        if wraps:
+            words += [word for line in lines for word in line.split()]
+        longest_word = min(24, max(map(cell_len, words), default=0))
+        longest_line = max([longest_word, *map(cell_len, lines)])
+        smallest.append(longest_word if wraps else longest_line)
+        largest.append(longest_line)
+    return smallest, largest
 
 
 def show(header: Sequence[str], rows: Sequence[Sequence[str]], title: str, caption: str = "") -> None:
     """Prints a table; where its columns do not fit the terminal, each row is a table of its own."""
-    console, table = Console(), terminal(header, rows, title, caption)
+    console = Console()
+    table = terminal(header, rows, title, caption)
     if sum((column.width or 0) + 3 for column in table.columns) + 1 <= console.width:
         console.print(table)
         return

@@ -16,7 +16,7 @@ from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.reward.safetensors_file import statistics_of
 from motif_jax.nets.reward import RewardNetwork
 from motif_jax.oni import online_model
-from motif_jax.reports import model_card
+from motif_jax.published import model_card
 from tests.reward_fixtures import annotation_config, load_config, make_dataset, reward_config, write_labels
 
 PROMPT = check_chat(with_annotator_defaults(annotation_config())).identity()

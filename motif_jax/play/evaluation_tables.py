@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from motif_jax.core.files import atomic_write_text
+from motif_jax.display import measures, text_tables
+from motif_jax.display.statistics import Summary
 from motif_jax.play import evaluation_files
-from motif_jax.reports import measures, text_tables
-from motif_jax.reports.statistics import Summary
 
 
 def summarise(
@@ -36,19 +36,21 @@ def write_table(
     workdir: Path, title: str, note: str, header: Sequence[str], cells: Sequence[Sequence[str]]
 ) -> None:
     """Writes table.md."""
-    table, escape = text_tables.markdown(header, cells), text_tables.markdown_escape
+    table = text_tables.markdown(header, cells)
+    escape = text_tables.markdown_escape
     atomic_write_text(workdir / "table.md", f"{escape(title)}\n\n{table}\n{escape(note)}\n")
 
 
 def show(
-    workdir: Path, summary: Mapping[str, Any], summaries: Mapping[str, Summary], unit: str, about: str = ""
+    workdir: Path, summary: Mapping[str, Any], summaries: Mapping[str, Summary], unit: str, more: str = ""
 ) -> None:
-    """Writes table.md, and prints it without the range; `unit` names a step, `about` ends the note."""
-    plan, cells = summary["plan"], measures.table_rows(summaries)
+    """Writes table.md, and prints it without the range; `unit` names a step, `more` ends the note."""
+    plan = summary["plan"]
+    cells = measures.table_rows(summaries)
     title = f"{plan['policy']} on {plan['environment']}"
     note = (
         f"{summary['episodes']} episodes, {summary['steps']:,} {unit}, {summary['steps_per_second']:,.0f} {unit}/s; brackets: "
-        f"{100 * summary['confidence']:g} % intervals ({summary['intervals']}){about}"
+        f"{100 * summary['confidence']:g} % intervals ({summary['intervals']}){more}"
     )
     write_table(workdir, title, note, measures.HEADER, cells)
     # 80 columns have no room for the range.

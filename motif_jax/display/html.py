@@ -22,7 +22,7 @@ _UNSHOWN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud80
 @cache
 def asset(name: str) -> str:
     """A text file that comes with this package."""
-    return resources.files("motif_jax.reports").joinpath("assets", name).read_text(encoding="utf-8")
+    return resources.files("motif_jax.display").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 class TableCell(NamedTuple):
@@ -42,7 +42,9 @@ def number_cell(value: float | None, form: str) -> TableCell:
     """A cell with `value` in the format `form`; an empty cell for None; what is not finite is sorted below all numbers."""
     if value is None:
         return TableCell("")
-    return TableCell(format(value, form), float(value)) if math.isfinite(value) else TableCell("–", -1e300)
+    if not math.isfinite(value):
+        return TableCell("–", -1e300)
+    return TableCell(format(value, form), float(value))
 
 
 def message_cell(text: str) -> TableCell:
@@ -69,12 +71,12 @@ def nothing(reason: str) -> str:
 
 def tiles(items: Sequence[tuple[str, str, str]]) -> str:
     """A row of numbers from (label, value, note)."""
-    shown = (
+    boxes = (
         f'<div class="tile"><div class="name">{escape(label)}</div><div class="value">{escape(value)}</div>'
         f'<div class="note">{escape(note)}</div></div>'
         for label, value, note in items
     )
-    return f'<div class="tiles">{"".join(shown)}</div>'
+    return f'<div class="tiles">{"".join(boxes)}</div>'
 
 
 def figure(title: str, chart: str, caption: str = "") -> str:
@@ -108,4 +110,4 @@ def page(title: str, subtitle: str, sections: str, menu: str = "", after: str = 
         f'<p class="subtitle">{escape(subtitle)}</p><nav>{menu}</nav></header><main>{sections}</main>'
         f"<script>{asset('page.js')}</script>{after}</body></html>\n"
     )
-    return _UNSHOWN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _UNSHOWN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
