@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from motif_jax.core.errors import UserError
-from motif_jax.published import evaluation_logs
+from motif_jax.ilql.evaluation import published_log
 from motif_jax.reports import compare
 from tests import recorded_outputs
 from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
@@ -95,7 +95,7 @@ def test_folders_of_every_kind_stand_side_by_side(tmp_path, monkeypatch, capsys,
     np.save(tmp_path / "returns.npy", np.array([0.0, 0.5, 2.0, 0.0]))
     said = {"return": 0.0, "token_return": 0.0, "entropy": 0.25}
     rows = [{**said, "dialogue": {"texts": ("a", "b"), "rewards": (reward, None)}} for reward in (0.5, -1.0)]
-    evaluation_logs.write(tmp_path / "log.pkl", rows, {})
+    published_log.write(tmp_path / "log.pkl", rows, {})
     curves = {"theirs": {"motif": ([np.array([1e3, 4e5])] * 2, [np.array([1.0, 9.0]), np.array([3.0, 8.0])])}}
     (tmp_path / "motif_results.pkl").write_bytes(pickle.dumps(curves))
     evaluations(tmp_path, "one", "two", "three")
