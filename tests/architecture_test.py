@@ -37,8 +37,6 @@ FOLDERS |= {
 TOP = {"launch", "stages", "agents", "text_agents", "wrappers", "rewards"}
 # Imports that the rules above forbid and that are still to be untied: importing file -> folders.
 KNOTS = {
-    "ilql/evaluate_text.py": {"published"},
-    "ilql/tasks/text_scores.py": {"motif"},
     "lm/prompted_texts.py": {"reports"},
 }
 # What actor processes and readers of data need is free of jax, in files that these do not name.

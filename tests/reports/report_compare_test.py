@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from motif_jax.core.errors import UserError
-from motif_jax.published import evaluation_logs
+from motif_jax.ilql.evaluation import published_log
 from motif_jax.reports import compare
 from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation
 from tests.published.glam_results_test import write_log
@@ -97,7 +97,7 @@ def folders_of_every_kind(tmp_path, monkeypatch):
     rows = [
         {**numbers, "dialogue": {"texts": ("a", "b"), "rewards": (reward, None)}} for reward in (0.5, -1.0)
     ]
-    evaluation_logs.write(tmp_path / "log.pkl", rows, {})
+    published_log.write(tmp_path / "log.pkl", rows, {})
     steps = np.array([1e3, 4e5])
     curves = {"theirs": {"motif": ([steps] * 2, [np.array([1.0, 9.0]), np.array([3.0, 8.0])])}}
     (tmp_path / "motif_results.pkl").write_bytes(pickle.dumps(curves))
