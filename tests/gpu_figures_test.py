@@ -82,7 +82,7 @@ def test_an_item_beyond_its_limit_ends_alone_and_with_all_it_started(tmp_path: P
     assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
-def test_no_item_takes_the_time_of_those_behind_it(tmp_path: Path) -> None:
+def test_an_item_leaves_time_for_the_later_ones(tmp_path: Path) -> None:
     figures = FIGURES.Figures(tmp_path, tmp_path, FIGURES.time.time(), 60.0)
     figures.run(FIGURES.Item("first", ["true"], FIGURES.nothing, 20.0, 5.0), reserved=55.0)
     assert FIGURES.json_lines(tmp_path / "figures.jsonl")[0]["error"] == "no time was left for it"
