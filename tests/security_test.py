@@ -51,7 +51,7 @@ def test_no_foreign_code_runs_and_only_regular_files_are_written() -> None:
         text = path.read_text(encoding="utf-8")
         if match := DANGEROUS.search(text):
             dangerous[path] = match[0]
-        if path.match("reports/movie.py"):  # which writes into a folder that it has just made
+        if path.match("play/films/movie.py"):  # which writes into a folder that it has just made
             continue
         opened = [node for node in ast.walk(ast.parse(text)) if opens_to_write(node)]
         regular = re.compile(r"opener=(files\.)?regular_file\b")
@@ -163,7 +163,7 @@ def test_pages_show_what_games_models_and_servers_say_as_text(tmp_path: Path) ->
     table = made_up_runs.run_texts(data)["report.md"]
     markdown = Page(MarkdownIt("commonmark").enable("table").render(table))
     assert markdown.scripts == []
-    scripts = (REPOSITORY / "motif_jax/reports/assets").glob("*.js")
+    scripts = (REPOSITORY / "motif_jax/display/assets").glob("*.js")
     assets = {path.read_text(encoding="utf-8") for path in scripts}
     assert set(html.scripts) <= assets, "a program that is none of ours"
     assert html.handlers == []

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from motif_jax.core.errors import UserError
-from motif_jax.core.sections import Decode
 from motif_jax.ilql.agent.agent_decoder import AgentDecoder
+from motif_jax.ilql.agent.config import Decode
 from motif_jax.ilql.agent.decoding import Decoding
 from motif_jax.ilql.agent.text_agent import Design, TextAgentNetwork
 from motif_jax.ilql.config import EvaluationGames, TextMethod
