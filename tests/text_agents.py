@@ -40,6 +40,6 @@ def write(
     network = TextAgentNetwork(LanguageModel(config), design)
     params = jax.tree.map(np.asarray, _initialiser(config, design)(jax.random.key(seed)))
     folder.mkdir(parents=True, exist_ok=True)
-    told = {"longest_action": 6, **(settings or {})}
-    agent_folder.write(folder / "agent", network, params, method, told, task, options, tokenizer)
+    settings_of_run = {"longest_action": 6, **(settings or {})}
+    agent_folder.write(folder / "agent", network, params, method, settings_of_run, task, options, tokenizer)
     return folder

@@ -11,22 +11,22 @@ from motif_jax.core.training.finite import all_finite, keep_if, named_leaves, up
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_one_number_among_many_is_found(bad):
+def test_one_number_that_is_not_finite_is_detected(bad):
     half, key = jnp.ones(2, jnp.bfloat16), jax.random.key(0)
-    good = {"w": jnp.ones((3, 4)), "half": half, "n": jnp.arange(3), "k": key}
+    params = {"w": jnp.ones((3, 4)), "half": half, "n": jnp.arange(3), "k": key}
     check = jax.jit(all_finite)
-    assert check(good)
-    assert check((good, {"loss": jnp.float32(3e38)}))
-    assert not check(good | {"w": good["w"].at[2, 1].set(bad)})
-    assert not check(good | {"half": jnp.array([1, bad], jnp.bfloat16)})
-    assert not all_finite(good, jnp.float32(bad))
+    assert check(params)
+    assert check((params, {"loss": jnp.float32(3e38)}))
+    assert not check(params | {"w": params["w"].at[2, 1].set(bad)})
+    assert not check(params | {"half": jnp.array([1, bad], jnp.bfloat16)})
+    assert not all_finite(params, jnp.float32(bad))
     assert all_finite(jnp.arange(3), {})
 
 
-def test_the_new_is_kept_where_it_is_finite_and_the_old_otherwise():
+def test_an_update_that_is_not_finite_leaves_the_old_values():
     new, old = {"w": jnp.full(3, jnp.nan), "n": jnp.int32(5)}, {"w": jnp.ones(3), "n": jnp.int32(4)}
-    kept = jax.jit(keep_if)(all_finite(new), new, old)
-    assert (kept["w"].tolist(), kept["n"], kept["n"].dtype) == ([1, 1, 1], 4, jnp.int32)
+    params = jax.jit(keep_if)(all_finite(new), new, old)
+    assert (params["w"].tolist(), params["n"], params["n"].dtype) == ([1, 1, 1], 4, jnp.int32)
     assert keep_if(jnp.array(True), new, old)["n"] == 5
     keys = keep_if(jnp.array(False), jax.random.key(1), jax.random.key(0))
     assert jax.random.key_data(keys).tolist() == [0, 0]
@@ -36,7 +36,7 @@ def test_leaves_have_names():
     assert named_leaves({"a": [1, {"b": 2}]}) == {"a/0": 1, "a/1/b": 2}
 
 
-def test_what_makes_an_update_finite_is_not_written_into_the_choice_of_every_leaf():
+def test_the_check_of_an_update_is_computed_once_for_all_leaves():
     """Compiling took a time that grew with the square of the number of leaves."""
     count = 30
     new, old = [jnp.ones(3)] * count, [jnp.zeros(3)] * count
@@ -45,7 +45,7 @@ def test_what_makes_an_update_finite_is_not_written_into_the_choice_of_every_lea
     assert sum(" and(" in line for line in program.as_text().splitlines()) <= 3 * count
 
 
-def test_a_chain_of_updates_happens_in_the_memory_of_the_old_values_or_not_at_all():
+def test_a_chain_of_updates_reuses_the_memory_of_old_values():
     """A moment, the parameters, a target: each reads what the one before wrote."""
 
     def train(state, gradient):
@@ -61,5 +61,5 @@ def test_a_chain_of_updates_happens_in_the_memory_of_the_old_values_or_not_at_al
     assert program.memory_analysis().temp_size_in_bytes < 4 * size
     bad = jax.jit(train)(state, gradient.at[7].set(jnp.nan))
     assert [set(leaf.tolist()) for leaf in bad] == [{1.0}, {2.0}, {3.0}]
-    good = jax.jit(train)(state, gradient)
-    np.testing.assert_allclose([leaf[0] for leaf in good], [1.1, 0.9, 1.95], rtol=1e-6)
+    updated = jax.jit(train)(state, gradient)
+    np.testing.assert_allclose([leaf[0] for leaf in updated], [1.1, 0.9, 1.95], rtol=1e-6)

@@ -14,12 +14,12 @@ from motif_jax.core.training import schedules
 
 
 def test_learning_rates() -> None:
-    given = {"learning_rate": 1.0, "final_fraction": 0.1}
+    settings = {"learning_rate": 1.0, "final_fraction": 0.1}
     for kind, end, middle in (("constant", 1.0, 1.0), ("linear", 0.1, 0.55), ("cosine", 0.1, 0.55)):
-        rate = schedules.make_schedule(Optimizer(warmup_steps=4, schedule=kind, **given), 104)
-        found = [rate(step) for step in (0, 1, 2, 3, 4, 54, 104, 500)]
-        np.testing.assert_allclose(found, [0.25, 0.5, 0.75, 1, 1, middle, end, end], rtol=1e-6)
-    assert schedules.make_schedule(Optimizer(**given), 10)(0) == 1
+        rate = schedules.make_schedule(Optimizer(warmup_steps=4, schedule=kind, **settings), 104)
+        rates = [rate(step) for step in (0, 1, 2, 3, 4, 54, 104, 500)]
+        np.testing.assert_allclose(rates, [0.25, 0.5, 0.75, 1, 1, middle, end, end], rtol=1e-6)
+    assert schedules.make_schedule(Optimizer(**settings), 10)(0) == 1
 
 
 def test_steps_are_counted_exactly_beyond_what_one_number_holds() -> None:
@@ -31,9 +31,9 @@ def test_steps_are_counted_exactly_beyond_what_one_number_holds() -> None:
         np.testing.assert_allclose(schedules.share_done(count, total), number * more / total, rtol=1e-6)
 
 
-def test_a_warm_up_counts_optimiser_steps_while_the_share_of_the_run_decides_on_the_fall() -> None:
-    given = Optimizer(learning_rate=1.0, warmup_steps=4, schedule="linear")
-    optimizer, rates = schedules.make_optimizer(given), []
+def test_warm_up_counts_steps_and_decay_the_share_of_the_run() -> None:
+    settings = Optimizer(learning_rate=1.0, warmup_steps=4, schedule="linear")
+    optimizer, rates = schedules.make_optimizer(settings), []
     state = optimizer.init(np.ones(2, np.float32))
     for share in (0.0, 0.0, 0.5, 0.5, 0.5, 0.75, 1.0, 1.2):
         moved, state = optimizer.update(np.ones(2, np.float32), state, share=share)
@@ -57,5 +57,5 @@ def test_the_norm_of_all_gradients_is_clipped(total_steps: int | None, limit: fl
     optimizer = schedules.make_optimizer(config, total_steps)
     gradient = {"a": jnp.array([3.0]), "b": {"c": jnp.array([[0.0, -4.0]])}}
     moved, _ = optimizer.update(gradient, optimizer.init(gradient), gradient, share=0.0)
-    expected = jax.tree.map(lambda whole: -1e-4 * factor * whole, gradient)
+    expected = jax.tree.map(lambda leaf: -1e-4 * factor * leaf, gradient)
     chex.assert_trees_all_close(moved, expected, rtol=0.01, atol=0)

@@ -69,7 +69,7 @@ def test_a_task_from_outside_is_killed_and_ends_with_the_same_bits(tmp_path):
 
 
 @pytest.mark.slow
-def test_asked_to_stop_it_waits_for_two_steps_and_not_for_a_chunk(tmp_path):
+def test_a_stop_waits_for_two_steps_and_no_chunk(tmp_path):
     parallel, done, begun = DataParallel(jax.local_devices()[:1]), [], []
     task = bigrams.Bigrams(parallel)
     task.chunk_steps, step = 8, task.guarded_step
@@ -91,7 +91,7 @@ def test_asked_to_stop_it_waits_for_two_steps_and_not_for_a_chunk(tmp_path):
     trainer.train = counted
     assert not trainer.run(tmp_path)
     assert len(begun) == 5, "of the eight of a chunk"
-    assert max(place - ended for place, ended in enumerate(begun)) <= 1
+    assert max(number - ended for number, ended in enumerate(begun)) <= 1
 
 
 class Store(contextlib.nullcontext):
@@ -165,16 +165,16 @@ class Subtractor(Task):
         (workdir / "rows.txt").write_text(f"{len(rows)}")
 
 
-def subtracted(folder: Path, task: Subtractor, **given: Any) -> bool:
-    return OfflineTrainer(task, task.parallel, TrainerSettings(**given)).run(folder)
+def subtracted(folder: Path, task: Subtractor, **changes: Any) -> bool:
+    return OfflineTrainer(task, task.parallel, TrainerSettings(**changes)).run(folder)
 
 
 def left(folder: Path) -> str:
     """What a run leaves: its evaluations, its logged rows without times, its summary."""
     rows = (folder / "metrics.jsonl").read_text()
     rows = re.sub(r', "time": [\d.]+|, "evaluation/seconds": [-e\d.]+', "", rows)
-    kept = sorted(Store(folder / "checkpoints").kept.items())
-    evaluations = jax.tree.map(lambda leaf: np.asarray(leaf).tolist(), kept)
+    saved = sorted(Store(folder / "checkpoints").kept.items())
+    evaluations = jax.tree.map(lambda leaf: np.asarray(leaf).tolist(), saved)
     return f"{evaluations}\n{rows}\n" + "".join(
         (folder / name).read_text() for name in ("summary.json", "rows.txt")
     )
@@ -212,9 +212,9 @@ def test_means_of_an_evaluation_are_of_the_steps_before_it(tmp_path, in_memory):
 def test_checkpoints_hold_state_position_items_and_config(tmp_path, in_memory):
     subtracted(tmp_path, Subtractor(), config={"a": 1})
 
-    kept = Store(tmp_path / "checkpoints").kept
-    assert sorted(kept) == [0, 1, 2, 3]
-    items = kept[1]
+    saved = Store(tmp_path / "checkpoints").kept
+    assert sorted(saved) == [0, 1, 2, 3]
+    items = saved[1]
     assert (items["total"], items["seen"].tolist(), items["about"]) == (85, [6, 9], {"seen": [6, 9]})
     assert items["config"] == {"a": 1}
     position = items["position"]
@@ -255,8 +255,8 @@ def test_a_stopped_run_goes_on_to_the_same_end(tmp_path, in_memory):
     for stop_at, done, asked in ((0, 1, (0, 2)), (4, 4, (3, 2)), (2, 3, (3, 2)), (6, 7, None)):
         folder, again = tmp_path / f"stopped_{stop_at}", Subtractor()
         assert subtracted(folder, Subtractor(stop_at=stop_at)) == (done == 7)
-        kept = [*Store(folder / "resume").kept.values(), *Store(folder / "checkpoints").kept.values()]
-        assert max(items["position"]["step"] for items in kept) == done
+        saved = [*Store(folder / "resume").kept.values(), *Store(folder / "checkpoints").kept.values()]
+        assert max(items["position"]["step"] for items in saved) == done
         assert subtracted(folder, again)
         assert next(iter(again.asked), None) == asked
         assert left(folder) == left(tmp_path / "whole")
@@ -307,8 +307,8 @@ def test_compiled_steps_stop_where_the_budget_is_spent(budget, total):
     assert metrics[FINITE].tolist() == [1, 0, 1, 1, 0, 1, 1]
 
 
-@pytest.mark.parametrize(("patience", "steps", "best", "kept"), [(1, 7, 0, [0, 1]), (0, 3, 1, [1])])
-def test_early_stop_uses_the_best(tmp_path, patience, steps, best, kept):
+@pytest.mark.parametrize(("patience", "steps", "best", "saved"), [(1, 7, 0, [0, 1]), (0, 3, 1, [1])])
+def test_early_stop_uses_the_best(tmp_path, patience, steps, best, saved):
     """The newest is kept, and the first of equally good ones."""
     task = Subtractor(aim=92.5 * patience)
     task.steps = steps
@@ -318,7 +318,7 @@ def test_early_stop_uses_the_best(tmp_path, patience, steps, best, kept):
     assert [summary[name] for name in names] == [patience == 1, 2, best, best]
     assert [summary[name]["step"] for name in ("best", "used", "last")] == [3 * best, 3 * best, 3]
     with Checkpoints(tmp_path / "checkpoints", keep=None, read_only=True) as checkpoints:
-        assert checkpoints.steps() == kept
+        assert checkpoints.steps() == saved
         assert checkpoints.restore(1, {"about": JSON})["about"] == {"seen": [6, 9]}
 
 
@@ -383,7 +383,7 @@ def test_a_checkpoint_of_another_layout_is_refused(tmp_path, stopped):
         records.refuse_other_data(tmp_path, TEXT, "a text")
 
 
-def test_what_a_refused_start_leaves(tmp_path):
+def test_a_refused_start_leaves_no_files_of_its_own(tmp_path):
     def started(config, refused):
         with records.prepared(tmp_path, {"stage": "a", **config}, ("stage",), ("tokens", "mine", "made")):
             (tmp_path / "tokens").mkdir(exist_ok=True)
@@ -391,19 +391,19 @@ def test_what_a_refused_start_leaves(tmp_path):
             if refused:
                 raise UserError("no")
 
-    there = lambda: sorted(path.name for path in tmp_path.iterdir() if path.name[0] != ".")  # noqa: E731
+    names = lambda: sorted(path.name for path in tmp_path.iterdir() if path.name[0] != ".")  # noqa: E731
     (tmp_path / "mine").touch()
-    assert (outcome_text(started, {"b": 1}, True), there()) == ("UserError: no", ["mine"])
+    assert (outcome_text(started, {"b": 1}, True), names()) == ("UserError: no", ["mine"])
     started({"b": 1}, False)
     before = (tmp_path / "config.json").read_bytes()
-    assert there() == ["config.json", "made", "mine", "tokens", "versions.json"]
+    assert names() == ["config.json", "made", "mine", "tokens", "versions.json"]
     (tmp_path / "resume").mkdir()
     assert outcome_text(started, {"b": 2}, True) == "UserError: no"
     assert (tmp_path / "config.json").read_bytes() == before
-    assert there() == ["config.json", "made", "mine", "resume", "tokens", "versions.json"]
+    assert names() == ["config.json", "made", "mine", "resume", "tokens", "versions.json"]
 
 
-def test_what_is_exported_is_of_the_used_evaluation_and_once(tmp_path, in_memory):
+def test_the_used_evaluation_is_exported_once(tmp_path, in_memory):
     subtracted(tmp_path, Subtractor(aim=85), patience=1)
     written, path = [], tmp_path / "model" / "about.json"
 
