@@ -11,8 +11,8 @@ import optax
 import pytest
 
 from motif_jax.core import run_folder
+from motif_jax.core.compat import Compat
 from motif_jax.core.errors import UserError
-from motif_jax.core.sections import Compat
 from motif_jax.play import agent_policy, agents
 from motif_jax.play.config import PlayedPolicy
 from motif_jax.play.evaluation_setup import PinnedVersions, of_folder, open_setup

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from docs.examples import backwards
-from motif_jax.core.sections import Decode
 from motif_jax.ilql.agent.agent_decoder import AgentDecoder
+from motif_jax.ilql.agent.config import Decode
 from motif_jax.ilql.agent.decoding import TokenFacts
 from motif_jax.ilql.dialogues import collected as dialogues
 from motif_jax.ilql.dialogues import parquet, text_sources

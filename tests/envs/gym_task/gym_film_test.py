@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from motif_jax.reports.terminal import picture_text
+from motif_jax.play.terminal import picture_text
 from tests.recorded_outputs import assert_matches_packed_recording, of_folder, shown_array
 from tests.reward_fixtures import run_stage
 

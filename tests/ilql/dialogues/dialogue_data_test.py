@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from motif_jax.core.errors import UserError
-from motif_jax.core.sections import TokenReward
 from motif_jax.ilql.config import DialogueFilter, HeldOutDialogues, InitialParameters, TextConfig
 from motif_jax.ilql.dialogues import dialogue, dialogue_data, parquet, token_rewards
+from motif_jax.ilql.dialogues.config import TokenRewardSection
 from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout, StreamBatches
 from motif_jax.ilql.tasks import registry
 from motif_jax.lm import tokenised
@@ -99,7 +99,7 @@ def test_a_filter_leaves_out_rewards_of_tokens(tmp_path: Path) -> None:
         tmp_path,
         data=str(tmp_path),
         filter=DialogueFilter(cutoff=-4.0),
-        token_reward=TokenReward(constant=5.0),
+        token_reward=TokenRewardSection(constant=5.0),
         held_out=HeldOutDialogues(share=0.1),
     )
     tokenizer = registry.make(source.task, source.options).tokenizer()
@@ -169,7 +169,7 @@ def test_digests_of_a_stream_follow_its_files(tmp_path: Path, changed: str) -> N
     config = TextConfig(
         policy="random",
         options=json.dumps({"words": str(files["words"])}),
-        token_reward=TokenReward(file=str(files["token_reward"])),
+        token_reward=TokenRewardSection(file=str(files["token_reward"])),
     )
 
     def digests() -> dict[str, str]:
