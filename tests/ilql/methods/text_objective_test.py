@@ -312,5 +312,5 @@ def test_spreads_are_of_the_actions_that_count() -> None:
         spread = spreads[name]
         expected = (numbers.sum(), live.sum(), numbers.min(), numbers.max())
         np.testing.assert_allclose(spread, expected, rtol=1e-4, err_msg=name)
-    assert spreads["q"].number == 2 * live.sum()
-    assert spreads["entropy"].number == live.sum()
+    assert spreads["q"].entries == 2 * live.sum()
+    assert spreads["entropy"].entries == live.sum()
