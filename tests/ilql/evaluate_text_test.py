@@ -149,13 +149,22 @@ def test_a_published_log_has_the_returns_of_all_episodes(games: Path) -> None:
     assert log.returns.tolist() == parquet.read(games / "dialogues.parquet").returns().tolist()
 
 
-def test_an_evaluation_leaves_a_table_and_a_page(games: Path) -> None:
+def test_a_table_has_the_measures_of_all_episodes(games: Path) -> None:
     table = (games / "table.md").read_text()
 
     assert table.startswith("half on tests.toy_text:Task")
     assert "return (reward)" in table
     assert "9 episodes, 18 actions" in table
-    assert (games / evaluate_text.PAGE).read_text().count("episode") >= SMALL["show"]
+
+
+def test_a_page_shows_the_first_games(games: Path) -> None:
+    page = (games / evaluate_text.PAGE).read_text()
+
+    returns = parquet.read(games / "dialogues.parquet").returns()
+    for game in range(SMALL["show"]):
+        assert f"<h2>Game {game}</h2>" in page
+        assert f"return {returns[game]:g}, 2 actions" in page
+    assert page.count("<h2>Game ") == SMALL["show"]
 
 
 def test_a_command_prints_where_its_files_are(
