@@ -65,8 +65,8 @@ class RewardStages(NamedTuple):
     """What people see of a reward's way to what it pays: the model's output, normalised, and paid."""
 
     config: Any  # the reward of this config is the model's output
-    normalise: Callable[[np.ndarray], np.ndarray] = _unchanged
-    pay: Callable[[np.ndarray], np.ndarray] = _unchanged  # from the model's output, as the training pays
+    normalise: Callable[[Any], Any] = _unchanged
+    pay: Callable[[Any], Any] = _unchanged  # from the model's output, as the training pays
 
 
 class RewardKind:
