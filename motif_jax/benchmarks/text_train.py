@@ -33,9 +33,9 @@ from motif_jax.ilql.config import TextConfig
 from motif_jax.ilql.dialogues import token_columns
 from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout
 from motif_jax.ilql.methods import implicit_q
-from motif_jax.ilql.methods.implicit_q import ActionQ, Estimates, ImplicitQSettings, TextBatch
+from motif_jax.ilql.methods.implicit_q import ActionQ, Estimates, ImplicitQSettings, TextBatch, Weights
 from motif_jax.ilql.methods.text_methods import RULES
-from motif_jax.ilql.methods.text_objective import Objective, Part, Weights
+from motif_jax.ilql.methods.text_objective import Objective, Part
 from motif_jax.ilql.text_task import TextState, TextTraining
 from motif_jax.lm.sampling import token_log_probs
 from motif_jax.lm.sums_task import TrainingData
