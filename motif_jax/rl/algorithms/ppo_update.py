@@ -67,6 +67,19 @@ def make_state(network: PolicyNetwork, optimizer: optax.GradientTransformation, 
     return PpoTrainState(**update.initial(network, optimizer, key))
 
 
+def check_reference(network: PolicyNetwork, plan: UpdatePlan) -> None:
+    """Raises UserError for `config.algorithm.kl` with a recurrent network: rollouts hold no states of the reference."""
+    coefficient = plan.algorithm.kl.coefficient
+    states = jax.eval_shape(lambda: network.initial_state(1))
+    has_memory = any(leaf.size for leaf in jax.tree.leaves(states))
+    checks.require(
+        not (coefficient and has_memory),
+        "algorithm.kl.coefficient",
+        coefficient,
+        "0 with a network that has a memory (config.network.core)",
+    )
+
+
 def with_reference(state: PpoTrainState, plan: UpdatePlan) -> PpoTrainState:
     """A new state with what `config.algorithm.kl` needs: a copy of its parameters as the reference."""
     kl = plan.algorithm.kl
@@ -354,6 +367,7 @@ class PpoAlgorithm(Algorithm):
         return make_update(network, optimizer, plan, reward_fn=reward_fn)
 
     def completed(self, state: PpoTrainState, network: PolicyNetwork, plan: UpdatePlan) -> PpoTrainState:
+        check_reference(network, plan)
         return with_reference(state, plan)
 
     def check_devices(self, plan: UpdatePlan, devices: int) -> None:
