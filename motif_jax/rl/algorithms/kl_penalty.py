@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from motif_jax.core import config as checks
-from motif_jax.core.sections import Kl
+from motif_jax.rl.algorithms.config import Kl
 
 Array = jax.Array
 # Relative errors of the divergence are clipped to this before they change the coefficient (Ziegler et al. 2019, section 2.2).
