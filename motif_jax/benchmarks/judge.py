@@ -1,4 +1,6 @@
-"""Measures a language model in this process as the judge: questions a second with what prompts share run once, against each prompt whole.
+"""Measures a language model in this process as the judge: questions a second with the prompts' shared start run once.
+
+Baseline: each prompt runs from its first token.
 
 Both sides run in turns with the same weights and give the same answers. With `options.model`, a folder or a hub name, it is a
 published model; else one of a made-up shape.
@@ -40,12 +42,12 @@ SHAPES: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 GPU_SIZE = {"shape": "qwen2_0.5b", "dtype": "bfloat16", "questions": 512, "batch": 128}
-# Tokens of the verdicts; which they are does not matter to the rate.
+# Tokens of the verdicts; any would give the same rate.
 _VERDICTS = ([3], [4], [5])
 
 
 def options() -> ConfigDict:
-    """A model or a shape, tokens that all prompts share and of their own, questions of a repeat, questions at a time."""
+    """A model or a shape, numbers of tokens that all prompts share and that differ, questions of a repeat, questions at a time."""
     return ConfigDict(
         {
             "model": "",
@@ -96,6 +98,7 @@ def run(config: ConfigDict) -> dict[str, Any]:
 
 
 def _model(config: ConfigDict) -> tuple[LanguageModel, Any]:
+    """The model of the options, and its weights: published or fresh ones."""
     chosen = config.options
     dtype = jnp.dtype(chosen.dtype)
     if chosen.model:
