@@ -65,7 +65,7 @@ def unlearning(monkeypatch: pytest.MonkeyPatch) -> None:
     for model in (ClassifierModel, RankingModel):
         monkeypatch.setattr(model, "init", lambda self, seed: EnsembleState({"w": jnp.zeros(1)}, ()))
         monkeypatch.setattr(model, "step", lambda self, state, batch, number: (state, nothing))
-        monkeypatch.setattr(model, "right", lambda self, params, examples, chosen: (1, 2))
+        monkeypatch.setattr(model, "count_correct", lambda self, params, examples, indices: (1, 2))
     zeros = lambda self, params, texts: np.zeros((self.members, len(texts)), np.float32)  # noqa: E731
     monkeypatch.setattr(ClassifierModel, "probabilities", zeros)
     monkeypatch.setattr(RankingModel, "rewards", zeros)
@@ -262,7 +262,7 @@ def test_a_label_set_that_grows_leaves_what_it_gave() -> None:
         grown.add(Label((f"text {number}", "text 0"), 0))
     np.testing.assert_array_equal(early.targets, [1.0, 0.25, 0.5])
     np.testing.assert_array_equal(early.labels, [0, 1, 2])
-    shown = [bytes(grown.first(900).messages[place]).rstrip(b"\0") for place in grown.first(900).places[899]]
+    shown = [bytes(grown.first(900).messages[place]).rstrip(b"\0") for place in grown.first(900).rows[899]]
     assert shown == [b"text 899", b"text 0"]
     with pytest.raises(ValueError, match="901 examples of 900"):
         grown.first(901)
