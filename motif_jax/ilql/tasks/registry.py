@@ -6,20 +6,24 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from motif_jax.core import digests, entry_points
+from motif_jax.core import digests
+from motif_jax.core.entry_points import Registry
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import parse_json
 from motif_jax.envs.spec import OBSERVED
 from motif_jax.ilql.tasks.contract import TextTask
 
-_TASKS = {
-    "wordle": "motif_jax.ilql.tasks.wordle.task:Wordle",
-    "visdial": "motif_jax.ilql.tasks.visdial.task:VisDial",
-    "babyai_text": "motif_jax.ilql.tasks.babyai_text:BabyAITextTask",
-    "reddit": "motif_jax.ilql.tasks.reddit.task:Reddit",
-    "dialogues": "motif_jax.ilql.tasks.recorded:RecordedDialogues",
-}
-_KEY = "task"
+TASKS = Registry(
+    "task",
+    {
+        "wordle": "motif_jax.ilql.tasks.wordle.task:Wordle",
+        "visdial": "motif_jax.ilql.tasks.visdial.task:VisDial",
+        "babyai_text": "motif_jax.ilql.tasks.babyai_text:BabyAITextTask",
+        "reddit": "motif_jax.ilql.tasks.reddit.task:Reddit",
+        "dialogues": "motif_jax.ilql.tasks.recorded:RecordedDialogues",
+    },
+    base="motif_jax.ilql.tasks.contract:TextTask",
+)
 # Options of a server's address and patience; a resumed run may change them.
 ADDRESSES = ("url", "server", "timeout_seconds", "attempts")
 # The same options inside the JSON of tasks from outside the package.
@@ -30,19 +34,13 @@ _NOT_DRAWN = (*ADDRESSES, *OBSERVED, "vocab_size", "store")
 
 def names() -> tuple[str, ...]:
     """The tasks of the package."""
-    return tuple(_TASKS)
+    return tuple(TASKS.parts)
 
 
 def load(name: str) -> type[TextTask]:
     """The class of a task. Raises UserError: the name is unknown."""
-    if name in _TASKS:
-        return entry_points.own(_KEY, _TASKS[name])
-    if not entry_points.is_entry_point(name):
-        raise UserError(f"config.{_KEY}={name}: must be one of {', '.join(_TASKS)}, or module:Class")
-    loaded = entry_points.load(_KEY, name)
-    if not (isinstance(loaded, type) and issubclass(loaded, TextTask)):
-        raise UserError(f"config.{_KEY}={name}: must be a subclass of motif_jax.ilql.tasks.contract.TextTask")
-    return loaded
+    task: type[TextTask] = TASKS.load(name)
+    return task
 
 
 def options_of(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,25 +48,29 @@ def options_of(values: Mapping[str, Any]) -> dict[str, Any]:
     name = values["task"]
     if name not in values:  # a task without a section
         return dict(json.loads(values["options"] or "{}"))
-    prefix, compat = load(name).switches, values["compat"]
+    prefix = load(name).switches
+    compat = values["compat"]
     # A task without switches has the prefix '', with which every name begins.
     switches = [key for key in compat if prefix and key.startswith(prefix)]
     return {**values[name], **{key.removeprefix(prefix): compat[key] for key in switches}}
 
 
 def overlaid(name: str, options: Mapping[str, Any], user_options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options `found` overlaid with a user's `given`, without those that were valid only with an overridden value."""
+    """`options` overlaid with a user's own, without those that were valid only with an overridden value."""
     task = load(name)
-    other = [key for key in user_options if user_options[key] != options.get(key, task.defaults.get(key))]
-    stale = {option for key in other for option in task.follow.get(key, ())}
+    stale: set[str] = set()
+    for key, value in user_options.items():
+        if value != options.get(key, task.defaults.get(key)):
+            stale.update(task.follow.get(key, ()))
     return {**{key: value for key, value in options.items() if key not in stale}, **user_options}
 
 
 def drawn_from(task: TextTask) -> dict[str, Any]:
     """The inputs that determine the task's games, JSON-able: its options, with digests of files."""
     files = {key: digests.of_input(path) for key, path in task.files().items() if key not in _NOT_DRAWN}
-    apart = {*_NOT_DRAWN, *(key.partition(" ")[0] for key in files)}
-    return {**{key: value for key, value in task.options.items() if key not in apart}, **files}
+    excluded = {*_NOT_DRAWN, *(key.partition(" ")[0] for key in files)}
+    plain = {key: value for key, value in task.options.items() if key not in excluded}
+    return {**plain, **files}
 
 
 def make(name: str, options: Mapping[str, Any]) -> TextTask:

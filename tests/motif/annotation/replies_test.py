@@ -51,11 +51,11 @@ def test_a_content_that_is_no_text_is_rubbish() -> None:
         checked({"choices": [{"message": {"content": ["Yes"]}}]})
 
 
-def test_only_the_first_choice_of_a_reply_counts() -> None:
+def test_only_the_first_choice_counts() -> None:
     assert checked({"choices": [CHOICE, {}]})[1] == CHOICE
 
 
-def test_a_message_without_content_is_an_empty_answer() -> None:
+def test_missing_content_is_an_empty_answer() -> None:
     assert checked({"choices": [{"message": {}}]}) == ((0, 0, 0), {"message": {"content": ""}})
 
 
