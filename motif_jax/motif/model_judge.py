@@ -58,11 +58,11 @@ class ModelAnnotator(chat.ChatAnnotator):
         if settings.dtype == "auto":
             self._dtype = "float32" if jax.default_backend() == "cpu" else "bfloat16"
         # A model that the hub names is fetched here: its files are part of the identity.
-        self._path = place if model_files.is_gguf(place) else text.fetch(settings.model, "model.model")
+        self._path = text.fetch(settings.model, "model.model")
         identity = {
             "annotator": "model",
             "model": model_files.short_name(settings.model),
-            "revision": model_files.fingerprint(self._path),
+            "revision": model_files.fingerprint(place if model_files.is_gguf(place) else self._path),
             "dtype": self._dtype,
         }
         super().__init__(config, form, identity)
@@ -93,7 +93,7 @@ class ModelAnnotator(chat.ChatAnnotator):
         loaded = lm.load(self._path, jnp.dtype(self._dtype))
         if not loaded.model.config.has_decoder or loaded.model.config.encoder_layers:
             raise UserError(
-                f"config.model.model={self._settings.model}: a judge must be a decoder (Llama, Qwen2, GPT-2), "
+                f"config.model.model={self._settings.model}: a judge must be a decoder (Llama, Qwen, Gemma, GPT-2), "
                 f"this is a {loaded.model.config.architecture} model"
             )
         self._most_tokens = loaded.model.config.max_length
