@@ -19,20 +19,20 @@ docs/annotation.md. Variants: smoke (the same, seconds), quickstart, faithful (t
 lexicon: docs/results_minigrid.md), laptop (vLLM's CPU build with a small model: one token an answer, in both orders).
 """
 
-from motif_jax.core import sections
+from motif_jax.core import compat
 from motif_jax.motif.annotation.config import AnnotationConfig
 from motif_jax.schema import configs, section_keys
 
 KEYS = {
     "stage": "annotate",
     **section_keys(AnnotationConfig),
-    "compat": sections.compat("answer_first_match"),
+    "compat": compat.switches("answer_first_match"),
 }
 VARIANTS = {
     "smoke": {},
     "quickstart": {},
     "faithful": {
-        **sections.on(*KEYS["compat"]),
+        **compat.switched_on(*KEYS["compat"]),
         "orders": "given",
         "prompt.version": "default",
         "answer.mode": "analysis",

@@ -14,6 +14,7 @@ Variants:
 """
 
 from motif_jax.core import sections
+from motif_jax.rl.reward_keys import REWARD_STEP
 from motif_jax.schema import Key, configs, fraction, positive
 
 KEYS = {
@@ -21,7 +22,7 @@ KEYS = {
     "seed": sections.SEED,
     "reward": {
         "dir": Key(None, "run of configs/oni.py, of kind classification or retrieval", str),
-        "step": sections.REWARD_STEP,
+        "step": REWARD_STEP,
     },
     "evaluation": Key("", "an evaluation whose messages are checked too; empty: none"),
     "least_met": positive(3, "messages that the training saw less often are left out"),

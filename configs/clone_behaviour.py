@@ -14,7 +14,7 @@ Variants:
   smoke     seconds: whether everything works; needs a small model.
 """
 
-from motif_jax.core import resources, sections
+from motif_jax.core import compat, resources
 from motif_jax.glam.config import CloningConfig
 from motif_jax.schema import Key, configs, section_keys
 
@@ -24,10 +24,14 @@ KEYS = {
     **section_keys(CloningConfig),
     # Of our trajectories name, options and the wording of French goals (compat.glam_french_goal) are theirs.
     "environment": _AGENT["environment"] | {"name": Key(None, "where the agent plays afterwards", str)},
-    "compat": sections.compat("bc_unshuffled bc_pad_in_loss glam_french_goal"),
+    "compat": compat.switches("bc_unshuffled bc_pad_in_loss glam_french_goal"),
 }
 VARIANTS = {
-    "faithful": {**sections.on(*KEYS["compat"]), "matmul_precision": "highest", "train_pairs": 400_000},
+    "faithful": {
+        **compat.switched_on(*KEYS["compat"]),
+        "matmul_precision": "highest",
+        "train_pairs": 400_000,
+    },
     "smoke": {
         "batch_size": 8,
         "evaluate_every": 4,

@@ -12,6 +12,7 @@ captions of events, half a minute).
 """
 
 from motif_jax.core import sections
+from motif_jax.envs.keys import GYM, LAST_TEXT
 from motif_jax.play.config import CollectedPairs
 from motif_jax.schema import Key, configs, length_key, non_negative, one_of, positive, section_keys
 
@@ -32,8 +33,8 @@ KEYS = {
     "environment": {
         "name": Key("NetHackScore-v1", "environment to play, named as in train_agent"),
         "max_episode_steps": positive(5000, "longest episode in steps; longer ones are cut off"),
-        "last_text": sections.LAST_TEXT,
-        **sections.GYM,
+        "last_text": LAST_TEXT,
+        **GYM,
     },
     "policy": one_of(
         ("mixture", "random", "scripted", "agents"),

@@ -10,7 +10,7 @@ tweets (games with the colours of tweets), smoke (500 games, seconds); visdial (
 (replies to comments); babyai (1,000 random episodes of BabyAI-Text, relabelled in hindsight, to make a language model of: docs/glam.md).
 """
 
-from motif_jax.core import sections
+from motif_jax.core import compat, sections
 from motif_jax.core.config import available_cores
 from motif_jax.ilql.tasks import babyai_text
 from motif_jax.ilql.tasks.reddit import task as reddit
@@ -46,7 +46,7 @@ KEYS = {
     "reddit": reddit.KEYS,
     # This one only hands out work.
     "workers": positive(available_cores(), "number of processes that play"),
-    "compat": sections.compat(
+    "compat": compat.switches(
         "wordle_branch_restarts wordle_top_p_rows visdial_last_turn_free upvote_zero_one"
     ),
 }

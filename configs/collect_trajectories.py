@@ -9,8 +9,9 @@ last), and with config.published the published arrays. Stopped at any moment and
 makes 400,000 steps in a few minutes on two cores.
 """
 
-from motif_jax.core import resources, sections
+from motif_jax.core import resources
 from motif_jax.glam.config import LevelPolicy
+from motif_jax.play.keys import LANES, PLAYED_LEVEL, WORKERS
 from motif_jax.schema import Key, configs, positive, section_keys
 
 _AGENT = resources.config_file("train_language_agent")["KEYS"]
@@ -22,9 +23,9 @@ KEYS = {
     "successes": Key(False, "only episodes with success; 1,000 without one end the run"),
     # 4 bytes a letter.
     "published": Key(False, "also writes {bot_,}trajectories_{prompts,actions}_1.npy and status.json"),
-    "workers": sections.WORKERS,
-    "lanes": sections.LANES,
-    "environment": _AGENT["environment"] | {"name": sections.PLAYED_LEVEL},
+    "workers": WORKERS,
+    "lanes": LANES,
+    "environment": _AGENT["environment"] | {"name": PLAYED_LEVEL},
     "network": _AGENT["network"],  # of zero_shot
 }
 _SMOKE = {"environment.name": "BabyAI-GoToLocal-v0", "steps": 60, "lanes": 2, "workers": 1}

@@ -12,7 +12,7 @@ efficiency. A run given twice is refused.
 Ends with exit code 1 where the games do not support one of `claims`. Under a minute.
 """
 
-from motif_jax.core import sections
+from motif_jax.play.keys import RESAMPLES
 from motif_jax.schema import Key, configs, non_negative, positive
 
 KEYS = {
@@ -48,7 +48,7 @@ KEYS = {
         "sample efficiency is the mean of a curve up to here; None: the end of a task's shortest run",
         int,
     ),
-    "resamples": sections.RESAMPLES,
+    "resamples": RESAMPLES,
     "plots": Key(True, "PNG and PDF files beside the page"),
 }
 get_config = configs(KEYS, {"smoke": {"resamples": 100, "plots": False}, "quickstart": {}})

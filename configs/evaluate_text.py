@@ -13,8 +13,8 @@ Variants: wordle, visdial, reddit: the published way to decode for that task (we
 (of 4 and of 5 samples the one with the best value, for agents of those methods); smoke (8 episodes).
 """
 
-from motif_jax.core import sections
 from motif_jax.ilql.evaluation.config import EvaluatedSpeaker
+from motif_jax.play.keys import CONFIDENCE, RESAMPLES, THREADS
 from motif_jax.schema import Key, configs, non_negative, positive, section_keys
 
 # The published way to decode, by task.
@@ -31,10 +31,10 @@ KEYS = {
     **section_keys(EvaluatedSpeaker),
     "episodes": positive(1024, "number of episodes to play"),
     "lanes": positive(1024, "played at a time, in one program", maximum=1 << 20),
-    "threads": sections.THREADS,
+    "threads": THREADS,
     "show": non_negative(8, "episodes on the page token by token"),
-    "resamples": sections.RESAMPLES,
-    "confidence": sections.CONFIDENCE,
+    "resamples": RESAMPLES,
+    "confidence": CONFIDENCE,
     "published_log": Key(False, "writes eval_log.pkl as the published evaluations do"),
 }
 VARIANTS = {

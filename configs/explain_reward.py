@@ -8,6 +8,7 @@ messages.csv (every message), texts.csv and summary.json. Seconds; a minute for 
 """
 
 from motif_jax.core import sections
+from motif_jax.rl.reward_keys import QUANTILE, REWARD_STEP, THRESHOLD
 from motif_jax.schema import Key, configs, positive
 
 KEYS = {
@@ -15,11 +16,11 @@ KEYS = {
     "seed": sections.SEED,
     "reward": {
         "dir": Key(None, "run folder of train_reward or configs/oni.py, or a file of export_reward", str),
-        "step": sections.REWARD_STEP,
-        "quantile": sections.QUANTILE,
-        "threshold": sections.THRESHOLD,
+        "step": REWARD_STEP,
+        "quantile": QUANTILE,
+        "threshold": THRESHOLD,
     },
-    "other": {"dir": Key(None, "a second reward to compare with", str), "step": sections.REWARD_STEP},
+    "other": {"dir": Key(None, "a second reward to compare with", str), "step": REWARD_STEP},
     "dataset_dir": Key(None, "whose messages are shown; None: those that the reward was trained on", str),
     "text": Key("", "messages to rate, with | between them"),
     "max_evaluations": positive(12, "evaluations that show the change over training, spread evenly"),

@@ -8,12 +8,13 @@ Publish it: hf upload USER/NAME runs/export/model
 """
 
 from motif_jax.core import sections
+from motif_jax.play.keys import CHECKPOINT
 from motif_jax.schema import Key, configs
 
 KEYS = {
     "stage": "export_language_agent",
     "seed": sections.SEED,
     "agent": Key(None, "run folder of train_language_agent or clone_behaviour", str),
-    "checkpoint": sections.CHECKPOINT,
+    "checkpoint": CHECKPOINT,
 }
 get_config = configs(KEYS)

@@ -10,6 +10,7 @@ licence, settings, read from the run and from the dataset that it was made from.
 """
 
 from motif_jax.core import sections
+from motif_jax.rl.reward_keys import REWARD_STEP
 from motif_jax.schema import Key, configs
 
 KEYS = {
@@ -17,7 +18,7 @@ KEYS = {
     "seed": sections.SEED,
     "reward": {
         "dir": Key(None, "run folder of train_reward or of configs/oni.py", str),
-        "step": sections.REWARD_STEP,
+        "step": REWARD_STEP,
     },
     "licence": Key("", "licence of the weights, for the model card"),
     "notes": Key("", "further sentences for the card"),

@@ -17,7 +17,7 @@ Variants:
   smoke       seconds: whether everything works.
 """
 
-from motif_jax.core import resources, sections
+from motif_jax.core import compat, resources
 from motif_jax.oni.config import LearnedReward, OnlineAnnotator, Queue
 from motif_jax.schema import configs, section_keys
 
@@ -29,7 +29,7 @@ KEYS = {
     "annotator": section_keys(OnlineAnnotator),
     "queue": section_keys(Queue),
     "compat": _AGENT["compat"]
-    | sections.compat(
+    | compat.switches(
         "oni_requeue oni_label_anywhere oni_extended_steps oni_untrained_reward oni_ranking_raw_reward"
     ),
 }
@@ -43,7 +43,7 @@ _BASE = {
 }
 _LONG = {**_BASE, "batch_size": 1024, "train_for_env_steps": 10_000_000_000}
 _FAITHFUL = {
-    **sections.on(*KEYS["compat"]),
+    **compat.switched_on(*KEYS["compat"]),
     "matmul_precision": "highest",
     "reward": {"training.schedule": "published", "extrinsic_scale": 1.0},
     "network.obs_scale": 1.0,

@@ -5,7 +5,7 @@
 Every game is kept in WORKDIR/games.jsonl. End with Ctrl-D.
 """
 
-from motif_jax.core import sections
+from motif_jax.ilql.agent.config import Decode
 from motif_jax.ilql.evaluation.config import TextSpeaker
 from motif_jax.schema import configs, one_of, positive, section_keys
 
@@ -18,6 +18,6 @@ KEYS = {
         "same seed; 'answer': you are the other side, and it speaks to you",
     ),
     "games": positive(1, "number of games to play"),
-    "decode": section_keys(sections.Decode, kind="greedy", advantage_clip=0.0),
+    "decode": section_keys(Decode, kind="greedy", advantage_clip=0.0),
 }
 get_config = configs(KEYS)

@@ -11,6 +11,8 @@ per episode of 1,000 steps, GIF 10 ms per frame.
 """
 
 from motif_jax.core import sections
+from motif_jax.play.keys import CHECKPOINT, Forms
+from motif_jax.rl.reward_keys import Scoring
 from motif_jax.schema import Key, configs, section_keys
 
 KEYS = {
@@ -28,9 +30,9 @@ KEYS = {
             "whose value and action probabilities are shown; None: the evaluation's agent; '': none",
             str,
         ),
-        "checkpoint": sections.CHECKPOINT,
+        "checkpoint": CHECKPOINT,
     },
-    "reward": section_keys(sections.Scoring),
-    "forms": section_keys(sections.Forms),
+    "reward": section_keys(Scoring),
+    "forms": section_keys(Forms),
 }
 get_config = configs(KEYS, {"smoke": {}, "quickstart": {}})

@@ -9,6 +9,7 @@ charts as plots/*.png and plots/*.pdf. What is not given is left out, and the pa
 """
 
 from motif_jax.core import sections
+from motif_jax.rl.reward_keys import QUANTILE, REWARD_STEP, THRESHOLD
 from motif_jax.schema import Key, configs, positive
 
 KEYS = {
@@ -18,9 +19,9 @@ KEYS = {
     "dataset_dir": Key(None, "folder of a pairs dataset", str),
     "reward": {
         "dir": Key(None, "run folder of train_reward", str),
-        "step": sections.REWARD_STEP,
-        "quantile": sections.QUANTILE,
-        "threshold": sections.THRESHOLD,
+        "step": REWARD_STEP,
+        "quantile": QUANTILE,
+        "threshold": THRESHOLD,
     },
     "agent": {"dir": Key(None, "run folder of train_agent", str)},
     "language": {"dir": Key(None, "run folder of pretrain_language_model", str)},

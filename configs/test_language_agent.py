@@ -10,8 +10,9 @@ test with intervals, and the change against none), tests/NAME/episodes.jsonl (a 
 return_per_episode/NAME.npy, the published arrays. Stopped at any moment and started again, it loses at most the episodes in flight.
 """
 
-from motif_jax.core import resources, sections
+from motif_jax.core import resources
 from motif_jax.glam.config import LevelPolicy
+from motif_jax.play.keys import CONFIDENCE, LANES, PLAYED_LEVEL, RESAMPLES, WORKERS
 from motif_jax.schema import Key, configs, length_key, positive, section_keys
 
 _AGENT = resources.config_file("train_language_agent")["KEYS"]
@@ -36,11 +37,11 @@ KEYS = {
     "prompt_tokens": length_key(
         None, "longest prompt in tokens; None: the training's, twice as many where words may take more", int
     ),
-    "workers": sections.WORKERS,
-    "lanes": sections.LANES,
-    "resamples": sections.RESAMPLES,
-    "confidence": sections.CONFIDENCE,
-    "environment": _AGENT["environment"] | {"name": sections.PLAYED_LEVEL},
+    "workers": WORKERS,
+    "lanes": LANES,
+    "resamples": RESAMPLES,
+    "confidence": CONFIDENCE,
+    "environment": _AGENT["environment"] | {"name": PLAYED_LEVEL},
     "network": _AGENT["network"],  # of zero_shot
 }
 _SMOKE = {

@@ -27,7 +27,8 @@ Variants:
 
 from ml_collections import ConfigDict
 
-from motif_jax.core import resources, sections
+from motif_jax.core import compat, resources
+from motif_jax.envs.keys import GYM
 from motif_jax.rl.config import AgentConfig, PlayedTask
 from motif_jax.schema import Key, configs, positive, section, section_keys, update
 
@@ -39,14 +40,14 @@ KEYS = {
             "NetHackScore-v1",
             "environment: a NetHack task, 'gym:ID' of gymnasium, or module:Class (docs/environments.md)",
         ),
-        **sections.GYM,
+        **GYM,
         **section_keys(PlayedTask),
         "recall": {
             "cues": positive(4, "number of cues of Recall-v0"),
             "delay": positive(4, "steps of Recall-v0 between the cue and the question"),
         },
     },
-    "compat": sections.compat(
+    "compat": compat.switches(
         "sober_mask oracle_patch_edge crop_row_offset seed_noop message_count_off vtrace_bootstrap timeout_as_terminal "
         "quantile_two_decimals"
     ),
@@ -94,7 +95,7 @@ _LAPTOP = {
 }
 VARIANTS = {
     "faithful": {
-        **sections.on(*KEYS["compat"]),
+        **compat.switched_on(*KEYS["compat"]),
         "matmul_precision": "highest",
         "actors": {"workers": 24, "groups_per_worker": 2, "warmup_seconds": 10.0},
     },
@@ -179,12 +180,12 @@ def get_config(variant: str | None = None) -> ConfigDict:
     for name in ("lora", "sharding", "probes"):
         del config[name]
     config.network = update(network, {"encoder": "film", **_FILM})
-    config.compat = section(sections.compat(f"quantile_two_decimals {_QUIRKS}"))
+    config.compat = section(compat.switches(f"quantile_two_decimals {_QUIRKS}"))
     config.train_for_env_steps, config.batch_size = 400_000, 64 * 40
     config.actors.envs_per_worker = 64
     update(config.algorithm, {"minibatch_size": 1280, "microbatch_size": 1280, "recurrence": 20})
     config.optimizer.learning_rate = 1e-4
     config.save_every_steps = 50 * config.batch_size
     if variant == "symbolic_faithful":
-        update(config, {**sections.on(*_QUIRKS.split()), "matmul_precision": "highest"})
+        update(config, {**compat.switched_on(*_QUIRKS.split()), "matmul_precision": "highest"})
     return config

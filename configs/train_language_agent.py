@@ -20,7 +20,7 @@ Several are joined by '+': faithful+npae.
 
 from ml_collections import ConfigDict
 
-from motif_jax.core import resources, sections
+from motif_jax.core import compat, resources, sections
 from motif_jax.core.config import unknown_variant
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.glam.config import DrrnPolicy, LanguagePolicy, ProbeQuestions, QLearning
@@ -74,7 +74,7 @@ KEYS = {
     "lora": section_keys(sections.LoraOnBase, rank=16, alpha=32.0),
     "sharding": section_keys(sections.Sharding),
     "algorithm": section_keys(Ppo),
-    "compat": sections.compat(
+    "compat": compat.switches(
         f"quantile_two_decimals {FAITHFUL} glam_scaled_probability_score glam_end_token"
     ),
 }
@@ -107,7 +107,7 @@ _CHANGES = {
     },
     **{
         name: {
-            **sections.on(*quirks.split()),
+            **compat.switched_on(*quirks.split()),
             "network.special_tokens": "nowhere",
             "matmul_precision": "highest",
         }
@@ -147,7 +147,7 @@ _CHANGES = {
 _DRRN = {
     "network": section_keys(DrrnPolicy),
     "algorithm": section_keys(QLearning),
-    "compat": sections.compat(
+    "compat": compat.switches(
         "timeout_as_terminal quantile_two_decimals glam_french_goal glam_fixed_kind_per_env drrn_first_observation"
     ),
 }
@@ -173,5 +173,5 @@ def get_config(variant: str | None = None) -> ConfigDict:
         update(config.optimizer, {"learning_rate": 1e-4, "eps": 1e-8, "max_gradient_norm": 5.0})
     if variant == "drrn_faithful":
         quirks = [name for name in config.compat if name != "quantile_two_decimals"]
-        update(config, {**sections.on(*quirks), "matmul_precision": "highest"})
+        update(config, {**compat.switched_on(*quirks), "matmul_precision": "highest"})
     return config

@@ -17,14 +17,14 @@ Variants:
   smoke       seconds: whether everything works.
 """
 
-from motif_jax.core import sections
+from motif_jax.core import compat
 from motif_jax.motif.reward.config import RewardConfig
 from motif_jax.schema import configs, section_keys
 
 KEYS = {
     "stage": "train_reward",
     **section_keys(RewardConfig),
-    "compat": sections.compat("running_statistics quantile_two_decimals glyph_crop_centre"),
+    "compat": compat.switches("running_statistics quantile_two_decimals glyph_crop_centre"),
 }
 _QUICK = {
     "batch_size": 256,
@@ -36,7 +36,7 @@ _QUICK = {
 }
 VARIANTS = {
     "faithful": {
-        **sections.on(*KEYS["compat"]),
+        **compat.switched_on(*KEYS["compat"]),
         "matmul_precision": "highest",
         "dataset_dir": "motif_dataset",
         "annotator": "llama70b_msg_defaultgoal_default",

@@ -19,7 +19,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from motif_jax.core import sections
+from motif_jax.core import compat
 from motif_jax.ilql.config import TextConfig
 from motif_jax.ilql.tasks import registry
 from motif_jax.schema import configs, section_keys, update
@@ -31,7 +31,7 @@ _PUBLISHED = [name for name, (_, method) in _NAMES.items() if method != "ppo"]
 KEYS = {
     "stage": "train_text",
     **section_keys(TextConfig),
-    "compat": sections.compat(
+    "compat": compat.switches(
         "ilql_policy_loss_norm ilql_utterance_int_reward ilql_padded_positions ilql_utterance_truncation ilql_next_q_zero "
         "ilql_target_dropout chai_scores"
     ),
@@ -100,7 +100,7 @@ _get_config = configs(KEYS, VARIANTS)
 
 def _faithful(config: ConfigDict) -> None:
     """The published numbers and quirks, see docs/reproduce_ilql.md."""
-    update(config, sections.on(*KEYS["compat"]))
+    update(config, compat.switched_on(*KEYS["compat"]))
     wordle = config.task == "wordle"
     config.batch_size, config.accumulate = (64 * 16, 16) if wordle else (64, 64)
     if wordle and config.method.name in ("bc", "bc_top"):

@@ -22,10 +22,10 @@ PICTURE = REPOSITORY / "docs" / "images" / "architecture.svg"
 # Rows from the top of the house to its ground; each folder with the words below its name.
 ROWS: tuple[tuple[tuple[str, str], ...], ...] = (
     (
-        ("reports", "pages, studies"),
-        ("published", "others' files"),
+        ("reports", "pages of runs, comparisons, studies"),
         ("benchmarks", "measurements"),
     ),
+    (("published", "others' files"),),
     (
         ("motif", "a reward from preferences"),
         ("oni", "labels while it plays"),
@@ -35,7 +35,7 @@ ROWS: tuple[tuple[tuple[str, str], ...], ...] = (
     (("play", "episodes, evaluation, films"),),
     (("rl", "APPO, PPO, actors, learner"),),
     (("lm", "language models"), ("nets", "networks of agents and rewards")),
-    (("envs", "NetHack, MiniHack, minigrid, gymnasium"),),
+    (("envs", "NetHack, MiniHack, minigrid, gymnasium"), ("display", "statistics, tables, charts, pages")),
     (("core", "files, checkpoints, devices, the offline trainer"),),
 )
 GROUND = "core"

@@ -11,10 +11,11 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
-BEGIN, END = "<!-- launch/gpu_table.py: begin -->", "<!-- launch/gpu_table.py: end -->"
+BEGIN = "<!-- launch/gpu_table.py: begin -->"
+END = "<!-- launch/gpu_table.py: end -->"
 LANGUAGE = {
     "language_update": "PPO's update, Flan-T5-large",
     "score": "scores of candidates, Flan-T5-large",
@@ -24,13 +25,22 @@ LANGUAGE = {
 Line = dict[str, Any]
 
 
+class Row(NamedTuple):
+    """A row of the table."""
+
+    title: str
+    measured: str
+    beside: str
+    command: str
+
+
 def read(path: Path) -> dict[str, Line]:
     """The line of each item by its name."""
     lines: dict[str, Line] = {}
     for text in path.read_text(encoding="utf-8").splitlines():
         line = json.loads(text)
-        before = lines.get(line["item"])
-        if before is None or "error" in before or "error" not in line:
+        earlier = lines.get(line["item"])
+        if earlier is None or "error" in earlier or "error" not in line:
             lines[line["item"]] = line
     return lines
 
@@ -56,10 +66,11 @@ def table(lines: dict[str, Line]) -> str:
     return "\n".join([head, "", titles, *("| " + " | ".join(row) + " |" for row in rows)])
 
 
-def replaced(page: str, made: str) -> str:
-    """The page with `made` between its marks. Raises ValueError: it has no marks."""
-    start, end = page.index(BEGIN) + len(BEGIN), page.index(END)
-    return f"{page[:start]}\n{made}\n{page[end:]}"
+def replaced(page: str, new_table: str) -> str:
+    """The page with `new_table` between its marks. Raises ValueError: it has no marks."""
+    start = page.index(BEGIN) + len(BEGIN)
+    stop = page.index(END)
+    return f"{page[:start]}\n{new_table}\n{page[stop:]}"
 
 
 def number(value: float) -> str:
@@ -69,20 +80,20 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def _missing(line: Line | None, key: str) -> str | None:
-    """Why a line has no figure; None where it has."""
+def _missing(line: Line | None, key: str) -> str:
+    """Why a line has no figure; '' where it has."""
     if line is None:
         return "not measured"
     if line.get(key) is None:
         return str(line.get("error", "not measured")).split(":")[0]
-    return None
+    return ""
 
 
-def _training(line: Line | None, name: str) -> tuple[str, str, str, str]:
-    what = "training with the intrinsic reward" if name == "train_reward" else "training, task's reward"
+def _training(line: Line | None, name: str) -> Row:
+    title = "training with the intrinsic reward" if name == "train_reward" else "training, task's reward"
     missing = _missing(line, "value")
     if missing or line is None:
-        return what, missing or "", "", "`:train_gpu`"
+        return Row(title, missing, "", "`:train_gpu`")
     options = line["settings"]
     size = (
         f"{options['workers']} workers x {options['envs_per_worker']} in {options.get('groups_per_worker', 2)} groups, "
@@ -90,93 +101,107 @@ def _training(line: Line | None, name: str) -> tuple[str, str, str, str]:
     )
     measured = f"**{number(line['value'])} steps/s** (untrained policy, first seconds)"
     beside = f"learner and inference alone, in turns: {number(line['baseline']['value'])}"
-    return f"{what}, {size}", measured, beside, "`:train_gpu`"
+    return Row(f"{title}, {size}", measured, beside, "`:train_gpu`")
 
 
-def _settled(line: Line | None) -> tuple[str, str, str, str]:
-    what, command = "training of NetHack with the intrinsic reward, its last third", "`train_agent.py`"
+def _settled(line: Line | None) -> Row:
+    title = "training of NetHack with the intrinsic reward, its last third"
+    command = "`train_agent.py`"
     missing = _missing(line, "settled_steps_per_second")
     if missing or line is None:
-        return what, missing or "", "", command
+        return Row(title, missing, "", command)
     measured = f"**{number(line['settled_steps_per_second'])} steps/s**"
     if line.get("settled_turns_per_second"):
-        measured += (
-            f", {number(line['settled_turns_per_second'])} game turns/s ({line['turns_per_step']:.2f} a step)"
-        )
-    after = f"{line['seconds']:.0f} s and {number(line['steps'])} steps; "
-    start = line.get("first_steps_per_second")
-    beside = after + ("" if start is None else f"at its start {number(start)} steps/s; ")
-    return what, measured, beside + f"first row of metrics after {line['first_row_seconds']:.0f} s", command
+        turns = number(line["settled_turns_per_second"])
+        measured += f", {turns} game turns/s ({line['turns_per_step']:.2f} a step)"
+    beside = f"{line['seconds']:.0f} s and {number(line['steps'])} steps; "
+    if line.get("first_steps_per_second") is not None:
+        beside += f"at its start {number(line['first_steps_per_second'])} steps/s; "
+    beside += f"first row of metrics after {line['first_row_seconds']:.0f} s"
+    return Row(title, measured, beside, command)
 
 
-def _alone(lines: dict[str, Line], name: str, key: str, unit: str) -> tuple[str, str, str, str]:
+def _alone(lines: dict[str, Line], name: str, key: str, unit: str) -> Row:
     """The row of learner or inference alone; where its benchmark had no time, what the training's benchmark says of it."""
-    line, what, command = lines.get(name), f"{name} alone", f"`:{name}_gpu`"
+    line = lines.get(name)
+    title = f"{name} alone"
+    command = f"`:{name}_gpu`"
     missing = _missing(line, "value")
     if missing or line is None:
-        rate = lines.get("train", {}).get(f"{name}_{key}")
-        return what, missing or "", "" if rate is None else f"in `:train_gpu`: {number(rate)} {unit}", command
+        rate_in_training = lines.get("train", {}).get(f"{name}_{key}")
+        beside = "" if rate_in_training is None else f"in `:train_gpu`: {number(rate_in_training)} {unit}"
+        return Row(title, missing, beside, command)
     rate = line[key]
-    rate = rate[max(rate, key=int)] if isinstance(rate, dict) else rate
-    rows = f", {line['rows']:,} rows a call" if "rows" in line else ""
+    if isinstance(rate, dict):
+        # By the number of devices: that of the most.
+        rate = rate[max(rate, key=int)]
+    if "rows" in line:
+        title += f", {line['rows']:,} rows a call"
     measured = f"{number(rate)} {unit}, {line['value'] / 1e12:.3g} TFLOP/s"
     beside = f"{line['baseline']['what']}: {line['baseline']['value'] / 1e12:.3g} TFLOP/s"
-    return what + rows, measured, beside, command
+    return Row(title, measured, beside, command)
 
 
-def _host(line: Line | None) -> tuple[str, str, str, str]:
-    what, command = "the host's work of a call of inference", "`:inference_host`"
+def _host(line: Line | None) -> Row:
+    title = "the host's work of a call of inference"
+    command = "`:inference_host`"
     missing = _missing(line, "value")
     if missing or line is None:
-        return what, missing or "", "", command
-    rows = f", {line['rows']} rows" if "rows" in line else ""
-    return (
-        what + rows,
-        f"{number(line['value'])} {line['unit']}",
-        f"{line['baseline']['what']}: {number(line['baseline']['value'])}",
-        command,
-    )
+        return Row(title, missing, "", command)
+    if "rows" in line:
+        title += f", {line['rows']} rows"
+    measured = f"{number(line['value'])} {line['unit']}"
+    beside = f"{line['baseline']['what']}: {number(line['baseline']['value'])}"
+    return Row(title, measured, beside, command)
 
 
-def _language(name: str, lines: dict[str, Line]) -> tuple[str, str, str, str]:
-    what, command = LANGUAGE[name], f"`:{name}_gpu`"
-    cold, warm = lines.get(f"{name}_cold"), lines.get(name)
-    parts = []
-    for line, state in ((cold, "cold"), (warm, "with compiled programs kept")):
-        missing = _missing(line, "first_step_seconds")
-        parts.append(
-            f"{missing} ({state})"
-            if missing or line is None
-            else f"{line['first_step_seconds']:.0f} s {state}"
-        )
-    beside = f"from start to first step: {', '.join(parts)}"
+def _language(name: str, lines: dict[str, Line]) -> Row:
+    title = LANGUAGE[name]
+    command = f"`:{name}_gpu`"
+    warm = lines.get(name)
+    starts = [
+        _start(lines.get(f"{name}_cold"), "cold"),
+        _start(warm, "with compiled programs kept"),
+    ]
+    beside = f"from start to first step: {', '.join(starts)}"
     missing = _missing(warm, "value")
     if missing or warm is None:
-        return what, missing or "", beside, command
+        return Row(title, missing, beside, command)
     measured = f"**{number(warm['value'])} {warm['unit']}**"
     if warm.get("peak_share") is not None:
         measured += f", {warm['peak_share']:.2f} of {warm['settings']['dtype']} matrix products"
-    return what, measured, beside, command
+    return Row(title, measured, beside, command)
 
 
-def _glam(line: Line | None) -> tuple[str, str, str, str]:
-    what, command = "GLAM's quick run, a minute", "`train_language_agent.py:quickstart`"
+def _start(line: Line | None, state: str) -> str:
+    missing = _missing(line, "first_step_seconds")
+    if missing or line is None:
+        return f"{missing} ({state})"
+    return f"{line['first_step_seconds']:.0f} s {state}"
+
+
+def _glam(line: Line | None) -> Row:
+    title = "GLAM's quick run, a minute"
+    command = "`train_language_agent.py:quickstart`"
     missing = _missing(line, "settled_steps_per_second")
     if missing or line is None:
-        return what, missing or "", "", command
+        return Row(title, missing, "", command)
     beside = f"first row of metrics after {line['first_row_seconds']:.0f} s"
-    return what, f"{number(line['settled_steps_per_second'])} actions/s", beside, command
+    return Row(title, f"{number(line['settled_steps_per_second'])} actions/s", beside, command)
 
 
-def _tests(line: Line | None) -> tuple[str, str, str, str]:
-    what, command = "tests of formulas, networks and golden numbers", "`pytest --numeric --all`"
+def _tests(line: Line | None) -> Row:
+    title = "tests of formulas, networks and golden numbers"
+    command = "`pytest --numeric --all`"
     missing = _missing(line, "tests")
     if missing or line is None:
-        return what, missing or "", "", command
+        return Row(title, missing, "", command)
     counts = line["tests"]
-    late = f"; {line['error'].split(':')[0]}" if "error" in line else ""
-    bad = counts["failed"] + counts["error"]
-    return what, f"{counts['passed']} passed, {bad} failed{late}", f"{line['seconds']:.0f} s", command
+    failed = counts["failed"] + counts["error"]
+    measured = f"{counts['passed']} passed, {failed} failed"
+    if "error" in line:
+        measured += f"; {line['error'].split(':')[0]}"
+    return Row(title, measured, f"{line['seconds']:.0f} s", command)
 
 
 def main() -> None:
@@ -185,11 +210,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("figures", type=Path, help="figures.jsonl of launch/gpu_figures.sh")
-    parser.add_argument("page", type=Path, nargs="?", default=PAGE)
-    given = parser.parse_args()
-    page = given.page.read_text(encoding="utf-8")
-    given.page.write_text(replaced(page, table(read(given.figures))), encoding="utf-8")
-    print(f"written: {given.page}")
+    parser.add_argument("page", type=Path, nargs="?", default=PAGE, help="the page that is written")
+    options = parser.parse_args()
+    page = options.page.read_text(encoding="utf-8")
+    options.page.write_text(replaced(page, table(read(options.figures))), encoding="utf-8")
+    print(f"written: {options.page}")
 
 
 if __name__ == "__main__":

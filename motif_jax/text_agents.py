@@ -20,9 +20,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from motif_jax import schema
-from motif_jax.core import entry_points, hub, run_folder, sections
+from motif_jax.core import entry_points, hub, run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.ilql.agent import agent_folder
+from motif_jax.ilql.agent.config import Decode
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.ilql.dialogues.json_lines import AGENT, ROLES
 from motif_jax.ilql.evaluation import text_setup, text_values
@@ -67,7 +68,7 @@ class TextAgent:
       decoding: how it chooses tokens, from its config and `decode` of `load`.
     """
 
-    def __init__(self, saved: agent_folder.SavedAgent, decode: sections.Decode) -> None:
+    def __init__(self, saved: agent_folder.SavedAgent, decode: Decode) -> None:
         self.folder = saved.folder
         self.method = saved.method
         self.task = saved.task
@@ -227,7 +228,7 @@ def load(
     entry_points.trust(trust)
     if dtype not in schema.DTYPES:
         raise UserError(f"dtype={dtype}: must be one of {', '.join(schema.DTYPES)}")
-    config = schema.section({"decode": schema.section_keys(sections.Decode)})
+    config = schema.section({"decode": schema.section_keys(Decode)})
     section = config.decode
     unknown = sorted(set(decode or {}) - set(section))
     if unknown:
@@ -242,4 +243,4 @@ def load(
     if is_run and run_folder.read_config(folder).get("stage") == "train_agent":
         raise UserError(f"{folder} is an agent of train_agent: open it with motif_jax.agents.load")
     saved = agent_folder.load(folder, dtype=dtype)
-    return TextAgent(saved, schema.read_section(sections.Decode, section))
+    return TextAgent(saved, schema.read_section(Decode, section))

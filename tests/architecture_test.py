@@ -21,36 +21,27 @@ FOLDERS = {
     "schema": {"core"},
     "envs": GROUND,
     "nets": GROUND | {"envs"},
+    "display": GROUND,
     "lm": GROUND | {"envs", "nets"},
     "rl": GROUND | {"envs", "nets", "lm"},
-    "play": GROUND | {"envs", "nets", "lm", "rl"},
+    "play": GROUND | {"envs", "nets", "lm", "rl", "display"},
 }
 SHARED = set(FOLDERS)
 METHODS = {"motif": set(), "oni": {"motif"}, "glam": set(), "ilql": set()}
 FOLDERS |= {method: SHARED | others | {"reports"} for method, others in METHODS.items()}
 FOLDERS |= {
-    "reports": SHARED | METHODS.keys(),
-    "published": SHARED | METHODS.keys() | {"reports", "rewards"},
+    "published": SHARED | METHODS.keys() | {"rewards"},
+    "reports": SHARED | METHODS.keys() | {"published"},
     "benchmarks": SHARED | METHODS.keys() | {"published"},
 }
 TOP = {"launch", "stages", "agents", "text_agents", "wrappers", "rewards"}
 # Imports that the rules above forbid and that are still to be untied: importing file -> folders.
 KNOTS = {
-    "ilql/evaluate_text.py": {"published"},
-    "ilql/tasks/text_scores.py": {"motif"},
     "lm/prompted_texts.py": {"reports"},
-    "play/evaluate.py": {"reports"},
-    "play/evaluation_setup.py": {"motif"},
-    "play/ratings.py": {"motif"},
-    "play/replay.py": {"motif", "reports"},
-    "play/visualize.py": {"reports"},
-    "reports/compare.py": {"published", "rewards"},
-    "reports/probes.py": {"published"},
-    "reports/report.py": {"rewards"},
 }
 # What actor processes and readers of data need is free of jax, in files that these do not name.
 JAX_FREE = {
-    "launch", "stages", "schema", "envs", "reports", "core", "rl/actors", "motif/annotation", "motif/pairs", "ilql/dialogues", "ilql/tasks",
+    "launch", "stages", "schema", "envs", "display", "reports", "core", "rl/actors", "motif/annotation", "motif/pairs", "ilql/dialogues", "ilql/tasks",
 }  # fmt: skip
 JAX_ALLOWED = (
     "core/devices/", "core/training/", "core/checkpoint", "core/profiling.py", "ilql/tasks/reddit/",

@@ -124,19 +124,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if alone else None
 
 
-def unsettled_tests() -> tuple[str, ...]:
-    """Beginnings of the names of tests that unsettled_tests.txt lists: whole files, or tests."""
-    lines = (Path(__file__).parent / "unsettled_tests.txt").read_text(encoding="utf-8").splitlines()
-    return tuple(line for line in lines if line and not line.startswith("#"))
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    unsettled = unsettled_tests()
     for item in items:
-        if unsettled and item.nodeid.startswith(unsettled):
-            item.add_marker(pytest.mark.xfail(reason="listed in tests/unsettled_tests.txt"))
-            # One that hangs costs the run four minutes and not ten.
-            item.add_marker(pytest.mark.timeout(240))
         # Each of them starts a stage, or reads what one has left.
         if "end_to_end" in item.path.parts or "trained" in item.fixturenames:
             item.add_marker("slow")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import re
 import shlex
@@ -121,6 +122,30 @@ def test_every_documented_value_parses(page: Path) -> None:
         assert any(takes(config, f"--config.{key}={value}") for config in having), (
             f"{page.name}: --config.{key}={value} is a flag of none of {', '.join(having) or 'the configs'}"
         )
+
+
+def is_importable(module: str, name: str) -> bool:
+    """Whether `from module import name` works: an attribute of the module, or a module in its folder."""
+    try:
+        if hasattr(importlib.import_module(module), name):
+            return True
+        importlib.import_module(f"{module}.{name}")
+    except ImportError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.suffix == ".md"], ids=lambda p: p.name)
+def test_imports_of_a_page_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for module, names in re.findall(r"(?m)^from (motif_jax[\w.]*) import ([\w, ]+)", text):
+        for name in names.split(","):
+            name = name.strip().partition(" as ")[0]
+            assert is_importable(module, name), f"{page.name}: from {module} import {name}"
+
+
+def test_a_name_that_a_module_lacks_is_not_importable() -> None:
+    assert not is_importable("motif_jax.core.sections", "studies")
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p.suffix == ".md"], ids=lambda p: p.name)

@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from tests.conftest import REPOSITORY
 
+# The scripts of launch/ import each other by their names.
+sys.path.insert(0, str(REPOSITORY / "launch"))
+gpu_items = importlib.import_module("gpu_items")
+gpu_logs = importlib.import_module("gpu_logs")
+gpu_runner = importlib.import_module("gpu_runner")
+gpu_table = importlib.import_module("gpu_table")
 
-def script(name: str) -> ModuleType:
-    module = ModuleType(name)
-    module.__file__ = str(REPOSITORY / "launch" / f"{name}.py")
-    sys.modules[name] = module  # dataclasses look their module up
-    exec(compile(Path(module.__file__).read_text(encoding="utf-8"), module.__file__, "exec"), module.__dict__)
-    return module
 
-
-FIGURES, TABLE = script("gpu_figures"), script("gpu_table")
+def is_alive(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state.rpartition(")")[2].split()[0] != "Z"
 
 
 def ended(log: str, **values: Any) -> Any:
-    return FIGURES.Ended(**{"log": log, "began": 100.0, "late": False, "code": 0, **values})
+    return gpu_logs.Ended(**{"log": log, "began": 100.0, "late": False, "code": 0, **values})
 
 
 def test_a_benchmark_that_was_late_still_tells_its_first_step() -> None:
     log = "compiling\nfirst step after 34.5 s\n"
-    assert FIGURES.benchmark_line(ended(log, late=True)) == {"first_step_seconds": 34.5}
-    assert FIGURES.benchmark_line(ended(log + '{"benchmark": "score", "value": 2}\n')) == {
+    assert gpu_logs.benchmark_line(ended(log, late=True)) == {"first_step_seconds": 34.5}
+    assert gpu_logs.benchmark_line(ended(log + '{"benchmark": "score", "value": 2}\n')) == {
         "benchmark": "score",
         "value": 2,
     }
@@ -46,7 +51,7 @@ def test_a_benchmark_that_was_late_still_tells_its_first_step() -> None:
     ],
 )
 def test_outcomes_of_tests_are_counted_with_and_without_processes(log: str) -> None:
-    line = FIGURES.tests_line(ended(log + "tests/a_test.py::test_three "))
+    line = gpu_logs.tests_line(ended(log + "tests/a_test.py::test_three "))
     assert line["tests"] == {"passed": 1, "failed": 1, "error": 0, "skipped": 0}
     assert line["failed"] == ["tests/a_test.py::test_two[x y]"]
 
@@ -56,7 +61,7 @@ def test_a_training_is_judged_by_its_last_third(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     games = [{"step": 100, "length": 10, "turns": 5}, {"step": 62_000, "length": 10, "turns": 30}]
     (tmp_path / "episodes.jsonl").write_text("".join(json.dumps(game) + "\n" for game in games) + '{"step"')
-    line = FIGURES.training_reader(tmp_path)(ended(""))
+    line = gpu_logs.training_reader(tmp_path)(ended(""))
     assert line["first_row_seconds"] == 10.0
     assert line["first_steps_per_second"] == 1000.0
     assert line["settled_steps_per_second"] == 100.0
@@ -65,27 +70,30 @@ def test_a_training_is_judged_by_its_last_third(tmp_path: Path) -> None:
 
 
 def test_an_item_beyond_its_limit_ends_alone_and_with_all_it_started(tmp_path: Path) -> None:
-    figures = FIGURES.Figures(tmp_path, tmp_path, FIGURES.time.time(), 60.0)
+    figures = gpu_runner.Figures(tmp_path, tmp_path, time.time(), 60.0)
     sleeping = ["bash", "-c", "echo begun; sleep 50 & echo $! > child; wait"]
     items = [
-        FIGURES.Item("late", ["bash", "-c", f"cd {tmp_path}; {sleeping[2]}"], FIGURES.nothing, 2.0, 1.0),
-        FIGURES.Item("good", ["true"], FIGURES.nothing, 20.0, 1.0),
-        FIGURES.Item("broken", ["bash", "-c", "echo why; exit 3"], FIGURES.nothing, 20.0, 1.0),
+        gpu_items.Item("late", ["bash", "-c", f"cd {tmp_path}; {sleeping[2]}"], gpu_logs.nothing, 2.0, 1.0),
+        gpu_items.Item("good", ["true"], gpu_logs.nothing, 20.0, 1.0),
+        gpu_items.Item("broken", ["bash", "-c", "echo why; exit 3"], gpu_logs.nothing, 20.0, 1.0),
     ]
     figures.run_together([[item] for item in items], 0.0)
-    lines = {line["item"]: line for line in FIGURES.json_lines(tmp_path / "figures.jsonl")}
+    lines = {line["item"]: line for line in gpu_logs.json_lines(tmp_path / "figures.jsonl")}
     assert lines["late"]["error"] == "not done in 2 s"
     assert "error" not in lines["good"]
     assert lines["broken"]["error"] == "ended with 3: why"
+    # A busy machine takes a moment to end what was killed.
     child = int((tmp_path / "child").read_text())
-    state = Path(f"/proc/{child}/stat")
-    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+    deadline = time.monotonic() + 20
+    while is_alive(child) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not is_alive(child)
 
 
 def test_no_item_takes_the_time_of_those_behind_it(tmp_path: Path) -> None:
-    figures = FIGURES.Figures(tmp_path, tmp_path, FIGURES.time.time(), 60.0)
-    figures.run(FIGURES.Item("first", ["true"], FIGURES.nothing, 20.0, 5.0), reserved=55.0)
-    assert FIGURES.json_lines(tmp_path / "figures.jsonl")[0]["error"] == "no time was left for it"
+    figures = gpu_runner.Figures(tmp_path, tmp_path, time.time(), 60.0)
+    figures.run(gpu_items.Item("first", ["true"], gpu_logs.nothing, 20.0, 5.0), reserved=55.0)
+    assert gpu_logs.json_lines(tmp_path / "figures.jsonl")[0]["error"] == "no time was left for it"
 
 
 def test_the_table_stands_between_its_marks_and_names_what_was_not_done(tmp_path: Path) -> None:
@@ -111,7 +119,7 @@ def test_the_table_stands_between_its_marks_and_names_what_was_not_done(tmp_path
     figures = tmp_path / "figures.jsonl"
     figures.write_text("".join(json.dumps(line) + "\n" for line in lines))
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{TABLE.BEGIN}\nstale row\n{TABLE.END}\nafter\n")
+    page.write_text(f"before\n{gpu_table.BEGIN}\nstale row\n{gpu_table.END}\nafter\n")
     command = [sys.executable, str(REPOSITORY / "launch" / "gpu_table.py"), str(figures), str(page)]
     subprocess.run(command, check=True, capture_output=True)
     written = page.read_text()
@@ -124,5 +132,5 @@ def test_the_table_stands_between_its_marks_and_names_what_was_not_done(tmp_path
 
 
 def test_the_page_has_the_tables_marks() -> None:
-    page = TABLE.PAGE.read_text(encoding="utf-8")
-    assert TABLE.replaced(page, "made").count("\nmade\n") == 1
+    page = gpu_table.PAGE.read_text(encoding="utf-8")
+    assert gpu_table.replaced(page, "made").count("\nmade\n") == 1

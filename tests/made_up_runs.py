@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from motif_jax.core import metric_files
+from motif_jax.display import measures, page
 from motif_jax.play import evaluation_files, messages
 from motif_jax.play.messages import MessageTally
-from motif_jax.reports import measures, page, recorded_games, run_report
+from motif_jax.reports import recorded_games, run_report
 from motif_jax.reports.run_data import LikedMessage, RunData
 
 # Text that a careless page would run or swallow.
@@ -141,7 +142,7 @@ def run_data(folder: Path, hacking: bool = False) -> RunData:
         recorded=recorded,
         recorded_players={best["stem"]: "players/best.html"},
         evaluations=evaluations,
-        seen={
+        message_tallies={
             name: messages.from_rows(json.loads((folder / file / evaluation_files.MESSAGES).read_text()))
             for name, file in (("agent", "evaluation"), ("random", "random"))
         },

@@ -12,7 +12,7 @@ import pytest
 
 from motif_jax.envs import registry
 from motif_jax.envs.spec import RUNNING, empty_observation
-from motif_jax.reports import player
+from motif_jax.play.films import player
 from tests import made_up_films, made_up_runs
 from tests.recorded_outputs import assert_matches_recording
 

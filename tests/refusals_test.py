@@ -73,8 +73,9 @@ def test_what_does_not_fit_is_one_line_before_the_run_folder_is_made(
     lines = []
     for case, flags in cases(REFUSED[config], place).items():
         line = recorded_outputs.replaced(refusal(config, tmp_path / "new", *flags), names)
-        # What this machine has left.
+        # What this machine has left, and its cores.
         line = re.sub(r"[\d,.]+ (MiB|GB)\b", r"SIZE \1", line)
+        line = re.sub(r"may use \([\d, ]+\)", "may use (CORES)", line)
         lines += [case, f"    {line}"]
     recorded_outputs.assert_matches_recorded_section("refusals.txt", config, "\n".join(lines), record)
 

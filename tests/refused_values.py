@@ -72,7 +72,7 @@ REFUSED = {
         options={{"reward":"upvote"}} | {REDDIT} options={{"reward":"upvote_model"}} | seed=1 | {AGENT}
         decode.kind=greedy decode.batches=2 | {AGENT} data=AT/none | {AGENT} task=reddit | {AGENT}
         data=AT/silent.jsonl | {AGENT} data=AT/talk.jsonl""",
-    "explain_reward.py": f"""{REWARD} reward.quantile=0.53 | {REWARD} text=☃ | reward.dir=AT/agent |
+    "explain_reward.py": f"""{REWARD} reward.quantile=0.53 | reward.dir=AT/agent |
         reward.dir=None | reward.dir=AT/doorkey.safetensors dataset_dir=AT/none""",
     "export_dataset.py": """dataset_dir=AT/texts | dataset_dir=AT arrays=nothing""",
     "export_language_agent.py": """agent=AT/none""",
@@ -96,7 +96,7 @@ REFUSED = {
         reward.table=AT/none | reward.kind=table reward.table=AT/list.txt | annotator.kind=vllm |
         annotator.kind=openai""",
     "oni_study.py:smoke": """tables.kinds=none,others | goal=fame | prepare=configs/collect.py |
-        claims=motif>none:fame""",
+        claims=motif>none""",
     "play_text.py": """agent=AT/none""",
     "pretrain_language_model.py:smoke": f"""{TEXTS} model.architecture=llama model.width=6 model.heads=2 |
         {TEXTS} model.width=15 model.heads=4 | {TEXTS} model.architecture=llama model.width=16 model.heads=4

@@ -60,12 +60,21 @@ def test_an_unknown_variant_is_refused(name: str) -> None:
 
 
 def changes_of_variant(name: str, variant: str) -> list[str]:
-    """The keys that a variant sets to another value than the config without a variant, one a line."""
+    """The keys to which a variant gives another value, one a line.
+
+    They are compared with the config without a variant. A section that this config does not have, such as `agent` of
+    import_torch, is compared with the defaults of its keys: a new key with a default then adds no line.
+    """
     plain = {path: value for path, value, _ in schema.items(resources.config(name))}
-    keys = schema.items(resources.config(name, variant))
-    changed = [(path, value) for path, value, _ in keys if path not in plain or plain[path] != value]
-    # Without a variant the number of workers is that of the machine's cores.
-    return [f"    {path}={value!r}" for path, value in changed if not path.endswith("workers")]
+    lines = []
+    for path, value, key in schema.items(resources.config(name, variant)):
+        if key is not None:
+            plain.setdefault(path, key.default)
+        is_changed = path not in plain or plain[path] != value
+        # Without a variant the number of workers is that of the machine's cores.
+        if is_changed and not path.endswith("workers"):
+            lines.append(f"    {path}={value!r}")
+    return lines
 
 
 def test_variants_change_the_recorded_keys(record: bool) -> None:

@@ -49,7 +49,7 @@ def test_nothing_of_foreign_origin_is_run_and_every_file_that_is_written_is_open
         text = path.read_text(encoding="utf-8")
         if found := DANGEROUS.search(text):
             dangerous[path] = found[0]
-        if path.match("reports/movie.py"):  # which writes into a folder that it has just made
+        if path.match("play/films/movie.py"):  # which writes into a folder that it has just made
             continue
         opened = [node for node in ast.walk(ast.parse(text)) if opens_to_write(node)]
         regular = re.compile(r"opener=(files\.)?regular_file\b")
@@ -161,7 +161,7 @@ def test_pages_show_what_games_models_and_servers_say_as_text(tmp_path: Path) ->
     table = made_up_runs.run_texts(data)["report.md"]
     markdown = Page(MarkdownIt("commonmark").enable("table").render(table))
     assert markdown.scripts == []
-    own = (REPOSITORY / "motif_jax/reports/assets").glob("*.js")
+    own = (REPOSITORY / "motif_jax/display/assets").glob("*.js")
     assets = {path.read_text(encoding="utf-8") for path in own}
     assert set(html.scripts) <= assets, "a program that is none of ours"
     assert html.handlers == []

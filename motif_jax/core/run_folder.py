@@ -135,6 +135,11 @@ def read_config(workdir: str | Path) -> dict[str, Any]:
     return config
 
 
+def read_description(path: Path) -> dict[str, Any]:
+    """A run folder's config.json or versions.json; {} without it. Raises UserError: it is damaged."""
+    return read_json(path, "restore a copy of it, or take it away and do without") if path.is_file() else {}
+
+
 def check_identity(
     workdir: str | Path, config: Mapping[str, Any], identity: Iterable[str] = (), free: Iterable[str] = ()
 ) -> None:

@@ -17,8 +17,9 @@ import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from motif_jax.core import config as checks
+from motif_jax.core.compat import Compat
 from motif_jax.core.errors import UserError
-from motif_jax.core.sections import Compat, LoraOnBase
+from motif_jax.core.sections import LoraOnBase
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.glam.config import LanguagePolicy
 from motif_jax.lm import config as language_config

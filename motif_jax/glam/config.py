@@ -5,6 +5,7 @@ from __future__ import annotations
 from motif_jax.core import sections
 from motif_jax.core.training.config import GradientConfig
 from motif_jax.play.config import AgentCheckpoint
+from motif_jax.play.keys import GREEDY
 from motif_jax.rl.config import PlayedTask
 from motif_jax.schema import (
     fraction,
@@ -162,6 +163,6 @@ class LevelPolicy:
     seed: int = sections.SEED
     policy: str = ""
     agent: AgentCheckpoint = subsection(AgentCheckpoint)
-    greedy: bool = sections.GREEDY
+    greedy: bool = GREEDY
     environment: PlayedTask = PlayedTask()
     network: LanguagePolicy = LanguagePolicy()

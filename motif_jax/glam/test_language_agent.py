@@ -11,15 +11,16 @@ from ml_collections import ConfigDict
 from motif_jax.core import capacity, interruption, run_folder, seeds
 from motif_jax.core import config as checks
 from motif_jax.core.errors import UserError
+from motif_jax.display import text_tables
 from motif_jax.envs.babyai_text import catalogue, prompts
 from motif_jax.glam import eval_agents
 from motif_jax.glam.config import LevelPolicy
 from motif_jax.glam.generalisation import GeneralisationTest, PlayedLevel
 from motif_jax.play.episodes import PlaySettings
 from motif_jax.play.evaluation_files import Journal, episode_row
+from motif_jax.play.evaluation_tables import write_table
 from motif_jax.play.journal import play_policy
-from motif_jax.reports import generalisation_files, text_tables
-from motif_jax.reports.evaluation_tables import write_table
+from motif_jax.reports import generalisation_files
 from motif_jax.reports.generalisation_files import RETURNS, SUMMARY, TABLE, Rows
 from motif_jax.schema import read_section
 

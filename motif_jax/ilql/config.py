@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from motif_jax.core import sections
 from motif_jax.core.training.config import TextDatasetConfig
+from motif_jax.ilql.agent.config import Decode
+from motif_jax.ilql.dialogues.config import TokenRewardSection
+from motif_jax.rl.algorithms.config import Kl
 from motif_jax.schema import (
     LENGTH,
     fraction,
@@ -88,7 +91,7 @@ class TextPpo:
     normalise_advantage: bool = plain_key(
         True, "subtracts the mean of a step's tokens, divides by their deviation"
     )
-    kl: sections.Kl = subsection(sections.Kl)
+    kl: Kl = subsection(Kl)
 
 
 @section_class
@@ -155,7 +158,7 @@ class EvaluationGames:
     """Episodes of evaluations."""
 
     episodes: int = non_negative(16, "played at every evaluation, the same each time; 0: none")
-    decode: sections.Decode = subsection(sections.Decode)
+    decode: Decode = subsection(Decode)
 
 
 @section_class
@@ -175,7 +178,7 @@ class TextConfig(TextDatasetConfig):
     )
     held_out: HeldOutDialogues = subsection(HeldOutDialogues)
     filter: DialogueFilter = subsection(DialogueFilter)
-    token_reward: sections.TokenReward = subsection(sections.TokenReward)
+    token_reward: TokenRewardSection = subsection(TokenRewardSection)
     method: TextMethod = subsection(TextMethod)
     loss: LossWeights = subsection(LossWeights)
     candidates: CandidateTexts = subsection(CandidateTexts)

@@ -16,13 +16,13 @@ from motif_jax.core.interruption import EXIT_CODE, Interruption
 from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.dialogues import parquet
 from motif_jax.ilql.dialogues.dialogue import Dialogues
-from motif_jax.ilql.evaluation import recorded_texts, text_episodes, text_setup
+from motif_jax.ilql.evaluation import published_log, recorded_texts, text_episodes, text_setup
 from motif_jax.ilql.evaluation.config import EvaluatedSpeaker
 from motif_jax.ilql.tasks import registry
-from motif_jax.play import evaluation_files
+from motif_jax.play import evaluation_files, evaluation_tables
 from motif_jax.play.evaluation_files import Journal
 from motif_jax.play.journal import FAILED, play_missing
-from motif_jax.reports import evaluation_tables, text_games_page
+from motif_jax.reports import text_games_page
 from motif_jax.schema import read_section
 
 IDENTITY = (
@@ -37,7 +37,7 @@ IDENTITY = (
     "show",
     "dtype",
 )
-PLAN, PAGE, DIALOGUES, LOG = "plan.json", "tokens.html", "dialogues.parquet", "eval_log.pkl"
+PLAN, PAGE, DIALOGUES = "plan.json", "tokens.html", "dialogues.parquet"
 _PlanAndRows = tuple[dict[str, Any], list[dict[str, Any]]]  # rows of episodes or dialogues, by index
 
 
@@ -147,9 +147,7 @@ def _write(
     plain = [{k: v for k, v in row.items() if k not in ("dialogue", "tokens", FAILED)} for row in rows]
     evaluation_files.write_parquet(workdir / evaluation_files.TABLE, plain)
     if config.published_log:
-        from motif_jax.published import evaluation_logs
-
-        evaluation_logs.write(workdir / LOG, rows, run_folder.as_plain(config))
+        published_log.write(workdir / published_log.FILE, rows, run_folder.as_plain(config))
     if config.show:
         atomic_write_text(workdir / PAGE, text_games_page.render(rows[: config.show], plan))
     evaluation_files.write_summary(workdir, summary, rows)

@@ -19,23 +19,30 @@ _OTHER_FORMS = {
     "adapter_model.safetensors": "has low-rank additions alone: merge them into their model in peft with merge_and_unload()",
 }
 
+_NAMED_FOLDERS: set[Path] = set()  # those whose unread shards were printed
+
 
 class Tensors:
     """The tensors of a checkpoint folder, each read when it is asked for.
 
     Raises:
-      UserError: there are no weights, a file cannot be read, the index names a shard that is missing or holds another tensor, or
-        there is one file and beside it an index of others. Pickles are not opened.
+      UserError: there are no weights, a file cannot be read, or the index names a shard that is missing or holds another
+        tensor. Pickles are not opened.
+
+    Where a folder has one file and an index of shards, the one file is read, as transformers does: which of them is newer cannot
+    be told from their times, since copies and downloads change those.
     """
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder)
         self._files: dict[str, Any] = {}
-        has_single = (self._folder / SINGLE).is_file()
-        if (self._folder / INDEX).is_file():
-            self._shard_of = self._read_index(has_single)
-        elif has_single:
+        has_index = (self._folder / INDEX).is_file()
+        if (self._folder / SINGLE).is_file():
             self._shard_of = dict.fromkeys(self._open(SINGLE).keys(), SINGLE)
+            if has_index:
+                self._name_unread_shards()
+        elif has_index:
+            self._shard_of = self._read_index()
         else:
             raise UserError(
                 f"{folder} has no weights: {self._why_none()}; save it with save_pretrained(..., safe_serialization=True)"
@@ -83,7 +90,17 @@ class Tensors:
                 return f"{names[0]} {reason}"
         return f"no {SINGLE}"
 
-    def _read_index(self, has_single: bool) -> dict[str, str]:
+    def _name_unread_shards(self) -> None:
+        """Prints, once a folder, which shards are not read since the one file is."""
+        unread = sorted(path.name for path in self._folder.glob("model-*-of-*.safetensors"))
+        if unread and self._folder.resolve() not in _NAMED_FOLDERS:
+            _NAMED_FOLDERS.add(self._folder.resolve())
+            print(
+                f"{self._folder}: {SINGLE} is read, and {INDEX} with {', '.join(unread)} is not; remove {SINGLE} to read the shards",
+                flush=True,
+            )
+
+    def _read_index(self) -> dict[str, str]:
         path = self._folder / INDEX
         try:
             shard_of = parse_json(path.read_bytes())["weight_map"]
@@ -94,13 +111,6 @@ class Tensors:
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(f"{path} cannot be read: {error!r}") from None
         shards = sorted(set(shard_of.values()))
-        others = [shard for shard in shards if shard != SINGLE]
-        if has_single and others:
-            # Which of them is current cannot be told from their times: copies and downloads change those.
-            raise UserError(
-                f"{self._folder} has {SINGLE}, and {INDEX} names other files ({', '.join(others)}): one of them is stale; "
-                f"remove {INDEX} and its files, or {SINGLE}"
-            )
         for shard in shards:
             if Path(shard).name != shard or not (self._folder / shard).is_file():
                 raise UserError(f"{path} names {shard}, which is not in the folder")

@@ -24,7 +24,7 @@ from motif_jax.motif.annotation.annotator import (
     annotator_class,
     check_annotator,
     make_annotator,
-    settled,
+    with_annotator_defaults,
 )
 from motif_jax.motif.annotation.captions import pair_captions
 from motif_jax.motif.annotation.chat import CUT, UNFINISHED
@@ -49,11 +49,12 @@ _CAPTIONS_KEPT = 20
 
 
 def check(config: ConfigDict, workdir: Path) -> None:
+    """Raises UserError where the config, the dataset or the annotator cannot be used; asks nothing."""
     run_folder.check_identity(workdir, config)
-    inside = 0 <= config.shard_index < config.num_shards
-    checks.require_key(config, "shard_index", inside, f"from 0 to num_shards - 1 = {config.num_shards - 1}")
-    either = config.captions.messages or config.captions.status
-    checks.require(either, "captions.messages", False, "True unless captions.status is")
+    in_range = 0 <= config.shard_index < config.num_shards
+    checks.require_key(config, "shard_index", in_range, f"from 0 to num_shards - 1 = {config.num_shards - 1}")
+    shows_something = config.captions.messages or config.captions.status
+    checks.require(shows_something, "captions.messages", False, "True unless captions.status is")
     if config.name:
         shards.check_name(config.name)
     check_store(config.store_dir)
@@ -82,19 +83,22 @@ def run(config: ConfigDict, workdir: Path) -> int:
 
 
 def _check_measures(config: ConfigDict) -> None:
-    """Raises UserError where what is asked about the annotator cannot be measured."""
-    chosen = settled(_typed(config))
+    """Raises UserError where a measure of the annotator is wanted that this config cannot give."""
+    typed = with_annotator_defaults(_typed(config))
+
     if config.agreement_with:
         path = shards.Annotation(Path(config.dataset_dir), config.agreement_with).preference_path
         checks.require_key(config, "agreement_with", path.is_file(), f"a label file: there is no {path}")
+
     if config.correct_position_bias:
-        soft = chosen.answer.mode == "soft" and chosen.orders != "given"
+        can_correct = typed.answer.mode == "soft" and typed.orders != "given"
         allowed = "False unless answer.mode=soft and orders=once or both"
-        checks.require_key(config, "correct_position_bias", soft, allowed)
+        checks.require_key(config, "correct_position_bias", can_correct, allowed)
+
     if config.probe:
-        texts = annotator_class(config.annotator).reads_items
+        reads_items = annotator_class(config.annotator).reads_items
         allowed = f"False: the annotator {config.annotator} reads no messages"
-        checks.require_key(config, "probe", texts, allowed)
+        checks.require_key(config, "probe", reads_items, allowed)
         judge_probes.read(config.probe_pairs)
 
 
@@ -104,8 +108,12 @@ def _probe(config: ConfigDict, workdir: Path, annotator: Annotator) -> int:
     with AnnotationSession(annotator, config.store_dir, attempts=config.attempts) as session:
         figures = judge_probes.ask(session, pairs)
         telemetry = session.summary()
-    rate = {"questions_per_second": telemetry["questions_per_second"]} if telemetry["asked"] else {}
-    atomic_write_json(workdir / "probe.json", {"pairs": config.probe_pairs, **figures, **rate})
+
+    report = {"pairs": config.probe_pairs, **figures}
+    if telemetry["asked"]:
+        # Answers from the store took no time, so that there is no rate without a question.
+        report["questions_per_second"] = telemetry["questions_per_second"]
+    atomic_write_json(workdir / "probe.json", report)
     print(judge_probes.describe(figures), flush=True)
     return 0
 
@@ -116,16 +124,18 @@ def _typed(config: ConfigDict) -> AnnotationConfig:
 
 
 def _open_dataset(config: ConfigDict) -> PairsDataset:
-    need = ("message", "blstats") if config.captions.status else ("message",)
-    return PairsDataset.open(config.dataset_dir, need=need)
+    arrays = ("message", "blstats") if config.captions.status else ("message",)
+    return PairsDataset.open(config.dataset_dir, need=arrays)
 
 
 def _list_questions(config: ConfigDict, dataset: PairsDataset, annotator: Annotator) -> QuestionList:
+    """The distinct questions of the dataset: captions, or the pairs' numbers for an annotator that reads no texts."""
     hasher = QuestionHasher(annotator.identity)
     if not annotator.reads_items:
         return pair_questions(dataset.num_pairs, hasher)
     captions = _captions(config, dataset)
-    return caption_questions(captions, dataset.num_pairs, hasher, settled(_typed(config)).orders)
+    orders = with_annotator_defaults(_typed(config)).orders
+    return caption_questions(captions, dataset.num_pairs, hasher, orders)
 
 
 def _captions(config: ConfigDict, dataset: PairsDataset) -> Iterator[tuple[str, str]]:
@@ -136,21 +146,25 @@ def _captions(config: ConfigDict, dataset: PairsDataset) -> Iterator[tuple[str, 
 def _manifest(
     config: ConfigDict, dataset: PairsDataset, annotator: Annotator, questions: QuestionList
 ) -> dict:
-    about: dict[str, Any] = {"about": "pairs"}
+    """All that the labels depend on; shards whose manifests differ in it are not merged (`shards.BINDING`)."""
+    subject: dict[str, Any] = {"about": "pairs"}
     if annotator.reads_items:
-        about = {
+        subject = {
             "about": "captions",
-            "orders": settled(_typed(config)).orders,
+            "orders": with_annotator_defaults(_typed(config)).orders,
             "captions": config.captions.to_dict(),
         }
-    content = {"length": dataset.length, "content_hash": dataset.content_hash()}
     return {
         "format": shards.MANIFEST_FORMAT,
         "name": config.name or annotator.short_name,
-        # As it will be read again, where tuples are lists.
+        # Through JSON, as it is compared with manifests that were read from files, where tuples are lists.
         "annotator": json.loads(json.dumps(dict(annotator.identity))),
-        "dataset": {"pairs": dataset.num_pairs, **content},
-        "questions": {**about, "count": len(questions.questions), "digest": questions.digest()},
+        "dataset": {
+            "pairs": dataset.num_pairs,
+            "length": dataset.length,
+            "content_hash": dataset.content_hash(),
+        },
+        "questions": {**subject, "count": len(questions.questions), "digest": questions.digest()},
         "versions": run_folder.versions(),
     }
 
@@ -158,21 +172,35 @@ def _manifest(
 def _annotate(
     config: ConfigDict, workdir: Path, dataset: PairsDataset, annotator: Annotator, questions: QuestionList
 ) -> int:
+    """Asks the questions of this command's shard; merges the labels if it was the last. Returns the exit status."""
     manifest = _manifest(config, dataset, annotator, questions)
-    name, index, count = manifest["name"], config.shard_index, config.num_shards
+    name = manifest["name"]
+    index = config.shard_index
+    count = config.num_shards
     shards.check_name(name)
+
     annotation = shards.Annotation(dataset.folder, name)
     if config.restart:
         print(f"{name}: {annotation.discard(index, count):,} labels discarded", flush=True)
     else:
         annotation.check(manifest)
     manifest["shard"] = {"index": index, "count": count}
+
+    summary = {
+        "name": name,
+        "annotator": config.annotator,
+        "shard": index,
+        "num_shards": count,
+        "pairs": dataset.num_pairs,
+        "dataset_questions": len(questions.questions),
+        "finished": False,
+    }
+    conversations = None
+    if config.keep_conversations:
+        stem = f"{name}.shard-{index:05d}-of-{count:05d}"
+        conversations = ConversationLog(workdir / "conversations", stem)
+
     stop = interruption.Interruption()
-    mine = questions.shard(index, count)
-    summary = {"name": name, "annotator": config.annotator, "shard": index, "num_shards": count}
-    summary |= {"pairs": dataset.num_pairs, "dataset_questions": len(questions.questions), "finished": False}
-    stem = f"{name}.shard-{index:05d}-of-{count:05d}"
-    kept = ConversationLog(workdir / "conversations", stem) if config.keep_conversations else None
     with (
         contextlib.closing(annotation.open_shard(index, count, manifest)) as shard,
         AnnotationSession(
@@ -180,22 +208,26 @@ def _annotate(
             config.store_dir,
             attempts=config.attempts,
             flush_seconds=config.flush_seconds,
-            conversations=kept,
+            conversations=conversations,
             stopped=lambda: stop.requested,
         ) as session,
     ):
         try:
-            summary["finished"] = _ask(config, session, mine, shard, stop)
+            summary["finished"] = _ask(config, session, questions.shard(index, count), shard, stop)
         except BaseException:
-            # What was tried is worth knowing; what ended the run, a full disk too, is what is told.
+            # The summary says how far the run came. If it cannot be written either, because the disk is full, the user still
+            # sees the error that ended the run, and not that of the summary.
             with contextlib.suppress(OSError, UserError):
                 atomic_write_json(workdir / "summary.json", summary | session.summary())
             raise
         summary |= session.summary()
         atomic_write_json(workdir / "summary.json", summary)
+
     print(_cut_warning(summary), end="", flush=True)
     if not summary["finished"]:
+        # Unfinished without an interruption: `config.limit` ended a pilot.
         return interruption.EXIT_CODE if stop.requested else 0
+
     merged = _merge(config, annotation, questions, manifest, dataset)
     if merged is not None:
         atomic_write_json(workdir / "summary.json", {**summary, "merged": merged})
@@ -214,11 +246,14 @@ def _ask(
     if not session.unsettled(questions, known):
         return True
     session.start()
-    telemetry, total = session.telemetry, len(questions)
+    telemetry = session.telemetry
+    total = len(questions)
     progress = Progress(total, "questions", f"annotate {shard.name}", initial=telemetry.store_hits)
 
     def report() -> None:
-        progress.update(min(telemetry.store_hits + telemetry.asked, total), **session.live())
+        # A question that is asked a second time (config.attempts) counts twice in `asked`.
+        done = min(telemetry.store_hits + telemetry.asked, total)
+        progress.update(done, **session.live())
 
     with stop, progress:
         answers = session.ask(questions, known, limit=config.limit, keep=shard.add, report=report)
@@ -244,37 +279,53 @@ def _merge(
     manifest: dict,
     dataset: PairsDataset,
 ) -> dict[str, Any] | None:
-    """Writes the labels if all shards are finished; returns the summary, None if they are not."""
-    count = config.num_shards
+    """Writes the labels if all shards are finished; returns the summary, None if they are not.
+
+    The lock of `merging` is for two commands that finish their shards at the same time: both merge, one after the other, and
+    write the same labels.
+    """
+    num_pairs = dataset.num_pairs
     with annotation.merging():
-        answers, unfinished = annotation.read_answers(questions, count, manifest)
+        answers, unfinished = annotation.read_answers(questions, config.num_shards, manifest)
         if unfinished:
-            some = ", ".join([*map(str, unfinished[:8]), *["..."] * (len(unfinished) > 8)])
-            print(f"{annotation.name}: waiting for {len(unfinished)} of {count} shards ({some})", flush=True)
+            print(_waiting_line(annotation.name, unfinished, config.num_shards), flush=True)
             return None
+
+        # The figures judge the answers as they were given, before the correction.
         figures = _judge_figures(config, questions, answers)
-        used = judging.corrected(answers) if config.correct_position_bias else answers
-        merged, num_pairs = shards.merge(questions, used), dataset.num_pairs
+        if config.correct_position_bias:
+            answers = judging.corrected(answers)
+        merged = shards.merge(questions, answers)
+
         summary: dict[str, Any] = {"pairs": num_pairs, "questions": len(answers), **counts(merged.labels)}
         summary["questions_per_pair"] = len(answers) / num_pairs
         if merged.position_bias is not None:
             summary["position_bias"] = merged.position_bias
         if config.agreement_with:
-            others = shards.Annotation(dataset.folder, config.agreement_with).preference_path
-            agreement = judging.agreement(merged.labels, np.load(others))
+            reference_path = shards.Annotation(dataset.folder, config.agreement_with).preference_path
+            agreement = judging.agreement(merged.labels, np.load(reference_path))
             summary["agreement"] = {"with": config.agreement_with, **agreement}
         ranked = _ranked(config, dataset, figures, merged)
         if figures:
-            summary["judge"] = {**figures, "captions": _ends(ranked)}
+            summary["judge"] = {**figures, "captions": _first_and_last(ranked)}
         annotation.write(merged, summary)
+
     print(f"{annotation.preference_path}: {_sentence(summary)}", flush=True)
     if figures:
         print(f"{judging.describe_order(ranked)}\n{figures['advice']}", flush=True)
     if manifest["questions"].get("captions", {}).get("messages"):
         messages, ids = distinct_rows(dataset.data["message"].reshape(-1, 256))
-        found = count_outcomes(ids.reshape(num_pairs, 2, dataset.length), merged.labels, len(messages))
-        print(describe(found, messages), flush=True)
+        outcomes = count_outcomes(ids.reshape(num_pairs, 2, dataset.length), merged.labels, len(messages))
+        print(describe(outcomes, messages), flush=True)
     return summary
+
+
+def _waiting_line(name: str, unfinished: list[int], count: int) -> str:
+    """Which of `count` shards are missing, the first eight by their index."""
+    indices = [str(index) for index in unfinished[:8]]
+    if len(unfinished) > 8:
+        indices.append("...")
+    return f"{name}: waiting for {len(unfinished)} of {count} shards ({', '.join(indices)})"
 
 
 def _judge_figures(
@@ -294,17 +345,17 @@ def _judge_figures(
 def _ranked(
     config: ConfigDict, dataset: PairsDataset, figures: dict[str, Any], merged: shards.MergedLabels
 ) -> list[judging.RankedCaption]:
+    """The captions from the most to the least preferred; [] for an annotator that reads none."""
     if not figures:
         return []
     return judging.rank_captions(_captions(config, dataset), merged.probabilities)
 
 
-def _ends(ranked: list[judging.RankedCaption]) -> list[dict[str, Any]]:
+def _first_and_last(ranked: list[judging.RankedCaption]) -> list[dict[str, Any]]:
     """The captions that win most and least, in the judge's order."""
-    chosen = (
-        ranked if len(ranked) <= 2 * _CAPTIONS_KEPT else ranked[:_CAPTIONS_KEPT] + ranked[-_CAPTIONS_KEPT:]
-    )
-    return [each._asdict() for each in chosen]
+    if len(ranked) > 2 * _CAPTIONS_KEPT:
+        ranked = ranked[:_CAPTIONS_KEPT] + ranked[-_CAPTIONS_KEPT:]
+    return [caption._asdict() for caption in ranked]
 
 
 def _sentence(summary: dict[str, Any]) -> str:
@@ -312,9 +363,10 @@ def _sentence(summary: dict[str, Any]) -> str:
         f"{summary['pairs']:,} pairs, {summary['questions']:,} distinct questions; "
         f"{summary['first']:,} first, {summary['second']:,} second, {summary['tie']:,} tie, {summary['unknown']:,} unknown"
     )
-    if bias := summary.get("position_bias"):
+    if "position_bias" in summary:
+        bias = summary["position_bias"]
         text += f"; asked both ways {bias['consistent']:.1%} agree, the caption shown first wins {bias['first_share']:.1%}"
     if "agreement" in summary:
-        found = summary["agreement"]
-        text += f"; {found['equal']:.1%} equal to {found['with']}, kappa {found['kappa']:.2f}"
+        agreement = summary["agreement"]
+        text += f"; {agreement['equal']:.1%} equal to {agreement['with']}, kappa {agreement['kappa']:.2f}"
     return text

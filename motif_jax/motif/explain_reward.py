@@ -16,7 +16,7 @@ from motif_jax.core import config as checks
 from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, atomic_write_text
-from motif_jax.core.sections import Scoring
+from motif_jax.display.text_tables import csv_cell
 from motif_jax.motif.pairs import threshold
 from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.reward import reward_ratings
@@ -25,7 +25,7 @@ from motif_jax.motif.reward.reward_ratings import facts
 from motif_jax.play.messages import as_text
 from motif_jax.reports import explain
 from motif_jax.reports.explain_data import ExplainedReward, rank_correlation, seen
-from motif_jax.reports.text_tables import csv_cell
+from motif_jax.rl.reward_keys import Scoring
 
 # Messages of each end that the terminal shows.
 _SHOWN = 10

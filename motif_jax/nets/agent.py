@@ -27,9 +27,16 @@ from motif_jax.nets.tiles import TileSet
 
 Array = jax.Array
 Params = Any
-AUTO, NETHACK, FLAT, FILM = "auto", "nethack", "flat", "film"
-TILES, UNDERFOOT = "tiles", "tiles_underfoot"
-_GPU_UNROLL = 4  # steps of a rollout in one turn of a GPU's loop, which costs more than a step's arithmetic
+# Values of config.network.encoder.
+AUTO = "auto"
+NETHACK = "nethack"
+FLAT = "flat"
+FILM = "film"
+TILES = "tiles"
+UNDERFOOT = "tiles_underfoot"
+# Steps of a rollout in one turn of a GPU's loop, which costs more than a step's arithmetic.
+_GPU_UNROLL = 4
+# Fields that the NetHack encoders read.
 NETHACK_FIELDS = ("window_chars", "window_colors", "blstats", "message")
 
 
@@ -81,10 +88,11 @@ class ActorCritic(nn.Module):
             policy_features, new_state = self.actor(observation, state, first)
             value_features = policy_features
         else:
-            for_actor, for_critic = jnp.split(state, 2, axis=-1)
-            policy_features, actor_state = self.actor(observation, for_actor, first)
-            value_features, critic_state = self.critic(observation, for_critic, first)
-            new_state = jnp.concatenate([actor_state, critic_state], axis=-1)
+            actor_state, critic_state = jnp.split(state, 2, axis=-1)
+            policy_features, new_actor_state = self.actor(observation, actor_state, first)
+            value_features, new_critic_state = self.critic(observation, critic_state, first)
+            new_state = jnp.concatenate([new_actor_state, new_critic_state], axis=-1)
+
         logits = self._head(policy_features, self.num_actions, "policy")
         if self.mask_field is not None:
             logits = jnp.where(observation[self.mask_field] != 0, logits, MASKED)
@@ -92,9 +100,10 @@ class ActorCritic(nn.Module):
         return logits, value[..., 0], new_state
 
     def _head(self, x: Array, size: int, name: str) -> Array:
+        # Logits and values decide losses, and are float32 whatever the trunk's dtype.
         x = x.astype(jnp.float32)
-        for i, width in enumerate(self.head_sizes, start=1):
-            x = jnp.tanh(Dense(width, start=self.head_init, name=f"{name}_fc{i}")(x))
+        for number, width in enumerate(self.head_sizes, start=1):
+            x = jnp.tanh(Dense(width, start=self.head_init, name=f"{name}_fc{number}")(x))
         return Dense(size, start=self.head_init, name=f"{name}_head")(x)
 
 
@@ -127,15 +136,17 @@ class AgentNetwork:
             return params
         rows = {name: observation[name].reshape(1, -1, *observation[name].shape[2:]) for name in self.fields}
         count = rows[film.IMAGE].shape[1]
-        given = (rows, self.initial_state(count), jnp.zeros((1, count), bool))
-        _, made = self.module.apply({"params": params}, *given, mutable=[film.STATISTICS])
-        return film.seen(params, made[film.STATISTICS])
+        first = jnp.zeros((1, count), bool)
+        _, collections = self.module.apply(
+            {"params": params}, rows, self.initial_state(count), first, mutable=[film.STATISTICS]
+        )
+        return film.with_statistics(params, collections[film.STATISTICS])
 
     def prepare(self, params: Params) -> Prepared:
         """Computes arrays that `apply` would derive from the parameters at every call; the result replaces the parameters there."""
         row = self._one_row()
-        _, made = self.module.apply({"params": params}, *row, mutable=["tables"])
-        tables = made.get("tables", {})
+        _, collections = self.module.apply({"params": params}, *row, mutable=["tables"])
+        tables = collections.get("tables", {})
 
         def apply(params: Params) -> Any:
             return self.module.apply({"params": params, "tables": tables}, *row)
@@ -143,6 +154,7 @@ class AgentNetwork:
         return Prepared(cast_ahead(apply, params), tables)
 
     def _one_row(self) -> tuple[dict[str, Array], Array, Array]:
+        """Zeros of the shapes of one row of one environment: observation, state, first."""
         read = {name: self.spec.observation[name] for name in self.fields}
         observation = {name: jnp.zeros((1, 1, *field.shape), field.dtype) for name, field in read.items()}
         return observation, self.initial_state(1), jnp.zeros((1, 1), bool)
@@ -150,7 +162,7 @@ class AgentNetwork:
     def apply(
         self, params: Params | Prepared, observation: Mapping[str, Array], state: Array, first: Array
     ) -> tuple[Array, Array, Array]:
-        """See `PolicyNetwork.apply`; the state is float32 [B, state_size], and fields of the observation beside ours are ignored."""
+        """See `PolicyNetwork.apply`; the state is float32 [B, state_size], and other fields of the observation are ignored."""
         chex.assert_rank(first, 2)
         chex.assert_shape(state, (first.shape[1], self.state_size))
         read = {name: observation[name] for name in self.fields}
@@ -172,66 +184,109 @@ def make_agent_network(
     Raises:
       UserError: the environment lacks a field of the NetHack or BabyAI encoder.
     """
-    dtype = jnp.dtype(config.dtype)
     kind = config.encoder
     if kind == AUTO:
         kind = NETHACK if all(field in spec.observation for field in NETHACK_FIELDS) else FLAT
-    fields: tuple[str, ...] = {FLAT: (), FILM: film.FIELDS}.get(kind, NETHACK_FIELDS)
+    fields = _encoder_fields(kind, config, spec)
+
+    actor = _make_trunk(kind, fields, config, spec, batch_statistics)
+    critic = None
+    size = state_size(config.core, config.hidden_size, config.core_layers)
+    if kind == UNDERFOOT:
+        size += underfoot.MEMORY_SIZE
+    if config.separate_critic:
+        critic = _make_trunk(kind, fields, config, spec, batch_statistics)
+        size *= 2
+    module = ActorCritic(
+        spec.num_actions,
+        actor,
+        critic,
+        spec.mask_field,
+        head_sizes=tuple(config.head_sizes),
+        head_init=unit_rows if kind == FILM else orthogonal_output_first,
+    )
+
+    if spec.mask_field is not None:
+        fields = (*fields, spec.mask_field)
+    return AgentNetwork(spec, fields, module, size)
+
+
+def _encoder_fields(kind: str, config: GameNetwork, spec: EnvironmentSpec) -> tuple[str, ...]:
+    """The observation fields that an encoder reads, in its order; UserError if the environment lacks one."""
+    if kind == FLAT:
+        unread = {spec.count_field, spec.mask_field}
+        if not (spec.observed_text or config.read_text):
+            unread.add(spec.text_field)
+        return tuple(sorted(set(spec.observation) - unread))
+
+    fields: tuple[str, ...] = film.FIELDS if kind == FILM else NETHACK_FIELDS
     missing = [field for field in fields if field not in spec.observation]
     if missing:
         raise UserError(
             f"config.network.encoder={kind!r} needs the fields {', '.join(missing)}, which the environment does "
             "not show: use 'auto' or 'flat'"
         )
-    if kind == FLAT:
-        unread = {spec.count_field, spec.mask_field}
-        if not (spec.observed_text or config.read_text):
-            unread.add(spec.text_field)
-        fields = tuple(sorted(set(spec.observation) - unread))
+    return fields
 
+
+def _make_trunk(
+    kind: str, fields: tuple[str, ...], config: GameNetwork, spec: EnvironmentSpec, batch_statistics: bool
+) -> nn.Module:
+    """A new encoder and core; modules are cheap, parameters are made by `init`."""
+    dtype = jnp.dtype(config.dtype)
     # A CPU keeps the plain forms, and with them its bits.
-    on_gpu = jax.default_backend() == "gpu"
-    unroll = _GPU_UNROLL if on_gpu else 1
+    backend = jax.default_backend()
+    unroll = _GPU_UNROLL if backend == "gpu" else 1
+    core = Core(config.core, config.hidden_size, config.core_layers, dtype, unroll, name="core")
 
-    def trunk() -> nn.Module:
-        core = Core(config.core, config.hidden_size, config.core_layers, dtype, unroll, name="core")
-        if kind == FILM:
-            widths = (config.image_features, config.message_features)
-            return Trunk(film.FilmEncoder(*widths, batch_statistics, dtype), core)
-        if kind == FLAT:
-            text = tuple(name for name in fields if name == spec.text_field)
-            images = (spec.image_fields, config.image_features)
-            sizes = tuple(config.flat_sizes)
-            return Trunk(FlatEncoder(fields, text, *images, sizes, config.nonlinearity, dtype), core)
-        if kind in (TILES, UNDERFOOT):
-            parts = (config.image_features, config.vector_features, config.message_features)
-            tiles = TileEmbeddingEncoder(*parts, config.nonlinearity, dtype)
-            if kind == TILES:
-                return Trunk(tiles, core)
-            return underfoot.UnderfootTrunk(tiles, core, config.vector_features)
-        quicker = "table" if jax.default_backend() == "cpu" else "picture"
-        look_up = {"auto": quicker}.get(config.first_convolution, config.first_convolution) == "table"
-        how = (config.image_encoder, config.image_features, config.obs_scale, config.nonlinearity)
-        image = ImageEncoder(TileSet(load_tiles()), *how, look_up, on_gpu, dtype)
-        widths = (config.vector_features, config.message_features)
-        return Trunk(NetHackEncoder(image, *widths, config.nonlinearity, dtype), core)
+    if kind == FILM:
+        encoder = film.FilmEncoder(config.image_features, config.message_features, batch_statistics, dtype)
+        return Trunk(encoder, core)
+    if kind == FLAT:
+        flat = FlatEncoder(
+            fields,
+            text_fields=tuple(name for name in fields if name == spec.text_field),
+            image_fields=spec.image_fields,
+            image_features=config.image_features,
+            sizes=tuple(config.flat_sizes),
+            nonlinearity=config.nonlinearity,
+            dtype=dtype,
+        )
+        return Trunk(flat, core)
+    if kind in (TILES, UNDERFOOT):
+        tiles = TileEmbeddingEncoder(
+            config.image_features, config.vector_features, config.message_features, config.nonlinearity, dtype
+        )
+        if kind == TILES:
+            return Trunk(tiles, core)
+        return underfoot.UnderfootTrunk(tiles, core, config.vector_features)
 
-    size = state_size(config.core, config.hidden_size, config.core_layers)
-    size += underfoot.MEMORY_SIZE if kind == UNDERFOOT else 0
-    critic = trunk() if config.separate_critic else None
-    heads = (tuple(config.head_sizes), unit_rows if kind == FILM else orthogonal_output_first)
-    module = ActorCritic(spec.num_actions, trunk(), critic, spec.mask_field, *heads)
-    if spec.mask_field is not None:
-        fields = (*fields, spec.mask_field)
-    return AgentNetwork(spec, fields, module, size * (2 if config.separate_critic else 1))
+    first_convolution = config.first_convolution
+    if first_convolution == "auto":
+        first_convolution = "table" if backend == "cpu" else "picture"
+    image = ImageEncoder(
+        TileSet(load_tiles()),
+        config.image_encoder,
+        config.image_features,
+        config.obs_scale,
+        config.nonlinearity,
+        look_up=first_convolution == "table",
+        blocks=backend == "gpu",
+        dtype=dtype,
+    )
+    nethack = NetHackEncoder(
+        image, config.vector_features, config.message_features, config.nonlinearity, dtype
+    )
+    return Trunk(nethack, core)
 
 
 def rescale_value_head(params: Params, old: tuple[Array, Array], new: tuple[Array, Array]) -> Params:
-    """Rescales the value head so that outputs denormalised by `new` (mean, standard deviation) equal the old ones by `old`.
+    """Rescales the value head so that its outputs, denormalised by `new`, equal its old outputs, denormalised by `old`.
 
-    Source: van Hasselt et al. 2016, equation 9.
+    Both are (mean, standard deviation), scalars. Source: van Hasselt et al. 2016, equation 9.
     """
-    (old_mean, old_std), (new_mean, new_std) = old, new
+    old_mean, old_std = old
+    new_mean, new_std = new
     head = params["value_head"]
     kernel = head["kernel"] * (old_std / new_std)
     bias = (old_std * head["bias"] + old_mean - new_mean) / new_std

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -18,18 +18,25 @@ def cast_ahead(function: Callable[..., Any], params: Params, *arguments: Any) ->
     """
     leaves, structure = jax.tree.flatten(params)
     program = jax.make_jaxpr(function)(params, *arguments).jaxpr
-    uses: dict[Any, set[Any]] = {variable: set() for variable in program.invars[: len(leaves)]}
+
+    # Variable of a leaf -> dtypes to which the program casts it; None: it reads the leaf in another way.
+    read_dtypes: dict[Any, set[Any]] = {variable: set() for variable in program.invars[: len(leaves)]}
+
+    def record(values: Sequence[Any], dtype: Any) -> None:
+        for value in values:
+            # Literals cannot be hashed.
+            if not isinstance(value, Literal) and value in read_dtypes:
+                read_dtypes[value].add(dtype)
+
     for equation in program.eqns:
-        # A leaf that is read in any other way is not cast.
-        dtype = equation.params["new_dtype"] if equation.primitive.name == "convert_element_type" else None
-        for value in equation.invars:
-            if not isinstance(value, Literal) and value in uses:
-                uses[value].add(dtype)
-    for value in program.outvars:
-        if not isinstance(value, Literal) and value in uses:
-            uses[value].add(None)
+        is_cast = equation.primitive.name == "convert_element_type"
+        record(equation.invars, equation.params["new_dtype"] if is_cast else None)
+    record(program.outvars, None)
+
     cast = []
-    for leaf, dtypes in zip(leaves, uses.values(), strict=True):
-        only = next(iter(dtypes)) if len(dtypes) == 1 else None
-        cast.append(leaf if only is None else leaf.astype(only))
+    for leaf, dtypes in zip(leaves, read_dtypes.values(), strict=True):
+        if len(dtypes) == 1 and None not in dtypes:
+            (dtype,) = dtypes
+            leaf = leaf.astype(dtype)
+        cast.append(leaf)
     return jax.tree.unflatten(structure, cast)

@@ -46,6 +46,7 @@ class MessageClassifier:
         self.module = ClassifierModule(message, dropout)
 
     def init(self, key: jax.Array) -> Any:
+        """New parameters, a tree of float32 arrays."""
         return self.module.init(key, jnp.zeros((1, 256), jnp.uint8))["params"]
 
     def logits(
@@ -61,8 +62,9 @@ class MessageClassifier:
         """
         chex.assert_rank(messages, 2)
         rngs = None if dropout_key is None else {"dropout": dropout_key}
-        given = (messages, max_length, dropout_key is not None)
-        return self.module.apply({"params": params}, *given, rngs=rngs)  # type: ignore[return-value]
+        training = dropout_key is not None
+        return self.module.apply({"params": params}, messages, max_length, training, rngs=rngs)  # type: ignore[return-value]
 
     def probability(self, params: Any, messages: jax.Array, max_length: int | None = None) -> jax.Array:
+        """Probability of "yes", float32 [N], of messages uint8 [N, 256]; `max_length` as in `logits`."""
         return jax.nn.softmax(self.logits(params, messages, max_length), axis=-1)[:, 1]

@@ -44,20 +44,22 @@ class Core(nn.Module):
         chex.assert_rank([x, state, first], [3, 2, 2])
         if self.kind == "none":
             return x, state
-        parts = jnp.split(state, state.shape[-1] // self.hidden_size, axis=-1)
-        finals = []
+        # Hidden vectors of all layers, then (LSTM) cells of all layers: [B, H] each.
+        vectors = jnp.split(state, state.shape[-1] // self.hidden_size, axis=-1)
         for layer in range(self.layers):
-            x, final = self._layer(x, tuple(parts[layer :: self.layers]), first, layer)
-            finals.append(final)
-        return x, jnp.concatenate([part for kind in zip(*finals, strict=True) for part in kind], axis=-1)
+            x, layer_state = self._layer(x, tuple(vectors[layer :: self.layers]), first, layer)
+            vectors[layer :: self.layers] = layer_state
+        return x, jnp.concatenate(vectors, axis=-1)
 
     def _layer(
         self, x: Array, state: tuple[Array, ...], first: Array, layer: int
     ) -> tuple[Array, tuple[Array, ...]]:
         """Runs one layer; its state is arrays [B, H], the hidden vector first."""
-        step, gates = (gru_step, 3) if self.kind == "gru" else (lstm_step, 4)
+        step = gru_step if self.kind == "gru" else lstm_step
+        gates = 3 if self.kind == "gru" else 4
         prefix = self.kind if layer == 0 else f"{self.kind}{layer + 1}"
-        width, dtype = gates * self.hidden_size, self.dtype
+        width = gates * self.hidden_size
+        dtype = self.dtype
         limit = 1 / math.sqrt(self.hidden_size)
         input_kernel, input_bias = KernelAndBias((x.shape[-1], width), limit, name=f"{prefix}_input")()
         kernel, bias = KernelAndBias((self.hidden_size, width), limit, name=f"{prefix}_hidden")()
@@ -65,18 +67,19 @@ class Core(nn.Module):
 
         def body(carry: tuple[Array, ...], row: tuple[Array, Array]) -> tuple[tuple[Array, ...], Array]:
             x, reset = row
-            carry = tuple(jnp.where(reset[:, None], 0.0, part) for part in carry)
+            carry = tuple(jnp.where(reset[:, None], 0.0, vector) for vector in carry)
             # Cast in the loop, so that gradients of kernel and bias are summed over rows in float32.
             from_hidden = (carry[0].astype(dtype) @ kernel.astype(dtype)).astype(jnp.float32) + bias
             carry = step(carry, x, from_hidden)
             return carry, carry[0]
 
-        state = tuple(part.astype(jnp.float32) for part in state)
+        state = tuple(vector.astype(jnp.float32) for vector in state)
+        # Actors run one row a call, which needs no loop.
         if len(inputs) == 1:
-            state, out = body(state, (inputs[0], first[0]))
-            return out[None], state
-        state, out = jax.lax.scan(body, state, (inputs, first), unroll=self.unroll)
-        return out, state
+            state, output = body(state, (inputs[0], first[0]))
+            return output[None], state
+        state, outputs = jax.lax.scan(body, state, (inputs, first), unroll=self.unroll)
+        return outputs, state
 
 
 def gru_step(state: tuple[Array, ...], from_input: Array, from_hidden: Array) -> tuple[Array, ...]:

@@ -13,7 +13,9 @@ from motif_jax.nets.layers import ACTIVATIONS, Dense, KernelAndBias, convolve
 from motif_jax.nets.status import scale_status
 
 Array = jax.Array
+# Bytes are divided by it.
 BYTE_SCALE = 255.0
+# A `PictureEncoder` halves sides to at most this one.
 _SMALL_SIDE = 16
 
 
@@ -59,14 +61,19 @@ class PictureEncoder(nn.Module):
     def __call__(self, pictures: Array) -> Array:
         act = ACTIVATIONS[self.nonlinearity]
         x = pictures.astype(self.dtype) / BYTE_SCALE
-        strides = [1, 1]
-        while max(x.shape[1:3]) > _SMALL_SIDE << len(strides) - 2:
-            strides.insert(0, 2)
-        for i, stride in enumerate(strides, start=1):
-            channels = 16 if i == 1 else 32
-            weights = KernelAndBias((3, 3, x.shape[-1], channels), name=f"conv{i}")()
+
+        halvings = 0
+        while max(x.shape[1:3]) > _SMALL_SIDE * 2**halvings:
+            halvings += 1
+        strides = [2] * halvings + [1, 1]
+
+        for number, stride in enumerate(strides, start=1):
+            channels = 16 if number == 1 else 32
+            weights = KernelAndBias((3, 3, x.shape[-1], channels), name=f"conv{number}")()
             x = convolve(x, weights, stride, padding=1)
-            x = act(nn.LayerNorm(dtype=self.dtype, name="norm")(x) if i == 1 else x)
+            if number == 1:
+                x = nn.LayerNorm(dtype=self.dtype, name="norm")(x)
+            x = act(x)
         return act(Dense(self.features, self.dtype, name="fc")(x.reshape(x.shape[0], -1)))
 
 
@@ -90,11 +97,14 @@ class FlatEncoder(nn.Module):
         for name in self.fields:
             x = observation[name]
             if name in self.image_fields:
-                own = f"picture{self.image_fields.index(name)}"
-                x = PictureEncoder(self.image_features, self.nonlinearity, self.dtype, name=own)(x)
+                scope = f"picture{self.image_fields.index(name)}"
+                x = PictureEncoder(self.image_features, self.nonlinearity, self.dtype, name=scope)(x)
             x = x.reshape(x.shape[0], -1).astype(jnp.float32)
-            parts.append(x / BYTE_SCALE if name in self.text_fields else x)
+            if name in self.text_fields:
+                x = x / BYTE_SCALE
+            parts.append(x)
+
         x = jnp.concatenate(parts, axis=-1)
-        for i, features in enumerate(self.sizes, start=1):
-            x = ACTIVATIONS[self.nonlinearity](Dense(features, self.dtype, name=f"flat_fc{i}")(x))
+        for number, features in enumerate(self.sizes, start=1):
+            x = ACTIVATIONS[self.nonlinearity](Dense(features, self.dtype, name=f"flat_fc{number}")(x))
         return x

@@ -21,13 +21,17 @@ from motif_jax.nets.cores import Core
 from motif_jax.nets.layers import Dense, KernelAndBias, convolve, unit_rows
 
 Array = jax.Array
-FIELDS = IMAGE, INSTRUCTION = "image", "instruction"
+IMAGE = "image"
+INSTRUCTION = "instruction"
+FIELDS = (IMAGE, INSTRUCTION)
 # Collection of a call's batch statistics; moving statistics are parameters.
 STATISTICS = "statistics"
 BLOCKS = 2
+# PyTorch's defaults of a batch norm: what is added to the variance, and the rate of the moving statistics.
 _EPSILON = 1e-5
 _RATE = 0.1
-_WORDS = 8  # instructions are cropped to multiples of this length
+# Instructions are cropped to multiples of this number of words, so that few lengths are compiled.
+_WORDS = 8
 
 
 class BatchNorm(nn.Module):
@@ -35,7 +39,7 @@ class BatchNorm(nn.Module):
 
     By default moving statistics normalise each channel, both in play and in learning. So a row's features do not depend on
     other rows, and the policy that plays equals the policy that learns. The statistics are parameters without a gradient,
-    which `seen` updates. While they are collected (`STATISTICS` is mutable), and with `of_batch`, mean and variance are those
+    which `with_statistics` updates. While they are collected (`STATISTICS` is mutable), and with `of_batch`, mean and variance are those
     of each step's rows.
 
     Attributes:
@@ -53,13 +57,13 @@ class BatchNorm(nn.Module):
         mean = jax.lax.stop_gradient(self.param("mean", nn.initializers.zeros_init(), channels))
         variance = jax.lax.stop_gradient(self.param("variance", nn.initializers.ones_init(), channels))
         self.param("count", nn.initializers.zeros_init(), ())
-        looking = self.is_mutable_collection(STATISTICS)
+        collects = self.is_mutable_collection(STATISTICS)
         y = x.astype(jnp.float32)
-        if looking or self.of_batch:
+        if collects or self.of_batch:
             axes = (1, 2, 3)
             mean = jnp.mean(y, axes, keepdims=True)
             variance = jnp.mean(jnp.square(y - mean), axes, keepdims=True)
-        if looking:
+        if collects:
             # Averages the statistics of all steps.
             self.variable(STATISTICS, "mean", jnp.zeros, channels).value = jnp.mean(mean, (0, 1, 2, 3))
             self.variable(STATISTICS, "variance", jnp.ones, channels).value = jnp.mean(variance, (0, 1, 2, 3))
@@ -84,30 +88,33 @@ class FilmEncoder(nn.Module):
         """Encodes N rows, which are `steps` consecutive steps of N / steps rows."""
         # minigrid's views have columns first, which makes no difference to learning.
         x = self._convolve(observation[IMAGE].astype(self.dtype), 2, "conv1")
-        x = _pooled(nn.relu(self._norm(x, steps, "norm1")))
-        x = _pooled(nn.relu(self._norm(self._convolve(x, 3, "conv2"), steps, "norm2")))
+        x = _max_pool(nn.relu(self._norm(x, steps, "norm1")))
+        x = self._convolve(x, 3, "conv2")
+        x = _max_pool(nn.relu(self._norm(x, steps, "norm2")))
         instruction = Instruction(self.instruction_features, name="instruction")(observation[INSTRUCTION])
         for block in range(1, BLOCKS + 1):
             x = self._block(x, instruction, steps, f"film{block}")
-        x = nn.relu(_pooled(x))
+        x = nn.relu(_max_pool(x))
         return x.reshape(x.shape[0], -1)
 
     def _block(self, x: Array, instruction: Array, steps: int, name: str) -> Array:
-        inside = nn.relu(self._norm(self._convolve(x, 3, f"{name}_conv1"), steps, f"{name}_norm1"))
-        inside = self._convolve(inside, 3, f"{name}_conv2")
-        weight, bias = (
-            Dense(self.features, start=unit_rows, name=f"{name}_{part}")(instruction)[:, None, None]
-            for part in ("weight", "bias")
-        )
-        inside = inside * weight.astype(self.dtype) + bias.astype(self.dtype)
-        return nn.relu(self._norm(inside, steps, f"{name}_norm2"))
+        x = self._convolve(x, 3, f"{name}_conv1")
+        x = nn.relu(self._norm(x, steps, f"{name}_norm1"))
+        x = self._convolve(x, 3, f"{name}_conv2")
+
+        weight = Dense(self.features, start=unit_rows, name=f"{name}_weight")(instruction)
+        bias = Dense(self.features, start=unit_rows, name=f"{name}_bias")(instruction)
+        x = x * weight[:, None, None].astype(self.dtype) + bias[:, None, None].astype(self.dtype)
+        return nn.relu(self._norm(x, steps, f"{name}_norm2"))
 
     def _convolve(self, x: Array, size: int, name: str) -> Array:
         shape = (size, size, x.shape[-1], self.features)
-        return convolve(x, KernelAndBias(shape, 1 / math.sqrt(math.prod(shape[:3])), name=name)(), padding=1)
+        limit = 1 / math.sqrt(math.prod(shape[:3]))  # PyTorch's default
+        return convolve(x, KernelAndBias(shape, limit, name=name)(), padding=1)
 
     def _norm(self, x: Array, steps: int, name: str) -> Array:
-        return BatchNorm(self.of_batch, name=name)(x.reshape(steps, -1, *x.shape[1:])).reshape(x.shape)
+        by_step = x.reshape(steps, -1, *x.shape[1:])
+        return BatchNorm(self.of_batch, name=name)(by_step).reshape(x.shape)
 
 
 class Instruction(nn.Module):
@@ -118,14 +125,18 @@ class Instruction(nn.Module):
     @nn.compact
     def __call__(self, words: Array) -> Array:
         table = self.param("embedding", nn.initializers.normal(1.0), (instructions.SIZE, self.features))
-        start, first = jnp.zeros((len(words), self.features)), jnp.zeros(words.T.shape, bool)
-        states, _ = Core("gru", self.features, name="core")(table[words.astype(jnp.int32).T], start, first)
+        embedded = table[words.astype(jnp.int32).T]
+        start = jnp.zeros((len(words), self.features))
+        first = jnp.zeros(words.T.shape, bool)
+        states, _ = Core("gru", self.features, name="core")(embedded, start, first)
+
         count = jnp.sum(words > 0, axis=1)
         last = jnp.take_along_axis(states, jnp.maximum(count - 1, 0)[None, :, None], axis=0)[0]
         return jnp.where(count[:, None] > 0, last, 0.0)
 
 
-def _pooled(x: Array) -> Array:
+def _max_pool(x: Array) -> Array:
+    """Maxima over squares of 2 x 2 pixels: [N, H, W, C] -> [N, H / 2, W / 2, C]."""
     rows, height, width, channels = x.shape
     return jnp.max(x.reshape(rows, height // 2, 2, width // 2, 2, channels), axis=(2, 4))
 
@@ -134,19 +145,25 @@ def cropped(observation: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
     """Crops a batch's instructions to the longest, rounded up to a multiple of 8 words."""
     words = observation[INSTRUCTION]
     longest = int((words > 0).sum(axis=-1).max(initial=1))
-    room = -(-longest // _WORDS) * _WORDS
-    return {**observation, INSTRUCTION: words[..., :room]}
+    length = math.ceil(longest / _WORDS) * _WORDS
+    return {**observation, INSTRUCTION: words[..., :length]}
 
 
-def seen(params: Any, found: Any) -> Any:
-    """Parameters with batch norms updated by the collection `STATISTICS` of a call, the same tree down to the batch norms.
+def with_statistics(params: Any, statistics: Any) -> Any:
+    """Parameters with the batch norms updated by the statistics of a call.
 
     Statistics are the plain mean of the first ten calls, then a moving mean of rate 0.1.
+
+    Args:
+      params: tree of parameters; each batch norm has `mean` [C], `variance` [C] and `count`, the number of calls so far.
+      statistics: the collection `STATISTICS` of the call, the same tree down to the batch norms, without other layers.
     """
-    if not found:
+    if not statistics:
         return params
-    if "mean" in found:
-        rate = jnp.maximum(_RATE, 1.0 / (params["count"] + 1.0))
-        moved = {name: params[name] + rate * (found[name] - params[name]) for name in ("mean", "variance")}
-        return {**params, **moved, "count": params["count"] + 1.0}
-    return {name: seen(part, found.get(name, {})) for name, part in params.items()}
+    if "mean" in statistics:
+        count = params["count"] + 1.0
+        rate = jnp.maximum(_RATE, 1.0 / count)
+        mean = params["mean"] + rate * (statistics["mean"] - params["mean"])
+        variance = params["variance"] + rate * (statistics["variance"] - params["variance"])
+        return {**params, "mean": mean, "variance": variance, "count": count}
+    return {name: with_statistics(child, statistics.get(name, {})) for name, child in params.items()}

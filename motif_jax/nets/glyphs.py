@@ -14,7 +14,11 @@ from motif_jax.nets.layers import ACTIVATIONS, KernelAndBias, add_bias, convolve
 from motif_jax.nets.status import MAP_COLUMNS, MAP_ROWS
 
 NUM_GLYPHS = 5976
-CHANNELS, LAST_CHANNELS, WIDTH = 16, 8, 3
+# Channels of all convolutions but the last, and of the last.
+CHANNELS = 16
+LAST_CHANNELS = 8
+# Side of their kernels.
+WIDTH = 3
 
 
 def crop(glyphs: jax.Array, column: jax.Array, row: jax.Array, size: int) -> jax.Array:
@@ -27,24 +31,31 @@ def crop(glyphs: jax.Array, column: jax.Array, row: jax.Array, size: int) -> jax
     rows = row.astype(jnp.int32)[:, None, None] + offsets[:, None]
     columns = column.astype(jnp.int32)[:, None, None] + offsets
     inside = (rows >= 0) & (rows < MAP_ROWS) & (columns >= 0) & (columns < MAP_COLUMNS)
-    rows, columns = jnp.clip(rows, 0, MAP_ROWS - 1), jnp.clip(columns, 0, MAP_COLUMNS - 1)
-    picked = jnp.asarray(glyphs)[jnp.arange(glyphs.shape[0])[:, None, None], rows, columns]
-    return jnp.where(inside, picked, 0)
+    rows = jnp.clip(rows, 0, MAP_ROWS - 1)
+    columns = jnp.clip(columns, 0, MAP_COLUMNS - 1)
+    maps = jnp.arange(glyphs.shape[0])[:, None, None]
+    return jnp.where(inside, jnp.asarray(glyphs)[maps, rows, columns], 0)
 
 
 def crop_interpolated(glyphs: jax.Array, column: jax.Array, row: jax.Array, size: int) -> jax.Array:
-    """The published window, int32: glyph numbers are interpolated bilinearly at fractional places, then rounded.
+    """The published window, int32: glyph numbers are interpolated bilinearly at fractional positions, then rounded.
 
     As published `column` and `row`, float32 [N], are the scaled status, so that the window is at the top left.
     """
-    left, top = jnp.floor(column), jnp.floor(row)
-    right_share, lower_share = (column - left)[:, None, None], (row - top)[:, None, None]
+    numbers = glyphs.astype(jnp.float32)
+    left = jnp.floor(column)
+    top = jnp.floor(row)
+    right_share = (column - left)[:, None, None]
+    bottom_share = (row - top)[:, None, None]
 
-    def line(top: jax.Array) -> jax.Array:
-        here, beside = (crop(glyphs.astype(jnp.float32), left + right, top, size) for right in (0, 1))
-        return here * (1 - right_share) + beside * right_share
+    def interpolate_columns(row: jax.Array) -> jax.Array:
+        left_cells = crop(numbers, left, row, size)
+        right_cells = crop(numbers, left + 1, row, size)
+        return left_cells * (1 - right_share) + right_cells * right_share
 
-    return jnp.round(line(top) * (1 - lower_share) + line(top + 1) * lower_share).astype(jnp.int32)
+    upper = interpolate_columns(top) * (1 - bottom_share)
+    lower = interpolate_columns(top + 1) * bottom_share
+    return jnp.round(upper + lower).astype(jnp.int32)
 
 
 class GlyphConvolutions(nn.Module):
@@ -86,8 +97,9 @@ def convolve_embedded(
     """
     kernel, bias = weights
     num_glyphs = len(embedding)
-    # In float32, so that gradients of frequent glyphs are summed in float32. The last row is zero, for the padding.
+    # In float32, so that gradients of frequent glyphs are summed in float32.
     table = jnp.einsum("ge,hweo->hwgo", embedding, kernel.astype(embedding.dtype)).astype(jnp.float32)
+    # A glyph more, of zeros, is the padding.
     table = jnp.pad(table, ((0, 0), (0, 0), (0, 1), (0, 0))).reshape(-1, kernel.shape[-1])
     padded = jnp.pad(glyphs, ((0, 0), (1, 1), (1, 1)), constant_values=num_glyphs)
     height, width = glyphs.shape[1:]
@@ -95,5 +107,6 @@ def convolve_embedded(
     for i in range(WIDTH):
         for j in range(WIDTH):
             cells = padded[:, i : i + height : stride, j : j + width : stride]
-            total = total + jnp.take(table, cells + (i * WIDTH + j) * (num_glyphs + 1), axis=0)
+            first_row = (i * WIDTH + j) * (num_glyphs + 1)
+            total = total + jnp.take(table, cells + first_row, axis=0)
     return add_bias(total.astype(embedding.dtype), bias)

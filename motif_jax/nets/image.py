@@ -22,14 +22,15 @@ from motif_jax.nets.tiles import TileSet, convolve_tiles, tile_table
 Array = jax.Array
 LayerWeights = dict[str, tuple[Array, Array]]
 
-# (output channels, side, stride) of each convolution.
+# Encoder -> (output channels, side, stride) of each convolution.
 CONVOLUTIONS: dict[str, tuple[tuple[int, int, int], ...]] = {
     "convnet_simple": ((32, 8, 4), (64, 4, 2), (128, 3, 2)),
     "convnet_impala": ((16, 8, 4), (32, 4, 2)),
 }
+# Encoder -> output channels of each stage of residual blocks.
 RESIDUAL_STAGES: dict[str, tuple[int, ...]] = {"resnet_impala": (16, 32, 32)}
 IMAGE_ENCODERS = (*CONVOLUTIONS, *RESIDUAL_STAGES, "mlp")
-CHANNELS = 3
+CHANNELS = 3  # of a picture
 # Least number of rows for which a table of the first convolution saves time.
 TABLE_ROWS = 256
 
@@ -68,7 +69,7 @@ class ImageEncoder(nn.Module):
             return act(Dense(self.features, self.dtype, name="image_fc2")(x))
         weights = {
             name: KernelAndBias((size, size, inputs, channels), name=name)()
-            for name, inputs, channels, size in layers(self.kind)
+            for name, inputs, channels, size in convolution_shapes(self.kind)
         }
         if self.kind in RESIDUAL_STAGES:
             x = residual_net(weights, self._picture(kinds), len(RESIDUAL_STAGES[self.kind]), act)
@@ -80,15 +81,17 @@ class ImageEncoder(nn.Module):
         return self.tiles.draw(kinds).astype(self.dtype) / jnp.asarray(self.scale, self.dtype)
 
     def _table(self, weights: LayerWeights, rows: int) -> Array | None:
+        """The `tile_table` of the first convolution for so many rows; None: draw the pictures."""
         if not self.look_up:
             return None
         if self.has_variable("tables", "image_conv1"):
             return self.get_variable("tables", "image_conv1")
-        making = self.is_mutable_collection("tables") and not self.is_initializing()
-        if rows < TABLE_ROWS and not making:
+        # Only `AgentNetwork.prepare` makes the collection mutable outside of an initialisation.
+        stores = self.is_mutable_collection("tables") and not self.is_initializing()
+        if rows < TABLE_ROWS and not stores:
             return None
         table = tile_table(self.tiles, weights["image_conv1"][0] / self.scale)
-        if making:
+        if stores:
             self.put_variable("tables", "image_conv1", table)
         return table
 
@@ -96,30 +99,33 @@ class ImageEncoder(nn.Module):
         act = ACTIVATIONS[self.nonlinearity]
         table = self._table(weights, len(kinds))
         x = self._picture(kinds) if table is None else kinds
-        for i, (_, _, stride) in enumerate(CONVOLUTIONS[self.kind], start=1):
-            weight = weights[f"image_conv{i}"]
-            if i == 1 and table is not None:
-                x = (convolve_tiles(table, kinds) + weight[1]).astype(self.dtype)
-            elif i == 1 and self.blocks:
-                x = convolve_blocks(x, weight, stride)
+        for number, (_, _, stride) in enumerate(CONVOLUTIONS[self.kind], start=1):
+            layer = weights[f"image_conv{number}"]
+            if number == 1 and table is not None:
+                _, bias = layer
+                x = (convolve_tiles(table, kinds) + bias).astype(self.dtype)
+            elif number == 1 and self.blocks:
+                x = convolve_blocks(x, layer, stride)
             else:
-                x = convolve(x, weight, stride)
+                x = convolve(x, layer, stride)
             x = act(x)
         return flatten_channels_first(x)
 
 
-def layers(kind: str) -> list[tuple[str, int, int, int]]:
+def convolution_shapes(kind: str) -> list[tuple[str, int, int, int]]:
     """(name, input channels, output channels, side) of each convolution of an encoder."""
-    found, inputs = [], CHANNELS
-    for i, (channels, size, _) in enumerate(CONVOLUTIONS.get(kind, ()), start=1):
-        found.append((f"image_conv{i}", inputs, channels, size))
+    shapes = []
+    inputs = CHANNELS
+    for number, (channels, size, _) in enumerate(CONVOLUTIONS.get(kind, ()), start=1):
+        shapes.append((f"image_conv{number}", inputs, channels, size))
         inputs = channels
-    for i, channels in enumerate(RESIDUAL_STAGES.get(kind, ()), start=1):
-        found.append((f"image_stage{i}_conv", inputs, channels, 3))
-        names = [f"image_stage{i}_block{block}_conv{conv}" for block in (1, 2) for conv in (1, 2)]
-        found.extend((name, channels, channels, 3) for name in names)
+    for stage, channels in enumerate(RESIDUAL_STAGES.get(kind, ()), start=1):
+        shapes.append((f"image_stage{stage}_conv", inputs, channels, 3))
+        for block in (1, 2):
+            shapes.append((f"image_stage{stage}_block{block}_conv1", channels, channels, 3))
+            shapes.append((f"image_stage{stage}_block{block}_conv2", channels, channels, 3))
         inputs = channels
-    return found
+    return shapes
 
 
 def residual_net(weights: LayerWeights, x: Array, stages: int, act: Callable[[Array], Array]) -> Array:
@@ -128,11 +134,12 @@ def residual_net(weights: LayerWeights, x: Array, stages: int, act: Callable[[Ar
     The skip connection carries the activated input of the block, since the published network computes its first activation
     in place, and published weights fit only this form.
     """
-    for i in range(1, stages + 1):
-        x = convolve(x, weights[f"image_stage{i}_conv"], padding=1)
+    for stage in range(1, stages + 1):
+        x = convolve(x, weights[f"image_stage{stage}_conv"], padding=1)
         x = nn.max_pool(x, (3, 3), (2, 2), ((1, 1), (1, 1)))
         for block in (1, 2):
-            first, second = (weights[f"image_stage{i}_block{block}_conv{conv}"] for conv in (1, 2))
+            first = weights[f"image_stage{stage}_block{block}_conv1"]
+            second = weights[f"image_stage{stage}_block{block}_conv2"]
             skip = act(x)
             x = act(convolve(skip, first, padding=1))
             x = skip + convolve(x, second, padding=1)

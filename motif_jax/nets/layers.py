@@ -29,7 +29,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"elu": elu, "relu": nn.relu,
 
 
 def uniform(limit: float) -> Initializer:
-    """An initialiser, uniform in [-limit, limit]."""
+    """An initialiser that draws uniformly from [-limit, limit]."""
 
     def init(key: Array, shape: tuple[int, ...], dtype: jnp.dtype = jnp.float32) -> Array:
         return jax.random.uniform(key, shape, dtype, -limit, limit)
@@ -43,8 +43,8 @@ orthogonal_output_first: Initializer = nn.initializers.orthogonal(column_axis=-1
 
 def unit_rows(key: Array, shape: tuple[int, ...], dtype: jnp.dtype = jnp.float32) -> Array:
     """A normal initialiser for a kernel [in, out], with each output's weights scaled to norm 1."""
-    drawn = jax.random.normal(key, shape, dtype)
-    return drawn / jnp.sqrt(jnp.sum(jnp.square(drawn), axis=0, keepdims=True))
+    kernel = jax.random.normal(key, shape, dtype)
+    return kernel / jnp.sqrt(jnp.sum(jnp.square(kernel), axis=0, keepdims=True))
 
 
 def add_bias(y: Array, bias: Array) -> Array:
@@ -66,9 +66,15 @@ def kernel_and_bias(
 
     They start by `start` and as zeros, or with a `limit` both uniform in [-limit, limit].
     """
-    kernel = module.param("kernel", start if limit is None else uniform(limit), shape)
-    bias_start = nn.initializers.zeros_init() if limit is None else uniform(limit)
-    return kernel, module.param("bias", bias_start, shape[-1:])
+    if limit is None:
+        kernel_start = start
+        bias_start = nn.initializers.zeros_init()
+    else:
+        kernel_start = uniform(limit)
+        bias_start = uniform(limit)
+    kernel = module.param("kernel", kernel_start, shape)
+    bias = module.param("bias", bias_start, shape[-1:])
+    return kernel, bias
 
 
 class KernelAndBias(nn.Module):
@@ -113,12 +119,13 @@ def convolve_blocks(x: Array, weights: tuple[Array, Array], stride: int) -> Arra
     """
     kernel, bias = weights
     side = kernel.shape[0] // stride
-    blocks = kernel.astype(x.dtype).reshape(side, stride, side, stride, *kernel.shape[2:])
-    blocks = blocks.transpose(0, 2, 1, 3, 4, 5).reshape(side, side, -1, kernel.shape[-1])
+    block_kernel = kernel.astype(x.dtype).reshape(side, stride, side, stride, *kernel.shape[2:])
+    block_kernel = block_kernel.transpose(0, 2, 1, 3, 4, 5).reshape(side, side, -1, kernel.shape[-1])
+
     count, height, width, channels = x.shape
-    deep = x.reshape(count, height // stride, stride, width // stride, stride, channels)
-    deep = deep.transpose(0, 1, 3, 2, 4, 5).reshape(count, height // stride, width // stride, -1)
-    return convolve(deep, (blocks, bias))
+    blocks = x.reshape(count, height // stride, stride, width // stride, stride, channels)
+    blocks = blocks.transpose(0, 1, 3, 2, 4, 5).reshape(count, height // stride, width // stride, -1)
+    return convolve(blocks, (block_kernel, bias))
 
 
 def convolve(x: Array, weights: tuple[Array, Array], stride: int = 1, padding: int = 0) -> Array:
@@ -130,7 +137,12 @@ def convolve(x: Array, weights: tuple[Array, Array], stride: int = 1, padding: i
     """
     chex.assert_rank(x, {3, 4})
     kernel, bias = weights
-    axes, layout = {3: (1, ("NWC", "WIO", "NWC")), 4: (2, ("NHWC", "HWIO", "NHWC"))}[x.ndim]
-    strides, pads = (stride,) * axes, [(padding, padding)] * axes
-    y = jax.lax.conv_general_dilated(x, kernel.astype(x.dtype), strides, pads, dimension_numbers=layout)
+    spatial_axes = x.ndim - 2
+    y = jax.lax.conv_general_dilated(
+        x,
+        kernel.astype(x.dtype),
+        window_strides=(stride,) * spatial_axes,
+        padding=[(padding, padding)] * spatial_axes,
+        dimension_numbers=("NWC", "WIO", "NWC") if spatial_axes == 1 else ("NHWC", "HWIO", "NHWC"),
+    )
     return add_bias(y, bias)

@@ -34,10 +34,11 @@ def from_torch(tensors: Mapping[str, np.ndarray], params: Any) -> Any:
     Raises:
       ValueError: names are missing or superfluous, or a shape differs.
     """
-    wanted, given = tensor_names(params), set(tensors)
-    if wanted != given:
-        missing, extra = sorted(wanted - given), sorted(given - wanted)
-        raise ValueError(f"tensors do not fit the network: missing {missing}, unexpected {extra}")
+    expected = tensor_names(params)
+    missing = sorted(expected - tensors.keys())
+    unexpected = sorted(tensors.keys() - expected)
+    if missing or unexpected:
+        raise ValueError(f"tensors do not fit the network: missing {missing}, unexpected {unexpected}")
 
     def fill(path: Any, leaf: Any) -> np.ndarray:
         name = _name(path, params)
@@ -75,7 +76,10 @@ def _keys(path: Any) -> list[str]:
 
 def _name(path: Any, params: Any) -> str:
     *scopes, layer, leaf = _keys(path)
-    separate = all(trunk in params for trunk in TRUNKS)
-    prefix = [scopes[0]] if separate and scopes and scopes[0] in TRUNKS else []
-    own = leaf == "bias" or leaf.endswith("_table")  # tables lie beside each other in one layer
-    return "/".join([*prefix, layer, leaf if own else "weight"])
+    separate_critic = all(trunk in params for trunk in TRUNKS)
+    prefix = []
+    if separate_critic and scopes and scopes[0] in TRUNKS:
+        prefix = [scopes[0]]
+    # Several tables may lie in one layer, which has one kernel or embedding at most.
+    keeps_name = leaf == "bias" or leaf.endswith("_table")
+    return "/".join([*prefix, layer, leaf if keeps_name else "weight"])

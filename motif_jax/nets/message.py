@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from motif_jax.nets.layers import Dense, KernelAndBias, convolve
 
-POOL = 3
+POOL = 3  # columns of a maximum
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,31 +73,35 @@ class MessageEncoder(nn.Module):
     @nn.compact
     def __call__(self, messages: jax.Array, max_length: int | None = None) -> jax.Array:
         """Returns features [N, F] of `messages` uint8 [N, 256], whose bytes from `max_length` on are zero."""
-        shape, full = self.shape, self.shape.num_bytes
+        shape = self.shape
+        # Columns of the layer's full input; `x` holds the first ones, and its last one stands for all after it.
+        columns = shape.num_bytes
         # One column of padding stays, which represents the rest.
-        size = full if max_length is None else min(full, max_length + 1)
+        size = columns if max_length is None else min(columns, max_length + 1)
+
         embedding = EmbeddingTable(256, shape.embedding, name="embedding")()
         # The padding byte's row counts as zero and gets no gradient.
         embedding = jnp.asarray(embedding).at[0].set(0.0)
         # Cast after the lookup, so that gradients of frequent bytes are summed in float32.
         x = jnp.take(embedding, messages[:, :size].astype(jnp.int32), axis=0).astype(self.dtype)
         for number, (channels, width, pooled) in enumerate(shape.convolutions, start=1):
-            full = full - width + 1
-            x = _extend(x, min(x.shape[1], full) + width - 1)
-            bound = 1.0 / math.sqrt(width * x.shape[-1])
-            x = convolve(x, KernelAndBias((width, x.shape[-1], channels), bound, name=f"conv{number}")())
+            columns = columns - width + 1
+            x = _extend(x, min(x.shape[1], columns) + width - 1)
+            limit = 1.0 / math.sqrt(width * x.shape[-1])  # PyTorch's default
+            x = convolve(x, KernelAndBias((width, x.shape[-1], channels), limit, name=f"conv{number}")())
             if pooled:
-                full = full // POOL
-                x = _max_pool(x, min(math.ceil((x.shape[1] - 1) / POOL) + 1, full))
+                columns = columns // POOL
+                x = _max_pool(x, min(math.ceil((x.shape[1] - 1) / POOL) + 1, columns))
             # After the maximum, which commutes with ReLU and leaves a third of the columns.
             x = nn.relu(x)
-        x = _extend(x, full)
+
+        x = _extend(x, columns)
         # The published order of the flattened features: channel, then column.
         x = jnp.swapaxes(x, 1, 2).reshape(x.shape[0], -1)
         for number, units in enumerate(shape.linear, start=1):
             name = "message_fc" if len(shape.linear) == 1 else f"message_fc{number}"
-            limit = None if self.orthogonal else 1.0 / math.sqrt(x.shape[-1])
-            x = nn.relu(Dense(units, dtype=self.dtype, limit=limit, name=name)(x))
+            linear_limit = None if self.orthogonal else 1.0 / math.sqrt(x.shape[-1])
+            x = nn.relu(Dense(units, dtype=self.dtype, limit=linear_limit, name=name)(x))
         return x
 
 

@@ -31,9 +31,11 @@ class RewardArchitecture:
     """Inputs and sizes of a reward model; the defaults are the published ones.
 
     Attributes:
+      message: the message's encoder, one of `nets.message.SHAPES`, or 'none'.
       status, crop, glyphs: whether to read the status, the window around the hero, and the whole map.
       hidden_dim: width of the encoder's output.
       embedding_dim: width of the glyph embedding.
+      crop_dim: side of the window around the hero.
       num_layers: convolutions of a map branch.
       dtype: of the computation ('float32', 'bfloat16'); parameters are always float32.
       glyph_crop_centre: compat switch that places and interpolates the window as in the published code.
@@ -53,12 +55,14 @@ class RewardArchitecture:
     @property
     def fields(self) -> tuple[str, ...]:
         """The fields that the model reads, among 'message', 'blstats' and 'glyphs'."""
-        wanted = {
-            "message": self.message != "none",
-            "blstats": self.status or self.crop,
-            "glyphs": self.crop or self.glyphs,
-        }
-        return tuple(name for name, needed in wanted.items() if needed)
+        fields = []
+        if self.message != "none":
+            fields.append("message")
+        if self.status or self.crop:
+            fields.append("blstats")
+        if self.crop or self.glyphs:
+            fields.append("glyphs")
+        return tuple(fields)
 
     @property
     def message_only(self) -> bool:
@@ -75,7 +79,8 @@ class RewardArchitecture:
 
 def hero_window(architecture: RewardArchitecture, inputs: Mapping[str, jax.Array]) -> jax.Array:
     """The crop branch's glyph numbers [N, side, side], rows by columns, of blstats [N, 27] and glyphs integers [N, 21, 79]."""
-    blstats, size = inputs["blstats"], architecture.crop_dim
+    blstats = inputs["blstats"]
+    size = architecture.crop_dim
     if architecture.glyph_crop_centre:
         status = scale_status(blstats)
         return glyph_layers.crop_interpolated(inputs["glyphs"], status[:, X], status[:, Y], size)
@@ -88,38 +93,41 @@ class RewardModule(nn.Module):
     architecture: RewardArchitecture
 
     def setup(self) -> None:
-        a = self.architecture
-        dtype = DTYPES[a.dtype]
-        if a.message != "none":
-            self.message = MessageEncoder(SHAPES[a.message], dtype)
-        if a.status:
+        architecture = self.architecture
+        layers = architecture.num_layers
+        dtype = DTYPES[architecture.dtype]
+        if architecture.message != "none":
+            self.message = MessageEncoder(SHAPES[architecture.message], dtype)
+        if architecture.status:
             self.status = StatusEncoder(dtype=dtype)
-        if a.crop or a.glyphs:
-            self.glyph_embedding = EmbeddingTable(glyph_layers.NUM_GLYPHS, a.embedding_dim)
-        if a.crop:
-            self.crop = glyph_layers.GlyphConvolutions("crop", a.num_layers, 1, dtype)
-        if a.glyphs:
-            self.map = glyph_layers.GlyphConvolutions("glyph", a.num_layers, 2, dtype)
-        self.fc1 = Dense(a.hidden_dim // 2, dtype=dtype)
-        self.fc2 = Dense(a.hidden_dim, dtype=dtype)
+        if architecture.crop or architecture.glyphs:
+            self.glyph_embedding = EmbeddingTable(glyph_layers.NUM_GLYPHS, architecture.embedding_dim)
+        if architecture.crop:
+            self.crop = glyph_layers.GlyphConvolutions("crop", layers, stride=1, dtype=dtype)
+        if architecture.glyphs:
+            self.map = glyph_layers.GlyphConvolutions("glyph", layers, stride=2, dtype=dtype)
+        self.fc1 = Dense(architecture.hidden_dim // 2, dtype=dtype)
+        self.fc2 = Dense(architecture.hidden_dim, dtype=dtype)
         self.reward_head = Dense(1)
 
     def branches(
         self, inputs: Mapping[str, jax.Array], max_length: int | None = None
     ) -> dict[str, jax.Array]:
         """Branch -> features, in the order of concatenation."""
-        a = self.architecture
-        found = {}
-        if a.status:
-            found["status"] = self.status(scale_status(inputs["blstats"]))
-        if a.crop:
-            found["crop"] = self.crop(self.glyph_embedding(), hero_window(a, inputs))
-        if a.glyphs:
-            found["glyphs"] = self.map(self.glyph_embedding(), inputs["glyphs"])
-        if a.message != "none":
-            encoded = inputs.get("message_features")
-            found["message"] = self.message(inputs["message"], max_length) if encoded is None else encoded
-        return found
+        architecture = self.architecture
+        features = {}
+        if architecture.status:
+            features["status"] = self.status(scale_status(inputs["blstats"]))
+        if architecture.crop:
+            features["crop"] = self.crop(self.glyph_embedding(), hero_window(architecture, inputs))
+        if architecture.glyphs:
+            features["glyphs"] = self.map(self.glyph_embedding(), inputs["glyphs"])
+        if architecture.message != "none":
+            if "message_features" in inputs:
+                features["message"] = inputs["message_features"]
+            else:
+                features["message"] = self.message(inputs["message"], max_length)
+        return features
 
     def encode(self, inputs: Mapping[str, jax.Array], max_length: int | None = None) -> jax.Array:
         """Encoder output [N, hidden_dim], before its activation."""

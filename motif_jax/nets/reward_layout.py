@@ -14,10 +14,31 @@ from motif_jax.nets.reward import RewardNetwork
 
 # Layers in the order of the published network and its files.
 ORDER = (
-    "glyph_embedding blstats_fc1 blstats_fc2 glyph_conv1 glyph_conv2 glyph_conv3 glyph_conv4 crop_conv1 crop_conv2 "
-    "crop_conv3 crop_conv4 embedding conv1 conv2 conv3 conv4 conv5 conv6 message_fc message_fc1 message_fc2 fc1 fc2 "
-    "reward_head"
-).split()
+    "glyph_embedding",
+    "blstats_fc1",
+    "blstats_fc2",
+    "glyph_conv1",
+    "glyph_conv2",
+    "glyph_conv3",
+    "glyph_conv4",
+    "crop_conv1",
+    "crop_conv2",
+    "crop_conv3",
+    "crop_conv4",
+    "embedding",
+    "conv1",
+    "conv2",
+    "conv3",
+    "conv4",
+    "conv5",
+    "conv6",
+    "message_fc",
+    "message_fc1",
+    "message_fc2",
+    "fc1",
+    "fc2",
+    "reward_head",
+)
 
 
 # A reward network, or the classifier of an online reward.
@@ -31,13 +52,15 @@ def from_named(named: Mapping[str, np.ndarray], network: Network) -> Any:
       ValueError: an array is missing or has another shape; the error names it and both shapes.
     """
     abstract = jax.eval_shape(network.init, jax.random.key(0))
-    wanted = layout.tensor_names(abstract)
-    return layout.from_torch({name: array for name, array in named.items() if name in wanted}, abstract)
+    expected = layout.tensor_names(abstract)
+    tensors = {name: array for name, array in named.items() if name in expected}
+    return layout.from_torch(tensors, abstract)
 
 
 def named_shapes(network: RewardNetwork) -> dict[str, tuple[int, ...]]:
     """Neutral name -> shape in PyTorch's order, in the order of the published network's layers."""
     abstract = jax.eval_shape(network.init, jax.random.key(0))
+    # `to_torch` moves axes of real arrays; those of bool are small.
     named = layout.to_torch(jax.tree.map(lambda leaf: np.empty(leaf.shape, np.bool_), abstract))
     return {name: named[name].shape for name in sorted(named, key=_published_order)}
 

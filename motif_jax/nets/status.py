@@ -10,7 +10,9 @@ import jax.numpy as jnp
 from motif_jax.envs.nethack.status import BLSTATS_CLIP, BLSTATS_SCALE, NUM_STATUS
 from motif_jax.nets.layers import Dense
 
-MAP_COLUMNS, MAP_ROWS = 79, 21
+# Cells of NetHack's map.
+MAP_COLUMNS = 79
+MAP_ROWS = 21
 
 
 def scale_status(blstats: jax.Array) -> jax.Array:

@@ -14,7 +14,8 @@ from motif_jax.nets.layers import ACTIVATIONS, Dense
 from motif_jax.nets.status import scale_status
 
 Array = jax.Array
-CHARACTERS, COLOURS = 256, 16
+CHARACTERS = 256
+COLOURS = 16
 TILE_FEATURES = 8
 # Lengths of the prefixes in bytes ("You kill", "You see here a"), up to the whole message.
 BEGINNINGS = (8, 16, 32, 256)
@@ -29,11 +30,16 @@ def hash_beginnings(messages: Array) -> Array:
     # Mixes the bits of each term, so that swapped bytes and equal sums hash differently.
     terms = (messages.astype(jnp.uint32) + 1) * _FACTORS
     terms = (terms ^ (terms >> 15)) * jnp.uint32(2654435761)
-    sums, total, start = [], jnp.zeros(messages.shape[0], jnp.uint32), 0
+
+    sums = []
+    total = jnp.zeros(messages.shape[0], jnp.uint32)
+    start = 0
     for stop in BEGINNINGS:
         total = total + jnp.sum(terms[:, start:stop], axis=1, dtype=jnp.uint32)
         sums.append(total)
         start = stop
+
+    # The upper 10 bits, the best mixed ones, are a number below BUCKETS.
     buckets = jnp.stack(sums, axis=1) >> 22
     return (buckets + jnp.arange(len(BEGINNINGS), dtype=jnp.uint32) * BUCKETS).astype(jnp.int32)
 
@@ -43,8 +49,8 @@ class TileEmbeddingEncoder(nn.Module):
 
     Reads `window_chars` and `window_colors` uint8 [N, 12, 12], `blstats` [N, 27], `message` uint8 [N, 256]. A tile's
     embedding is the sum of the embeddings of its character, its colour and the pair, so that rare tiles resemble others
-    with their character. The features include the 27 scaled status numbers. Embeddings are float32, so that their gradients are summed
-    in float32.
+    with their character. The features include the 27 scaled status numbers. Embeddings are float32, so that their gradients
+    are summed in float32.
     """
 
     image_features: int
@@ -56,20 +62,26 @@ class TileEmbeddingEncoder(nn.Module):
     @nn.compact
     def __call__(self, observation: Mapping[str, Array]) -> Array:
         act = ACTIVATIONS[self.nonlinearity]
-        start, zeros = nn.initializers.normal(0.3), nn.initializers.zeros_init()
-        of_char = self.param("char_table", start, (CHARACTERS, 1, TILE_FEATURES))
-        of_color = self.param("color_table", start, (1, COLOURS, TILE_FEATURES))
-        of_both = self.param("tile_table", zeros, (CHARACTERS, COLOURS, TILE_FEATURES))
-        table = (of_char + of_color + of_both).reshape(-1, TILE_FEATURES)
+        normal = nn.initializers.normal(0.3)
+        zeros = nn.initializers.zeros_init()
+        char_table = self.param("char_table", normal, (CHARACTERS, 1, TILE_FEATURES))
+        color_table = self.param("color_table", normal, (1, COLOURS, TILE_FEATURES))
+        pair_table = self.param("tile_table", zeros, (CHARACTERS, COLOURS, TILE_FEATURES))
+        table = (char_table + color_table + pair_table).reshape(-1, TILE_FEATURES)
+
         chars = observation["window_chars"].astype(jnp.int32)
         colors = observation["window_colors"].astype(jnp.int32)
         chex.assert_rank([chars, colors], 3)
         tiles = jnp.take(table, chars * COLOURS + colors % COLOURS, axis=0, mode="clip")
         image = act(Dense(self.image_features, self.dtype, name="image_fc")(tiles.reshape(len(tiles), -1)))
+
         status = scale_status(observation["blstats"])
         vector = act(Dense(self.vector_features, self.dtype, name="vector_fc")(status))
+
         shape = (len(BEGINNINGS) * BUCKETS, self.message_features)
-        table = self.param("message_table", nn.initializers.normal(0.1), shape)
-        message = jnp.sum(jnp.take(table, hash_beginnings(observation["message"]), axis=0), axis=1)
+        message_table = self.param("message_table", nn.initializers.normal(0.1), shape)
+        prefixes = hash_beginnings(observation["message"])
+        message = jnp.sum(jnp.take(message_table, prefixes, axis=0), axis=1)
+
         parts = (image, vector, status.astype(self.dtype), message.astype(self.dtype))
         return jnp.concatenate(parts, axis=-1)

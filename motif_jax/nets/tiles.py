@@ -14,7 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 Array = jax.Array
-TILE, SIZE, STRIDE = 6, 8, 4
+# Sides in pixels of a tile and of the kernel, and the kernel's stride.
+TILE = 6
+SIZE = 8
+STRIDE = 4
 # Outputs that a tile affects in one direction: -1, 0, 1 for an even tile, 0, 1, 2 for an odd one.
 TOUCHED = 3
 
@@ -35,9 +38,9 @@ class TileSet:
 
     def look_up(self, chars: Array, colors: Array) -> Array:
         """Kinds int32 [...] from characters and colours, integers [...]."""
-        _, of_char = self.kind.shape
+        _, colours = self.kind.shape
         # Only the low bits of a colour count, as in a terminal.
-        index = chars.astype(jnp.int32) * of_char + colors.astype(jnp.int32) % of_char
+        index = chars.astype(jnp.int32) * colours + colors.astype(jnp.int32) % colours
         return jnp.take(jnp.asarray(self.kind).reshape(-1), index, mode="clip")
 
     def draw(self, kinds: Array) -> Array:
@@ -46,9 +49,9 @@ class TileSet:
         count, rows, columns = kinds.shape
         _, height, width, depth = self.pictures.shape
         flat = jnp.asarray(self.pictures).reshape(-1, height * width * depth)
-        drawn = jnp.take(flat, kinds, axis=0, mode="clip")
-        drawn = drawn.reshape(count, rows, columns, height, width, depth)
-        return drawn.transpose(0, 1, 3, 2, 4, 5).reshape(count, rows * height, columns * width, depth)
+        tiles = jnp.take(flat, kinds, axis=0, mode="clip")
+        tiles = tiles.reshape(count, rows, columns, height, width, depth)
+        return tiles.transpose(0, 1, 3, 2, 4, 5).reshape(count, rows * height, columns * width, depth)
 
 
 def tile_table(tiles: TileSet, kernel: Array) -> Array:
@@ -63,16 +66,22 @@ def tile_table(tiles: TileSet, kernel: Array) -> Array:
     margin = 2 * TILE
     wide = jnp.pad(kernel, ((margin, margin), (margin, margin), (0, 0), (0, 0)))
 
-    def starts(parity: int) -> list[int]:
-        """Where the kernel over a tile of this parity begins, for each output in one direction."""
+    def kernel_starts(parity: int) -> list[int]:
+        """Offset in `wide` of a tile of this parity, for each output in one direction."""
         return [margin + TILE * parity - STRIDE * (i - 1 + parity) for i in range(TOUCHED)]
 
-    def part(row: int, column: int) -> Array:
-        parts = [wide[y : y + TILE, x : x + TILE] for y in starts(row) for x in starts(column)]
-        flat = jnp.stack(parts, axis=-2).reshape(pixels.shape[1], -1)
+    def summands(row_parity: int, column_parity: int) -> Array:
+        """[kinds * 3, 3 * O], see above."""
+        kernels = []
+        for y in kernel_starts(row_parity):
+            for x in kernel_starts(column_parity):
+                kernels.append(wide[y : y + TILE, x : x + TILE])
+        flat = jnp.stack(kernels, axis=-2).reshape(pixels.shape[1], -1)
         return (pixels @ flat).reshape(-1, TOUCHED * features)
 
-    return jnp.stack([jnp.stack([part(row, column) for column in (0, 1)]) for row in (0, 1)])
+    even_rows = jnp.stack([summands(0, 0), summands(0, 1)])
+    odd_rows = jnp.stack([summands(1, 0), summands(1, 1)])
+    return jnp.stack([even_rows, odd_rows])
 
 
 def convolve_tiles(table: Array, kinds: Array) -> Array:
@@ -88,8 +97,8 @@ def convolve_tiles(table: Array, kinds: Array) -> Array:
         for column in (0, 1):
             cells = kinds[:, row::2, column::2]
             index = cells[:, :, None, :] * TOUCHED + jnp.arange(TOUCHED)[:, None]
-            added = jnp.take(table[row, column], index, axis=0, mode="clip")
-            added = added.reshape(count, height, width, -1)
+            summands = jnp.take(table[row, column], index, axis=0, mode="clip")
+            summands = summands.reshape(count, height, width, -1)
             # Outputs of an even tile begin one before those of the next odd tile.
-            total = total + added[:, 1 - row : height - row, 1 - column : width - column]
+            total = total + summands[:, 1 - row : height - row, 1 - column : width - column]
     return total

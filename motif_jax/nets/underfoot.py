@@ -17,43 +17,50 @@ from motif_jax.envs.nethack.status import DUNGEON, DUNGEON_LEVEL, X, Y
 from motif_jax.envs.nethack.window import WINDOW
 
 Array = jax.Array
-_HERO = WINDOW // 2  # row and column of the hero in the window
-_PLACE = (X, Y, DUNGEON, DUNGEON_LEVEL)
-MEMORY_SIZE = WINDOW * WINDOW + len(_PLACE) + 1
+# Row and column of the hero in the window.
+_HERO = WINDOW // 2
+# Fields of the status that say where the hero is.
+_POSITION = (X, Y, DUNGEON, DUNGEON_LEVEL)
+MEMORY_SIZE = WINDOW * WINDOW + len(_POSITION) + 1
 
 
 class _Memory(NamedTuple):
-    """The newest row's window [B, 144], place [B, 4] and character under the hero [B, 1]; float32."""
+    """The newest row's window [B, 144], position [B, 4] and character under the hero [B, 1]; float32."""
 
     window: Array
-    place: Array
+    position: Array
     tile: Array
 
 
 def track(observation: Mapping[str, Array], memory: Array, first: Array) -> tuple[Array, Array]:
     """The characters int32 [T, B] under the hero, 0 if unknown, and the memory after row T-1.
 
-    The observation has `window_chars` uint8 [T, B, 12, 12] and `blstats` [T, B, 27]. The memory before, float32 [B, MEMORY_SIZE], is
-    ignored at an episode's start, where `first` (bool [T, B]) is set.
+    The observation has `window_chars` uint8 [T, B, 12, 12] and `blstats` [T, B, 27]. `memory`, float32 [B, MEMORY_SIZE], is of
+    the row before; it is ignored at an episode's start, where `first` (bool [T, B]) is set.
     """
     chex.assert_shape(memory, (first.shape[1], MEMORY_SIZE))
     length, batch = first.shape
     windows = observation["window_chars"].reshape(length, batch, -1).astype(jnp.float32)
-    places = observation["blstats"][..., jnp.asarray(_PLACE)].astype(jnp.float32)
+    positions = observation["blstats"][..., jnp.asarray(_POSITION)].astype(jnp.float32)
 
     def step(before: _Memory, row: tuple[Array, Array, Array]) -> tuple[_Memory, Array]:
-        window, place, begins = row
-        moved = place[:, :2] - before.place[:, :2] + _HERO  # column and row of the hero in the window before
-        near = jnp.all((moved >= 0) & (moved < WINDOW), axis=1)
-        known = near & jnp.all(place[:, 2:] == before.place[:, 2:], axis=1) & ~begins
-        cell = jnp.clip(moved[:, 1] * WINDOW + moved[:, 0], 0, WINDOW * WINDOW - 1).astype(jnp.int32)
-        seen = jnp.take_along_axis(before.window, cell[:, None], axis=1)
-        stayed = jnp.all(moved == _HERO, axis=1)[:, None]
-        tile = jnp.where(known[:, None], jnp.where(stayed, before.tile, seen), 0.0)
-        return _Memory(window, place, tile), tile[:, 0]
+        window, position, begins = row
+        # Column and row of the hero in the window before.
+        target = position[:, :2] - before.position[:, :2] + _HERO
+        in_window = jnp.all((target >= 0) & (target < WINDOW), axis=1)
+        same_level = jnp.all(position[:, 2:] == before.position[:, 2:], axis=1)
+        known = in_window & same_level & ~begins
 
-    parts = jnp.split(memory, (WINDOW * WINDOW, MEMORY_SIZE - 1), axis=1)
-    final, tiles = jax.lax.scan(step, _Memory(*parts), (windows, places, first))
+        cell = jnp.clip(target[:, 1] * WINDOW + target[:, 0], 0, WINDOW * WINDOW - 1).astype(jnp.int32)
+        target_tile = jnp.take_along_axis(before.window, cell[:, None], axis=1)
+        # A hero that stayed covers the tile in the window before, too.
+        stayed = jnp.all(target == _HERO, axis=1)[:, None]
+        tile = jnp.where(known[:, None], jnp.where(stayed, before.tile, target_tile), 0.0)
+        return _Memory(window, position, tile), tile[:, 0]
+
+    # In the order of `_Memory`.
+    window, position, tile = jnp.split(memory, (WINDOW * WINDOW, MEMORY_SIZE - 1), axis=1)
+    final, tiles = jax.lax.scan(step, _Memory(window, position, tile), (windows, positions, first))
     return tiles.astype(jnp.int32), jnp.concatenate(final, axis=1)
 
 

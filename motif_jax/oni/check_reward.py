@@ -17,6 +17,7 @@ from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json
 from motif_jax.core.verdicts import SINGLE, YES
+from motif_jax.display.statistics import Estimate, wilson
 from motif_jax.motif.reward.reward_function import as_rows, open_reward
 from motif_jax.oni import label_config as online
 from motif_jax.oni.config import Budget
@@ -24,7 +25,6 @@ from motif_jax.oni.label_service import LabelService
 from motif_jax.oni.online_model import is_online_run
 from motif_jax.play import evaluation_files
 from motif_jax.play.messages import message_of
-from motif_jax.reports.statistics import Estimate, wilson
 from motif_jax.rl.config import agent_config
 
 SUMMARY = "agreement.json"

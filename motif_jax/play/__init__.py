@@ -15,10 +15,13 @@ The commands:
     visualize.py                episodes on the terminal (keyboard.py), or recorded without one
     replay.py                   recorded episodes, with the values of a reward and of an agent
     watching.py                 an episode step by step, and as a film, for the two above
+    terminal.py                 a step on the terminal
+    films/                      players in the browser, GIFs, ttyrecs
 
 Beside them:
 
     messages.py                 how often games show which message, and what the reward paid for it
+    evaluation_tables.py        the summary of an evaluation, and its table
     fixed_shares.py             the best policy that reads nothing, a baseline
     agents.py                   agents as players of a collection (motif_jax/motif/pairs)
 
@@ -26,5 +29,5 @@ Where a change goes:
 
     another policy              `config.policy=module:Class`, a class as in policies.py
     another figure per episode  evaluation_files.episode_row, or the environment's `episode_info`
-    another thing on a film     watching.WatchedStep and Film, then motif_jax/reports
+    another thing on a film     watching.WatchedStep and Film, then films/
 """

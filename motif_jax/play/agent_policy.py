@@ -13,9 +13,9 @@ import numpy as np
 
 from motif_jax.core import digests, run_folder
 from motif_jax.core.checkpoints import Checkpoints
+from motif_jax.core.compat import Compat
 from motif_jax.core.config import dotted, has, is_natural
 from motif_jax.core.errors import UserError
-from motif_jax.core.sections import Compat
 from motif_jax.core.training import finite
 from motif_jax.core.training.saved_evaluations import default_step
 from motif_jax.envs import registry

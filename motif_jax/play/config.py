@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from motif_jax.core import sections
+from motif_jax.core.compat import Compat
 from motif_jax.core.config import available_cores
+from motif_jax.play.keys import CHECKPOINT, GREEDY, LANES
+from motif_jax.rl.reward_keys import Scoring
 from motif_jax.schema import plain_key, positive, section_class, subsection
 
 
@@ -37,7 +40,7 @@ class PlayedEnvironment:
 class AgentCheckpoint:
     """Which checkpoint of an agent plays."""
 
-    checkpoint: str = sections.CHECKPOINT
+    checkpoint: str = CHECKPOINT
 
 
 @section_class
@@ -59,11 +62,11 @@ class PlayedPolicy:
         "run; or module:Class of your own (play/policies.py)",
     )
     agent: PlayedAgent = subsection(PlayedAgent)
-    greedy: bool = sections.GREEDY
+    greedy: bool = GREEDY
     environment: PlayedEnvironment = subsection(PlayedEnvironment)
-    reward: sections.Scoring = subsection(sections.Scoring)
+    reward: Scoring = subsection(Scoring)
     # For an environment without an agent; an agent keeps the switches of its training.
-    compat: sections.Compat = sections.Compat()
+    compat: Compat = Compat()
     bot_agreement: bool = False
 
 
@@ -73,6 +76,6 @@ class CollectedPairs:
 
     num_pairs: int = positive(500_000, "number of pairs of the dataset")
     drop_equal_captions: bool = plain_key(False, "leaves out pairs with two equal captions, which are ties")
-    lanes: int = sections.LANES
+    lanes: int = LANES
     # The process that collects only hands out episodes, so all cores play.
     workers: int = positive(available_cores(), "number of processes that play")

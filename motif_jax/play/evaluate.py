@@ -15,14 +15,13 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_json, read_json
 from motif_jax.envs import determinism
 from motif_jax.envs.replay import Recording
-from motif_jax.play import evaluation_files, evaluation_setup, messages, watching
+from motif_jax.play import evaluation_files, evaluation_setup, evaluation_tables, messages, watching
 from motif_jax.play.config import PlayedPolicy
 from motif_jax.play.episode_worker import PlayedEpisode
 from motif_jax.play.episodes import PlaySettings
 from motif_jax.play.evaluation_files import Journal
+from motif_jax.play.films.film_files import FilmForms, Films
 from motif_jax.play.journal import play_policy
-from motif_jax.reports import evaluation_tables
-from motif_jax.reports.film_files import FilmForms, Films
 from motif_jax.rl.actors.rerecording import differences, record_actions
 from motif_jax.schema import read_section
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from motif_jax.core import config as checks
 from motif_jax.core.errors import UserError
-from motif_jax.core.sections import Scoring
 from motif_jax.envs import registry
 from motif_jax.envs.babyai_text import catalogue
 from motif_jax.envs.spec import EnvironmentSpec
@@ -18,6 +17,7 @@ from motif_jax.play.config import PlayedAgent, PlayedEnvironment, PlayedPolicy
 from motif_jax.play.ratings import EpisodeRater, LiveRater, RatingReward
 from motif_jax.rl import choices
 from motif_jax.rl.config import AgentReward
+from motif_jax.rl.reward_keys import Scoring
 
 DEFAULT_ENVIRONMENT = "NetHackScore-v1"
 _NAMED = (policies.RANDOM, policies.FIXED, policies.BOT, policies.AGENT)
@@ -89,9 +89,7 @@ def check(config: PlayedPolicy, pins: PinnedVersions | None = None) -> EvalSetup
     if policy == policies.AGENT or config.agent.dir is not None:
         checks.existing_folder(config, "agent.dir")
     if config.reward.dir:
-        from motif_jax.motif.reward.reward_function import check_place
-
-        check_place(config.reward.dir, "reward.dir")
+        ratings.check_dir(config.reward)
     is_known = policy in _NAMED or policies.is_outside(policy)
     allowed = f"{', '.join(_NAMED)}, the folder of an agent run, or module:Class"
     checks.require(is_known or (bool(policy) and Path(policy).is_dir()), "policy", policy, allowed)

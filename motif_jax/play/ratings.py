@@ -12,10 +12,10 @@ import numpy as np
 from motif_jax.core import config as checks
 from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
-from motif_jax.core.sections import Scoring
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.play.episode_worker import PlayedEpisode
 from motif_jax.rl.config import AgentReward
+from motif_jax.rl.reward_keys import Scoring
 from motif_jax.schema import read_section
 
 # Observations that a reward of more than the text reads at a time.
@@ -64,6 +64,14 @@ class RatingReward:
         return EpisodeRater(lambda texts: reward.lookup(texts).values, exponent, (), description)
 
 
+def check_dir(config: Scoring) -> None:
+    """Raises UserError where `config.reward.dir` is neither a folder nor a file of a reward."""
+    from motif_jax.rl import reward_kinds
+
+    section = read_section(AgentReward, vars(config))
+    reward_kinds.kind_of(section).check_dir(section)
+
+
 def choose_reward(
     config: Scoring,
     default: RatingReward | None,
@@ -101,10 +109,11 @@ def choose_reward(
             f"config.reward.dir=None: {owner} used the reward in {path}, which does not exist: give "
             "--config.reward.dir=DIR, or --config.reward.dir= to go without"
         )
-    from motif_jax.motif.reward.reward_function import open_reward
+    from motif_jax.rl import reward_kinds
 
-    step = open_reward(path, chosen.section.step if pinned is None else pinned).step
-    return replace(chosen, section=replace(chosen.section, step=step))
+    section = chosen.section if pinned is None else replace(chosen.section, step=pinned)
+    step = reward_kinds.kind_of(section).settled_step(section)
+    return replace(chosen, section=replace(section, step=step))
 
 
 def _check_settings_unused(config: Scoring, reward: RatingReward | None, owner: str) -> None:
@@ -203,23 +212,13 @@ class LiveRater:
     """Rates single observations for people who watch; a reward of the text alone is computed once for each text."""
 
     def __init__(self, rating: RatingReward, spec: EnvironmentSpec) -> None:
-        from motif_jax.motif.reward.reward_function import open_reward
+        from motif_jax.rl import reward_kinds
 
         self.count_exponent = rating.count_exponent(spec)
         self._rewards: dict[bytes, TextReward] = {}
-        # A reward without a training has no normalisation: it is paid as it is.
-        self._normalise = self._pay = lambda raw: raw
-        if rating.is_trained:
-            section = rating.section
-            trained = open_reward(str(section.dir), section.step)
-            self._normalise = trained.normalisation().normalise
-            self._pay = trained.normalisation(
-                section.normalise, section.level, rating.two_decimals, section.quantile
-            )
-            # Loaded below without normalisation and threshold: people see the model's output too.
-            raw_section = replace(section, normalise=False, quantile=None, threshold="quantile")
-            rating = replace(rating, section=raw_section)
-        reward = rating.load(spec)
+        self._stages = reward_kinds.kind_of(rating.section).stages(rating.section, rating.two_decimals)
+        # People see the model's output, too.
+        reward = replace(rating, section=self._stages.config).load(spec)
         self._of_text = reward.lookup
         self._fields = reward.fields
         self._of_observation = None if reward.in_step is None else _observation_lookup(reward)
@@ -234,4 +233,6 @@ class LiveRater:
         return self._rewards[key]
 
     def _numbers(self, raw: np.ndarray) -> TextReward:
-        return TextReward(float(raw[0]), float(self._normalise(raw)[0]), float(self._pay(raw)[0]))
+        return TextReward(
+            float(raw[0]), float(self._stages.normalise(raw)[0]), float(self._stages.pay(raw)[0])
+        )

@@ -13,15 +13,15 @@ from motif_jax.core import config as checks
 from motif_jax.core import interruption, run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.core.progress import Progress
-from motif_jax.core.sections import Scoring
 from motif_jax.envs.replay import Recording
 from motif_jax.envs.spec import EnvironmentSpec
 from motif_jax.play import evaluation_files, evaluation_setup, ratings, watching
 from motif_jax.play.evaluate import recorded, return_key
+from motif_jax.play.films import film_files
+from motif_jax.play.films.film_files import FilmForms, Films
 from motif_jax.play.ratings import RatingReward
-from motif_jax.reports import film_files
-from motif_jax.reports.film_files import FilmForms, Films
 from motif_jax.rl.config import agent_reward
+from motif_jax.rl.reward_keys import Scoring
 
 # Files of a run folder that are no recordings.
 _OTHER_FILES = frozenset({"config.json", "versions.json", film_files.LEDGER})
@@ -55,9 +55,7 @@ def check(config: ConfigDict, workdir: Path) -> None:
             checks.existing_folder(config, key)
     evaluation_setup.check_checkpoint(config.agent.checkpoint)
     if config.reward.dir:
-        from motif_jax.motif.reward.reward_function import check_place
-
-        check_place(config.reward.dir, "reward.dir")
+        ratings.check_dir(Scoring(**config.reward))
     plan = _plan(config)
     for game in _games(config, plan):
         forms.check_screen(game.task, game.options)

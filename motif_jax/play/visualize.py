@@ -17,10 +17,9 @@ from rich.live import Live
 from motif_jax.core import interruption, run_folder, seeds
 from motif_jax.core.errors import printable
 from motif_jax.envs import registry
-from motif_jax.play import evaluation_setup, keyboard, messages, watching
+from motif_jax.play import evaluation_setup, keyboard, messages, terminal, watching
 from motif_jax.play.config import PlayedPolicy
-from motif_jax.reports import terminal
-from motif_jax.reports.film_files import FilmForms, Films
+from motif_jax.play.films.film_files import FilmForms, Films
 from motif_jax.rl.actors.rerecording import record_actions
 from motif_jax.schema import read_section
 

@@ -1,4 +1,4 @@
-"""Reads and writes logs of published ILQL evaluations, without running their code.
+"""Reads logs of published ILQL evaluations, without running their code; `ilql.evaluation.published_log` writes them.
 
 A log is a pickle {all_logs, eval_dump {results, entropies, ...}, config}. `results` has an item per episode, whose second entry
 is a list of steps (observation, action, reward, end). `entropies` has a number per episode.
@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import pickle
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from motif_jax.core.errors import UserError
-from motif_jax.core.files import atomic_write_bytes
 from motif_jax.published.pickles import ARRAYS, PickleReader, read_file, reading
 
 _REWARD = 2
@@ -62,30 +59,3 @@ def _sum(value: Any) -> float:
     if isinstance(value, list | tuple):
         return sum(float(number) for number in value)
     return float(value.sum() if isinstance(value, np.ndarray) else value)
-
-
-def write(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> None:
-    """Writes rows of an evaluation's journal in this layout, as plain containers and numbers."""
-    results: list[Any] = []
-    entropies: list[float] = []
-    for row in rows:
-        texts = row["dialogue"]["texts"]
-        rewards = row["dialogue"]["rewards"]
-        actions = [index for index, reward in enumerate(rewards) if reward is not None]
-        # A step: (observation, action, reward, end).
-        steps = [
-            (tuple(texts[:index]), texts[index], float(rewards[index]), index == actions[-1])
-            for index in actions
-        ]
-        results.append((tuple(texts), steps))
-        entropies.append(float(row.get("entropy") or 0.0))
-    log = {
-        "all_logs": {
-            "env_reward": float(np.mean([row["return"] for row in rows])),
-            "token_reward": float(np.mean([row["token_return"] for row in rows])),
-            "kl": float(np.mean([row.get("divergence") or 0.0 for row in rows])),
-        },
-        "eval_dump": {"results": results, "entropies": entropies},
-        "config": dict(config),
-    }
-    atomic_write_bytes(Path(path), pickle.dumps(log, protocol=4))

@@ -32,7 +32,7 @@ from motif_jax.motif.pairs.dataset import PairsDataset
 from motif_jax.motif.reward import safetensors_file
 from motif_jax.motif.reward.reward_model import read_run
 from motif_jax.play import agent_policy
-from motif_jax.reports import model_card
+from motif_jax.published import model_card
 from motif_jax.rl import agent_networks, choices, settings
 
 PAIRS = "pairs.parquet"

@@ -34,7 +34,7 @@ from motif_jax.schema import read_section
 
 # Modules in the order of the published network's files, with the convolutions of all image encoders.
 AGENT_ORDER = (
-    *dict.fromkeys(name for kind in image.IMAGE_ENCODERS for name, *_ in image.layers(kind)),
+    *dict.fromkeys(name for kind in image.IMAGE_ENCODERS for name, *_ in image.convolution_shapes(kind)),
     *("image_fc", "image_fc1", "image_fc2", "vector_fc1", "vector_fc2", "message_fc1", "message_fc2"),
     *("gru", "lstm", "value_head", "policy_head"),
 )

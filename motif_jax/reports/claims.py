@@ -15,13 +15,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from motif_jax.core.errors import UserError
+from motif_jax.display.measures import BY_KEY, in_order, is_rate
+from motif_jax.display.statistics import Difference, Estimate, gap, mean_of
 from motif_jax.motif.annotation.lexicon import Lexicon, sentences
 from motif_jax.play import messages
 from motif_jax.play.evaluation_files import games
-from motif_jax.reports.measures import BY_KEY, in_order, is_rate
-from motif_jax.reports.statistics import Difference, Estimate, gap, mean_of
 
-FIGHTS, FINDS, GATHERED = "fights", "finds", "gathered"
+FIGHTS = "fights"
+FINDS = "finds"
+GATHERED = "gathered"
 # Measures that count messages, by the lexicon's events.
 _EVENTS = {FIGHTS: frozenset(("kill", "hit", "miss")), FINDS: frozenset(("gold_taken",))}
 _TAKEN = re.compile(r"(?:\$ - |You (?:find|collect|gain|take) )(an?|\d+) gold")
@@ -54,12 +56,12 @@ class Finding(NamedTuple):
         return self.difference.low > self.claim.margin
 
 
-def require_measure(key: str, evaluations: Mapping[str, Mapping[str, Any]], given: str) -> None:
-    """Raises UserError, naming `config.{given}`, if `key` is neither listed nor in any of `evaluations` (method -> evaluation)."""
+def require_measure(key: str, evaluations: Mapping[str, Mapping[str, Any]], config_key: str) -> None:
+    """Raises UserError, naming `config.{config_key}`, if `key` is neither listed nor in any of `evaluations` (method -> evaluation)."""
     measured = in_order(key for evaluation in evaluations.values() for key in evaluation["measures"])
-    known = list(dict.fromkeys([*BY_KEY, *measured]))
-    if key not in known:
-        raise UserError(f"config.{given}={key}: must be one of {', '.join(known)}")
+    allowed = list(dict.fromkeys([*BY_KEY, *measured]))
+    if key not in allowed:
+        raise UserError(f"config.{config_key}={key}: must be one of {', '.join(allowed)}")
 
 
 def parsed_claims(text: str, methods: Sequence[str]) -> list[Claim]:
@@ -77,31 +79,33 @@ def parsed_claims(text: str, methods: Sequence[str]) -> list[Claim]:
 
 
 def numbers(
-    evaluation: Mapping[str, Any], key: str, lexicon: Lexicon, given: str = "measures"
+    evaluation: Mapping[str, Any], key: str, lexicon: Lexicon, config_key: str = "measures"
 ) -> dict[Any, float]:
-    """Game -> the number `key` of an evaluation. Raises UserError, naming `config.{given}`: its episodes lack the number."""
+    """Game -> the number `key` of an evaluation. Raises UserError, naming `config.{config_key}`: its episodes lack the number."""
     if key in (*_EVENTS, GATHERED):
-        rows = [{**row, key: _made(row, key, lexicon)} for row in evaluation["rows"]]
+        rows = [{**row, key: _number_of_messages(row, key, lexicon)} for row in evaluation["rows"]]
         evaluation = {**evaluation, "rows": rows}
-    found = games(evaluation, key)
-    if len(found) < len(evaluation["rows"]):
+    by_game = games(evaluation, key)
+    if len(by_game) < len(evaluation["rows"]):
         raise UserError(
-            f"config.{given}={key}: the episodes of {evaluation['plan']['policy']} have no such number (evaluated by an "
+            f"config.{config_key}={key}: the episodes of {evaluation['plan']['policy']} have no such number (evaluated by an "
             "earlier version, or another kind of game)"
         )
-    return found
+    return by_game
 
 
-def _made(row: Mapping[str, Any], key: str, lexicon: Lexicon) -> float | None:
+def _number_of_messages(row: Mapping[str, Any], key: str, lexicon: Lexicon) -> float | None:
+    """The events or the gold that an episode's messages tell of; None without messages."""
     if "messages" not in row:
         return None
     if key == GATHERED:
         return float(gathered(row["messages"]))
-
-    def counts(text: str) -> bool:
-        return any(lexicon.event(part) in _EVENTS[key] for part in sentences(text))
-
-    return float(sum(tally.count for tally in messages.unpack(row["messages"]) if counts(tally.text)))
+    shown = 0
+    for tally in messages.unpack(row["messages"]):
+        # A message of several sentences counts once.
+        if any(lexicon.event(sentence) in _EVENTS[key] for sentence in sentences(tally.text)):
+            shown += tally.count
+    return float(shown)
 
 
 def gathered(packed: str) -> int:
@@ -109,9 +113,12 @@ def gathered(packed: str) -> int:
     pieces = 0
     for tally in messages.unpack(packed):
         for sentence in sentences(tally.text):
-            if taken := _TAKEN.match(sentence):
-                heap = int(taken[1]) if taken[1].isdigit() else 1
-                pieces += tally.count * heap * (heap <= _LARGEST_HEAP)
+            taken = _TAKEN.match(sentence)
+            if taken is None:
+                continue
+            heap = int(taken[1]) if taken[1].isdigit() else 1
+            if heap <= _LARGEST_HEAP:
+                pieces += tally.count * heap
     return pieces
 
 
@@ -122,12 +129,19 @@ class SideBySide(NamedTuple):
     findings: Sequence[Finding]
 
     def as_json(self) -> dict[str, Any]:
-        found = [
-            {**one.claim._asdict(), "difference": asdict(one.difference), "holds": one.holds}
-            for one in self.findings
+        claims = [
+            {
+                **finding.claim._asdict(),
+                "difference": asdict(finding.difference),
+                "holds": finding.holds,
+            }
+            for finding in self.findings
         ]
-        means = {key: {name: asdict(mean) for name, mean in of.items()} for key, of in self.means.items()}
-        return {"means": means, "claims": found}
+        means = {
+            key: {method: asdict(mean) for method, mean in by_method.items()}
+            for key, by_method in self.means.items()
+        }
+        return {"means": means, "claims": claims}
 
 
 def side_by_side(
@@ -138,16 +152,26 @@ def side_by_side(
     resamples: int,
 ) -> SideBySide:
     """Compares evaluations (by method) in `measures` and in the measures of `claims`. Raises UserError as `numbers` does."""
-    keys = dict.fromkeys((claim.measure for claim in claims), "claims") | dict.fromkeys(measures, "measures")
+    # Measure -> the config key that an error names; `measures` come first, in their order.
+    config_keys = dict.fromkeys(measures, "measures")
+    for claim in claims:
+        config_keys.setdefault(claim.measure, "claims")
+
     values: dict[str, dict[str, dict[Any, float]]] = {}
     means: dict[str, dict[str, Estimate]] = {}
-    for key in dict.fromkeys([*measures, *keys]):
-        values[key] = {name: numbers(of, key, lexicon, keys[key]) for name, of in evaluations.items()}
-        played = {name: list(of.values()) for name, of in values[key].items()}
-        means[key] = {name: mean_of(of, is_rate(key, np.array(of)), resamples) for name, of in played.items()}
+    for key, config_key in config_keys.items():
+        values[key] = {}
+        means[key] = {}
+        for method, evaluation in evaluations.items():
+            by_game = numbers(evaluation, key, lexicon, config_key)
+            episodes = np.array(list(by_game.values()))
+            values[key][method] = by_game
+            means[key][method] = mean_of(episodes, is_rate(key, episodes), resamples)
+
     findings = []
     for claim in claims:
-        more, less = (values[claim.measure][name] for name in (claim.more, claim.less))
+        more = values[claim.measure][claim.more]
+        less = values[claim.measure][claim.less]
         rate = is_rate(claim.measure, np.array([*more.values(), *less.values()]))
         findings.append(Finding(claim, gap(more, less, rate, resamples)))
     return SideBySide(means, findings)

@@ -18,9 +18,9 @@ import numpy as np
 
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import finite
-from motif_jax.reports import statistics
-from motif_jax.reports.charts import Series
-from motif_jax.reports.statistics import RESAMPLES, Difference, Estimate, Games
+from motif_jax.display import statistics
+from motif_jax.display.charts import Series
+from motif_jax.display.statistics import RESAMPLES, Difference, Estimate, Games
 
 PROFILE_POINTS = 61
 # Fewer for the bands of performance profiles, which take longest.
@@ -80,16 +80,21 @@ class Comparison:
 def collect_scores(entries: Sequence[RunScore], unit: str) -> MethodScores:
     """Scores of single runs as [runs, tasks]. Raises UserError: a method has no run of a task, or unequal numbers of runs."""
     tasks = tuple(dict.fromkeys(entry.task for entry in entries))
-    by_method, games = {}, {}
+    by_method: dict[str, np.ndarray] = {}
+    games: dict[str, list[Games]] = {}
     for method in dict.fromkeys(entry.method for entry in entries):
-        columns = [[e for e in entries if e.method == method and e.task == task] for task in tasks]
-        counts = {task: len(column) for task, column in zip(tasks, columns, strict=True)}
+        runs_of_task = {
+            task: [entry for entry in entries if entry.method == method and entry.task == task]
+            for task in tasks
+        }
+        counts = {task: len(runs) for task, runs in runs_of_task.items()}
         if len(set(counts.values())) != 1:
             raise UserError(
                 f"config.methods: {method} must have the same number of runs of every task, it has {counts}"
             )
-        by_method[method] = np.array([[e.score for e in column] for column in columns], np.float64).T
-        games[method] = [_mean_of_games([e.games for e in column]) for column in columns]
+        scores = [[run.score for run in runs] for runs in runs_of_task.values()]
+        by_method[method] = np.array(scores, np.float64).T
+        games[method] = [_mean_of_games([run.games for run in runs]) for runs in runs_of_task.values()]
     return MethodScores(tasks, by_method, games, unit)
 
 
@@ -104,31 +109,33 @@ def normalise(scores: MethodScores, zero: str, one: str) -> MethodScores:
         if name not in scores.by_method:
             have = ", ".join(scores.by_method)
             raise UserError(f"config.{key}='{name}': must be a method with evaluations: {have}")
-    low, high = scores.by_method[zero].mean(0), scores.by_method[one].mean(0)
+    low = scores.by_method[zero].mean(0)
+    high = scores.by_method[one].mean(0)
     if (low == high).any():
-        same = [task for task, a, b in zip(scores.tasks, low, high, strict=True) if a == b]
+        equal_tasks = [task for task, a, b in zip(scores.tasks, low, high, strict=True) if a == b]
         raise UserError(
             f"config.normalise_one='{one}': must have other means than normalise_zero='{zero}' to set the scale; on "
-            f"{', '.join(same)} they are equal"
+            f"{', '.join(equal_tasks)} they are equal"
         )
     rescaled = {method: (values - low) / (high - low) for method, values in scores.by_method.items()}
-
-    def scaled(columns: Sequence[Games]) -> list[Games]:
-        scales = zip(columns, low, high, strict=True)
-        return [{game: (value - a) / (b - a) for game, value in of.items()} for of, a, b in scales]
-
-    games = {method: scaled(columns) for method, columns in scores.games.items()}
+    games: dict[str, list[Games]] = {}
+    for method, games_of_tasks in scores.games.items():
+        games[method] = [
+            {game: (value - task_low) / (task_high - task_low) for game, value in games_of_task.items()}
+            for games_of_task, task_low, task_high in zip(games_of_tasks, low, high, strict=True)
+        ]
     return MethodScores(scores.tasks, rescaled, games, f"0: {zero}, 1: {one}")
 
 
 def compare(scores: MethodScores, resamples: int = RESAMPLES, seed: int = 0) -> Comparison:
     """Compares the methods; the draws depend on `seed` alone."""
+    # rliable takes a second to import.
     from rliable import library, metrics
 
     result = Comparison(scores, resamples, min(resamples, PROFILE_RESAMPLES))
     with statistics.repeatable_rliable(seed):
-        _aggregate(result, library, metrics)
-        _contrast(result, library, metrics, seed)
+        _add_aggregates(result, library, metrics)
+        _add_contrasts(result, library, metrics, seed)
         result.profiles = _profiles(scores, result.profile_resamples, library)
     for column, task in enumerate(scores.tasks):
         result.by_task[task] = {}
@@ -138,79 +145,106 @@ def compare(scores: MethodScores, resamples: int = RESAMPLES, seed: int = 0) -> 
     return result
 
 
-def _aggregate(result: Comparison, library: Any, metrics: Any) -> None:
+def _add_aggregates(result: Comparison, library: Any, metrics: Any) -> None:
     """Adds interquartile mean, mean and median; the median is over runs of a single task, else over the tasks' means."""
-    scores, single = result.scores, len(result.scores.tasks) == 1
-    middle, median = ("median", np.median) if single else ("median of task means", metrics.aggregate_median)
-    names = ("interquartile mean", "mean", middle)
+    scores = result.scores
+    median_name = "median of task means"
+    median = metrics.aggregate_median
+    if len(scores.tasks) == 1:
+        median_name = "median"
+        median = np.median
+    iqm_name = "interquartile mean"
 
     def averages(values: np.ndarray) -> np.ndarray:
         return np.array([metrics.aggregate_iqm(values), metrics.aggregate_mean(values), median(values)])
 
     points, intervals = library.get_interval_estimates(scores.by_method, averages, reps=result.resamples)
-    for row, name in enumerate(names):
+    for row, name in enumerate((iqm_name, "mean", median_name)):
         result.aggregates[name] = {
             method: _estimate(points[method][row], intervals[method][:, row], len(values))
             for method, values in scores.by_method.items()
         }
     few = [method for method, values in scores.by_method.items() if values.size < IQM_SCORES]
-    result.aggregates[names[0]] |= dict.fromkeys(few, Estimate(math.nan, math.nan, math.nan))
+    for method in few:
+        result.aggregates[iqm_name][method] = Estimate(math.nan, math.nan, math.nan)
     if len(few) == len(scores.by_method):
-        del result.aggregates[names[0]]
+        del result.aggregates[iqm_name]
 
 
-def _contrast(result: Comparison, library: Any, metrics: Any, seed: int) -> None:
+def _add_contrasts(result: Comparison, library: Any, metrics: Any, seed: int) -> None:
+    """Adds the probability of improvement and the differences of all pairs of methods, all from the same draws."""
     scores = result.scores
+    tasks = scores.tasks
 
     def contrasts(first: np.ndarray, other: np.ndarray) -> np.ndarray:
         by_task = first.mean(0) - other.mean(0)
         over_all = [by_task.mean()] if len(by_task) > 1 else []
         return np.array([metrics.probability_of_improvement(first, other), *over_all, *by_task])
 
-    methods = list(combinations(scores.by_method, 2))
-    pairs = {f"{a},{b}": (scores.by_method[a], scores.by_method[b]) for a, b in methods}
-    points, bounds = library.get_interval_estimates(pairs, contrasts, reps=result.resamples)
-    intervals = {
-        name: [
-            _estimate(value, bounds[name][:, row], min(map(len, pairs[name])))
-            for row, value in enumerate(points[name])
-        ]
-        for name in pairs
+    pairs = list(combinations(scores.by_method, 2))
+    names = [f"{first},{other}" for first, other in pairs]
+    values_of_pair = {
+        name: (scores.by_method[first], scores.by_method[other])
+        for name, (first, other) in zip(names, pairs, strict=True)
     }
-    result.improvement = {two: intervals[name][0] for two, name in zip(methods, pairs, strict=True)}
-    rows = [(task, [column]) for column, task in enumerate(scores.tasks)]
-    if len(rows) > 1:
-        rows.insert(0, (ALL_TASKS, list(range(len(rows)))))
-    result.contrasts = [
-        Contrast(task, a, b, intervals[name][1 + row], _over_games(result, a, b, columns, seed))
-        for row, (task, columns) in enumerate(rows)
-        for (a, b), name in zip(methods, pairs, strict=True)
-    ]
+    points, bounds = library.get_interval_estimates(values_of_pair, contrasts, reps=result.resamples)
+    estimates: dict[str, list[Estimate]] = {}
+    for name, (first_values, other_values) in values_of_pair.items():
+        runs = min(len(first_values), len(other_values))
+        estimates[name] = [
+            _estimate(value, bounds[name][:, row], runs) for row, value in enumerate(points[name])
+        ]
+    result.improvement = {pair: estimates[name][0] for pair, name in zip(pairs, names, strict=True)}
+
+    # In the order of `contrasts`, behind the probability.
+    rows = [(task, [column]) for column, task in enumerate(tasks)]
+    if len(tasks) > 1:
+        rows.insert(0, (ALL_TASKS, list(range(len(tasks)))))
+    for row, (task, columns) in enumerate(rows, start=1):
+        for (first, other), name in zip(pairs, names, strict=True):
+            over_games = _over_games(result, first, other, columns, seed)
+            result.contrasts.append(Contrast(task, first, other, estimates[name][row], over_games))
 
 
 def _over_games(
     result: Comparison, first: str, other: str, columns: Sequence[int], seed: int
 ) -> Difference | None:
+    """The difference over the games of some tasks; None where those of a side are unknown."""
     games = result.scores.games
-    sides = [(games[first][column], games[other][column]) for column in columns]
-    if not all(one and two for one, two in sides):
-        return None
-    pairs = [statistics.matched(one, two) for one, two in sides]
-    return statistics.difference(pairs, result.resamples, seed=seed)
+    strata = []
+    for column in columns:
+        games_of_first = games[first][column]
+        games_of_other = games[other][column]
+        if not games_of_first or not games_of_other:
+            return None
+        strata.append(statistics.matched(games_of_first, games_of_other))
+    return statistics.difference(strata, result.resamples, seed=seed)
 
 
 def _estimate(value: float, interval: Sequence[float] | np.ndarray, runs: int) -> Estimate:
-    return Estimate(float(value), *(map(float, interval) if runs > 1 else (math.nan, math.nan)))
+    """The estimate over `runs`; one run has no interval."""
+    if runs == 1:
+        return Estimate(float(value), math.nan, math.nan)
+    low, high = interval
+    return Estimate(float(value), float(low), float(high))
 
 
 def _profiles(scores: MethodScores, resamples: int, library: Any) -> list[Series]:
-    everything = np.concatenate([values.ravel() for values in scores.by_method.values()])
-    low, high = float(everything.min()), float(everything.max())
+    """The share of runs above each of `PROFILE_POINTS` thresholds, a line per method."""
+    all_scores = np.concatenate([values.ravel() for values in scores.by_method.values()])
+    low = float(all_scores.min())
+    high = float(all_scores.max())
     margin = 0.05 * (high - low) or 0.5
     thresholds = np.linspace(low - margin, high + margin, PROFILE_POINTS)
     shares, intervals = library.create_performance_profile(dict(scores.by_method), thresholds, reps=resamples)
-    bands = {m: intervals[m] if len(of) > 1 else (None, None) for m, of in scores.by_method.items()}
-    return [Series(method, thresholds, np.asarray(shares[method]), *band) for method, band in bands.items()]
+    lines = []
+    for method, values in scores.by_method.items():
+        share = np.asarray(shares[method])
+        if len(values) > 1:
+            lines.append(Series(method, thresholds, share, *intervals[method]))
+        else:
+            lines.append(Series(method, thresholds, share))
+    return lines
 
 
 def as_json(result: Comparison) -> dict[str, Any]:
@@ -223,9 +257,19 @@ def as_json(result: Comparison) -> dict[str, Any]:
         "profile_resamples": result.profile_resamples,
         "runs": {method: len(values) for method, values in scores.by_method.items()},
         "scores": {method: values.tolist() for method, values in scores.by_method.items()},
-        "aggregates": {k: {m: asdict(e) for m, e in v.items()} for k, v in result.aggregates.items()},
+        "aggregates": _plain_estimates(result.aggregates),
         "differences": [asdict(contrast) for contrast in result.contrasts],
-        "improvement": [{"better": a, "other": b, **asdict(e)} for (a, b), e in result.improvement.items()],
-        "by_task": {task: {m: asdict(e) for m, e in v.items()} for task, v in result.by_task.items()},
+        "improvement": [
+            {"better": better, "other": other, **asdict(chance)}
+            for (better, other), chance in result.improvement.items()
+        ],
+        "by_task": _plain_estimates(result.by_task),
     }
     return finite(plain)
+
+
+def _plain_estimates(estimates: dict[str, dict[str, Estimate]]) -> dict[str, dict[str, Any]]:
+    return {
+        name: {method: asdict(estimate) for method, estimate in by_method.items()}
+        for name, by_method in estimates.items()
+    }

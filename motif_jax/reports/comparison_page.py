@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
-from motif_jax.reports import efficiency, html
-from motif_jax.reports.charts import Interval, Plot, Series
+from motif_jax.display import html
+from motif_jax.display.charts import Interval, Plot, Series
+from motif_jax.display.html import TableCell, number_cell
+from motif_jax.display.measures import format_interval, format_pairs, measure, with_unit
+from motif_jax.display.page import Section, Table, estimate_cell
+from motif_jax.reports import efficiency
 from motif_jax.reports.claims import Finding, SideBySide
 from motif_jax.reports.comparison import IQM_SCORES, Comparison
 from motif_jax.reports.efficiency import Learned
-from motif_jax.reports.html import TableCell, number_cell
-from motif_jax.reports.measures import format_interval, format_pairs, measure, with_unit
-from motif_jax.reports.page import Section, Table, estimate_cell
 from motif_jax.reports.probes import Probes, heatmap
 from motif_jax.reports.smoothing import LEAST
 from motif_jax.reports.smoothing import RESAMPLES as CURVE_RESAMPLES
@@ -42,18 +44,21 @@ COVERAGE = {2: 50, 3: 75, 4: 80, 5: 84, 6: 86, 7: 87, 8: 89, 9: 89, 10: 90}
 
 
 def _method_note(result: Comparison, statistics: bool = True) -> str:
+    """How intervals over runs were computed; with `statistics` also what the columns of the table are."""
     runs = {method: len(values) for method, values in result.scores.by_method.items()}
     tasks = len(result.scores.tasks)
     parts = [
         f"Stratified bootstrap over runs, {result.resamples:,} resamples, intervals of 95 % (rliable; Agarwal et al. 2021). A "
         "run's score on a task is the mean of its evaluated episodes."
     ]
-    over_tasks = "Median of task means: the middle one of the tasks' means over runs."
-    parts += [over_tasks if tasks > 1 else "Median: the middle one of the runs."] if statistics else []
+    if statistics and tasks > 1:
+        parts.append("Median of task means: the middle one of the tasks' means over runs.")
+    elif statistics:
+        parts.append("Median: the middle one of the runs.")
     few = [method for method, number in runs.items() if number * tasks < IQM_SCORES]
     if few and statistics:
         parts.append(
-            f"No interquartile mean of fewer than {IQM_SCORES} scores, of which it would leave none out: {', '.join(few)}."
+            f"The interquartile mean needs {IQM_SCORES} scores, with fewer it leaves none out: there is none of {', '.join(few)}."
         )
     single = [method for method, number in runs.items() if number == 1]
     if single:
@@ -69,35 +74,55 @@ def _method_note(result: Comparison, statistics: bool = True) -> str:
 
 def _aggregates(label: str, result: Comparison) -> Section:
     runs = {method: len(values) for method, values in result.scores.by_method.items()}
+    methods = list(runs)
     plots = []
-    for name, of in result.aggregates.items():
+    for statistic, estimates in result.aggregates.items():
         intervals = [
-            Interval(f"{m} (n = {runs[m]})", e.value, e.low, e.high, list(runs).index(m))
-            for m, e in of.items()
-            if math.isfinite(e.value)
+            Interval(
+                f"{method} (n = {runs[method]})",
+                estimate.value,
+                estimate.low,
+                estimate.high,
+                methods.index(method),
+            )
+            for method, estimate in estimates.items()
+            if math.isfinite(estimate.value)
         ]
-        plots.append(Plot(name, label, "", intervals=intervals, file="aggregate_" + name.replace(" ", "_")))
-    tasks = f"{len(result.scores.tasks)} tasks" if len(result.scores.tasks) > 1 else result.scores.tasks[0]
-    rows = [
-        (method, number_cell(count, ""), *(estimate_cell(of[method]) for of in result.aggregates.values()))
-        for method, count in runs.items()
-    ]
+        file = "aggregate_" + statistic.replace(" ", "_")
+        plots.append(Plot(statistic, label, "", intervals=intervals, file=file))
+
+    rows = []
+    for method, count in runs.items():
+        cells = [estimate_cell(estimates[method]) for estimates in result.aggregates.values()]
+        rows.append((method, number_cell(count, ""), *cells))
     table = Table("aggregate-table", ("method", "runs", *result.aggregates), rows, in_files=True)
-    note = f"{label}; {tasks}. {_method_note(result)}"
-    return Section("Over all runs and tasks", "aggregates", [table, *plots], note)
+    tasks = result.scores.tasks
+    scope = f"{len(tasks)} tasks" if len(tasks) > 1 else tasks[0]
+    return Section(
+        "Over all runs and tasks",
+        "aggregates",
+        [table, *plots],
+        f"{label}; {scope}. {_method_note(result)}",
+    )
 
 
 def _contrasts(label: str, result: Comparison) -> Section:
-    rows = []
-    for c in result.contrasts:
-        played = "n/a" if c.over_games is None else estimate_cell(c.over_games, format_pairs(c.over_games))
-        rows.append((c.task, f"{c.first} minus {c.other}", estimate_cell(c.over_runs), played))
-    header = ("task", "methods", "difference over runs", "difference over games")
-    single = len(result.scores.tasks) == 1  # saves the width of a column whose cells are all equal
-    cells, empty = [row[single:] for row in rows], "only one method was given"
-    table = Table("difference-table", header[single:], cells, in_files=True, empty=empty)
+    rows: list[tuple[Any, ...]] = []
+    for contrast in result.contrasts:
+        over_games = contrast.over_games
+        games_cell = "n/a" if over_games is None else estimate_cell(over_games, format_pairs(over_games))
+        methods = f"{contrast.first} minus {contrast.other}"
+        rows.append((contrast.task, methods, estimate_cell(contrast.over_runs), games_cell))
+    header: tuple[str, ...] = ("task", "methods", "difference over runs", "difference over games")
+    averaged = ", averaged over tasks"
+    if len(result.scores.tasks) == 1:
+        # Saves the width of a column whose cells are all equal.
+        rows = [row[1:] for row in rows]
+        header = header[1:]
+        averaged = ""
+    table = Table("difference-table", header, rows, in_files=True, empty="only one method was given")
     note = (
-        f"{label}. Mean of the first method minus mean of the other{'' if single else ', averaged over tasks'}; "
+        f"{label}. Mean of the first method minus mean of the other{averaged}; "
         f"bootstrap, {result.resamples:,} resamples, 95 %. Over runs: would other trainings differ as much? Runs are drawn "
         "by method and task (n/a with one run on a side). Over games: would these very runs on other games? Games that both "
         "played are drawn as pairs (how many is said), else each side by itself. Where 0 lies outside an interval, its question "
@@ -108,10 +133,12 @@ def _contrasts(label: str, result: Comparison) -> Section:
 
 def _improvement(result: Comparison) -> Section:
     rows = []
-    for (a, b), e in result.improvement.items():
-        known = math.isfinite(e.low) and math.isfinite(e.high)
-        interval = f"[{100 * e.low:.0f} %, {100 * e.high:.0f} %]" if known else format_interval(e)
-        rows.append((a, b, TableCell(f"{100 * e.value:.0f} %", e.value, note=interval)))
+    for (better, other), chance in result.improvement.items():
+        interval = format_interval(chance)
+        if math.isfinite(chance.low) and math.isfinite(chance.high):
+            interval = f"[{100 * chance.low:.0f} %, {100 * chance.high:.0f} %]"
+        cell = TableCell(f"{100 * chance.value:.0f} %", chance.value, note=interval)
+        rows.append((better, other, cell))
     header = ("method", "against", "probability of improvement")
     table = Table("improvement-table", header, rows, in_files=True, empty="only one method was given")
     note = (
@@ -122,15 +149,23 @@ def _improvement(result: Comparison) -> Section:
 
 
 def _profiles(label: str, result: Comparison) -> Section:
-    better, axes = "the higher the curve, the better", (label, "share of runs above")
-    plot = Plot("score distribution", *axes, result.profiles, note=better, file="profiles")
+    plot = Plot(
+        "score distribution",
+        label,
+        "share of runs above",
+        result.profiles,
+        note="the higher the curve, the better",
+        file="profiles",
+    )
     note = f"Bands: stratified bootstrap over runs, {result.profile_resamples:,} resamples, 95 %; none for one run."
     return Section("Performance profiles", "profiles", [plot], note)
 
 
 def _by_task(label: str, result: Comparison) -> Section:
     methods = tuple(result.scores.by_method)
-    rows = [(task, *(estimate_cell(of[m]) for m in methods)) for task, of in result.by_task.items()]
+    rows = []
+    for task, means in result.by_task.items():
+        rows.append((task, *(estimate_cell(means[method]) for method in methods)))
     table = Table("task-table", ("task", *methods), rows, in_files=True, search=True)
     note = f"Mean of {label} over runs. Percentile bootstrap over the runs of the task, {result.resamples:,} resamples, intervals of 95 %."
     return Section("By task", "tasks", [table], note)
@@ -144,8 +179,10 @@ def _curves(data: ComparisonData) -> Section:
     )
     if data.published:
         note += f" Dashed: published results, read from {data.published}."
-    axes = ("environment steps", data.measure)
-    plots = [Plot(task, *axes, lines, file=f"curves_{task}") for task, lines in data.curves.items()]
+    plots = [
+        Plot(task, "environment steps", data.measure, lines, file=f"curves_{task}")
+        for task, lines in data.curves.items()
+    ]
     return Section("Learning curves", "curves", plots, note)
 
 
@@ -154,16 +191,20 @@ def _probes(data: ComparisonData) -> Section:
         "What agents of the published tool would do in its fixed situations (distrib.csv): a row an action, a column an update, the stronger the colour "
         "the likelier. Scores that are no probabilities are turned into them by softmax."
     )
-    parts = [
-        html.grid(*(html.figure(f"{name}, {of}", heatmap(found, at)) for at, of in enumerate(found.names)))
-        for name, found in data.probes.items()
-    ]
+    parts = []
+    for name, probes in data.probes.items():
+        figures = [
+            html.figure(f"{name}, {probe}", heatmap(probes, index))
+            for index, probe in enumerate(probes.names)
+        ]
+        parts.append(html.grid(*figures))
     return Section("Probes", "probes", parts, note)
 
 
-def _sentence(found: Finding) -> str:
-    claim, gap = found.claim, found.difference
-    verb = "has more" if found.holds else "is not shown to have more"
+def _sentence(finding: Finding) -> str:
+    claim = finding.claim
+    gap = finding.difference
+    verb = "has more" if finding.holds else "is not shown to have more"
     margin = f" + {claim.margin:g}" if claim.margin else ""
     return (
         f"{claim.more} {verb} {measure(claim.measure).title} than {claim.less}{margin}: {gap.value:+.3g} a game, 95 % interval "
@@ -172,40 +213,46 @@ def _sentence(found: Finding) -> str:
 
 
 def _side_by_side(result: SideBySide) -> Section:
-    rows = [
-        [TableCell(with_unit(measure(key)), note=measure(key).meaning), *map(estimate_cell, of.values())]
-        for key, of in result.means.items()
-    ]
+    rows = []
+    for key, means in result.means.items():
+        title_cell = TableCell(with_unit(measure(key)), note=measure(key).meaning)
+        rows.append([title_cell, *map(estimate_cell, means.values())])
     note = (
         "Means of a game with intervals of 95 %. A claim holds where the whole interval of its difference, game by game where both played "
         "the same, lies above 0, or above the number that is added."
     )
-    said = list(map(_sentence, result.findings))
+    sentences = list(map(_sentence, result.findings))
     header = ["mean of a game", *next(iter(result.means.values()), {})]
-    table = Table("means", header, rows, note=" ".join([note, *said]), in_files=True)
-    kinds = ("good" if one.holds else "bad" for one in result.findings)
-    verdicts = list(map(html.verdict, said, kinds))
+    table = Table("means", header, rows, note=" ".join([note, *sentences]), in_files=True)
+    verdicts = [
+        html.verdict(sentence, "good" if finding.holds else "bad")
+        for sentence, finding in zip(sentences, result.findings, strict=True)
+    ]
     return Section("Side by side", "claims", [*verdicts, table], note)
 
 
 def sections(data: ComparisonData) -> list[Section]:
     """The sections of the page, in order."""
-    found: list[Section] = []
+    page: list[Section] = []
     if data.claims is not None:
-        found.append(_side_by_side(data.claims))
-    if (result := data.comparison) is not None:
+        page.append(_side_by_side(data.claims))
+    result = data.comparison
+    if result is not None:
         label = f"{data.measure} ({result.scores.unit})" if result.scores.unit else data.measure
-        found += [_aggregates(label, result), _contrasts(label, result), _improvement(result)]
-        found += [_profiles(label, result), _by_task(label, result)]
+        page.append(_aggregates(label, result))
+        page.append(_contrasts(label, result))
+        page.append(_improvement(result))
+        page.append(_profiles(label, result))
+        page.append(_by_task(label, result))
     if data.curves:
-        found.append(_curves(data))
+        page.append(_curves(data))
     if data.learned:
-        found.append(efficiency.section(data.learned, data.efficiency_steps, data.measure))
+        page.append(efficiency.section(data.learned, data.efficiency_steps, data.measure))
     if data.probes:
-        found.append(_probes(data))
-    if not found:
-        found.append(Section("Nothing", "nothing", [html.nothing("nothing was given to compare")]))
+        page.append(_probes(data))
+    if not page:
+        page.append(Section("Nothing", "nothing", [html.nothing("nothing was given to compare")]))
     if data.provenance:
         parts = [html.details(*text) for text in data.provenance]
-        found.append(Section("How it was made", "provenance", parts))
-    return found
+        page.append(Section("How it was made", "provenance", parts))
+    return page

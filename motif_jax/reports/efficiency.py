@@ -13,9 +13,9 @@ import numpy as np
 
 from motif_jax.core import config as checks
 from motif_jax.core.metric_files import Curve
-from motif_jax.reports.page import Section, Table, estimate_cell
+from motif_jax.display.page import Section, Table, estimate_cell
+from motif_jax.display.statistics import Estimate, mean_of
 from motif_jax.reports.smoothing import smooth
-from motif_jax.reports.statistics import Estimate, mean_of
 
 _POINTS = 200
 
@@ -35,8 +35,12 @@ def end_of(runs: Sequence[Learned], steps: int | None) -> float:
         return shortest
     allowed = f"at most {shortest:.0f}, where the shortest run ends"
     checks.require(steps <= shortest, "efficiency_steps", steps, allowed)
-    begun = [run.curve.x[np.isfinite(run.curve.y)][:1] for run in runs]
-    earliest = min((float(first[0]) for first in begun if len(first)), default=0.0)
+    first_steps = []
+    for run in runs:
+        finite_steps = run.curve.x[np.isfinite(run.curve.y)]
+        if len(finite_steps):
+            first_steps.append(float(finite_steps[0]))
+    earliest = min(first_steps, default=0.0)
     allowed = f"at least {earliest:.0f}, where the first curve begins"
     checks.require(steps >= earliest, "efficiency_steps", steps, allowed)
     return float(steps)
@@ -44,29 +48,34 @@ def end_of(runs: Sequence[Learned], steps: int | None) -> float:
 
 def efficiency(curve: Curve, end: float) -> float:
     """The mean of a smoothed curve over the steps up to `end`; NaN without a value there."""
-    kept = curve.x <= end
-    smoothed = smooth(Curve(curve.x[kept], curve.y[kept]), band=False)
+    before_end = curve.x <= end
+    smoothed = smooth(Curve(curve.x[before_end], curve.y[before_end]), band=False)
     if not len(smoothed.x):
         return math.nan
-    places = np.linspace(0.0, end, _POINTS)
-    return float(np.interp(places, smoothed.x, smoothed.mean).mean())
+    # Means of stretches lie unevenly: the average over steps, not over stretches, is meant.
+    steps = np.linspace(0.0, end, _POINTS)
+    return float(np.interp(steps, smoothed.x, smoothed.mean).mean())
 
 
 def _estimate(runs: Sequence[Learned], end: float) -> tuple[int, Estimate]:
     """How many runs have an efficiency up to `end`, and their mean with its 95 % interval, which one run does not have."""
-    values = [value for run in runs if np.isfinite(value := efficiency(run.curve, end))]
-    alone = Estimate(values[0] if values else math.nan, math.nan, math.nan)
-    return len(values), mean_of(values) if len(values) > 1 else alone
+    efficiencies = [efficiency(run.curve, end) for run in runs]
+    values = [value for value in efficiencies if np.isfinite(value)]
+    if not values:
+        return 0, Estimate(math.nan, math.nan, math.nan)
+    if len(values) == 1:
+        return 1, Estimate(values[0], math.nan, math.nan)
+    return len(values), mean_of(values)
 
 
 def table(runs: Sequence[Learned], steps: int | None) -> list[tuple[str, str, int, float, Estimate]]:
     """Rows (task, method, runs, end, efficiency), each task up to its `end_of`; runs without a value there do not count."""
     rows = []
     for task in dict.fromkeys(run.task for run in runs):
-        mine = [run for run in runs if run.task == task]
-        end = end_of(mine, steps)
-        for method in dict.fromkeys(run.method for run in mine):
-            count, mean = _estimate([run for run in mine if run.method == method], end)
+        runs_of_task = [run for run in runs if run.task == task]
+        end = end_of(runs_of_task, steps)
+        for method in dict.fromkeys(run.method for run in runs_of_task):
+            count, mean = _estimate([run for run in runs_of_task if run.method == method], end)
             rows.append((task, method, count, end, mean))
     return rows
 
@@ -74,8 +83,8 @@ def table(runs: Sequence[Learned], steps: int | None) -> list[tuple[str, str, in
 def section(runs: Sequence[Learned], steps: int | None, label: str) -> Section:
     """Efficiency by task and method."""
     rows = [
-        (task, method, f"{count}", f"{end:,.0f}", estimate_cell(found))
-        for task, method, count, end, found in table(runs, steps)
+        (task, method, f"{count}", f"{end:,.0f}", estimate_cell(mean))
+        for task, method, count, end, mean in table(runs, steps)
     ]
     header = ("task", "method", "runs", "up to step", "efficiency")
     parts = [Table("efficiency-table", header, rows, in_files=True)]

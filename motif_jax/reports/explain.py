@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from motif_jax.reports import charts, html, page
-from motif_jax.reports.charts import Plot, Series
+from motif_jax.display import charts, html, page
+from motif_jax.display.charts import Plot, Series
+from motif_jax.display.html import TableCell, message_cell, number_cell
+from motif_jax.display.page import Section, Table
+from motif_jax.display.statistics import wilson
 from motif_jax.reports.explain_data import ExplainedReward, Explanation, rank_correlation, seen
-from motif_jax.reports.html import TableCell, message_cell, number_cell
-from motif_jax.reports.page import Section, Table
-from motif_jax.reports.statistics import wilson
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 BINS = 60
 # Most dots of a chart with one dot per message.
@@ -25,35 +29,43 @@ def histogram(reward: ExplainedReward, weights: np.ndarray, description: str) ->
 
     What is paid is dark; a bar round the threshold is dark above and pale below, by what of it is paid.
     """
-    values, weights = reward.normalised[reward.rated], weights[reward.rated]
+    values = reward.normalised[reward.rated]
+    weights = weights[reward.rated]
     if not len(values):
         return html.nothing("there are no messages")
-    low, high = float(values.min()), float(values.max())
+    low = float(values.min())
+    high = float(values.max())
+    paid = np.full(len(values), True)
     if reward.threshold is not None:
-        low, high = min(low, reward.threshold), max(high, reward.threshold)
+        low = min(low, reward.threshold)
+        high = max(high, reward.threshold)
+        paid = values > reward.threshold
     margin = (high - low) * 0.02 or 0.5
     span = (low - margin, high + margin)
-    scale = 100 / max(1e-12, float(weights.sum()))
-    paid = np.full(len(values), True) if reward.threshold is None else values > reward.threshold
-    unpaid_shares, edges = np.histogram(values[~paid], BINS, span, weights=scale * weights[~paid])
-    paid_shares, _ = np.histogram(values[paid], BINS, span, weights=scale * weights[paid])
+    percent = 100 / max(1e-12, float(weights.sum())) * weights
+    unpaid_shares, edges = np.histogram(values[~paid], BINS, span, weights=percent[~paid])
+    paid_shares, _ = np.histogram(values[paid], BINS, span, weights=percent[paid])
+
     figure, axes = charts.new_figure("normalised reward", "share (%)")
-    no_share = np.zeros(BINS)
-    for shares, bottoms, alpha, word in (
-        (unpaid_shares, no_share, 0.35, "unpaid"),
-        (paid_shares, unpaid_shares, 1.0, "paid"),
-    ):
-        for share, bottom, left, right in zip(shares, bottoms, edges[:-1], edges[1:], strict=True):
-            if share == 0:
-                continue
-            width = 0.9 * (right - left)
-            (bar,) = axes.bar(left, share, width, bottom, align="edge", color=charts.COLOURS[0], alpha=alpha)
-            charts.set_title(bar, f"{left:.2f} to {right:.2f}: {share:.2f} % {word}")
+    _draw_bars(axes, unpaid_shares, np.zeros(BINS), edges, 0.35, "unpaid")
+    _draw_bars(axes, paid_shares, unpaid_shares, edges, 1.0, "paid")
     if reward.threshold is not None:
         label = f"threshold {reward.threshold:.2f}"
         axes.axvline(reward.threshold, color=charts.COLOURS[1], linestyle="--", label=label)
         figure.legend(loc="outside upper right", frameon=False, fontsize="small")
     return charts.inline(figure, description)
+
+
+def _draw_bars(
+    axes: Axes, shares: np.ndarray, bottoms: np.ndarray, edges: np.ndarray, alpha: float, name: str
+) -> None:
+    """Draws `shares` [BINS], in %, on top of `bottoms` [BINS], each bar with a tooltip."""
+    for share, bottom, left, right in zip(shares, bottoms, edges[:-1], edges[1:], strict=True):
+        if share == 0:
+            continue
+        width = 0.9 * (right - left)
+        (bar,) = axes.bar(left, share, width, bottom, align="edge", color=charts.COLOURS[0], alpha=alpha)
+        charts.set_title(bar, f"{left:.2f} to {right:.2f}: {share:.2f} % {name}")
 
 
 def scatter(explanation: Explanation) -> str:
@@ -71,27 +83,30 @@ def scatter(explanation: Explanation) -> str:
 
 
 def _cells(rewards: Sequence[ExplainedReward], index: int, history: bool = False) -> list[TableCell]:
+    """The cells of a message, under the titles of `_titles`."""
     cells: list[TableCell] = []
     for reward in rewards:
         paid = float(reward.paid[index]) if reward.rated[index] else np.nan
-        cells += [number_cell(reward.normalised[index], "+.3f"), number_cell(reward.raw[index], ".4g")]
+        cells.append(number_cell(reward.normalised[index], "+.3f"))
+        cells.append(number_cell(reward.raw[index], ".4g"))
         cells.append(number_cell(paid, ".3f") if paid else TableCell("—", paid))
         if reward.disagreement is not None:
             cells.append(number_cell(reward.disagreement[index], ".3f"))
         if history:
-            first, last = reward.history[[0, -1], index].tolist()
-            cells.append(number_cell(last - first, "+.3f"))
+            change = float(reward.history[-1, index]) - float(reward.history[0, index])
+            cells.append(number_cell(change, "+.3f"))
     if len(rewards) == 2:
         cells.append(number_cell(rewards[1].normalised[index] - rewards[0].normalised[index], "+.3f"))
     return cells
 
 
 def _overview(reward: ExplainedReward, counts: np.ndarray) -> str:
-    above, unrated = reward.pays, ~reward.rated
-    share = 100 * counts[above].sum() / max(1, int(counts.sum()))
+    paying = reward.pays
+    unrated = ~reward.rated
+    share = 100 * counts[paying].sum() / max(1, int(counts.sum()))
     tiles = [
         ("messages", f"{len(reward.raw):,}", "distinct"),
-        ("pay something", f"{above.sum():,}", f"{share:.1f} % of the dataset's steps"),
+        ("pay something", f"{paying.sum():,}", f"{share:.1f} % of the dataset's steps"),
         *reward.facts,
     ]
     if unrated.any():
@@ -114,72 +129,79 @@ def _training(reward: ExplainedReward) -> list[Plot]:
     accuracies.append(line("against score", "validation/score_accuracy", 100, True))
     losses = [line("training", "train/loss"), line("validation", "validation/loss")]
     quantiles = [line(f"{level} %", f"reward/quantile_{level:02d}") for level in (5, 25, 50, 75, 95)]
-    known = "0.693 for a model that knows nothing"
+    chance = "0.693 for a model that knows nothing"
     return [
         Plot("accuracy without ties", "epoch", "correct (%)", accuracies),
-        Plot("loss", "epoch", "cross-entropy (nats per pair)", losses, note=known),
+        Plot("loss", "epoch", "cross-entropy (nats per pair)", losses, note=chance),
         Plot("quantiles of the distinct messages", "epoch", "normalised reward", quantiles),
         _calibration(reward),
     ]
 
 
 def _calibration(reward: ExplainedReward) -> Plot:
-    bins: list[dict[str, float]] = reward.curve[-1].get("calibration") or []
-    error = reward.curve[-1].get("validation/calibration_error")
-    right = [wilson(b["accuracy"], int(b["pairs"])) for b in bins]
-    sure = 100 * np.array([b["confidence"] for b in bins])
-    value, low, high = 100 * np.array([[r.value, r.low, r.high] for r in right]).reshape(-1, 3).T
-    lines = [
-        Series("model", sure, value, low, high, bars=True),
-        Series("perfect", np.array([50.0, 100.0]), np.array([50.0, 100.0]), dashed=True),
-    ]
-    caption = f"bars: Wilson's 95 % intervals; n = {sum(b['pairs'] for b in bins):,} pairs" if bins else ""
-    if error is not None and error == error:
+    """How often the last evaluation was right, by how sure it was, in bins of pairs."""
+    last = reward.curve[-1]
+    bins: list[dict[str, float]] = last.get("calibration") or []
+    lines = []
+    caption = ""
+    if bins:
+        confidence = 100 * np.array([pairs["confidence"] for pairs in bins])
+        estimates = [wilson(pairs["accuracy"], int(pairs["pairs"])) for pairs in bins]
+        accuracy = 100 * np.array([estimate.value for estimate in estimates])
+        low = 100 * np.array([estimate.low for estimate in estimates])
+        high = 100 * np.array([estimate.high for estimate in estimates])
+        diagonal = np.array([50.0, 100.0])
+        lines = [
+            Series("model", confidence, accuracy, low, high, bars=True),
+            Series("perfect", diagonal, diagonal, dashed=True),
+        ]
+        caption = f"bars: Wilson's 95 % intervals; n = {sum(pairs['pairs'] for pairs in bins):,} pairs"
+    error = last.get("validation/calibration_error")
+    if error is not None and not np.isnan(error):
         caption += f"; expected calibration error {100 * error:.1f} points"
-    title, axes = "calibration on validation pairs", ("how sure (%)", "how often right (%)")
-    return Plot(title, *axes, lines if bins else [], note=caption)
+    title = "calibration on validation pairs"
+    return Plot(title, "how sure (%)", "how often right (%)", lines, note=caption)
 
 
 def _typed(explanation: Explanation) -> Section:
     header = ["text", "seen", *_titles(explanation.typed, False)]
-    rows = [
-        [message_cell(text), TableCell(seen(count), count), *_cells(explanation.typed, i)]
-        for i, (text, count) in enumerate(zip(explanation.texts, explanation.text_counts, strict=True))
-    ]
+    rows = []
+    for index, (text, count) in enumerate(zip(explanation.texts, explanation.text_counts, strict=True)):
+        cells = _cells(explanation.typed, index)
+        rows.append([message_cell(text), TableCell(seen(count), count), *cells])
     return Section("Texts that were asked for", "texts", [_fitted(Table("typed", header, rows), explanation)])
 
 
 def _side_by_side(explanation: Explanation) -> Section:
     first, second = explanation.rewards
-    alike = f"{rank_correlation(first.normalised, second.normalised):.2f}"
-    numbers = [("rank correlation", alike, "Spearman, over distinct messages")]
-    numbers.append(("paid by both", f"{(first.pays & second.pays).sum():,}", "distinct messages"))
+    correlation = f"{rank_correlation(first.normalised, second.normalised):.2f}"
+    tiles = [
+        ("rank correlation", correlation, "Spearman, over distinct messages"),
+        ("paid by both", f"{(first.pays & second.pays).sum():,}", "distinct messages"),
+    ]
     caption = f"the {DOTS:,} most frequent" if len(explanation.messages) > DOTS else ""
     chart = html.figure("one dot a message", scatter(explanation), caption)
-    return Section("Side by side", "both", [html.tiles(numbers), html.grid(chart)])
+    return Section("Side by side", "both", [html.tiles(tiles), html.grid(chart)])
 
 
 def _messages(explanation: Explanation, max_rows: int) -> Section:
     """The `max_rows` most frequent messages by descending reward; those without one come last."""
-    kept = np.sort(np.argsort(-explanation.counts, kind="stable")[:max_rows])
-    kept = kept[np.argsort(-explanation.rewards[0].normalised[kept], kind="stable")]
+    frequent = np.sort(np.argsort(-explanation.counts, kind="stable")[:max_rows])
+    ranked = frequent[np.argsort(-explanation.rewards[0].normalised[frequent], kind="stable")]
     history = any(len(reward.evaluations) > 1 for reward in explanation.rewards)
-    rows = [
-        [
-            message_cell(explanation.messages[i]),
-            number_cell(explanation.counts[i], ","),
-            *_cells(explanation.rewards, i, history),
-        ]
-        for i in kept.tolist()
-    ]
+    rows = []
+    for index in ranked.tolist():
+        count = number_cell(explanation.counts[index], ",")
+        cells = _cells(explanation.rewards, index, history)
+        rows.append([message_cell(explanation.messages[index]), count, *cells])
     header = ["message", "seen (times)", *_titles(explanation.rewards, history)]
     table = Table("messages", header, rows, search=True, limit=SHOWN, empty="there are no messages")
-    return Section(
-        "Messages", "messages-section", [_fitted(table, explanation)], _messages_note(explanation, max_rows)
-    )
+    note = _messages_note(explanation, max_rows)
+    return Section("Messages", "messages-section", [_fitted(table, explanation)], note)
 
 
 def _fitted(table: Table, explanation: Explanation) -> str:
+    """The table as HTML, in small letters where it has the columns of two rewards."""
     return f'<div class="wide">{table.html()}</div>' if len(explanation.rewards) > 1 else table.html()
 
 
@@ -189,42 +211,59 @@ def _messages_note(explanation: Explanation, max_rows: int) -> str:
         "it is. Paid: 0 at or below the threshold; the n-th time in an episode it is divided by n to the power of the count exponent. "
         "Click a column to sort."
     )
-    unrated = int((~np.logical_and.reduce([reward.rated for reward in explanation.rewards])).sum())
+    rated_by_all = np.logical_and.reduce([reward.rated for reward in explanation.rewards])
+    unrated = int((~rated_by_all).sum())
     if unrated:
         note += (
             f" {unrated:,} messages have no reward (–): one that reads more than the message is averaged over max_steps "
             "steps of the dataset, and they are on none of those."
         )
-    if max_rows < (count := len(explanation.messages)):
+    count = len(explanation.messages)
+    if max_rows < count:
         note += f" The {max_rows:,} most frequent of {count:,} messages; messages.csv has all."
     return note
 
 
 def _titles(rewards: Sequence[ExplainedReward], history: bool) -> list[str]:
-    names = []
+    """The titles of the columns that `_cells` fills."""
+    titles = []
     for reward in rewards:
-        shown = ["normalised", "raw", "paid first time"]
-        shown += ["disagreement"] if reward.disagreement is not None else []
-        shown += ["change over training"] if history else []
-        names += [f"{name} · {reward.name}" if len(rewards) > 1 else name for name in shown]
-    return names + (["difference"] if len(rewards) == 2 else [])
+        columns = ["normalised", "raw", "paid first time"]
+        if reward.disagreement is not None:
+            columns.append("disagreement")
+        if history:
+            columns.append("change over training")
+        if len(rewards) > 1:
+            columns = [f"{column} · {reward.name}" for column in columns]
+        titles += columns
+    if len(rewards) == 2:
+        titles.append("difference")
+    return titles
 
 
 def render(explanation: Explanation, written: str, max_rows: int) -> str:
     """The page; `written` is its date. The table has the `max_rows` most frequent messages."""
-    rewards, counts = explanation.rewards, explanation.counts
+    rewards = explanation.rewards
+    counts = explanation.counts
     sections = [_typed(explanation)] if explanation.texts else []
     for number, reward in enumerate(rewards):
         title = f"Reward: {reward.name}" if len(rewards) > 1 else "Reward"
-        once = histogram(reward, np.ones(len(counts)), "histogram over distinct messages")
-        often = histogram(reward, counts.astype(float), "histogram over steps")
-        once = html.figure("distinct messages", once, "each message once")
-        often = html.figure("steps of the dataset", often, "each message as often as it was seen")
-        shown = [_overview(reward, counts), html.grid(once, often)]
+        over_messages = html.figure(
+            "distinct messages",
+            histogram(reward, np.ones(len(counts)), "histogram over distinct messages"),
+            "each message once",
+        )
+        over_steps = html.figure(
+            "steps of the dataset",
+            histogram(reward, counts.astype(float), "histogram over steps"),
+            "each message as often as it was seen",
+        )
+        parts = [_overview(reward, counts), html.grid(over_messages, over_steps)]
         training = _training(reward) if len(reward.curve) > 1 else [html.nothing("only one evaluation")]
-        sections.append(Section(title, f"reward-{number}", shown))
+        sections.append(Section(title, f"reward-{number}", parts))
         sections.append(Section(f"{title} over the training", f"training-{number}", training))
-    sections += [_side_by_side(explanation)] if len(rewards) == 2 else []
+    if len(rewards) == 2:
+        sections.append(_side_by_side(explanation))
     sections.append(_messages(explanation, max_rows))
     names = " and ".join(reward.name for reward in rewards)
     return page.render("What the reward likes", f"{names} · {explanation.source} · {written}", sections)

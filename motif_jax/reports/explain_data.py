@@ -57,7 +57,6 @@ def rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
     from scipy.stats import spearmanr
 
     both = np.isfinite(first) & np.isfinite(second)
-    one, two = first[both], second[both]
-    if min(len(set(one.tolist())), len(set(two.tolist()))) < 2:
+    if len(np.unique(first[both])) < 2 or len(np.unique(second[both])) < 2:
         return float("nan")
-    return float(spearmanr(one, two).statistic)
+    return float(spearmanr(first[both], second[both]).statistic)

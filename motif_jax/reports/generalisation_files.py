@@ -14,8 +14,8 @@ import numpy as np
 
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import atomic_write_bytes, atomic_write_json, atomic_write_text, read_json
-from motif_jax.reports import measures
-from motif_jax.reports.statistics import Difference, Estimate, difference, mean_of, rate_difference
+from motif_jax.display import measures
+from motif_jax.display.statistics import Difference, Estimate, difference, mean_of, rate_difference
 
 SUMMARY = "tests.json"
 TABLE = "tests.csv"
@@ -36,35 +36,49 @@ def summarise(
       `episodes`; success, return and length as {value, low, high}; `success_change` and `return_change` against `base` as
       {value, low, high, pairs}; `by_kind`: kind of task (of `kinds`) -> the same without changes.
     """
-    one, two = (np.array([row["success"] for row in some]) for some in (rows, base))
-    earned, before = (np.array([row["return"] for row in some]) for some in (rows, base))
-    parted = {kind: [row for row in rows if row["kind"] == place] for place, kind in enumerate(kinds)}
+    successes = np.array([row["success"] for row in rows])
+    base_successes = np.array([row["success"] for row in base])
+    returns = np.array([row["return"] for row in rows])
+    base_returns = np.array([row["return"] for row in base])
+    by_kind = {}
+    for number, kind in enumerate(kinds):
+        rows_of_kind = [row for row in rows if row["kind"] == number]
+        if rows_of_kind:
+            by_kind[kind] = _numbers(rows_of_kind, resamples, confidence)
     return {
         **_numbers(rows, resamples, confidence),
-        "success_change": asdict(rate_difference(one, two, True, confidence)),
-        "return_change": asdict(difference([(earned, before, True)], resamples, confidence)),
-        "by_kind": {kind: _numbers(part, resamples, confidence) for kind, part in parted.items() if part},
+        "success_change": asdict(rate_difference(successes, base_successes, True, confidence)),
+        "return_change": asdict(difference([(returns, base_returns, True)], resamples, confidence)),
+        "by_kind": by_kind,
     }
 
 
 def _numbers(rows: Rows, resamples: int, confidence: float) -> dict[str, Any]:
-    numbers = {key: [row[key] for row in rows] for key in _MEASURED}
-    means = {key: mean_of(of, key == "success", resamples, confidence) for key, of in numbers.items()}
-    return {"episodes": len(rows), **{key: asdict(mean) for key, mean in means.items()}}
+    numbers: dict[str, Any] = {"episodes": len(rows)}
+    for key in _MEASURED:
+        values = [row[key] for row in rows]
+        numbers[key] = asdict(mean_of(values, key == "success", resamples, confidence))
+    return numbers
 
 
 def write(folder: str | os.PathLike[str], summary: Mapping[str, Any]) -> None:
     """Writes tests.json, tests.csv and table.md."""
     atomic_write_json(Path(folder) / SUMMARY, summary)
-    names = {"test": "name", "what": "what", "environment": "environment", "episodes": "episodes"}
-    bounds = {"": "value", "_low": "low", "_high": "high"}
-    numbers = [(key, *of) for key in (*_MEASURED, "success_change", "return_change") for of in bounds.items()]
+    # Column -> the key of a test; (column, key of a test, part of its estimate).
+    texts = {"test": "name", "what": "what", "environment": "environment", "episodes": "episodes"}
+    suffixes = {"value": "", "low": "_low", "high": "_high"}
+    numbers = [
+        (f"{key}{suffix}", key, part)
+        for key in (*_MEASURED, "success_change", "return_change")
+        for part, suffix in suffixes.items()
+    ]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*names, *(f"{key}{suffix}" for key, suffix, _ in numbers)])
+    writer.writerow([*texts, *(column for column, _, _ in numbers)])
     for test in summary["tests"]:
-        own = [test[name] for name in names.values()]
-        writer.writerow([*own, *(test[key][part] for key, _, part in numbers)])
+        row = [test[key] for key in texts.values()]
+        row += [test[key][part] for _, key, part in numbers]
+        writer.writerow(row)
     atomic_write_text(Path(folder) / TABLE, text.getvalue())
 
 
@@ -85,23 +99,36 @@ def read(folder: str | os.PathLike[str]) -> dict[str, Any]:
     summary = read_json(path, _ANEW, keys=("player", "base", "episodes", "confidence", "left_out", "tests"))
     try:
         for test in summary["tests"]:
-            for key in (*_MEASURED, "success_change", "return_change"):
-                (Estimate if key in _MEASURED else Difference)(**test[key])
-                if not all(isinstance(of, int | float) and abs(of) < 1e15 for of in test[key].values()):
-                    raise ValueError(f"{key} has no numbers")
-            if not (isinstance(test["name"], str) and isinstance(test["what"], str)):
-                raise ValueError("a test's name is no text")
+            _check_test(test)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is damaged ({type(error).__name__}: {error}): {_ANEW}") from None
     return summary
 
 
+def _check_test(test: Mapping[str, Any]) -> None:
+    """Raises AttributeError, KeyError, TypeError or ValueError where the numbers or names of a test cannot be used."""
+    for key in _MEASURED:
+        Estimate(**test[key])
+    for key in ("success_change", "return_change"):
+        Difference(**test[key])
+    for key in (*_MEASURED, "success_change", "return_change"):
+        numbers = test[key].values()
+        if not all(isinstance(number, int | float) and abs(number) < 1e15 for number in numbers):
+            raise ValueError(f"{key} has no numbers")
+    if not (isinstance(test["name"], str) and isinstance(test["what"], str)):
+        raise ValueError("a test's name is no text")
+
+
 def table(summary: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """The cells of the table below `HEADER`; the unchanged task has empty cells of change."""
     rows: list[tuple[str, ...]] = []
-    for test in summary["tests"]:
-        success, earned, length = (measures.format_estimate(Estimate(**test[key])) for key in _MEASURED)
-        signed = "{value:+.3f} [{low:+.3f}, {high:+.3f}]" if rows else ""
-        changes = [signed.format(**test[key]) for key in ("success_change", "return_change")]
-        rows.append((test["name"], success, changes[0], earned, changes[1], length))
+    for number, test in enumerate(summary["tests"]):
+        success = measures.format_estimate(Estimate(**test["success"]))
+        returned = measures.format_estimate(Estimate(**test["return"]))
+        length = measures.format_estimate(Estimate(**test["length"]))
+        # The unchanged task comes first.
+        change = "{value:+.3f} [{low:+.3f}, {high:+.3f}]" if number else ""
+        success_change = change.format(**test["success_change"])
+        return_change = change.format(**test["return_change"])
+        rows.append((test["name"], success, success_change, returned, return_change, length))
     return rows

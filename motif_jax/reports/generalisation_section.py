@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from motif_jax.display.charts import Interval, Plot
+from motif_jax.display.html import TableCell, number_cell
+from motif_jax.display.measures import format_interval
+from motif_jax.display.page import Section, Table, estimate_cell
+from motif_jax.display.statistics import Difference, Estimate, mean_of
 from motif_jax.envs.babyai_text import catalogue
-from motif_jax.reports.charts import Interval, Plot
-from motif_jax.reports.html import TableCell, number_cell
-from motif_jax.reports.measures import format_interval
-from motif_jax.reports.page import Section, Table, estimate_cell
 from motif_jax.reports.run_data import RunData
-from motif_jax.reports.statistics import Difference, Estimate, mean_of
 
 
 def section(tests: Mapping[str, Mapping[str, Any]]) -> Section | None:
@@ -21,29 +21,40 @@ def section(tests: Mapping[str, Mapping[str, Any]]) -> Section | None:
     header = ["test", "what is changed"]
     for player in tests:
         header += [f"{player}: success", "change"]
-    changes = {test["name"]: test["what"] for found in tests.values() for test in found["tests"]}
+    changes = {test["name"]: test["what"] for summary in tests.values() for test in summary["tests"]}
     rows = []
-    for place, (name, what) in enumerate(changes.items()):
-        cells = [TableCell(name), TableCell(what)]
-        for found in tests.values():
-            taken = (_cells(test, place == 0) for test in found["tests"] if test["name"] == name)
-            cells += next(taken, [TableCell("not taken"), TableCell("")])
+    for number, (name, change) in enumerate(changes.items()):
+        cells = [TableCell(name), TableCell(change)]
+        for summary in tests.values():
+            # The unchanged task comes first.
+            cells += _cells(summary, name, is_unchanged=number == 0)
         rows.append(cells)
-    shown = {p: [Interval(t["name"], **t["success"]) for t in found["tests"]] for p, found in tests.items()}
-    axes = ("success rate", "")
-    plots = [Plot(f"success of {p}", *axes, intervals=intervals) for p, intervals in shown.items()]
-    some = next(iter(tests.values()))
+
+    plots = []
+    for player, summary in tests.items():
+        intervals = [Interval(test["name"], **test["success"]) for test in summary["tests"]]
+        plots.append(Plot(f"success of {player}", "success rate", "", intervals=intervals))
+    first = next(iter(tests.values()))
     note = (
-        f"{some['episodes']} episodes a test, of the same seeds in every test and for every player; {100 * some['confidence']:g} % intervals. "
+        f"{first['episodes']} episodes a test, of the same seeds in every test and for every player; {100 * first['confidence']:g} % intervals. "
         "Change: against the same episodes without any change."
     )
     return Section("Tests of generalisation", "tests", [Table("tests-table", header, rows), *plots], note)
 
 
-def _cells(test: Mapping[str, Any], first: bool) -> list[TableCell]:
-    change = Difference(**test["success_change"])
-    shown = TableCell(f"{change.value:+.3f}", change.value, note=format_interval(change))
-    return [estimate_cell(Estimate(**test["success"])), TableCell("") if first else shown]
+def _cells(summary: Mapping[str, Any], name: str, is_unchanged: bool) -> list[TableCell]:
+    """A player's success in the test `name`, and its change."""
+    for test in summary["tests"]:
+        if test["name"] == name:
+            success = estimate_cell(Estimate(**test["success"]))
+            if is_unchanged:
+                return [success, TableCell("")]
+            change = Difference(**test["success_change"])
+            return [
+                success,
+                TableCell(f"{change.value:+.3f}", change.value, note=format_interval(change)),
+            ]
+    return [TableCell("not taken"), TableCell("")]
 
 
 def by_kind(data: RunData) -> Section | None:
@@ -51,11 +62,17 @@ def by_kind(data: RunData) -> Section | None:
     rows = []
     for name, evaluation in data.evaluations.items():
         level = catalogue.LEVELS.get(evaluation["plan"]["environment"])
-        for place, kind in enumerate(level.kinds if level is not None else ()):
-            if played := [row for row in evaluation["rows"] if row.get("kind") == place]:
-                measured = {key: [row[key] for row in played] for key in ("success", "return")}
-                how = evaluation["confidence"]
-                means = (mean_of(of, key == "success", confidence=how) for key, of in measured.items())
-                rows.append([name, kind, number_cell(len(played), ","), *map(estimate_cell, means)])
+        kinds = level.kinds if level is not None else ()
+        confidence = evaluation["confidence"]
+        for number, kind in enumerate(kinds):
+            episodes = [row for row in evaluation["rows"] if row.get("kind") == number]
+            if not episodes:
+                continue
+            success = mean_of([row["success"] for row in episodes], True, confidence=confidence)
+            returned = mean_of([row["return"] for row in episodes], confidence=confidence)
+            count = number_cell(len(episodes), ",")
+            rows.append([name, kind, count, estimate_cell(success), estimate_cell(returned)])
+    if not rows:
+        return None
     header = ("evaluation", "kind of task", "episodes", "success rate", "mean return")
-    return Section("By kind of task", "kinds", [Table("kinds-table", header, rows)]) if rows else None
+    return Section("By kind of task", "kinds", [Table("kinds-table", header, rows)])

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from motif_jax.core.metric_files import Curve
-from motif_jax.reports.charts import Plot, Series
-from motif_jax.reports.html import TableCell, message_cell, number_cell
-from motif_jax.reports.page import Section, Table
+from motif_jax.display.charts import Plot, Series
+from motif_jax.display.html import TableCell, message_cell, number_cell
+from motif_jax.display.page import Section, Table
 
 _STEPS = "environment steps"
 
@@ -53,72 +53,109 @@ def read(folder: str | Path, kind: str) -> LabelLogReport | None:
     if not path.exists():
         return None
     labels = list(read_log(path))
+    if not labels:
+        return LabelLogReport(kind)
     form = PAIR if any(len(label.items) == 2 for label in labels) else SINGLE
     steps = np.array([label.step for label in labels], np.float64)
-    counts = {
-        name: Curve(steps, np.cumsum([label.label == place for label in labels]).astype(np.float64))
-        for place, name in enumerate(form.verdicts)
-    }
+    counts = {}
+    for number, name in enumerate(form.verdicts):
+        so_far = np.cumsum([label.label == number for label in labels])
+        counts[name] = Curve(steps, so_far.astype(np.float64))
     tokens = Curve(steps, np.cumsum([label.tokens for label in labels]).astype(np.float64))
-    single = {label.items[0]: label for label in labels if form is SINGLE}
-    texts = [LearnedText(text, of.met, of.step, form.verdicts[of.label]) for text, of in single.items()]
-    return LabelLogReport(kind, counts if labels else {}, tokens if labels else None, texts)
+    # A label of a pair is none of a text.
+    label_of_text = {label.items[0]: label for label in labels} if form is SINGLE else {}
+    texts = [
+        LearnedText(text, label.met, label.step, form.verdicts[label.label])
+        for text, label in label_of_text.items()
+    ]
+    return LabelLogReport(kind, counts, tokens, texts)
 
 
 _HEADER = ("message", "met at step", "label known at step", "label", "paid in all", "reward now")
 
 
 def _row(text: LearnedText) -> tuple[TableCell, ...]:
-    steps = number_cell(text.met, ","), number_cell(text.labelled, ",")
-    now = number_cell(text.values[-1] if text.values else None, "+.2f")
-    return message_cell(text.text), *steps, TableCell(text.label), number_cell(text.earned, ",.1f"), now
+    """The cells below `_HEADER`."""
+    newest = text.values[-1] if text.values else None
+    return (
+        message_cell(text.text),
+        number_cell(text.met, ","),
+        number_cell(text.labelled, ","),
+        TableCell(text.label),
+        number_cell(text.earned, ",.1f"),
+        number_cell(newest, "+.2f"),
+    )
 
 
 def _changed(learned: LabelLogReport, top: int) -> list[tuple[TableCell, ...]]:
-    moved = [text for text in learned.texts if len(text.values) > 1 and np.ptp(text.values) > 0]
-    moved.sort(key=lambda text: (-float(np.ptp(text.values)), text.text))
-    return [
-        (message_cell(text.text), TableCell(text.label), *(number_cell(v, "+.2f") for v in text.values))
-        for text in moved[:top]
-    ]
+    """The `top` texts whose reward changed most between checkpoints, with their reward at each."""
+    changed = [text for text in learned.texts if len(text.values) > 1 and np.ptp(text.values) > 0]
+    changed.sort(key=lambda text: (-float(np.ptp(text.values)), text.text))
+    rows = []
+    for text in changed[:top]:
+        values = [number_cell(value, "+.2f") for value in text.values]
+        rows.append((message_cell(text.text), TableCell(text.label), *values))
+    return rows
 
 
 def disagreements(learned: LabelLogReport) -> list[LearnedText]:
     """The texts whose reward at the newest checkpoint contradicts their label."""
-    known = (text for text in learned.texts if text.label and text.decided is not None)
-    return [text for text in known if text.decided != (text.label == "yes")]
+    decided = [text for text in learned.texts if text.label and text.decided is not None]
+    return [text for text in decided if text.decided != (text.label == "yes")]
 
 
 def section(learned: LabelLogReport | None, metrics: Mapping[str, Curve], top: int = 25) -> Section | None:
     """The section; None if the reward is not learned online."""
     if learned is None:
         return None
-    told = {"annotator/questions": "questions", "reward/texts_met": "texts met"}
-    asked = [Series(name, metrics[key].x, metrics[key].y) for key, name in told.items() if key in metrics]
-    labels = [Series(name, curve.x, curve.y) for name, curve in learned.counts.items()]
-    total = np.maximum(sum(curve.y for curve in learned.counts.values()), 1)
-    shares = [Series(name, curve.x, 100 * curve.y / total) for name, curve in learned.counts.items()]
-    parts: list[Any] = [
-        Plot("labels", _STEPS, "labels so far", labels),
-        Plot("label shares", _STEPS, "share of the labels so far (%)", shares),
-        Plot("questions and texts met", _STEPS, "so far", asked),
-    ]
-    if learned.tokens is not None and learned.tokens.y.any():
-        parts.append(Plot("tokens", _STEPS, "so far", [Series("", learned.tokens.x, learned.tokens.y)]))
+    parts: list[Any] = _plots(learned, metrics)
     texts = sorted(learned.texts, key=lambda text: -abs(text.earned))
-    every = Table("learned-all", _HEADER, list(map(_row, texts)), "all messages, what paid most first")
-    parts.append(every._replace(search=True, limit=top, empty="no message was labelled or paid"))
+    parts.append(
+        Table(
+            "learned-all",
+            _HEADER,
+            [_row(text) for text in texts],
+            "all messages, what paid most first",
+            search=True,
+            limit=top,
+            empty="no message was labelled or paid",
+        )
+    )
     if len(learned.checkpoints) > 1:
         columns = ("message", "label", *(f"at {step:,}" for step in learned.checkpoints))
-        same, rows = "no reward changed between checkpoints", _changed(learned, top)
-        parts.append(Table("learned-changed", columns, rows, "rewards that changed most", empty=same))
+        unchanged = "no reward changed between checkpoints"
+        rows = _changed(learned, top)
+        parts.append(Table("learned-changed", columns, rows, "rewards that changed most", empty=unchanged))
     if any(text.decided is not None for text in learned.texts):
-        wrong, number = disagreements(learned), sum(bool(text.label) for text in learned.texts)
-        title = f"where reward and annotator disagree: {len(wrong):,} of {number:,} labelled messages"
-        shown = [_row(text) for text in wrong[:top]]
-        parts.append(Table("learned-against", _HEADER, shown, title, empty="they agree on all"))
+        contradicting = disagreements(learned)
+        labelled = sum(1 for text in learned.texts if text.label)
+        title = (
+            f"where reward and annotator disagree: {len(contradicting):,} of {labelled:,} labelled messages"
+        )
+        rows = [_row(text) for text in contradicting[:top]]
+        parts.append(Table("learned-against", _HEADER, rows, title, empty="they agree on all"))
     note = (
         f"The reward of kind {learned.kind} was learned while the agent played; steps are environment steps of the run, before the "
         "batch that knew the label; sums of rewards are those up to the newest checkpoint."
     )
     return Section("What the reward learned", "learned", parts, note)
+
+
+def _plots(learned: LabelLogReport, metrics: Mapping[str, Curve]) -> list[Plot]:
+    """Labels, their shares, questions and tokens over environment steps."""
+    labels = [Series(name, curve.x, curve.y) for name, curve in learned.counts.items()]
+    total = np.maximum(sum(curve.y for curve in learned.counts.values()), 1)
+    shares = [Series(name, curve.x, 100 * curve.y / total) for name, curve in learned.counts.items()]
+    legends = {"annotator/questions": "questions", "reward/texts_met": "texts met"}
+    questions = [
+        Series(legend, metrics[key].x, metrics[key].y) for key, legend in legends.items() if key in metrics
+    ]
+    plots = [
+        Plot("labels", _STEPS, "labels so far", labels),
+        Plot("label shares", _STEPS, "share of the labels so far (%)", shares),
+        Plot("questions and texts met", _STEPS, "so far", questions),
+    ]
+    if learned.tokens is not None and learned.tokens.y.any():
+        tokens = Series("", learned.tokens.x, learned.tokens.y)
+        plots.append(Plot("tokens", _STEPS, "so far", [tokens]))
+    return plots

@@ -12,12 +12,14 @@ import numpy as np
 from motif_jax.core import metric_files
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import read_json, read_json_lines
+from motif_jax.display import charts, html
+from motif_jax.display.html import TableCell, number_cell
+from motif_jax.display.page import Section, Table
 from motif_jax.published import glam_probes
-from motif_jax.reports import charts, html
-from motif_jax.reports.html import TableCell, number_cell
-from motif_jax.reports.page import Section, Table
 
-DESCRIPTION, LINES, CLAUSES = "probes.json", "probes.jsonl", "clauses.jsonl"
+DESCRIPTION = "probes.json"
+LINES = "probes.jsonl"
+CLAUSES = "clauses.jsonl"
 _REMEDY = "remove the file, then probe_language_agent makes it from the run's checkpoints"
 _COLUMNS = 60  # most columns of a heatmap; more updates are thinned out
 
@@ -52,48 +54,62 @@ def read(folder: str | os.PathLike[str]) -> Probes | None:
     path = Path(folder) / DESCRIPTION
     if not path.exists():
         return None
-    written = read_json(path, _REMEDY, keys=("actions", "probes"))
+    description = read_json(path, _REMEDY, keys=("actions", "probes"))
     rows = list(read_json_lines(Path(folder) / LINES, ("update", "step"), _REMEDY))
     if not rows:
         return None
     try:
-        probes, actions = written["probes"], tuple(written["actions"])
-        found = np.array([row["probabilities"] for row in rows], np.float64)
-        if found.shape[1:] != (len(probes), len(actions)):
+        probes = description["probes"]
+        actions = tuple(description["actions"])
+        probabilities = np.array([row["probabilities"] for row in rows], np.float64)
+        if probabilities.shape[1:] != (len(probes), len(actions)):
             raise ValueError("probabilities of other probes or actions")
-        looks = list(read_json_lines(Path(folder) / CLAUSES, ("update",), _REMEDY))
-        updates = {row["update"]: number for number, row in enumerate(rows)}
+        clause_rows = list(read_json_lines(Path(folder) / CLAUSES, ("update",), _REMEDY))
+        row_of_update = {row["update"]: number for number, row in enumerate(rows)}
         clauses: list[Clause] = []
-        if looks and looks[-1]["update"] in updates:
-            whole = found[updates[looks[-1]["update"]]]
-            clauses = [_clause(each, probes, actions, whole) for each in looks[-1]["without"]]
-        names, prompts = (tuple(probe[key] for probe in probes) for key in ("name", "prompt"))
-        steps = np.array([row["step"] for row in rows], np.int64)
+        if clause_rows and clause_rows[-1]["update"] in row_of_update:
+            newest = clause_rows[-1]
+            with_all_clauses = probabilities[row_of_update[newest["update"]]]
+            clauses = [_clause(row, probes, actions, with_all_clauses) for row in newest["without"]]
         clauses.sort(key=lambda clause: -clause.change)
-        return Probes(actions, names, prompts, steps, found, tuple(clauses))
+        return Probes(
+            actions,
+            tuple(probe["name"] for probe in probes),
+            tuple(probe["prompt"] for probe in probes),
+            np.array([row["step"] for row in rows], np.int64),
+            probabilities,
+            tuple(clauses),
+        )
     except (IndexError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise UserError(f"{path} or {LINES} beside it is damaged ({error}): {_REMEDY}") from None
 
 
-def _clause(each: dict[str, Any], probes: Sequence[Any], actions: Sequence[str], whole: np.ndarray) -> Clause:
-    probe = probes[each["probe"]]
-    difference = whole[each["probe"]] - np.array(each["probabilities"], np.float64)
-    most = int(np.argmax(np.abs(difference)))
-    text, change = probe["observations"][each["observation"]][each["clause"]], np.abs(difference).sum() / 2
-    return Clause(probe["name"], text, float(change), actions[most], float(difference[most]))
+def _clause(
+    row: dict[str, Any], probes: Sequence[Any], actions: Sequence[str], with_all_clauses: np.ndarray
+) -> Clause:
+    """A row of clauses.jsonl, against the probabilities float64 [probes, actions] of the whole prompts."""
+    probe = probes[row["probe"]]
+    difference = with_all_clauses[row["probe"]] - np.array(row["probabilities"], np.float64)
+    largest = int(np.argmax(np.abs(difference)))
+    text = probe["observations"][row["observation"]][row["clause"]]
+    change = float(np.abs(difference).sum() / 2)
+    return Clause(probe["name"], text, change, actions[largest], float(difference[largest]))
 
 
-def heatmap(probes: Probes, place: int) -> str:
+def heatmap(probes: Probes, index: int) -> str:
     """One probe as SVG: a row per action, a column per update; a stronger colour is a higher probability."""
-    values, steps = probes.probabilities[:, place], probes.steps
+    values = probes.probabilities[:, index]
+    steps = probes.steps
     if len(values) > _COLUMNS:
         chosen = np.linspace(0, len(values) - 1, _COLUMNS).round().astype(int)
-        values, steps = values[chosen], steps[chosen]
+        values = values[chosen]
+        steps = steps[chosen]
     figure, axes = charts.new_figure("environment steps", "", 0.6 + 0.2 * len(probes.actions))
     axes.grid(False)
     for row, action in enumerate(probes.actions):
         for column, value in enumerate(values[:, row].tolist()):
             alpha = min(1.0, max(0.0, value))
+            # Slightly wider than the column: a gap would show as a white line.
             (cell,) = axes.barh(row, 1.01, 0.92, column, color=charts.COLOURS[0], alpha=alpha)
             charts.set_title(cell, f"{action} at step {int(steps[column]):,}: {value:.2f}")
     axes.set_yticks(range(len(probes.actions)), [charts.plain(action) for action in probes.actions])
@@ -101,7 +117,7 @@ def heatmap(probes: Probes, place: int) -> str:
     axes.set_xticks(ends, [charts.short(float(steps[end])) for end in ends])
     axes.margins(0)
     axes.invert_yaxis()
-    return charts.inline(figure, f"probability of each action in: {probes.names[place]}")
+    return charts.inline(figure, f"probability of each action in: {probes.names[index]}")
 
 
 def read_published(folder: str | os.PathLike[str]) -> Probes | None:
@@ -110,13 +126,15 @@ def read_published(folder: str | os.PathLike[str]) -> Probes | None:
     if not path.is_file():
         return None
     actions = glam_probes.actions_of(Path(folder).name)
-    found = glam_probes.probabilities(glam_probes.read_distributions(path, len(actions)))
-    names = tuple(f"situation {number}" for number in range(1, found.shape[1] + 1))
+    scores = glam_probes.read_distributions(path, len(actions))
+    probabilities = glam_probes.probabilities(scores)
+    updates, probes, _ = probabilities.shape
+    names = tuple(f"situation {number}" for number in range(1, probes + 1))
     log = metric_files.read_csv(Path(folder) / "log.csv")
     # A row is written before its update; the update's row in the log counts the frames after it.
-    frames = np.concatenate([[0.0], log.get("frames", np.arange(1.0, len(found) + 1))])
-    steps = frames[: len(found)] if len(frames) >= len(found) else np.arange(len(found))
-    return Probes(actions, names, ("",) * len(names), steps.astype(np.int64), found, ())
+    frames = np.concatenate([[0.0], log.get("frames", np.arange(1.0, updates + 1))])
+    steps = frames[:updates] if len(frames) >= updates else np.arange(updates)
+    return Probes(actions, names, ("",) * probes, steps.astype(np.int64), probabilities, ())
 
 
 def section(probes: Probes | None) -> Section | None:
@@ -124,20 +142,21 @@ def section(probes: Probes | None) -> Section | None:
     if probes is None:
         return None
     figures = []
-    for place, (name, prompt) in enumerate(zip(probes.names, probes.prompts, strict=True)):
-        likely = int(probes.probabilities[-1, place].argmax())
-        chance = probes.probabilities[-1, place, likely]
-        goal = " ".join(line.strip() for line in prompt.split("\n")[1:-1])
-        caption = f"at the end {probes.actions[likely]} with {100 * chance:.0f} %. {goal}"
-        figures.append(html.figure(name, heatmap(probes, place), caption))
+    for index, (name, prompt) in enumerate(zip(probes.names, probes.prompts, strict=True)):
+        newest = probes.probabilities[-1, index]
+        likeliest = int(newest.argmax())
+        # The first line of a prompt lists the actions, and the last asks for one.
+        situation = " ".join(line.strip() for line in prompt.split("\n")[1:-1])
+        caption = f"at the end {probes.actions[likeliest]} with {100 * newest[likeliest]:.0f} %. {situation}"
+        figures.append(html.figure(name, heatmap(probes, index), caption))
     rows = []
     for clause in probes.clauses:
-        most = TableCell(f"{clause.action} {clause.difference:+.3f}", clause.difference)
-        rows.append((clause.probe, clause.text, number_cell(clause.change, ".3f"), most))
+        effect = TableCell(f"{clause.action} {clause.difference:+.3f}", clause.difference)
+        rows.append((clause.probe, clause.text, number_cell(clause.change, ".3f"), effect))
     header = ("situation", "clause", "change of the policy", "what the clause does most")
-    table = [Table("clause-table", header, rows, "what each clause is worth")] if rows else []
+    tables = [Table("clause-table", header, rows, "what each clause is worth")] if rows else []
     note = (
         "What the agent would do in fixed situations: a row an action, a column an update, the stronger the colour the likelier. Change of the policy: total "
         "variation distance, 0 to 1, between what it does with the clause and without it, at the newest look."
     )
-    return Section("Probes", "probes", [html.grid(*figures), *table], note)
+    return Section("Probes", "probes", [html.grid(*figures), *tables], note)

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from motif_jax.core import metric_files
-from motif_jax.reports import html
-from motif_jax.reports.html import TableCell
-from motif_jax.reports.measures import format_value, measure, with_unit
-from motif_jax.reports.page import Section, Table
+from motif_jax.display import html
+from motif_jax.display.html import TableCell
+from motif_jax.display.measures import format_value, measure, with_unit
+from motif_jax.display.page import Section, Table
 from motif_jax.reports.run_data import RunData
 
 NAME = re.compile(r"step-(\d+)-env-(\d+)-episode-(\d+)")
@@ -21,12 +21,19 @@ _SHOWN = ("return", "length", "score", "dlvl")
 
 def read_recorded(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """The rows of episodes.jsonl whose episodes are recorded, each with its recording's `stem`."""
-    names = (NAME.fullmatch(path.stem) for path in sorted((Path(folder) / "recordings").glob("step-*.json")))
-    stems = {(int(name[2]), int(name[3])): name[0] for name in names if name}
+    stems = {}
+    for path in sorted((Path(folder) / "recordings").glob("step-*.json")):
+        match = NAME.fullmatch(path.stem)
+        if match is not None:
+            stems[int(match[2]), int(match[3])] = path.stem
     if not stems:
         return []
-    keyed = (((row.get("env"), row.get("episode")), row) for row in metric_files.episode_rows(folder))
-    return [{**row, "stem": stems[key]} for key, row in keyed if key in stems]
+    recorded = []
+    for row in metric_files.episode_rows(folder):
+        key = (row.get("env"), row.get("episode"))
+        if key in stems:
+            recorded.append({**row, "stem": stems[key]})
+    return recorded
 
 
 def players(folders: Iterable[Path], workdir: Path) -> dict[str, str]:
@@ -44,20 +51,27 @@ def _table(
     name: str,
     rows: Sequence[Mapping[str, Any]],
     key: str,
-    lead: Mapping[str, Callable[[Mapping[str, Any]], Any]],
-    watch: Callable[[Mapping[str, Any]], tuple[str | None, str]],
+    first_columns: Mapping[str, Callable[[Mapping[str, Any]], Any]],
+    replay_cell: Callable[[Mapping[str, Any]], TableCell | str],
     count: int = 3,
 ) -> Table:
+    """The `count` best and the `count` worst of `rows` by the measure `key`.
+
+    `first_columns`: title -> the cell of a row; `replay_cell`: the last cell of a row.
+    """
     ranked = sorted(rows, key=lambda row: -row[key])
     chosen = ranked if len(ranked) <= 2 * count else [*ranked[:count], *ranked[-count:]]
-    shown = [key, *(name for name in _SHOWN if name != key and name in chosen[0])]
-    header = (*lead, *(with_unit(measure(name)) for name in shown), "replay")
+    measures = [
+        key,
+        *(measure_key for measure_key in _SHOWN if measure_key != key and measure_key in chosen[0]),
+    ]
+    header = [*first_columns, *(with_unit(measure(measure_key)) for measure_key in measures), "replay"]
     cells = []
     for row in chosen:
-        path, otherwise = watch(row)
-        replay = TableCell("watch", link=path) if path else otherwise
-        numbers = (TableCell(format_value(row[name]), row[name]) for name in shown)
-        cells.append((*(cell(row) for cell in lead.values()), *numbers, replay))
+        line = [cell(row) for cell in first_columns.values()]
+        line += [TableCell(format_value(row[measure_key]), row[measure_key]) for measure_key in measures]
+        line.append(replay_cell(row))
+        cells.append(line)
     return Table(name, header, cells)
 
 
@@ -69,15 +83,17 @@ def episodes_section(data: RunData) -> Section | None:
     key = "intrinsic_return" if "intrinsic_return" in evaluation["measures"] else "return"
     links = dict(data.replays)
 
-    def watch(row: Mapping[str, Any]) -> tuple[str | None, str]:
-        return links.get(str(row["index"]), data.games_page if "tokens" in row else None), "not recorded"
+    def replay_cell(row: Mapping[str, Any]) -> TableCell | str:
+        # Games of text have one page for all.
+        link_of_row = links.get(str(row["index"]), data.games_page if "tokens" in row else None)
+        return TableCell("watch", link=link_of_row) if link_of_row else "not recorded"
 
-    lead = {
+    first_columns = {
         "episode": lambda row: html.number_cell(row["index"], ""),
         "seed": lambda row: row["seed"],
         "ended by": lambda row: row["end_reason"],
     }
-    table = _table("episode-table", evaluation["rows"], key, lead, watch)
+    table = _table("episode-table", evaluation["rows"], key, first_columns, replay_cell)
     note = f"Evaluation {name}, ordered by {measure(key).title}; every episode can be replayed from its seed and actions."
     return Section("Best and worst episodes", "episodes", [table], note)
 
@@ -86,14 +102,15 @@ def section(data: RunData) -> Section | None:
     """The best and the worst recorded games of the training; None without recordings."""
     if not data.recorded:
         return None
-    rated = all(row.get("intrinsic_return") is not None for row in data.recorded)
-    key = "intrinsic_return" if rated else "return"
+    are_rated = all(row.get("intrinsic_return") is not None for row in data.recorded)
+    key = "intrinsic_return" if are_rated else "return"
 
-    def watch(row: Mapping[str, Any]) -> tuple[str | None, str]:
-        return data.recorded_players.get(row["stem"]), f"{row['stem']}.json"
+    def replay_cell(row: Mapping[str, Any]) -> TableCell | str:
+        link_of_row = data.recorded_players.get(row["stem"])
+        return TableCell("watch", link=link_of_row) if link_of_row else f"{row['stem']}.json"
 
-    lead = {"environment steps": lambda row: html.number_cell(row["step"], ",")}
-    table = _table("training-games-table", data.recorded, key, lead, watch)
+    first_columns = {"environment steps": lambda row: html.number_cell(row["step"], ",")}
+    table = _table("training-games-table", data.recorded, key, first_columns, replay_cell)
     note = (
         f"{len(data.recorded):,} games were recorded; these are the best and the worst by {measure(key).title}. "
         "The replay stage makes players of them: config.recordings=AGENT_RUN/recordings."

@@ -29,49 +29,46 @@ class LikedMessage:
 
 @dataclass
 class RunData:
-    """All data of the page, which names missing parts.
-
-    `labels`: annotation -> label -> count. `reward_reads`: the observation fields of a reward that reads more than the message.
-    `recorded_players`: stem -> link. `evaluations`: the agent's first; the verdict leaves out `yardsticks`. `lead`: margin of success
-    over players that do not read; 0: by the intervals. `replays`: (title, link). `tests`: player -> generalisation tests.
-    """
+    """All data of the page, which names missing parts."""
 
     title: str
+    # The dataset: its facts; annotation -> label -> count.
     dataset: dict[str, str] = field(default_factory=dict)
     labels: dict[str, dict[str, int]] = field(default_factory=dict)
+    # The reward: columns of its two CSV files, its best evaluation, messages by their rewards.
     reward_train: dict[str, np.ndarray] = field(default_factory=dict)
     reward_validation: dict[str, np.ndarray] = field(default_factory=dict)
-    reward_reads: tuple[str, ...] = ()
+    reward_reads: tuple[str, ...] = ()  # observation fields, where it reads more than the message
     reward_summary: dict[str, Any] = field(default_factory=dict)
     liked: list[LikedMessage] = field(default_factory=list)
     message_curves: dict[str, Curve] = field(default_factory=dict)
     learned: LabelLogReport | None = None
+    # The agent's training: curves over environment steps, recorded episodes, and stem -> link of their players.
     metrics: dict[str, Curve] = field(default_factory=dict)
     episodes: dict[str, Curve] = field(default_factory=dict)
     recorded: list[dict[str, Any]] = field(default_factory=list)
     recorded_players: dict[str, str] = field(default_factory=dict)
+    probes: Probes | None = None
+    # Evaluations by name, the agent's first; the verdict leaves out `yardsticks`.
     evaluations: dict[str, dict[str, Any]] = field(default_factory=dict)
     yardsticks: list[str] = field(default_factory=list)
-    lead: float = 0.0
-    seen: dict[str, list[MessageTally]] = field(default_factory=dict)
-    replays: list[tuple[str, str]] = field(default_factory=list)
-    probes: Probes | None = None
-    tests: dict[str, dict[str, Any]] = field(default_factory=dict)
+    lead: float = 0.0  # margin of success over players that do not read; 0: by the intervals
+    message_tallies: dict[str, list[MessageTally]] = field(default_factory=dict)  # by evaluation
+    replays: list[tuple[str, str]] = field(default_factory=list)  # (title, link)
+    games_page: str | None = None
+    tests: dict[str, dict[str, Any]] = field(default_factory=dict)  # player -> generalisation tests
+    # Trainings of a language model and of an agent that speaks.
     language: dict[str, Curve] = field(default_factory=dict)
     text: dict[str, Curve] = field(default_factory=dict)
-    games_page: str | None = None
+    # (title, text) of commands, and of config.json and versions.json.
     commands: list[tuple[str, str]] = field(default_factory=list)
     provenance: list[tuple[str, str]] = field(default_factory=list)
 
 
-def read_description(path: Path) -> dict[str, Any]:
-    """A run folder's config.json or versions.json; {} without it. Raises UserError: it is damaged."""
-    return read_json(path, "restore a copy of it, or take it away and do without") if path.is_file() else {}
-
-
 def read_reward_summary(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """The used evaluation's numbers in a reward run's summary.json; {} without the file. Raises UserError: it is damaged."""
-    path, remedy = Path(folder) / "summary.json", "the same command that made the run writes it again"
+    path = Path(folder) / "summary.json"
+    remedy = "the same command that made the run writes it again"
     used = read_json(path, remedy).get("used", {}) if path.exists() else {}
     if not isinstance(used, dict):
         raise UserError(f"{path} is damaged (used is not an object): {remedy}")

@@ -6,7 +6,6 @@ import shlex
 import subprocess
 import sys
 import time
-from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,114 +27,173 @@ class Run(NamedTuple):
     identity: dict[str, Any]
     commands: dict[Path, tuple[str, ...]]
 
+    @property
+    def games(self) -> Path:
+        """The folder of the evaluation."""
+        return list(self.commands)[-1]
+
+
+class Lines(NamedTuple):
+    """The finished runs of a study: method -> seed -> measure -> the numbers of its games; and the runs without a line."""
+
+    finished: dict[str, dict[int, Any]]
+    missing: list[Run]
+
 
 def check(config: ConfigDict, workdir: Path) -> None:
     run_folder.check_identity(workdir, config, ("stage",))
     checks.choice(config, "goal", load_lexicon(config.lexicon.file).goals)
     parsed_claims(config.claims, list(config.methods))
     checks.require_key(config, "training", bool(config.training.split()), "a config file and its flags")
-    listed = {f"tables.{title}": checks.listed(names) for title, names in config.tables.items()}
-    listed["games"] = list(config.games)
-    for key, names in listed.items():
+    methods_of_key = {f"tables.{title}": checks.listed(names) for title, names in config.tables.items()}
+    methods_of_key["games"] = list(config.games)
+    for key, names in methods_of_key.items():
         for name in names:
             checks.require(name in config.methods, key, name, f"of {', '.join(sorted(config.methods))}")
-    whole = all(": " in part for part in config.prepare.split("; ") if part)
-    checks.require_key(config, "prepare", whole, "'folder: command; folder: command; ...'")
-    _results(config, workdir)
+    is_complete = all(": " in part for part in config.prepare.split("; ") if part)
+    checks.require_key(config, "prepare", is_complete, "'folder: command; folder: command; ...'")
+    _read_lines(config, workdir)
 
 
 def run(config: ConfigDict, workdir: Path) -> int | None:
     """Makes the runs without a line; returns 75 when asked to stop, 1 where the lines do not support a claim."""
     with interruption.Interruption() as stop, run_folder.opened(workdir, config, ("stage",)):
-        (_, missing), lexicon = _results(config, workdir), load_lexicon(config.lexicon.file)
+        missing = _read_lines(config, workdir).missing
+        lexicon = load_lexicon(config.lexicon.file)
         _check_flags(missing)
+        text, claims_hold = _write_tables(config, workdir)
+
+        rows_file = Path(config.rows or workdir / "rows.jsonl")
         start = time.monotonic()
-        text, carried = _tables(config, workdir)
-        for number, one in enumerate(missing):
-            hours = (time.monotonic() - start) / max(1, number) * (len(missing) - number) / 3600
-            left, *_, games = f", about {hours:.1f} h left" if number else "", *one.commands
-            print(f"== run {number + 1} of {len(missing)}: {games.parent.name}{left}", file=sys.stderr)
-            if not all(_made(folder, command, stop) for folder, command in one.commands.items()):
-                return interruption.EXIT_CODE
-            line = one.identity | {"games": study.measure(games, lexicon, config.goal)}
-            study.append_row(
-                Path(config.rows or workdir / "rows.jsonl"), line | {"revision": run_folder.git_revision()}
-            )
-            text, carried = _tables(config, workdir)
+        for number, planned in enumerate(missing):
+            remaining = ""
+            if number:
+                hours = (time.monotonic() - start) / number * (len(missing) - number) / 3600
+                remaining = f", about {hours:.1f} h left"
+            name = planned.games.parent.name
+            print(f"== run {number + 1} of {len(missing)}: {name}{remaining}", file=sys.stderr)
+            for folder, command in planned.commands.items():
+                if not _run_command(folder, command, stop):
+                    return interruption.EXIT_CODE
+            measures = study.measure(planned.games, lexicon, config.goal)
+            row = {**planned.identity, "games": measures, "revision": run_folder.git_revision()}
+            study.append_row(rows_file, row)
+            text, claims_hold = _write_tables(config, workdir)
         print(text)
-        return None if carried else 1
+        return None if claims_hold else 1
 
 
 def runs(config: ConfigDict, workdir: Path) -> list[Run]:
     """The runs of the study's tables, seed by seed; one that needs a prepared folder has all commands up to it."""
     methods = dict.fromkeys(name for names in config.tables.values() for name in checks.listed(names))
-    prepared = [part.split(": ", 1) for part in config.prepare.split("; ") if part]
-    judge, found = {"goal": config.goal, "lexicon": load_lexicon(config.lexicon.file).digest}, []
-    for seed, method in product(range(config.seed, config.seed + config.seeds), methods):
-        own, at, of = f"{method}-{seed}", f"{workdir}", f"{workdir}/{method}-{seed}"
-        training = f"{config.training} {config.methods[method]}"
-        games = f"{config.evaluation} {config.games.get(method, '')}".strip()
-        used = [place for place, (name, _) in enumerate(prepared, 1) if f"{{workdir}}/{name}" in training]
-        flags = dict(prepared[: max(used, default=0)])
-        identity = {"method": method, "seed": seed, "flags": " | ".join([training, games, *flags.values()])}
-        flags[own] = f"{training} --config.seed={seed}"
-        # What evaluates agents that speak names the run by another key.
-        flags[f"{own}/games"] = games if "{run}" in games else f"{games} --config.agent.dir={{run}}"
-        commands = {}
-        for name, text in flags.items():
-            # Split before the folders are put in, which may hold blanks.
-            words = [word.replace("{run}", of).replace("{workdir}", at) for word in text.split()]
-            given = f"--config={words[0]}", f"--workdir={workdir / name}", *words[1:]
-            commands[workdir / name] = (sys.executable, "-m", "motif_jax.launch", *given)
-        found.append(Run(identity | judge, commands))
-    return found
+    judge = {"goal": config.goal, "lexicon": load_lexicon(config.lexicon.file).digest}
+    planned = []
+    for seed in range(config.seed, config.seed + config.seeds):
+        for method in methods:
+            planned.append(_planned_run(config, workdir, method, seed, judge))
+    return planned
 
 
-def _results(config: ConfigDict, workdir: Path) -> tuple[dict[str, dict[int, Any]], list[Run]]:
-    """Method -> seed -> measure -> the numbers of its games, of the runs with a line; the runs without one."""
+def _planned_run(config: ConfigDict, workdir: Path, method: str, seed: int, judge: dict[str, Any]) -> Run:
+    training = f"{config.training} {config.methods[method]}"
+    games = f"{config.evaluation} {config.games.get(method, '')}".strip()
+    prepared = _prepared_for(config, training)
+    # The flags identify a run with their placeholders: a study that moves keeps its lines.
+    flags = " | ".join([training, games, *prepared.values()])
+    identity = {"method": method, "seed": seed, "flags": flags, **judge}
+
+    name = f"{method}-{seed}"
+    run_workdir = f"{workdir}/{name}"
+    # What evaluates agents that speak names the run by another key.
+    evaluation = games if "{run}" in games else f"{games} --config.agent.dir={{run}}"
+    steps = prepared | {name: f"{training} --config.seed={seed}", f"{name}/games": evaluation}
+    commands = {}
+    for folder, text in steps.items():
+        # Split before the folders are put in, which may hold blanks.
+        words = [
+            word.replace("{run}", run_workdir).replace("{workdir}", str(workdir)) for word in text.split()
+        ]
+        flags_of_folder = (f"--config={words[0]}", f"--workdir={workdir / folder}", *words[1:])
+        commands[workdir / folder] = (sys.executable, "-m", "motif_jax.launch", *flags_of_folder)
+    return Run(identity, commands)
+
+
+def _prepared_for(config: ConfigDict, training: str) -> dict[str, str]:
+    """Folder -> command of the preparations up to the last one whose folder the training names."""
+    steps = [part.split(": ", 1) for part in config.prepare.split("; ") if part]
+    needed = 0
+    for number, (folder, _) in enumerate(steps, start=1):
+        if f"{{workdir}}/{folder}" in training:
+            needed = number
+    return {step[0]: step[1] for step in steps[:needed]}
+
+
+def _read_lines(config: ConfigDict, workdir: Path) -> Lines:
+    """Raises UserError: the runs have different numbers of games, or lack one of `config.measures`."""
     lines = read_json_lines(config.rows or workdir / "rows.jsonl", ("seed",))
     rows = [row for row in lines if isinstance(row.get("games"), dict)]
-    found: dict[str, dict[int, Any]] = {method: {} for method in config.methods}
     planned = runs(config, workdir)
-    for row in (row for row in rows for one in planned if one.identity.items() <= row.items()):
-        found[row["method"]].setdefault(row["seed"], row["games"])
-    if len({len(games) for of in found.values() for run in of.values() for games in run.values()}) > 1:
+    finished: dict[str, dict[int, Any]] = {method: {} for method in config.methods}
+    for row in rows:
+        if any(run.identity.items() <= row.items() for run in planned):
+            # Of a run with several lines the first counts.
+            finished[row["method"]].setdefault(row["seed"], row["games"])
+
+    lengths = {
+        len(numbers)
+        for runs_of_method in finished.values()
+        for games in runs_of_method.values()
+        for numbers in games.values()
+    }
+    if len(lengths) > 1:
         raise UserError("config.rows: its runs have different numbers of games: take out the wrong lines")
-    if missing := study.missing_measure(found, checks.listed(config.measures)):
-        key, known = missing
+    missing_measure = study.missing_measure(finished, checks.listed(config.measures))
+    if missing_measure is not None:
+        key, available = missing_measure
         raise UserError(
-            f"config.measures={key}: no game of the study has this number: they have {', '.join(known)} (give one of those; what is "
+            f"config.measures={key}: no game of the study has this number: they have {', '.join(available)} (give one of those; what is "
             "finished is not run again)"
         )
-    return found, [one for one in planned if one.identity["seed"] not in found[one.identity["method"]]]
+    missing = [run for run in planned if run.identity["seed"] not in finished[run.identity["method"]]]
+    return Lines(finished, missing)
 
 
-def _tables(config: ConfigDict, workdir: Path) -> tuple[str, bool]:
-    """Writes tables and claims of the lines that are there; the text, and whether no claim fails."""
-    (there, _), shown = _results(config, workdir), []
+def _write_tables(config: ConfigDict, workdir: Path) -> tuple[str, bool]:
+    """Writes tables.md from the lines of finished runs; its text, and whether no claim fails."""
+    finished = _read_lines(config, workdir).finished
+    measures = checks.listed(config.measures)
+    parts = []
     for title, names in config.tables.items():
-        methods = {name.replace("_", " "): there[name] for name in checks.listed(names)}
-        shown.append(study.table(methods, title, checks.listed(config.measures), config.resamples))
-    claims, carried = study.claims(there, parsed_claims(config.claims, list(there)), config.resamples)
-    text = "\n\n".join([*shown, *([claims] if config.claims else [])])
+        methods = {name.replace("_", " "): finished[name] for name in checks.listed(names)}
+        parts.append(study.table(methods, title, measures, config.resamples))
+    stated = parsed_claims(config.claims, list(finished))
+    claims, claims_hold = study.claims(finished, stated, config.resamples)
+    if config.claims:
+        parts.append(claims)
+    text = "\n\n".join(parts)
     atomic_write_text(workdir / "tables.md", f"{text}\n")
-    return text, carried
+    return text, claims_hold
 
 
 def _check_flags(missing: list[Run]) -> None:
-    first = {one.identity["method"]: one.commands.values() for one in missing}
-    for command in dict.fromkeys(command for commands in first.values() for command in commands):
-        done = subprocess.run([*command, "--print_config"], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+    """Raises UserError, before anything runs, where a command of a method refuses its flags."""
+    # The runs of a method differ in their seeds alone.
+    commands_of_method = {run.identity["method"]: run.commands.values() for run in missing}
+    commands = dict.fromkeys(command for commands in commands_of_method.values() for command in commands)
+    for command in commands:
+        process = subprocess.run([*command, "--print_config"], capture_output=True, text=True, check=False)
+        if process.returncode != 0:
+            reason = (process.stderr.strip().splitlines() or ["no reason given"])[-1]
             raise UserError(f"{reason.removeprefix('error: ')} (of the study's {shlex.join(command[3:])})")
 
 
-def _made(folder: Path, command: tuple[str, ...], stop: interruption.Interruption) -> bool:
+def _run_command(folder: Path, command: tuple[str, ...], stop: interruption.Interruption) -> bool:
     """Whether the command has ended well, now or before; False when asked to stop. Raises UserError: it failed."""
-    done, told = folder / "done.txt", shlex.join(command)
-    if done.is_file() and done.read_text() == told:
+    done = folder / "done.txt"
+    shown = shlex.join(command)
+    if done.is_file() and done.read_text() == shown:
         return True
+    # The study passes a signal on by itself, once.
     with interruption.deaf_processes():
         process = subprocess.Popen(command, preexec_fn=sigterm_on_parent_death)
     while process.poll() is None:
@@ -145,6 +203,6 @@ def _made(folder: Path, command: tuple[str, ...], stop: interruption.Interruptio
     if stop.requested:
         return False
     if process.returncode:
-        raise UserError(f"this run of the study ended with exit code {process.returncode}: {told}")
-    atomic_write_text(done, told)
+        raise UserError(f"this run of the study ended with exit code {process.returncode}: {shown}")
+    atomic_write_text(done, shown)
     return True

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from motif_jax.core.metric_files import Curve
-from motif_jax.reports.charts import Series, short
-from motif_jax.reports.statistics import bootstrap, interquartile_mean, mean_of
+from motif_jax.display.charts import Series, short
+from motif_jax.display.statistics import bootstrap, interquartile_mean, mean_of
 
 # Least values in a stretch with a band, for curves with at least five times as many.
 LEAST = 10
 RESAMPLES = 500
 # A stretch with more values is averaged to this many blocks before the bootstrap.
-_MOST = 256
+_BLOCKS = 256
 
 
 @dataclass(frozen=True)
@@ -39,17 +39,24 @@ class Smoothed:
         return Series(name, self.x, self.mean, self.low, self.high)
 
     def caption(self, values: str) -> str:
-        n, least, most = int(self.count.sum()), int(self.count.min()), int(self.count.max())
-        if most == 1 and self.low is None:
+        """How the curve was averaged, in words; `values` names what was."""
+        n = int(self.count.sum())
+        fewest = int(self.count.min())
+        largest = int(self.count.max())
+        if largest == 1 and self.low is None:
             return f"every value; n = {n:,}"
         if n == 1:
             return "n = 1: no band"
-        each = f"{least:,}" if least == most else f"{least:,} to {most:,}"
-        where = f"{len(self.x)} stretches of steps" if len(self.x) > 1 else "one stretch of steps"
-        width = (self.x[-1] - self.x[0]) / (len(self.x) - 1) if len(self.x) > 1 else 0.0
-        about = f", {short(float(f'{width:.2g}'))} apart" if width else ""
+        per_stretch = f"{fewest:,}" if fewest == largest else f"{fewest:,} to {largest:,}"
+        stretches = "one stretch of steps"
+        distance = ""
+        if len(self.x) > 1:
+            stretches = f"{len(self.x)} stretches of steps"
+            width = (self.x[-1] - self.x[0]) / (len(self.x) - 1)
+            if width:
+                distance = f", {short(float(f'{width:.2g}'))} apart"
         band = "" if self.low is None else "; band: 95 % interval of the mean"
-        return f"mean over each of {where}{about}, {each} {values} in each{band}; n = {n:,}"
+        return f"mean over each of {stretches}{distance}, {per_stretch} {values} in each{band}; n = {n:,}"
 
 
 def joined_stretches(curves: Sequence[Curve], stop: float, stretches: int, least: int) -> np.ndarray:
@@ -62,23 +69,25 @@ def joined_stretches(curves: Sequence[Curve], stop: float, stretches: int, least
     # [curves, edges]: values before each edge; the last one belongs to its stretch.
     before = np.array([np.searchsorted(curve.x, edges, "left") for curve in curves])
     before[:, -1] = [np.searchsorted(curve.x, edges[-1], "right") for curve in curves]
-    kept = [0]
-    for place in range(1, len(edges)):
-        if (before[:, place] - before[:, kept[-1]]).min() >= least:
-            kept.append(place)
-    if len(kept) > 1:  # the last stretch takes the rest
-        kept[-1] = len(edges) - 1
-    return edges[kept]
+    chosen = [0]
+    for edge in range(1, len(edges)):
+        if (before[:, edge] - before[:, chosen[-1]]).min() >= least:
+            chosen.append(edge)
+    if len(chosen) > 1:
+        # The last stretch takes the values that are too few for one of their own.
+        chosen[-1] = len(edges) - 1
+    return edges[chosen]
 
 
-def _places(curve: Curve, edges: np.ndarray) -> np.ndarray:
-    place = np.minimum(np.searchsorted(edges, curve.x, "right") - 1, len(edges) - 2)
-    return np.where(curve.x <= edges[-1], place, -1)
+def _stretch_of(curve: Curve, edges: np.ndarray) -> np.ndarray:
+    """The number of each value's stretch, int [n]; -1 beyond the last edge."""
+    stretch = np.minimum(np.searchsorted(edges, curve.x, "right") - 1, len(edges) - 2)
+    return np.where(curve.x <= edges[-1], stretch, -1)
 
 
 def _finite(curve: Curve) -> Curve:
-    good = np.isfinite(curve.y)
-    return Curve(curve.x[good], curve.y[good])
+    finite = np.isfinite(curve.y)
+    return Curve(curve.x[finite], curve.y[finite])
 
 
 def smooth(curve: Curve, stretches: int = 60, band: bool = True, rate: bool = False) -> Smoothed:
@@ -91,21 +100,26 @@ def smooth(curve: Curve, stretches: int = 60, band: bool = True, rate: bool = Fa
     if not n or (not band and n <= stretches):
         bound = np.empty(0) if band else None
         return Smoothed(curve.x, curve.y, bound, bound, np.ones(n, np.int64))
+
     least = min(n, max(2, min(LEAST, n // 5))) if band else 1
     stretches = max(1, min(stretches, len(np.unique(curve.x))))
     edges = joined_stretches([curve], float(curve.x[-1]), stretches, least)
-    place = _places(curve, edges)
-    parts = [np.flatnonzero(place == number) for number in range(len(edges) - 1)]
-    x, mean = (np.array([of[part].mean() for part in parts]) for of in (curve.x, curve.y))
-    low, high = np.array([_interval(curve.y[part], rate) for part in parts]).T if band else (None, None)
-    return Smoothed(x, mean, low, high, np.array([len(part) for part in parts]))
+    stretch = _stretch_of(curve, edges)
+    parts = [np.flatnonzero(stretch == number) for number in range(len(edges) - 1)]
+    x = np.array([curve.x[part].mean() for part in parts])
+    mean = np.array([curve.y[part].mean() for part in parts])
+    count = np.array([len(part) for part in parts])
+    if not band:
+        return Smoothed(x, mean, None, None, count)
+    low, high = np.array([_interval(curve.y[part], rate) for part in parts]).T
+    return Smoothed(x, mean, low, high, count)
 
 
 def _interval(values: np.ndarray, rate: bool) -> tuple[float, float]:
     if len(values) == 1:
         return np.nan, np.nan
-    if len(values) > _MOST and not rate:
-        values = np.array([part.mean() for part in np.array_split(values, _MOST)])
+    if len(values) > _BLOCKS and not rate:
+        values = np.array([part.mean() for part in np.array_split(values, _BLOCKS)])
     estimate = mean_of(values, rate, RESAMPLES)
     return estimate.low, estimate.high
 
@@ -117,8 +131,9 @@ def learning_curve(
 
     A stretch has `least` values of each seed; fewer if a seed has under five times as many.
     """
-    shown, curves = f"{name} (n = {len(seeds)})", [_finite(curve) for curve in seeds]
-    empty = Series(shown, np.empty(0), np.empty(0), dashed=dashed)
+    label = f"{name} (n = {len(seeds)})"
+    empty = Series(label, np.empty(0), np.empty(0), dashed=dashed)
+    curves = [_finite(curve) for curve in seeds]
     # Beyond the end of the shortest run the mean would be over fewer seeds.
     stop = min((float(curve.x[-1]) for curve in curves if len(curve)), default=0.0)
     curves = [Curve(curve.x[curve.x <= stop], curve.y[curve.x <= stop]) for curve in curves]
@@ -128,12 +143,15 @@ def learning_curve(
     edges = joined_stretches(curves, stop, max(1, min(points, fewest)), max(1, min(least, fewest // 5)))
     if len(edges) < 2:
         return empty
-    places = [_places(curve, edges) for curve in curves]
-    found = []
+
+    stretches = [_stretch_of(curve, edges) for curve in curves]
+    estimates = []
     for number in range(len(edges) - 1):
-        means = [curve.y[place == number].mean() for curve, place in zip(curves, places, strict=True)]
+        means = [curve.y[stretch == number].mean() for curve, stretch in zip(curves, stretches, strict=True)]
         (estimate,) = bootstrap(np.array(means), [interquartile_mean], RESAMPLES)
-        found.append((estimate.value, estimate.low, estimate.high))
-    value, low, high = np.array(found).T
-    x, one = (edges[:-1] + edges[1:]) / 2, len(seeds) == 1
-    return Series(shown, x, value, None if one else low, None if one else high, dashed)
+        estimates.append((estimate.value, estimate.low, estimate.high))
+    value, low, high = np.array(estimates).T
+    x = (edges[:-1] + edges[1:]) / 2
+    if len(seeds) == 1:
+        return Series(label, x, value, dashed=dashed)
+    return Series(label, x, value, low, high, dashed)

@@ -18,17 +18,17 @@ from motif_jax.core.errors import UserError
 from motif_jax.core.files import finite, naming, regular_file
 from motif_jax.core.locks import lock
 from motif_jax.core.verdicts import YES
-from motif_jax.motif.annotation.lexicon import Lexicon, LexiconJudge
-from motif_jax.play import evaluation_files, messages
-from motif_jax.reports import measures
-from motif_jax.reports.claims import GATHERED, Claim, gathered
-from motif_jax.reports.statistics import (
+from motif_jax.display import measures
+from motif_jax.display.statistics import (
     Estimate,
     interquartile_mean,
     percentile_interval,
     repeatable_rliable,
     wilson,
 )
+from motif_jax.motif.annotation.lexicon import Lexicon, LexiconJudge
+from motif_jax.play import evaluation_files, messages
+from motif_jax.reports.claims import GATHERED, Claim, gathered
 
 # By the annotator's goal: how much of what a game said it calls helpful.
 JUDGED = "judged"
@@ -44,7 +44,8 @@ def append_row(path: Path, row: Mapping[str, Any]) -> None:
     with naming(path), open(path, "a+b", opener=regular_file) as file:
         lock(file, path, wait=True)
         file.seek(0)
-        file.truncate(file.read().rfind(b"\n") + 1)
+        end_of_last_line = file.read().rfind(b"\n") + 1
+        file.truncate(end_of_last_line)
         file.write(json.dumps(finite(row), allow_nan=False, sort_keys=True).encode() + b"\n")
 
 
@@ -57,10 +58,7 @@ def measure(games: Path, lexicon: Lexicon, goal: str) -> dict[str, list[float]]:
     rows = sorted(evaluation_files.read_evaluation(games)["rows"], key=lambda row: row["index"])
     for row in rows:
         if "messages" in row:  # only tasks with messages
-            tallies = messages.unpack(row["messages"])
-            # A yes counts 1 / N^3 if the game shows it for the Nth time.
-            helpful = [tally.count for tally in tallies if judge.answer(tally.text).label == YES]
-            row[JUDGED] = float(sum((np.arange(1, count + 1.0) ** -3).sum() for count in helpful))
+            row[JUDGED] = _helpfulness(judge, row["messages"])
             row[GATHERED] = gathered(row["messages"])
     numbers = [{key for key, value in row.items() if isinstance(value, int | float)} for row in rows]
     shared = set.intersection(*numbers) if numbers else set()
@@ -68,26 +66,42 @@ def measure(games: Path, lexicon: Lexicon, goal: str) -> dict[str, list[float]]:
     return {name: [round(float(row[name]), 4) for row in rows] for name in names}
 
 
+def _helpfulness(judge: LexiconJudge, packed: str) -> float:
+    """The messages that the judge calls helpful, each 1 / N^3 where the game shows it for the Nth time."""
+    total = 0.0
+    for tally in messages.unpack(packed):
+        if judge.answer(tally.text).label == YES:
+            total += float((np.arange(1, tally.count + 1.0) ** -3).sum())
+    return total
+
+
 def missing_measure(runs: Mapping[str, Runs], keys: Sequence[str]) -> tuple[str, list[str]] | None:
     """The first of `keys` that no run has, and the measures that the runs do have; None if nothing is missing."""
-    known = dict.fromkeys(key for method in runs.values() for games in method.values() for key in games)
+    available = dict.fromkeys(key for method in runs.values() for games in method.values() for key in games)
     for key in keys:
-        if known and key not in known:
-            return key, list(known)
+        if available and key not in available:
+            return key, list(available)
     return None
 
 
 def table(runs: Mapping[str, Runs], title: str, keys: Sequence[str], resamples: int) -> str:
     """A table in Markdown of methods, in the measures that all have; marks compare with the first one."""
     first = next(iter(runs), "")
-    runs = {name: of for name, of in runs.items() if of}
-    keys = [key for key in keys if all(key in games for of in runs.values() for games in of.values())]
-    columns = [_column(runs, first, key, resamples) for key in keys]
-    lines = [[title, "runs", *(measures.measure(key).title for key in keys)], ["---"] * (2 + len(keys))]
-    lines += [[name, str(len(of)), *(column[name] for column in columns)] for name, of in runs.items()]
-    drawn = "games (some have one run)" if 1 in map(len, runs.values()) else "runs and games"
+    runs = {method: runs_of_method for method, runs_of_method in runs.items() if runs_of_method}
+    shared = [key for key in keys if _all_have(runs, key)]
+    columns = [_column(runs, first, key, resamples) for key in shared]
+
+    lines = [[title, "runs", *(measures.measure(key).title for key in shared)], ["---"] * (2 + len(shared))]
+    for method, runs_of_method in runs.items():
+        lines.append([method, str(len(runs_of_method)), *(column[method] for column in columns)])
+    has_single_run = any(len(runs_of_method) == 1 for runs_of_method in runs.values())
+    drawn = "games (some have one run)" if has_single_run else "runs and games"
     note = f"▲, ▼: above, below {first} (95 % interval of the paired difference over {drawn})."
     return "\n".join([*(f"| {' | '.join(cells)} |" for cells in lines), "", note])
+
+
+def _all_have(runs: Mapping[str, Runs], key: str) -> bool:
+    return all(key in games for runs_of_method in runs.values() for games in runs_of_method.values())
 
 
 def is_averaged(runs: Mapping[str, Runs], key: str) -> bool:
@@ -97,41 +111,54 @@ def is_averaged(runs: Mapping[str, Runs], key: str) -> bool:
 
 
 def _column(runs: Mapping[str, Runs], first: str, key: str, resamples: int) -> dict[str, str]:
+    """Method -> the cell of the measure `key`, with a mark where it differs from the method `first`."""
     from rliable import library, metrics
 
     averaged = is_averaged(runs, key)
     mean = metrics.aggregate_mean if averaged else metrics.aggregate_iqm
-    scores = {name: np.array([of[seed][key] for seed in sorted(of)]).T for name, of in runs.items()}
+    # rliable's scores are [runs, tasks]: here the games are the runs, and the runs are the strata.
+    scores = {
+        method: np.array([by_seed[seed][key] for seed in sorted(by_seed)]).T
+        for method, by_seed in runs.items()
+    }
     with repeatable_rliable():
         points, bounds = library.get_interval_estimates(scores, lambda x: np.array([mean(x)]), reps=resamples)
     cells = {}
-    for name, of in runs.items():
-        sign = 0
-        if first in runs and name != first:
-            sign = excess(of, runs[first], key, resamples, averaged).sign
-        value = Estimate(float(points[name][0]), *map(float, bounds[name][:, 0]))
-        if not scores[name].any():  # the bootstrap would say that it never can happen
-            value = wilson(0.0, scores[name].size)
-        cells[name] = measures.format_estimate(value) + ("", " ▲", " ▼")[sign]
+    for method, by_seed in runs.items():
+        mark = ""
+        if first in runs and method != first:
+            sign = excess(by_seed, runs[first], key, resamples, averaged).sign
+            mark = {1: " ▲", -1: " ▼", 0: ""}[sign]
+        low, high = map(float, bounds[method][:, 0])
+        estimate = Estimate(float(points[method][0]), low, high)
+        if not scores[method].any():
+            # The bootstrap would say that it never can happen.
+            estimate = wilson(0.0, scores[method].size)
+        cells[method] = measures.format_estimate(estimate) + mark
     return cells
 
 
-def excess(own: Runs, others: Runs, key: str, resamples: int, averaged: bool | None = None) -> Estimate:
+def excess(runs: Runs, other_runs: Runs, key: str, resamples: int, averaged: bool | None = None) -> Estimate:
     """The difference of two methods over runs and games; runs of the same seed are pairs.
 
     It is one of means where `averaged`, else of interquartile means; None: by `is_averaged` of these two methods.
     """
-    both, generator = sorted(own.keys() & others.keys()), np.random.default_rng(0)
-    first, other = (np.array([of[seed][key] for seed in both or sorted(of)]) for of in (own, others))
     if averaged is None:
-        averaged = is_averaged({"own": own, "others": others}, key)
-    mean, drawn = np.mean if averaged else interquartile_mean, np.empty(resamples)
-    for place in range(resamples):
+        averaged = is_averaged({"first": runs, "other": other_runs}, key)
+    mean = np.mean if averaged else interquartile_mean
+    paired_seeds = sorted(runs.keys() & other_runs.keys())
+    first = np.array([runs[seed][key] for seed in paired_seeds or sorted(runs)])
+    other = np.array([other_runs[seed][key] for seed in paired_seeds or sorted(other_runs)])
+
+    generator = np.random.default_rng(0)
+    drawn = np.empty(resamples)
+    for resample in range(resamples):
         games = generator.integers(first.shape[1], size=first.shape[1])
-        runs = generator.integers(len(first), size=len(first))
-        other_runs = runs if both else generator.integers(len(other), size=len(other))
-        drawn[place] = mean(first[runs][:, games].ravel()) - mean(other[other_runs][:, games].ravel())
-    return Estimate(float(mean(first.ravel()) - mean(other.ravel())), *percentile_interval(drawn))
+        rows = generator.integers(len(first), size=len(first))
+        other_rows = rows if paired_seeds else generator.integers(len(other), size=len(other))
+        drawn[resample] = mean(first[rows][:, games].ravel()) - mean(other[other_rows][:, games].ravel())
+    low, high = percentile_interval(drawn)
+    return Estimate(float(mean(first.ravel()) - mean(other.ravel())), low, high)
 
 
 def claims(runs: Mapping[str, Runs], stated: Sequence[Claim], resamples: int) -> tuple[str, bool]:
@@ -139,18 +166,22 @@ def claims(runs: Mapping[str, Runs], stated: Sequence[Claim], resamples: int) ->
 
     Raises UserError: both methods have runs, and these lack the measure.
     """
-    lines, carried = ["Claims (95 % intervals of the paired differences):", ""], True
+    lines = ["Claims (95 % intervals of the paired differences):", ""]
+    all_hold = True
     for claim in stated:
-        more, less, told = runs[claim.more], runs[claim.less], "not run yet"
-        if more and less:
-            for games in (*more.values(), *less.values()):
-                if claim.measure not in games:
-                    raise UserError(
-                        f"config.claims={claim}: its games have {', '.join(games)}, and no {claim.measure}"
-                    )
-            gap = excess(more, less, claim.measure, resamples)
-            holds = gap.low > claim.margin
-            carried &= holds
-            told = f"**{'holds' if holds else 'does not hold'}**, {measures.format_estimate(gap)}"
-        lines.append(f"* {claim}: {told}.")
-    return "\n".join(lines), carried
+        more = runs[claim.more]
+        less = runs[claim.less]
+        if not more or not less:
+            lines.append(f"* {claim}: not run yet.")
+            continue
+        for games in (*more.values(), *less.values()):
+            if claim.measure not in games:
+                raise UserError(
+                    f"config.claims={claim}: its games have {', '.join(games)}, and no {claim.measure}"
+                )
+        gap = excess(more, less, claim.measure, resamples)
+        holds = gap.low > claim.margin
+        all_hold = all_hold and holds
+        verdict = "holds" if holds else "does not hold"
+        lines.append(f"* {claim}: **{verdict}**, {measures.format_estimate(gap)}.")
+    return "\n".join(lines), all_hold

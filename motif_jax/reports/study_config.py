@@ -18,9 +18,9 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from motif_jax.core import sections
 from motif_jax.core.config import unknown_variant
 from motif_jax.core.errors import UserError
+from motif_jax.play.keys import RESAMPLES
 from motif_jax.schema import Key, positive, section, update
 
 _COMMAND = "a config file and flags; {workdir} is the folder of the study, {run} that of a run"
@@ -54,7 +54,7 @@ STUDY = {
         "return",
         "columns of the tables: numbers that the episodes of the evaluation have; of games with messages also judged, gathered",
     ),
-    "resamples": sections.RESAMPLES,
+    "resamples": RESAMPLES,
 }
 
 
@@ -74,13 +74,13 @@ def study(
         values = {**base, **variants[variant or ""]}
         if not values.get("methods"):
             raise UserError(
-                "the study's methods: must be given: a name, and what flags it adds to the training"
+                "the study's methods: must be given: for each its name, and the flags that it adds to the training"
             )
         values["prepare"] = "; ".join(": ".join(step) for step in values.get("prepare", {}).items())
         values.setdefault("tables", {"methods": ",".join(values["methods"])})
-        own = {name: value for name, value in values.items() if isinstance(value, Mapping)}
-        return update(
-            section(STUDY | own), {name: value for name, value in values.items() if name not in own}
-        )
+        # Mappings replace those of STUDY wholly: `update` would keep the methods of both.
+        mappings = {key: value for key, value in values.items() if isinstance(value, Mapping)}
+        changes = {key: value for key, value in values.items() if key not in mappings}
+        return update(section(STUDY | mappings), changes)
 
     return get_config

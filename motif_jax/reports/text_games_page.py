@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,30 +11,38 @@ from motif_jax.ilql.dialogues.dialogue import Dialogue
 from motif_jax.reports import token_page
 from motif_jax.reports.token_page import TokenText
 
-_POLICY, _STEERED = "log π (nats)", "log p of the draw (nats)"
-_Q, _V, _A = "Q", "V", "advantage Q − V"
+# Names of the rows.
+_POLICY = "log π (nats)"
+_STEERED = "log p of the draw (nats)"
+_Q = "Q"
+_V = "V"
+_A = "advantage Q − V"
 # Colours in tasks' texts -> kind of `TokenText.kinds`.
 _COLOURS = {"<g>": "here", "<y>": "elsewhere", "<b>": "absent"}
-_MARK = 3
+_MARK = 3  # characters of a colour
 
 
 def dialogue_of(row: Mapping[str, Any]) -> Dialogue:
     """The dialogue of a row of the journal."""
-    given = row["dialogue"]
-    rewards = tuple(None if reward is None else float(reward) for reward in given["rewards"])
-    return Dialogue(tuple(given["texts"]), rewards, bool(given["terminal"]), {"index": row["index"]})
+    written = row["dialogue"]
+    rewards = tuple(None if reward is None else float(reward) for reward in written["rewards"])
+    return Dialogue(tuple(written["texts"]), rewards, bool(written["terminal"]), {"index": row["index"]})
 
 
 def render(rows: Sequence[Mapping[str, Any]], plan: Mapping[str, Any]) -> str:
     """The page of `rows` of the journal; `plan` names the speakers."""
     texts = [text_of(row, bool(plan.get("values"))) for row in rows]
+    speaker = plan["policy"]
     decode = plan.get("decode")
-    how = "" if decode is None else ", " + ", ".join(f"{key} {value}" for key, value in decode.items())
-    subtitle = f"{plan['policy']}{how}; seed {plan['seed']}"
+    if decode is not None:
+        speaker += ", " + ", ".join(f"{key} {value}" for key, value in decode.items())
+    subtitle = f"{speaker}; seed {plan['seed']}"
     return token_page.render(texts, f"{plan['environment']}, token by token", subtitle)
 
 
 class _Piece(NamedTuple):
+    """A token, or a text whose tokens are unknown; `words`: the likeliest tokens by the policy and by the values."""
+
     text: str
     kind: str = ""
     numbers: Mapping[str, float] = {}
@@ -44,44 +51,77 @@ class _Piece(NamedTuple):
 
 def text_of(row: Mapping[str, Any], values: bool = True) -> TokenText:
     """One game for `token_page`; actions are split and coloured if the row has their tokens and colours."""
-    dialogue, said = dialogue_of(row), iter(row.get("tokens", ()))
-    pieces: list[_Piece] = []
+    pieces = _pieces(row)
+    note = f"return {dialogue_of(row).total:g}, {row['length']} actions"
+    if row.get("success") is not None:
+        note += ", won" if row["success"] else ", lost"
+    if "divergence" in row:
+        note += f"; divergence from the policy {row['divergence']:.2f} nats"
+    text = TokenText(
+        f"Game {row['index']}",
+        [piece.text for piece in pieces],
+        {},
+        note=note,
+        kinds=[piece.kind for piece in pieces],
+    )
+    if not any(piece.numbers for piece in pieces):
+        return text
+    names = (_A, _Q, _V, _POLICY, _STEERED) if values else (_POLICY, _STEERED)
+    words = {"policy alone": [piece.words[0] for piece in pieces]}
+    if values:
+        words["values alone"] = [piece.words[1] for piece in pieces]
+    return text._replace(
+        rows={name: [piece.numbers.get(name, np.nan) for piece in pieces] for name in names},
+        under=(_POLICY, _Q, _V, _A) if values else (_POLICY,),
+        words=words,
+    )
+
+
+def _pieces(row: Mapping[str, Any]) -> list[_Piece]:
+    """The texts of a dialogue; actions by tokens where the row has them, else by letters where they have colours."""
+    dialogue = dialogue_of(row)
+    tokens_of_actions = iter(row.get("tokens", ()))
     following_texts = [*dialogue.texts[1:], ""]
+    pieces: list[_Piece] = []
     for text, reward, following in zip(dialogue.texts, dialogue.rewards, following_texts, strict=True):
-        turn = [] if _colours(text) else [_Piece(text, "before")]
-        if reward is not None:
-            action, colours = next(said, None), _colours(following)
-            letters = [_Piece(letter) for letter in (text if colours else [text])]
-            kinds = chain(colours, repeat(""))
-            turn = letters if action is None else _tokens(action)
-            turn = [piece._replace(kind=kind) for piece, kind in zip(turn, kinds, strict=False)]
+        if reward is not None:  # an action
+            turn = _action_pieces(text, next(tokens_of_actions, None), _colours(following))
+        elif _colours(text):  # shown as the colours of the action before
+            turn = []
+        else:
+            turn = [_Piece(text, "before")]
         if pieces and turn:
             turn[0] = turn[0]._replace(kind=f"{turn[0].kind} begins".strip())
         pieces += turn
-    won = {1.0: ", won", 0.0: ", lost"}.get(row.get("success"), "")  # type: ignore[arg-type]
-    note = f"return {dialogue.total:g}, {row['length']} actions{won}"
-    if "divergence" in row:
-        note += f"; divergence from the policy {row['divergence']:.2f} nats"
-    title, texts, shown = f"Game {row['index']}", [one.text for one in pieces], [one.kind for one in pieces]
-    if not any(one.numbers for one in pieces):
-        return TokenText(title, texts, {}, note=note, kinds=shown)
-    names = (_A, _Q, _V, _POLICY, _STEERED) if values else (_POLICY, _STEERED)
-    rows = {name: [one.numbers.get(name, np.nan) for one in pieces] for name in names}
-    alone = ("policy alone", "values alone") if values else ("policy alone",)
-    words = {name: [one.words[place] for one in pieces] for place, name in enumerate(alone)}
-    under = (_POLICY, _Q, _V, _A) if values else (_POLICY,)
-    return TokenText(title, texts, rows, note=note, kinds=shown, under=under, words=words)
+    return pieces
 
 
-def _tokens(said: Mapping[str, Any]) -> list[_Piece]:
-    columns = (said[name] for name in ("pieces", "q", "v", "policy", "steered", "by_policy", "by_values"))
-    return [
-        _Piece(piece, "", {_A: q - v, _Q: q, _V: v, _POLICY: policy, _STEERED: steered}, words)
-        for piece, q, v, policy, steered, *words in zip(*columns, strict=False)
-    ]
+def _action_pieces(text: str, tokens: Mapping[str, Any] | None, colours: list[str]) -> list[_Piece]:
+    if tokens is not None:
+        pieces = _tokens(tokens)
+    elif colours:
+        pieces = [_Piece(letter) for letter in text]
+    else:
+        pieces = [_Piece(text)]
+    # Wordle's tokens are letters: the first ones have the colours.
+    coloured = [piece._replace(kind=colour) for piece, colour in zip(pieces, colours, strict=False)]
+    return coloured + pieces[len(coloured) :]
+
+
+def _tokens(tokens: Mapping[str, Any]) -> list[_Piece]:
+    """The pieces of an action by the columns of its tokens."""
+    names = ("pieces", "q", "v", "policy", "steered", "by_policy", "by_values")
+    columns = [tokens[name] for name in names]
+    pieces = []
+    for piece, q, v, policy, steered, *words in zip(*columns, strict=False):
+        numbers = {_A: q - v, _Q: q, _V: v, _POLICY: policy, _STEERED: steered}
+        pieces.append(_Piece(piece, "", numbers, words))
+    return pieces
 
 
 def _colours(text: str) -> list[str]:
     """The kinds of a row of colours such as '<b><y><g>'; [] of any other text."""
-    marks = [text[i : i + _MARK] for i in range(0, len(text), _MARK)]
-    return [_COLOURS[mark] for mark in marks] if text and all(mark in _COLOURS for mark in marks) else []
+    marks = [text[start : start + _MARK] for start in range(0, len(text), _MARK)]
+    if not all(mark in _COLOURS for mark in marks):
+        return []
+    return [_COLOURS[mark] for mark in marks]

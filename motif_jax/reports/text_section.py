@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from motif_jax.reports.charts import Plot, Series
+from motif_jax.display.charts import Plot, Series
+from motif_jax.display.html import TableCell, number_cell
+from motif_jax.display.measures import format_estimate
+from motif_jax.display.page import Section, Table
 from motif_jax.reports.evaluation_sections import MeasureRow, rows_of
-from motif_jax.reports.html import TableCell, number_cell
-from motif_jax.reports.measures import format_estimate
-from motif_jax.reports.page import Section, Table
 from motif_jax.reports.run_data import RunData
 
 
@@ -21,54 +21,82 @@ def is_text(evaluation: Mapping[str, Any]) -> bool:
 
 
 def headline(data: RunData) -> tuple[str, str] | None:
-    """Compares the returns (success is only told) of evaluations of a text task: (text, kind as of `Verdict`); None without."""
+    """Compares the returns of evaluations of a text task, and names their success: (text, kind as of `Verdict`); None without."""
     if not data.evaluations or not all(map(is_text, data.evaluations.values())):
         return None
-    rows = {row.what.key: row for row in rows_of(data)}
+    rows = {row.measure.key: row for row in rows_of(data)}
     text, kind = _side_by_side(rows["return"], "Mean return", data.yardsticks)
     if "success" in rows:
-        text += f" {_side_by_side(rows['success'], 'Success rate', data.yardsticks)[0]}"
+        success, _ = _side_by_side(rows["success"], "Success rate", data.yardsticks)
+        text += f" {success}"
     if data.yardsticks:
         text += f" Not judged by: {', '.join(data.yardsticks)}."
     return text, kind
 
 
 def _side_by_side(row: MeasureRow, title: str, yardsticks: Sequence[str]) -> tuple[str, str]:
-    first = next(iter(row.of))
-    means = ", ".join(f"{name} {format_estimate(row.of[name].mean)}" for name in row.of)
-    judged = {name: summary.mean for name, summary in row.of.items() if name not in yardsticks}
-    own, *others = judged
-    below = [name for name in others if judged[own].low > judged[name].high]
-    above = [name for name in others if judged[own].high < judged[name].low]
-    kind = "good" if others and below == others else "bad" if above and not below else ""
-    text = f"{title} of {row.of[first].n:,} episodes each: {means}."
-    for side, names in (("above", below), ("below", above)):
-        text += f" The interval of {first} lies wholly {side} that of {', '.join(names)}." if names else ""
-    return text, kind
+    """The means and which intervals lie apart from the first one: (text, kind)."""
+    first = next(iter(row.summaries))
+    means = ", ".join(f"{name} {format_estimate(summary.mean)}" for name, summary in row.summaries.items())
+    judged = {name: summary.mean for name, summary in row.summaries.items() if name not in yardsticks}
+    own_name, *others = judged
+    below = [name for name in others if judged[own_name].low > judged[name].high]
+    above = [name for name in others if judged[own_name].high < judged[name].low]
+    text = f"{title} of {row.summaries[first].n:,} episodes each: {means}."
+    if below:
+        text += f" The interval of {first} lies wholly above that of {', '.join(below)}."
+    if above:
+        text += f" The interval of {first} lies wholly below that of {', '.join(above)}."
+    if others and below == others:
+        return text, "good"
+    return text, "bad" if above and not below else ""
+
+
+class _Point(NamedTuple):
+    """An evaluation in the chart: divergence, return with its interval, and the weight of advantages as it decoded."""
+
+    divergence: float
+    mean: float
+    low: float
+    high: float
+    weight: float
 
 
 def divergence_section(data: RunData) -> Section | None:
     """Return against divergence from the policy: a line over advantage weights per agent and decoding; None without both."""
-    found: dict[str, list[tuple[float, float, float, float, float]]] = {}
+    points_of_line: dict[str, list[_Point]] = {}
     for evaluation in data.evaluations.values():
-        measures, plan = evaluation["measures"], evaluation["plan"]
+        measures = evaluation["measures"]
+        plan = evaluation["plan"]
         if not is_text(evaluation) or plan["decode"] is None or "divergence" not in measures:
             continue
-        mean, decode = measures["return"]["mean"], plan["decode"]
-        clip, weight = decode["advantage_clip"], decode["advantage_weight"] * decode["advantages"]
-        name = f"{plan['policy']}, {decode['kind']}" + ("" if clip is None else f", clip {clip:g}")
-        point = (measures["divergence"]["mean"]["value"], mean["value"], mean["low"], mean["high"], weight)
-        found.setdefault(name, []).append(point)
-    if not found:
+        decode = plan["decode"]
+        name = f"{plan['policy']}, {decode['kind']}"
+        if decode["advantage_clip"] is not None:
+            name += f", clip {decode['advantage_clip']:g}"
+        mean = measures["return"]["mean"]
+        # Without advantages the weight changes nothing.
+        weight = decode["advantage_weight"] if decode["advantages"] else 0.0
+        point = _Point(
+            measures["divergence"]["mean"]["value"], mean["value"], mean["low"], mean["high"], weight
+        )
+        points_of_line.setdefault(name, []).append(point)
+    if not points_of_line:
         return None
-    lines, rows = [], []
-    for name, points in found.items():
-        x, y, low, high, _ = np.array(sorted(points)).T
-        lines.append(Series(name, x, y, low, high, bars=True))
-        for kl, mean, a, b, weight in sorted(points, key=lambda point: point[-1]):
-            earned = TableCell(f"{mean:.3f}", mean, note=f"[{a:.3f}, {b:.3f}]")
-            rows.append([name, number_cell(weight, "g"), number_cell(kl, ".3f"), earned])
-    title, x_label = "Return against divergence", "divergence from the policy (nats an episode)"
+
+    lines = []
+    rows = []
+    for name, points in points_of_line.items():
+        divergence, mean, low, high, _ = np.array(sorted(points)).T
+        lines.append(Series(name, divergence, mean, low, high, bars=True))
+        for point in sorted(points, key=lambda point: point.weight):
+            interval = f"[{point.low:.3f}, {point.high:.3f}]"
+            mean_cell = TableCell(f"{point.mean:.3f}", point.mean, note=interval)
+            rows.append(
+                [name, number_cell(point.weight, "g"), number_cell(point.divergence, ".3f"), mean_cell]
+            )
+    title = "Return against divergence"
+    x_label = "divergence from the policy (nats an episode)"
     plot = Plot(title.lower(), x_label, "mean return", lines, file="divergence")
     header = ["agent", "advantage weight", "divergence (nats)", "mean return"]
     note = (

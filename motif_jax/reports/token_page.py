@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from motif_jax.reports import html, page
-from motif_jax.reports.charts import Plot, Series
-from motif_jax.reports.html import TableCell, number_cell
-from motif_jax.reports.page import Fold, Section, Table
+from motif_jax.display import html, page
+from motif_jax.display.charts import Plot, Series
+from motif_jax.display.html import TableCell, number_cell
+from motif_jax.display.page import Fold, Section, Table
 
 # A text with more tokens has a table that opens in part.
 SHOWN = 50
@@ -46,13 +46,15 @@ def render(texts: Sequence[TokenText], title: str, subtitle: str) -> str:
     scales = {name: _scale([text.rows[name] for text in texts if name in text.rows]) for name in names}
     sections = [_section(text, f"text-{number}", scales) for number, text in enumerate(texts)]
     before = [f"<style>{html.asset('tokens.css')}</style>", _chooser(scales), _legend(texts)]
-    before += [] if texts else [html.nothing("no text")]
+    if not texts:
+        before.append(html.nothing("no text"))
     # The script comes last since it reads the elements above.
     after = f"{html.embed_json({'scales': scales}, 'token-scales')}<script>{html.asset('tokens.js')}</script>"
     return page.render(title, subtitle, sections, "".join(before), after, menu=len(texts) <= _MENU)
 
 
 def _scale(rows: Sequence[Sequence[float] | np.ndarray]) -> float:
+    """The number that has the full colour: the largest absolute one of all texts, so that colours compare."""
     values = np.abs(np.concatenate([np.asarray(row, float) for row in rows]))
     values = values[np.isfinite(values)]
     return float(f"{values.max():.6g}") if len(values) and values.max() > 0 else 1.0
@@ -71,46 +73,62 @@ def _chooser(scales: Mapping[str, float]) -> str:
 
 
 def _section(text: TokenText, name: str, scales: Mapping[str, float]) -> Section:
-    first = next(iter(text.rows), None)
-    spans = "".join(_token(text, place, first, scales) for place in range(len(text.pieces)))
+    colouring_row = next(iter(text.rows), None)
+    spans = "".join(_token(text, index, colouring_row, scales) for index in range(len(text.pieces)))
     stacked = " stacks" if text.under or text.words or text.kinds else ""
     tokens = f'<div class="tokens{stacked}" id="{name}-tokens">{spans}</div>'
     parts: list[Any] = [tokens if spans else html.nothing("no tokens")]
     if text.rows and text.pieces:
-        at, rows = np.arange(len(text.pieces)), text.rows.items()
-        curves = [Plot(key, "token", key, [Series("", at, np.asarray(row, float))]) for key, row in rows]
-        numbers = html.embed_json({key: html.numbers(row, 6) for key, row in rows}, f"{name}-data")
-        parts += [Fold("curves", curves), Fold("all numbers", [_table(text, name)]), numbers]
+        indices = np.arange(len(text.pieces))
+        curves = [
+            Plot(key, "token", key, [Series("", indices, np.asarray(row, float))])
+            for key, row in text.rows.items()
+        ]
+        numbers = {key: html.numbers(row, 6) for key, row in text.rows.items()}
+        parts.append(Fold("curves", curves))
+        parts.append(Fold("all numbers", [_table(text, name)]))
+        parts.append(html.embed_json(numbers, f"{name}-data"))
     return Section(text.title, name, parts, text.note)
 
 
-def _token(text: TokenText, place: int, first: str | None, scales: Mapping[str, float]) -> str:
-    kind, style = ["token"], ""
-    if place < text.start:
-        kind.append("before")
-    if first is not None and np.isfinite(value := float(text.rows[first][place])):
-        kind.append("below" if value < 0 else "above")
-        style = f' style="--share:{min(1.0, abs(value) / scales[first]):.3f}"'
-    own = text.kinds[place].split() if text.kinds else []
-    kind += [word for word in own if word != _BEGINS]
-    line = '<i class="turn"></i>' if _BEGINS in own and place else ""
-    piece = text.pieces[place]
-    shown = escape(piece.replace("\n", f"{_LINE_END}\n")) or "∅"
-    if below := _below(text, place):
-        kind.append("stack")
-        shown = f"<b>{shown}</b>{below}"
-    return f'{line}<span class="{" ".join(kind)}" tabindex="0" data-place="{place}"{style}>{shown}</span>'
+def _token(text: TokenText, index: int, colouring_row: str | None, scales: Mapping[str, float]) -> str:
+    """One token as HTML, coloured by its number in `colouring_row`."""
+    classes = ["token"]
+    style = ""
+    if index < text.start:
+        classes.append("before")
+    if colouring_row is not None:
+        value = float(text.rows[colouring_row][index])
+        if np.isfinite(value):
+            classes.append("below" if value < 0 else "above")
+            style = f' style="--share:{min(1.0, abs(value) / scales[colouring_row]):.3f}"'
+    kinds = text.kinds[index].split() if text.kinds else []
+    classes += [kind for kind in kinds if kind != _BEGINS]
+    turn = '<i class="turn"></i>' if _BEGINS in kinds and index else ""
+    content = escape(text.pieces[index].replace("\n", f"{_LINE_END}\n")) or "∅"
+    below = _below(text, index)
+    if below:
+        classes.append("stack")
+        content = f"<b>{content}</b>{below}"
+    # tokens.js reads data-place.
+    return (
+        f'{turn}<span class="{" ".join(classes)}" tabindex="0" data-place="{index}"{style}>{content}</span>'
+    )
 
 
-def _below(text: TokenText, place: int) -> str:
-    numbers = [float(text.rows[name][place]) for name in text.under]
-    said = [(name, texts[place]) for name, texts in text.words.items()]
-    if not any(np.isfinite(number) for number in numbers) and not any(word for _, word in said):
+def _below(text: TokenText, index: int) -> str:
+    """What stands below a token: the numbers of `under` and the texts of `words`; '' where it has none of them."""
+    numbers = {name: float(text.rows[name][index]) for name in text.under}
+    words = {name: texts[index] for name, texts in text.words.items()}
+    if not any(np.isfinite(number) for number in numbers.values()) and not any(words.values()):
         return ""
-    lines = [f"{number:.2f}" if np.isfinite(number) else "–" for number in numbers]
-    shown = [f'<i title="{escape(name)}">{line}</i>' for name, line in zip(text.under, lines, strict=True)]
-    shown += [f'<i class="word" title="{escape(name)}">{escape(word) or "–"}</i>' for name, word in said]
-    return "".join(shown)
+    lines = []
+    for name, number in numbers.items():
+        content = f"{number:.2f}" if np.isfinite(number) else "–"
+        lines.append(f'<i title="{escape(name)}">{content}</i>')
+    for name, word in words.items():
+        lines.append(f'<i class="word" title="{escape(name)}">{escape(word) or "–"}</i>')
+    return "".join(lines)
 
 
 def _legend(texts: Sequence[TokenText]) -> str:
@@ -119,13 +137,10 @@ def _legend(texts: Sequence[TokenText]) -> str:
 
 
 def _table(text: TokenText, name: str) -> Table:
-    rows = [
-        [
-            TableCell(str(place), place),
-            TableCell(piece.replace("\n", _LINE_END) or "∅", code=True),
-            *(number_cell(float(row[place]), ".4g") for row in text.rows.values()),
-            *(TableCell(row[place], code=True) for row in text.words.values()),
-        ]
-        for place, piece in enumerate(text.pieces)
-    ]
+    rows = []
+    for index, piece in enumerate(text.pieces):
+        cells = [TableCell(str(index), index), TableCell(piece.replace("\n", _LINE_END) or "∅", code=True)]
+        cells += [number_cell(float(row[index]), ".4g") for row in text.rows.values()]
+        cells += [TableCell(row[index], code=True) for row in text.words.values()]
+        rows.append(cells)
     return Table(f"{name}-table", ["token", "text", *text.rows, *text.words], rows, limit=SHOWN)

@@ -9,10 +9,13 @@ from ml_collections import ConfigDict
 
 from motif_jax import schema
 from motif_jax.core import entry_points, sections
+from motif_jax.core.compat import Compat
 from motif_jax.core.config import default_workers
+from motif_jax.envs.keys import LAST_TEXT
 from motif_jax.nets.config import GameNetwork
 from motif_jax.rl import choices
 from motif_jax.rl.algorithms.config import Appo
+from motif_jax.rl.reward_keys import Scoring
 from motif_jax.schema import (
     length_key,
     non_negative,
@@ -33,7 +36,7 @@ class PlayedTask:
     text_bytes: int = 256
     modules: str = ""
     max_episode_steps: int = positive(5000, "longest episode in steps; longer ones are cut off")
-    last_text: bool | None = sections.LAST_TEXT
+    last_text: bool | None = LAST_TEXT
     recall: Mapping[str, Any] | None = None
     babyai_text: Mapping[str, Any] | None = None
 
@@ -46,7 +49,7 @@ class TrainedTask(PlayedTask):
 
 
 @section_class
-class AgentReward(sections.Scoring):
+class AgentReward(Scoring):
     """The reward that an agent learns from."""
 
     kind: str = plain_key(
@@ -155,7 +158,7 @@ class AgentConfig:
     )
     profile: sections.Profile = subsection(sections.Profile, steps=5)
     wandb: sections.Wandb = subsection(sections.Wandb)
-    compat: sections.Compat = sections.Compat()
+    compat: Compat = Compat()
     # Of language agents.
     probes: Any = None
     tests: str | None = None

@@ -57,6 +57,18 @@ class BatchMessages(NamedTuple):
     discounted: np.ndarray | None = None
 
 
+def _unchanged(rewards: np.ndarray) -> np.ndarray:
+    return rewards
+
+
+class RewardStages(NamedTuple):
+    """What people see of a reward's way to what it pays: the model's output, normalised, and paid."""
+
+    config: Any  # the reward of this config is the model's output
+    normalise: Callable[[Any], Any] = _unchanged
+    pay: Callable[[Any], Any] = _unchanged  # from the model's output, as the training pays
+
+
 class RewardKind:
     """g of an observation: normalised and thresholded, before count discount (rl/algorithms/total_reward.py) and coefficient.
 
@@ -96,6 +108,15 @@ class RewardKind:
     def required_fields(cls, config: Any) -> tuple[str, ...]:
         """Observation fields that the reward of `config.reward` reads besides the text."""
         return ()
+
+    @classmethod
+    def check_dir(cls, config: Any) -> None:
+        """Raises UserError where `config.dir` is no file or folder that this kind could read."""
+
+    @classmethod
+    def stages(cls, config: Any, two_decimals: bool | None = None) -> RewardStages:
+        """The stages of the reward of `config`; of one that is paid as it is, all are the same. Raises UserError as `make`."""
+        return RewardStages(config)
 
     @classmethod
     def settled_step(cls, config: Any) -> int | None:

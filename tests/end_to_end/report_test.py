@@ -40,7 +40,7 @@ def test_a_run_from_games_to_its_report(tmp_path):
         driver.get(f"file://{tmp_path}/report/report.html")
         games = driver.find_elements("css selector", "#training-games a")
         recorded = len(list(Path(agent, "recordings").glob("*.json")))
-        assert len(games) == min(recorded, 10) > 0, "the five best and the five worst"
+        assert len(games) == min(recorded, 6) > 0, "the three best and the three worst"
         for game in games:
             assert Path(game.get_attribute("href").removeprefix("file://")).is_file()
         driver.get(driver.find_elements("css selector", "#episodes a")[0].get_attribute("href"))

@@ -7,28 +7,80 @@ import warnings
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Dict, Discrete
 from gymnasium.utils.env_checker import check_env
 
 from motif_jax.envs import registration
 from motif_jax.envs.gymnasium_env import RegisteredEnv
 from motif_jax.envs.nethack.tasks import TASKS
-from tests.recorded_outputs import assert_matches_packed_recording
 
 LEVEL = "BabyAI-GoToLocal-v0"
 
 
-def test_only_text_is_drawn(record):
+def test_a_render_mode_other_than_ansi_is_refused():
     with pytest.raises(ValueError, match="render_mode 'human' is not one of"):
         RegisteredEnv("Recall-v0", render_mode="human")
-    recall = RegisteredEnv("Recall-v0", "ansi")
-    level, plain = (RegisteredEnv(LEVEL, mode, fields=("prompt",)) for mode in ("ansi", None))
-    shown = [recall.observation_space, recall.action_space, recall.render(), recall.render_mode]
-    shown.append(plain.render())
-    for env in (level, plain):
-        shown += [list(env.reset(seed=2)[0]), env.render(), *env.step(np.int64(1))[1:]]
-    level.limit(1)
-    shown += [list(level.reset()[0]), *level.step(0)]
-    assert_matches_packed_recording("registered", {"all": "\n".join(map(str, shown))}, record)
+
+
+def test_spaces_are_those_of_the_environments_arrays():
+    env = RegisteredEnv("Recall-v0", "ansi")
+
+    assert env.action_space == Discrete(4)
+    assert env.observation_space == Dict(
+        features=Box(-np.inf, np.inf, (5,), np.float32),
+        sign=Box(0, 255, (16,), np.uint8),
+        sign_count=Box(-(2**31), 2**31 - 1, (), np.int32),
+    )
+
+
+def test_an_environment_without_a_renderer_draws_nothing():
+    assert RegisteredEnv("Recall-v0", "ansi").render() is None
+
+
+def test_an_environment_without_a_render_mode_draws_nothing():
+    env = RegisteredEnv(LEVEL, fields=("prompt",))
+    env.reset(seed=2)
+
+    assert env.render() is None
+
+
+def test_a_level_is_drawn_as_text():
+    env = RegisteredEnv(LEVEL, "ansi")
+    env.reset(seed=2)
+
+    assert env.render().splitlines() == [
+        "# # # # # # # # ",
+        "#   b b     . # ",
+        "# k     k   > # ",
+        "#         b . # ",
+        "#           . # ",
+        "#     b o   . # ",
+        "#       o     # ",
+        "# # # # # # # # ",
+    ]
+
+
+@pytest.mark.parametrize("mode", ["ansi", None])
+def test_drawing_adds_no_fields_to_observations(mode):
+    env = RegisteredEnv(LEVEL, mode, fields=("prompt",))
+
+    observation, info = env.reset(seed=2)
+
+    assert list(observation) == ["image", "mission", "text", "text_count", "prompt"]
+    assert set(env.observation_space) == set(observation)
+    assert info["length"] == 0
+
+
+def test_a_limit_of_one_step_truncates_the_first():
+    env = RegisteredEnv(LEVEL)
+    env.limit(1)
+    env.reset(seed=2)
+
+    observation, reward, terminated, truncated, info = env.step(np.int64(0))
+
+    assert (reward, terminated, truncated) == (0.0, False, True)
+    assert info["length"] == 1
+    assert observation["image"].shape == (7, 7, 3)
 
 
 def test_a_second_registration_changes_nothing():

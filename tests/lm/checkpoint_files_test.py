@@ -38,14 +38,19 @@ def change_index(folder: Path, **changes: Any) -> None:
     (folder / INDEX).write_text(json.dumps({"weight_map": kept}))
 
 
-@pytest.mark.parametrize("newer", [SINGLE, INDEX])
-def test_index_beside_one_file_is_refused_with_both_names(sharded: Path, tmp_path: Path, newer: str) -> None:
+def test_one_file_is_read_beside_an_index_of_other_files(
+    sharded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     models.write(tmp_path / "single", "llama")
-    (tmp_path / "single" / SINGLE).rename(sharded / SINGLE)
-    (sharded / newer).touch()
-    with pytest.raises(UserError) as raised:
-        Tensors(sharded)
-    assert all(name in str(raised.value) for name in (SINGLE, INDEX, FIRST, SECOND))
+    changed = {name: tensor + 1 for name, tensor in load_file(tmp_path / "single" / SINGLE).items()}
+    save_file(changed, sharded / SINGLE)
+
+    tensors = Tensors(sharded)
+
+    assert all((tensors.find(name) == changed[name]).all() for name in changed)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1
+    assert all(name in lines[0] for name in (f"{SINGLE} is read", INDEX, FIRST, SECOND))
 
 
 def test_index_of_the_one_file_is_read(tmp_path: Path) -> None:

@@ -48,62 +48,89 @@ def features_of(network: agent.AgentNetwork, params: Any, observation: dict[str,
 
 
 @pytest.mark.slow
-def test_one_step_is_the_golden_one(golden: Any) -> None:
+@pytest.mark.parametrize("prepares", [False, True])
+def test_one_step_equals_golden_with_bare_and_prepared_parameters(golden: Any, prepares: bool) -> None:
     numbers = golden("actor_critic_step.npz")
     network = agents.nethack_network(first_convolution="table")
     params = recipe_params(network, golden("weight_shapes.json")["actor_critic"])
-    observation = golden_observation(numbers)
-    encoded = features_of(network, params, observation)
-    np.testing.assert_allclose(encoded, numbers["encoder_output"], rtol=1e-5, atol=1e-5)
-    rows = {name: x[None] for name, x in observation.items()}
-    # Prepared parameters look the first convolution up; bare ones draw so few pictures.
-    prepared, picture = jax.jit(network.prepare)(params), agents.nethack_network(first_convolution="picture")
-    assert jax.tree.leaves(prepared.tables)
-    assert not jax.tree.leaves(jax.jit(picture.prepare)(params).tables)
-    for given in (params, prepared):
-        logits, value, state = jax.jit(network.apply)(
-            given, rows, numbers["state_in"], np.zeros((1, 8), bool)
-        )
-        for found, key in ((logits[0], "logits"), (value[0], "value"), (state, "state_out")):
-            np.testing.assert_allclose(found, numbers[key], rtol=1e-5, atol=1e-5)
+    rows = {name: x[None] for name, x in golden_observation(numbers).items()}
+    if prepares:
+        params = jax.jit(network.prepare)(params)
+        # These look the first convolution up; bare ones draw so few pictures.
+        assert jax.tree.leaves(params.tables)
+
+    logits, value, state = jax.jit(network.apply)(params, rows, numbers["state_in"], np.zeros((1, 8), bool))
+
+    np.testing.assert_allclose(logits[0], numbers["logits"], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(value[0], numbers["value"], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(state, numbers["state_out"], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_the_encoder_equals_golden(golden: Any) -> None:
+    numbers = golden("actor_critic_step.npz")
+    network = agents.nethack_network(first_convolution="table")
+    params = recipe_params(network, golden("weight_shapes.json")["actor_critic"])
+
+    features = features_of(network, params, golden_observation(numbers))
+
+    np.testing.assert_allclose(features, numbers["encoder_output"], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_network_that_draws_pictures_prepares_no_table() -> None:
+    network = agents.nethack_network(first_convolution="picture", **SMALL)
+
+    prepared = jax.jit(network.prepare)(agents.random_params(network))
+
+    assert not jax.tree.leaves(prepared.tables)
 
 
 @pytest.mark.parametrize("name", ["lstm", "no_rnn", *LARGE])
-def test_variants_are_the_golden_ones_and_reset_between_episodes(golden: Any, name: str) -> None:
-    numbers, network = golden("core_variants.npz"), agents.nethack_network(**VARIANTS[name])
+def test_variants_equal_golden_and_reset_between_episodes(golden: Any, name: str) -> None:
+    numbers = golden("core_variants.npz")
+    network = agents.nethack_network(**VARIANTS[name])
     params = recipe_params(network, golden("core_variants_shapes.json")[name])
     if name == "resnet_impala_reduced":
         for key, layer in params["actor"]["encoder"]["image"].items():
             layer["kernel"] *= 0.5 if "stage" in key else 1.0
     if name == "no_rnn":
-        state_in, state = numbers["no_rnn/step/state_in"], np.zeros((4, 1), np.float32)
+        step_state = numbers["no_rnn/step/state_in"]
+        sequence_state = np.zeros((4, 1), np.float32)
     else:
-        keys = ("state_in_1024", "sequence_state_in_1024")
-        state_in, state = (numbers[key][:, : network.state_size] for key in keys)
-    observation = golden_observation(numbers, "step/")
+        step_state = numbers["state_in_1024"][:, : network.state_size]
+        sequence_state = numbers["sequence_state_in_1024"][:, : network.state_size]
     # The residual network's recipe weights grow activations to 100 and more.
-    loose, tolerance = (3e-4, 1e-4) if name == "resnet_impala" else (1e-5, 1e-5)
-    encoded = features_of(network, params, observation)
-    np.testing.assert_allclose(encoded, numbers[f"{name}/step/encoder_output"], rtol=loose, atol=loose)
+    large = name == "resnet_impala"
+    feature_tolerance = 3e-4 if large else 1e-5
+    tolerance = 1e-4 if large else 1e-5
+    # Measured with the residual network: 8.4e-6, 5.4e-5 and 1.0e-3.
+    gradient_closeness = Closeness(norm=3e-5, entry=2e-4, total=3e-3) if large else GRADIENT
+
+    observation = golden_observation(numbers, "step/")
+    features = features_of(network, params, observation)
+    np.testing.assert_allclose(
+        features, numbers[f"{name}/step/encoder_output"], rtol=feature_tolerance, atol=feature_tolerance
+    )
+
     rows = {field: x[None] for field, x in observation.items()}
 
-    def loss(p: Any) -> tuple[jax.Array, Any]:
-        logits, value, state = network.apply(p, rows, state_in, jnp.zeros((1, 4), bool))
+    def loss(params: Any) -> tuple[jax.Array, Any]:
+        logits, value, state = network.apply(params, rows, step_state, jnp.zeros((1, 4), bool))
         return jnp.mean(value**2) + jnp.mean(logits**2), (logits[0], value[0], state)
 
     (total, outputs), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
     for output, key in zip(outputs, ("logits", "value", "state_out"), strict=True):
         np.testing.assert_allclose(output, numbers[f"{name}/step/{key}"], rtol=tolerance, atol=tolerance)
     np.testing.assert_allclose(total, numbers[f"{name}/step/loss"], rtol=tolerance)
-    # Measured with the residual network: 8.4e-6, 5.4e-5 and 1.0e-3.
-    limit = Closeness(norm=3e-5, entry=2e-4, total=3e-3) if name == "resnet_impala" else GRADIENT
-    assert_golden(layout.to_torch(gradient), numbers, f"{name}/step/gradient", limit)
+    assert_golden(layout.to_torch(gradient), numbers, f"{name}/step/gradient", gradient_closeness)
+
     sequences = jax.tree.map(agents.time_major, golden_observation(numbers, "sequence/"))
     first = np.pad(agents.time_major(numbers["sequence/dones"]) > 0, ((1, 0), (0, 0)))[:-1]
-    logits, value, final = jax.jit(network.apply)(params, sequences, state, first)
-    found = {"logits": agents.time_major(logits), "value": agents.time_major(value), "final_state": final}
-    for key, x in found.items():
-        np.testing.assert_allclose(x, numbers[f"{name}/sequence/{key}"], rtol=tolerance, atol=tolerance)
+    logits, value, final = jax.jit(network.apply)(params, sequences, sequence_state, first)
+    outputs = {"logits": agents.time_major(logits), "value": agents.time_major(value), "final_state": final}
+    for key, output in outputs.items():
+        np.testing.assert_allclose(output, numbers[f"{name}/sequence/{key}"], rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.slow
@@ -117,11 +144,11 @@ def test_parameters_start_as_published() -> None:
             assert not tensor.any()
         else:
             matrix = tensor.reshape(tensor.shape[0], -1)
-            small = matrix @ matrix.T if matrix.shape[0] <= matrix.shape[1] else matrix.T @ matrix
-            np.testing.assert_allclose(small, np.eye(len(small)), atol=1e-5)
+            if matrix.shape[0] > matrix.shape[1]:
+                matrix = matrix.T
+            np.testing.assert_allclose(matrix @ matrix.T, np.eye(len(matrix)), atol=1e-5)
 
 
-@pytest.mark.slow
 def fresh(network: Any, seed: int = 0) -> dict[str, np.ndarray]:
     return layout.to_torch(jax.jit(network.init)(jax.random.key(seed)))
 
@@ -141,9 +168,10 @@ def test_fresh_parameters_follow_their_key() -> None:
 @pytest.mark.slow
 def test_an_lstm_starts_as_pytorchs() -> None:
     tensors = fresh(agents.nethack_network(core="lstm", **TINY))
-    of_core = [tensor for name, tensor in tensors.items() if name.startswith("lstm")]
-    assert of_core
-    for tensor in of_core:
+
+    core_tensors = [tensor for name, tensor in tensors.items() if name.startswith("lstm")]
+    assert core_tensors
+    for tensor in core_tensors:
         assert 0.5 / np.sqrt(5) < np.abs(tensor).max() <= 1 / np.sqrt(5)
 
 
@@ -158,80 +186,141 @@ def test_fresh_networks_are_finite_and_no_matrix_is_zero(network: Any) -> None:
             assert tensor.std() > 0, name
 
 
-def test_layout_goes_both_ways_and_names_what_does_not_fit() -> None:
+@pytest.fixture(scope="module")
+def two_trunk_params() -> Any:
     network = agents.nethack_network(separate_critic=True, hidden_size=8, core_layers=2)
-    params = agents.random_params(network, 1)
-    tensors = layout.to_torch(params)
+    return agents.random_params(network, 1)
+
+
+def test_parameters_survive_the_way_to_pytorchs_layout_and_back(two_trunk_params: Any) -> None:
+    tensors = layout.to_torch(two_trunk_params)
+
     assert {"actor/gru2_input/weight", "critic/image_fc/bias"} <= set(tensors)
-    chex.assert_trees_all_equal(layout.from_torch(tensors, params), params)
-    with pytest.raises(
-        ValueError, match=r"^tensor value_head/bias has shape \(2,\), which does not fit \(1,\)$"
-    ):
-        layout.from_torch({**tensors, "value_head/bias": np.zeros(2)}, params)
+    chex.assert_trees_all_equal(layout.from_torch(tensors, two_trunk_params), two_trunk_params)
+
+
+def test_a_tensor_of_another_shape_is_refused_by_name(two_trunk_params: Any) -> None:
+    tensors = layout.to_torch(two_trunk_params) | {"value_head/bias": np.zeros(2)}
+
+    error = r"^tensor value_head/bias has shape \(2,\), which does not fit \(1,\)$"
+    with pytest.raises(ValueError, match=error):
+        layout.from_torch(tensors, two_trunk_params)
+
+
+def test_missing_and_unexpected_tensors_are_refused_by_name(two_trunk_params: Any) -> None:
+    tensors = layout.to_torch(two_trunk_params) | {"x": np.zeros(1)}
     del tensors["value_head/bias"]
-    with pytest.raises(
-        ValueError,
-        match=r"^tensors do not fit the network: missing \['value_head/bias'\], unexpected \['x'\]$",
-    ):
-        layout.from_torch({**tensors, "x": np.zeros(1)}, params)
+
+    error = r"^tensors do not fit the network: missing \['value_head/bias'\], unexpected \['x'\]$"
+    with pytest.raises(ValueError, match=error):
+        layout.from_torch(tensors, two_trunk_params)
 
 
 @pytest.mark.slow
-def test_separate_networks_share_nothing() -> None:
+def test_separate_actor_and_critic_share_neither_state_nor_parameters() -> None:
     network = agents.flat_network(separate_critic=True)
     params = agents.random_params(network)
     observation = {"signal": np.ones((1, 2, 5), np.float32), "clock": np.ones((1, 2), np.int32)}
 
-    def run(p: Any, state: Any) -> Any:
-        return network.apply(p, observation, state, np.zeros((1, 2), bool))
+    @jax.jit
+    def run(params: Any, state: Any) -> Any:
+        return network.apply(params, observation, state, np.zeros((1, 2), bool))
 
     state = network.initial_state(2)
-    before, after = (jax.jit(run)(params, given) for given in (state, state.at[:, :16].set(0.5)))
-    np.testing.assert_array_equal(before[1], after[1])  # of the actor's state
-    assert np.all(before[0] != after[0])
-    gradient = jax.grad(lambda p: run(p, state)[1].sum())(params)
+    logits, values, _ = run(params, state)
+    # The first half is the actor's.
+    other_logits, same_values, _ = run(params, state.at[:, :16].set(0.5))
+    np.testing.assert_array_equal(values, same_values)
+    assert np.all(logits != other_logits)
+
+    def value_sum(params: Any) -> jax.Array:
+        _, values, _ = run(params, state)
+        return values.sum()
+
+    gradient = jax.grad(value_sum)(params)
     assert not any(np.any(leaf) for leaf in jax.tree.leaves(gradient["actor"]))
     assert all(np.any(leaf) for leaf in jax.tree.leaves(gradient["critic"]["encoder"]))
 
 
 def network_input(batch: int) -> dict[str, np.ndarray]:
+    """Random fields of NetHack, [1, batch, ...]."""
     rng = np.random.default_rng(3)
-    fields = agents.NETHACK_SPEC.observation.items()
-    most = {name: 16 if "colors" in name else 256 for name, _ in fields}
-    return {name: rng.integers(0, most[name], (1, batch, *of.shape)).astype(of.dtype) for name, of in fields}
+    fields = {}
+    for name, field in agents.NETHACK_SPEC.observation.items():
+        limit = 16 if "colors" in name else 256
+        fields[name] = rng.integers(0, limit, (1, batch, *field.shape)).astype(field.dtype)
+    return fields
+
+
+# What the hero does in each row: a new episode, a step, east onto the stairs, a step there, another level, a step there, a new
+# episode, a jump out of the window.
+HERO_COLUMNS = (10, 10, 11, 11, 12, 12, 13, 40)
+HERO_LEVELS = (0, 0, 0, 0, 1, 1, 1, 1)
+HERO_FIRST = np.array([True, False, False, False, False, False, True, False])[:, None]
+TILES_UNDERFOOT = (0, 0, ord(">"), ord(">"), 0, 0, 0, 0)
+
+
+def walk_over_stairs() -> dict[str, np.ndarray]:
+    """Eight rows of one game, [8, 1, ...]."""
+    chars = np.full((8, 1, 12, 12), ord("."), np.uint8)
+    chars[:, 0, 6, 6] = ord("@")
+    chars[1, 0, 6, 7] = ord(">")
+    numbers = np.zeros((8, 1, 27), np.int32)
+    numbers[:, 0, status.X] = HERO_COLUMNS
+    numbers[:, 0, status.DUNGEON_LEVEL] = HERO_LEVELS
+    return {"window_chars": chars, "blstats": numbers}
+
+
+def test_the_tile_under_the_hero_is_the_one_seen_before() -> None:
+    memory = jnp.zeros((1, underfoot.MEMORY_SIZE))
+
+    tiles, _ = underfoot.track(walk_over_stairs(), memory, HERO_FIRST)
+
+    assert tuple(tiles[:, 0].tolist()) == TILES_UNDERFOOT
+
+
+def test_tiles_underfoot_are_the_same_row_by_row() -> None:
+    observation = walk_over_stairs()
+    tiles, final = underfoot.track(observation, jnp.zeros((1, underfoot.MEMORY_SIZE)), HERO_FIRST)
+
+    # An episode's start ignores the memory.
+    memory = jnp.ones((1, underfoot.MEMORY_SIZE))
+    for t in range(8):
+        row = {name: x[t : t + 1] for name, x in observation.items()}
+        tile, memory = underfoot.track(row, memory, HERO_FIRST[t : t + 1])
+        assert tile[0, 0] == tiles[t, 0]
+
+    np.testing.assert_array_equal(memory, final)
 
 
 @pytest.mark.slow
-def test_the_tile_under_the_hero_is_the_one_that_lay_there_before() -> None:
-    rows = 8
-    chars, numbers = np.full((rows, 1, 12, 12), ord("."), np.uint8), np.zeros((rows, 1, 27), np.int32)
-    chars[:, 0, 6, 6] = ord("@")
-    chars[1, 0, 6, 7] = ord(">")
-    numbers[:, 0, status.X] = [10, 10, 11, 11, 12, 12, 13, 40]
-    numbers[4:, 0, status.DUNGEON_LEVEL] = 1
-    first = np.isin(np.arange(rows), [0, 6])[:, None]
-    observation = {"window_chars": chars, "blstats": numbers}
-    tiles, final = underfoot.track(observation, jnp.zeros((1, underfoot.MEMORY_SIZE)), first)
-    # An episode, a step, east onto the stairs, a step there, another level, a step there, an episode, a run out of the window.
-    assert tiles[:, 0].tolist() == [0, 0, ord(">"), ord(">"), 0, 0, 0, 0]
-    memory = jnp.ones((1, underfoot.MEMORY_SIZE))
-    for t in range(rows):
-        row, new = jax.tree.map(lambda x, t=t: x[t : t + 1], (observation, first))
-        tile, memory = underfoot.track(row, memory, new)
-        assert tile[0, 0] == tiles[t, 0]
-    np.testing.assert_array_equal(memory, final)
+def test_the_remembered_tile_changes_the_policy() -> None:
     network = agents.nethack_network(encoder="tiles_underfoot", **SMALL)
+    params = network.init(jax.random.key(0))
+    observation = network_input(2)
+    apply = jax.jit(network.apply)
+    *_, state = apply(params, observation, network.initial_state(2), np.ones((1, 2), bool))
+
+    # The hero did not move: it still covers the tile of the memory, which is the state's last number.
+    not_first = np.zeros((1, 2), bool)
+    stairs_logits, *_ = apply(params, observation, state.at[:, -1].set(ord(">")), not_first)
+    unknown_logits, *_ = apply(params, observation, state.at[:, -1].set(0), not_first)
+
     assert network.state_size == 16 + underfoot.MEMORY_SIZE
-    params, shown, apply = network.init(jax.random.key(0)), network_input(2), jax.jit(network.apply)
-    *_, state = apply(params, shown, network.initial_state(2), np.ones((1, 2), bool))
-    chex.assert_trees_all_equal(layout.from_torch(layout.to_torch(params), params), params)
-    # It did not move.
-    states = (state.at[:, -1].set(tile) for tile in (ord(">"), 0))
-    on_stairs, off = (apply(params, shown, each, np.zeros((1, 2), bool))[0] for each in states)
-    assert np.all(np.any(on_stairs != off, axis=-1))
+    assert np.all(np.any(stairs_logits != unknown_logits, axis=-1))
 
 
-def test_beginnings_of_messages_have_hashes_of_their_own() -> None:
+@pytest.mark.slow
+def test_several_tables_of_a_layer_keep_their_names_in_pytorchs_layout() -> None:
+    network = agents.nethack_network(encoder="tiles_underfoot", **SMALL)
+    params = network.init(jax.random.key(0))
+
+    tensors = layout.to_torch(params)
+
+    chex.assert_trees_all_equal(layout.from_torch(tensors, params), params)
+
+
+def test_message_prefixes_have_hashes_of_their_own() -> None:
     texts = b"You kill the newt!|You kill the jackal!|You miss the newt.|oYu kill the newt!|".split(b"|")
     rows = [np.frombuffer(text.ljust(256, b"\0"), np.uint8) for text in texts]
     hashes = tile_embedding.hash_beginnings(jnp.asarray(rows))

@@ -32,12 +32,15 @@ def test_prepared_parameters_act_as_the_learners_do() -> None:
     network = nethack_network(dtype="bfloat16", hidden_size=16, first_convolution="picture")
     params = random_params(network)
     batch = random_batch(NETHACK_SPEC, network.state_size, length=1, rollouts=3, seed=0)
-    rows = jax.tree.map(lambda x: x[:1], (batch.observation, batch.first))
-    given = rows[0], batch.initial_state, rows[1]
+    observation = {name: x[:1] for name, x in batch.observation.items()}
+    rows = (observation, batch.initial_state, batch.first[:1])
+
     prepared = network.prepare(params)
+
     kernels = {leaf.dtype.name for leaf in jax.tree.leaves(prepared.params["actor"]) if leaf.ndim > 1}
     assert kernels == {"bfloat16"}
     assert prepared.params["policy_head"]["kernel"].dtype == jnp.float32
-    of_learner = jax.jit(network.apply)(params, *given)
-    for acting, learning in zip(jax.jit(network.apply)(prepared, *given), of_learner, strict=True):
-        np.testing.assert_allclose(acting, learning, rtol=0.02, atol=0.02)
+    learner_outputs = jax.jit(network.apply)(params, *rows)
+    actor_outputs = jax.jit(network.apply)(prepared, *rows)
+    for actor_output, learner_output in zip(actor_outputs, learner_outputs, strict=True):
+        np.testing.assert_allclose(actor_output, learner_output, rtol=0.02, atol=0.02)

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -11,8 +10,8 @@ import optax
 import pytest
 
 from motif_jax.core import run_folder
+from motif_jax.core.compat import Compat
 from motif_jax.core.errors import UserError
-from motif_jax.core.sections import Compat
 from motif_jax.play import agent_policy, agents
 from motif_jax.play.config import PlayedPolicy
 from motif_jax.play.evaluation_setup import PinnedVersions, of_folder, open_setup
@@ -20,11 +19,17 @@ from motif_jax.rl import agent_checkpoints, settings
 from motif_jax.rl.algorithms.appo import make_state
 from motif_jax.rl.config import AgentReward
 from tests.play import untrained
-from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 from tests.reward_fixtures import load_config
 
 slow = pytest.mark.slow
-QUIRKS = "glam_untrained_dropout symbolic_train_mode_batchnorm seed_noop sober_mask message_count_off".split()
+# The first two are of training alone.
+QUIRKS = (
+    "glam_untrained_dropout",
+    "symbolic_train_mode_batchnorm",
+    "seed_noop",
+    "sober_mask",
+    "message_count_off",
+)
 
 
 @pytest.fixture(scope="module")
@@ -51,85 +56,270 @@ def test_parameters_that_are_not_finite_are_not_evaluated(tmp_path):
 
 @slow
 @pytest.mark.parametrize(("which", "step"), [("latest", 300), ("best", 100), ("200", 200), ("0", 0)])
-def test_it_is_the_checkpoint_that_was_asked_for(agent, which, step):
-    folder, network, params = agent
+def test_parameters_are_those_of_the_chosen_checkpoint(agent, which, step):
+    folder, _, params = agent
+
     policy, loaded = agent_policy.load(folder, which)
+
     assert loaded == step
     jax.tree.map(np.testing.assert_array_equal, policy.params, params[step])
+
+
+@slow
+def test_a_policy_computes_what_its_network_does(agent):
+    folder, network, params = agent
+    policy, _ = agent_policy.load(folder, "200")
     fields = network.spec.observation.items()
     observation = {name: np.full((6, *field.shape), 1, field.dtype) for name, field in fields}
     first = np.array([True, False, True, False, False, False])
     state = np.random.default_rng(0).normal(size=(6, network.state_size)).astype(np.float32)
-    found = policy.act(observation, first, state)[:2]
+
+    logits, values, _ = policy.act(observation, first, state)
+
     rows = {field: array[None] for field, array in observation.items()}
-    expected = jax.jit(network.apply)(params[step], rows, state, first[None])[:2]
-    jax.tree.map(np.testing.assert_array_equal, found, tuple(each[0] for each in expected))
+    expected_logits, expected_values, _ = jax.jit(network.apply)(params[200], rows, state, first[None])
+    np.testing.assert_array_equal(logits, expected_logits[0])
+    np.testing.assert_array_equal(values, expected_values[0])
 
 
 @slow
-def test_a_setup_names_its_checkpoint_and_keeps_a_pinned_one(agent):
-    config = of_folder(agent[0])
-    who = open_setup(config)
-    assert (who.checkpoint, who.environment, who.options["delay"]) == (300, "Recall-v0", 20)
-    assert open_setup(config, PinnedVersions(checkpoint=200)).checkpoint == 200
-    trained = json.loads((agent[0] / "config.json").read_text())
-    trained["reward"] |= {"dir": "/gone", "intrinsic_coefficient": 0.1}
-    moved = agent[0].parent / "moved"
-    moved.mkdir(exist_ok=True)
-    (moved / "config.json").write_text(json.dumps(trained))
+def test_a_setup_has_the_newest_checkpoint_and_the_options_of_its_run(agent):
+    setup = open_setup(of_folder(agent[0]))
+
+    assert (setup.checkpoint, setup.environment) == (300, "Recall-v0")
+    assert setup.options["delay"] == 20
+
+
+@slow
+def test_a_pinned_checkpoint_stays(agent):
+    setup = open_setup(of_folder(agent[0]), PinnedVersions(checkpoint=200))
+
+    assert setup.checkpoint == 200
+
+
+@slow
+def test_a_reward_that_has_gone_is_refused_unless_it_is_left_out(agent, tmp_path):
+    config = json.loads((agent[0] / "config.json").read_text())
+    config["reward"] |= {"dir": "/gone", "intrinsic_coefficient": 0.1}
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    (moved / "config.json").write_text(json.dumps(config))
     (moved / "checkpoints").symlink_to(agent[0] / "checkpoints")
+
     with pytest.raises(UserError, match="used the reward in /gone, which does not exist"):
         open_setup(of_folder(moved))
     assert open_setup(of_folder(moved, reward=False)).rater is None
-    assert open_setup(PlayedPolicy(policy=str(agent[0]))).plan == who.plan
-    who = open_setup(replace(config, policy="random"))
-    assert (who.checkpoint, who.environment, who.options["delay"]) == (None, "Recall-v0", 20)
 
 
-FOLDERS = {
-    "run": {},
-    "clone": {"stage": "clone_behaviour"},
-    "empty": {},
-    "another": {"stage": "evaluate"},
-    "unpaid": {"reward": 3},
-    "cut": {"environment": {"name": "Recall-v0"}},
-    "unnamed": {"environment": {"name": 3, "max_episode_steps": 1}},
-    "a@b": {},
-    "wrong": {"compat": [], "environment": {"name": "x", "max_episode_steps": 1, "recall": 3}},
-}
-NAMED = "run, run@best,a@b; run@all,run@200,a@b@,a@b@latest;run@150;run@x; , ;b@c/d;empty;empty@all".split(
-    ";"
-)
+@slow
+def test_a_folder_as_policy_plays_like_a_folder_of_an_agent(agent):
+    by_policy = open_setup(PlayedPolicy(policy=str(agent[0])))
+
+    assert by_policy.plan == open_setup(of_folder(agent[0])).plan
 
 
-def test_runs_are_read_and_refused_as_was_recorded(tmp_path, monkeypatch, record):
-    """Without a network; checkpoint 100 has the highest return, and 200 the least held-out loss."""
-    monkeypatch.chdir(tmp_path)
-    changed = {"reward.intrinsic_coefficient": 0.3, **{f"compat.{name}": True for name in QUIRKS}}
-    config = run_folder.as_plain(load_config("train_agent", "smoke", changed))
-    for name, changes in FOLDERS.items():
-        Path(name, "checkpoints").mkdir(parents=True)
-        Path(name, "config.json").write_text(json.dumps({**config, **changes}))
-    with agent_checkpoints.open_checkpoints("run", 5) as checkpoints:
+@slow
+def test_a_random_policy_plays_the_environment_of_an_agents_folder(agent):
+    setup = open_setup(replace(of_folder(agent[0]), policy="random"))
+
+    assert (setup.checkpoint, setup.environment) == (None, "Recall-v0")
+    assert setup.options["delay"] == 20
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Run folders without a network: `run` and its copies `clone` and `a@b` have checkpoints, `empty` has none.
+
+    Checkpoint 100 has the highest return, 200 the least held-out loss, and 300 is the newest.
+    """
+    root = tmp_path_factory.mktemp("runs")
+    changes = {"reward.intrinsic_coefficient": 0.3, **{f"compat.{name}": True for name in QUIRKS}}
+    config = run_folder.as_plain(load_config("train_agent", "smoke", changes))
+    for name, stage in (("run", "train_agent"), ("empty", "train_agent"), ("clone", "clone_behaviour")):
+        write_config(root / name, {**config, "stage": stage})
+    with agent_checkpoints.open_checkpoints(root / "run", 5) as checkpoints:
         for step, score, loss in ((100, 0.9, 0.3), (200, 0.1, 0.2), (300, 0.5, 0.4)):
             metrics = {"episode/return": score, "validation_loss": loss}
             checkpoints.save(step, {"none": np.zeros(1)}, metrics, asynchronous=False)
-    parts = {
-        "elsewhere": outcome_text(agent_policy.load, "run", environment="NetHackOracleExtendedActions-v1")
-    }
-    for name in ("clone", "a@b"):
-        shutil.copytree("run/checkpoints", f"{name}/checkpoints", dirs_exist_ok=True)
-    Path("clone/plan.json").write_text(json.dumps({"reward_step": 3}))
-    parts |= {f"agents={named}": outcome_text(agents.resolve, named) for named in NAMED}
-    for folder in ("run", "clone", "empty", "nowhere"):
-        for which in ("latest", "best", "150", "0", "x"):
-            parts[f"{folder} {which}"] = outcome_text(agent_policy.find_step, folder, which)
-    for name in FOLDERS:
-        found = outcome_text(lambda name=name: vars(agent_policy.read_config(name).reward))
-        parts[name] = f"{found} {outcome_text(agent_policy.digest, name, 100) != 'None'}"
-    found = agent_policy.read_config("run")
-    parts["switches"] = str([name for name, on in vars(found.compat).items() if on])
-    for compat in (found.compat, Compat(), Compat(quantile_two_decimals=True, message_count_off=True)):
-        played = agent_policy.environment_of(replace(found, compat=compat, reward=AgentReward()))
-        parts[f"played {len(parts)}"] = f"{played} {agent_policy.rounded_threshold(compat)}"
-    assert_matches_packed_recording("agent_runs", parts, record)
+    shutil.copytree(root / "run" / "checkpoints", root / "clone" / "checkpoints", dirs_exist_ok=True)
+    (root / "clone" / "plan.json").write_text(json.dumps({"reward_step": 3}))
+    shutil.copytree(root / "run", root / "a@b")
+    return root
+
+
+def write_config(folder, config):
+    (folder / "checkpoints").mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize(
+    ("folder", "which", "step"),
+    [
+        ("run", "latest", 300),
+        ("run", "best", 100),
+        ("run", "0", 0),
+        ("run", "150", 150),
+        ("clone", "latest", 300),
+        # The least held-out loss.
+        ("clone", "best", 200),
+    ],
+)
+def test_a_checkpoint_is_chosen_by_its_word_or_step(runs, folder, which, step):
+    assert agent_policy.find_step(runs / folder, which) == step
+
+
+@pytest.mark.parametrize(
+    ("folder", "which", "line"),
+    [
+        ("run", "x", "there is no checkpoint 'x' of run: must be latest, best or a step"),
+        (
+            "empty",
+            "best",
+            "empty has no best checkpoint yet: train for longer, or choose another folder",
+        ),
+        (
+            "empty",
+            "latest",
+            "empty has no latest checkpoint yet: train for longer, or choose another folder",
+        ),
+        ("nowhere", "latest", "nowhere is not a run folder: it has no config.json"),
+    ],
+)
+def test_a_checkpoint_that_a_run_does_not_have_is_refused(runs, monkeypatch, folder, which, line):
+    monkeypatch.chdir(runs)
+
+    with pytest.raises(UserError) as error:
+        agent_policy.find_step(folder, which)
+
+    assert str(error.value) == line
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("run, run@best,a@b", ["run@300", "run@100", "a@b@300"]),
+        (
+            "run@all,run@200,a@b@,a@b@latest",
+            ["run@100", "run@200", "run@300", "run@200", "a@b@300", "a@b@300"],
+        ),
+    ],
+)
+def test_agents_of_a_collection_are_named_by_run_and_checkpoint(runs, monkeypatch, text, expected):
+    monkeypatch.chdir(runs)
+
+    assert [agent.name for agent in agents.resolve(text)] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("run@150", "config.agents=run@150: no such checkpoint; the steps of run are 100, 200, 300"),
+        ("empty@all", "config.agents=empty@all: no such checkpoint; the steps of empty are none"),
+        ("run@x", "config.agents=run@x: must end with @latest, @best, @all or @STEP"),
+        (" , ", "config.agents=' , ': must be run folders of train_agent, with commas between"),
+        ("b@c/d", "b@c/d is not a run folder: it has no config.json"),
+        ("empty", "empty has no latest checkpoint yet: train for longer, or choose another folder"),
+    ],
+)
+def test_agents_of_a_collection_that_do_not_exist_are_refused(runs, monkeypatch, text, line):
+    monkeypatch.chdir(runs)
+
+    with pytest.raises(UserError) as error:
+        agents.resolve(text)
+
+    assert str(error.value) == line
+
+
+def test_a_run_is_read_with_its_reward(runs):
+    reward = agent_policy.read_config(runs / "run").reward
+
+    assert (reward.kind, reward.dir, reward.step) == ("motif", None, None)
+    assert reward.intrinsic_coefficient == 0.3
+    assert (reward.quantile, reward.count_exponent) == (0.5, 3.0)
+
+
+def test_a_clone_has_no_intrinsic_reward(runs):
+    reward = agent_policy.read_config(runs / "clone").reward
+
+    assert reward.intrinsic_coefficient == 0.0
+    # The step of plan.json.
+    assert reward.step == 3
+
+
+def test_switches_of_training_alone_are_off_when_a_run_is_read(runs):
+    compat = agent_policy.read_config(runs / "run").compat
+
+    assert [name for name, value in vars(compat).items() if value] == [
+        "sober_mask",
+        "seed_noop",
+        "message_count_off",
+    ]
+
+
+def test_only_checkpoints_with_files_have_a_digest(runs):
+    assert agent_policy.digest(runs / "run", 100) == agent_policy.digest(runs / "a@b", 100)
+    assert agent_policy.digest(runs / "run", 100) is not None
+    assert agent_policy.digest(runs / "empty", 100) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"stage": "evaluate"}, "{folder} is a run of evaluate, not of train_agent"),
+        ({"reward": 3}, "{folder}/config.json is damaged (it has no reward.dir): {remedy}"),
+        (
+            {"environment": {"name": "Recall-v0"}},
+            "{folder}/config.json is damaged (it has no environment.max_episode_steps): {remedy}",
+        ),
+        (
+            {"environment": {"name": 3, "max_episode_steps": 1}},
+            "{folder}/config.json is damaged (invalid: environment.name): {remedy}",
+        ),
+        (
+            {"compat": [], "environment": {"name": "x", "max_episode_steps": 1, "recall": 3}},
+            "{folder}/config.json is damaged (invalid: compat, environment.recall): {remedy}",
+        ),
+    ],
+)
+def test_a_config_that_is_none_of_an_agent_run_is_refused(runs, tmp_path, changes, line):
+    config = json.loads((runs / "run" / "config.json").read_text())
+    folder = tmp_path / "damaged"
+    write_config(folder, {**config, **changes})
+
+    with pytest.raises(UserError) as error:
+        agent_policy.read_config(folder)
+
+    remedy = "restore a copy of the file, or train in another folder"
+    assert str(error.value) == line.format(folder=folder, remedy=remedy)
+
+
+def test_an_environment_with_other_actions_is_refused(runs, monkeypatch):
+    monkeypatch.chdir(runs)
+
+    with pytest.raises(UserError) as error:
+        agent_policy.load("run", environment="NetHackOracleExtendedActions-v1")
+
+    assert str(error.value) == (
+        "run plays NetHackScore-v1 with 23 actions, NetHackOracleExtendedActions-v1 has 28: "
+        "choose an environment with the agent's actions"
+    )
+
+
+@pytest.mark.parametrize(
+    ("compat", "options", "rounded"),
+    [
+        (Compat(), {}, None),
+        # Episodes that are evaluated always have seeds.
+        (Compat(seed_noop=True), {}, None),
+        (Compat(sober_mask=True, seed_noop=True), {"compat": {"sober_mask": True}}, None),
+        # Messages are counted, as published, where an intrinsic reward is trained on.
+        (Compat(quantile_two_decimals=True, message_count_off=True), {}, True),
+    ],
+)
+def test_switches_of_a_training_reach_the_environment(runs, compat, options, rounded):
+    config = replace(agent_policy.read_config(runs / "run"), compat=compat, reward=AgentReward())
+
+    environment = agent_policy.environment_of(config)
+
+    assert environment == ("NetHackScore-v1", {"max_episode_steps": 100, **options})
+    assert agent_policy.rounded_threshold(compat) is rounded

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+import collections
 import multiprocessing
 import os
 import signal
 import time
-import types
 
 import numpy as np
 import pytest
 
 from motif_jax.core.errors import UserError
+from motif_jax.core.interruption import Interruption
+from motif_jax.envs import registry
+from motif_jax.envs.spec import RUNNING, empty_observation
 from motif_jax.play.episode_worker import EpisodeServer, Uniforms
 from motif_jax.play.episodes import PlaySettings, play_episodes
 from motif_jax.play.policies import RandomPolicy, choose_actions, log_softmax
 from motif_jax.rl.actors import worker_process
 from motif_jax.rl.actors.worker_process import WorkerProcess
-from tests.play.told import lines
-from tests.recorded_outputs import assert_matches_packed_recording
 from tests.toys import Corridor, Flyer
 
 SEEDS = list(range(100, 111))
 OPTIONS = {"delay": 40}
-HOW = PlaySettings(workers=1, lanes=2)
+SETTINGS = PlaySettings(workers=1, lanes=2)
 
 
 class Counting:
@@ -33,13 +34,13 @@ class Counting:
     in_workers = False
 
     def __init__(self) -> None:
-        self.batches: list[int] = []
+        self.batch_sizes: list[int] = []
 
     def initial_state(self, batch_size):
         return np.zeros(batch_size, np.int64)
 
     def act(self, observation, first, state):
-        self.batches.append(len(first))
+        self.batch_sizes.append(len(first))
         state = np.where(first, 0, state) + 1
         rows = {name: np.asarray(v, np.float64).reshape(len(first), -1) for name, v in observation.items()}
         total = sum(rows[name] @ np.cos(np.arange(rows[name].shape[1]) + len(name)) for name in sorted(rows))
@@ -47,35 +48,126 @@ class Counting:
         return logits, (total + state).astype(np.float32), state
 
 
-def play(policy, skip=(), **how):
-    how = PlaySettings(**{"workers": 2, "lanes": 4, **how})
-    return {r.index: r for r in play_episodes("Recall-v0", OPTIONS, SEEDS, policy, how, skip=skip)}
+def play(policy, skip=(), **settings):
+    settings = PlaySettings(**{"workers": 2, "lanes": 4, **settings})
+    played = play_episodes("Recall-v0", OPTIONS, SEEDS, policy, settings, skip=skip)
+    return {episode.index: episode for episode in played}
 
 
-def test_records_say_what_was_played(record):
+def play_alone(policy, seed, greedy=False):
+    """An episode of a network's policy without workers, lanes or batches: each field as a list of its rows."""
+    environment = registry.make("Recall-v0", **OPTIONS)
+    out = empty_observation(environment.spec)
+    environment.reset(seed, out)
+    state = policy.initial_state(1)
+    rows = collections.defaultdict(list)
+    end = RUNNING
+    step = 0
+    while end == RUNNING:
+        rows["texts"].append(out["sign"].tobytes())
+        rows["features"].append(out["features"].copy())
+        observation = {name: array[None] for name, array in out.items()}
+        logits, values, state = policy.act(observation, np.array([step == 0]), state)
+        probabilities = np.exp(logits[0].astype(np.float64))
+        probabilities /= probabilities.sum()
+        if greedy:
+            action = int(probabilities.argmax())
+        else:
+            action = int(np.searchsorted(probabilities.cumsum(), Uniforms(seed).at(step), side="right"))
+        reward, end = environment.step(action, out)
+        step += 1
+        rows["actions"].append(action)
+        rows["rewards"].append(reward)
+        rows["values"].append(values[0])
+        rows["probabilities"].append(probabilities)
+        rows["log_probs"].append(np.log(probabilities[action]))
+    # Recall-v0 shows its last observation to rewards.
+    rows["texts"].append(out["sign"].tobytes())
+    rows["features"].append(out["features"].copy())
+    return rows, environment.episode_info(), end
+
+
+def assert_same_episode(episode, alone):
+    rows, info, end = alone
+    np.testing.assert_array_equal(episode.actions, rows["actions"])
+    np.testing.assert_array_equal(episode.rewards, np.float32(rows["rewards"]))
+    assert (episode.info, episode.end) == (info, end)
+    assert [episode.texts[row].tobytes() for row in episode.text_index] == rows["texts"]
+    np.testing.assert_allclose(episode.values, rows["values"], rtol=1e-5)
+    np.testing.assert_allclose(episode.log_probs, rows["log_probs"], rtol=1e-4, atol=1e-5)
+
+
+def test_episodes_are_those_that_are_played_alone():
     policy = Counting()
-    records = play(policy, keep_fields=("features",), keep_probabilities=True)
-    assert set(policy.batches) == {2}, "the network always sees lanes / 2 rows"
-    others = {
-        "random": play(RandomPolicy(), skip=range(1, 99)),
-        "greedy": play(policy, range(1, 99), greedy=True),
-    }
-    records |= {name: played[0] for name, played in others.items()}
-    parts = {str(name): lines(vars(each) | each.fields) for name, each in records.items()}
-    assert_matches_packed_recording("played_episodes", parts, record)
+
+    episodes = play(policy, keep_fields=("features",), keep_probabilities=True)
+
+    assert [episode.seed for _, episode in sorted(episodes.items())] == SEEDS
+    for episode in episodes.values():
+        rows, info, end = play_alone(policy, episode.seed)
+        assert_same_episode(episode, (rows, info, end))
+        np.testing.assert_array_equal(episode.fields["features"], rows["features"])
+        np.testing.assert_allclose(episode.probabilities, rows["probabilities"], rtol=1e-4, atol=1e-6)
+
+
+def test_a_network_reads_half_of_the_lanes_in_every_batch():
+    policy = Counting()
+
+    play(policy)
+
+    assert set(policy.batch_sizes) == {2}
+
+
+def test_a_greedy_episode_has_the_most_likely_actions():
+    policy = Counting()
+
+    (episode,) = play(policy, skip=range(1, 99), greedy=True).values()
+
+    assert_same_episode(episode, play_alone(policy, SEEDS[0], greedy=True))
+    assert (episode.fields, episode.probabilities) == ({}, None)
+
+
+def test_an_episode_of_a_worker_has_no_numbers_of_a_network():
+    (episode,) = play(RandomPolicy(), skip=range(1, 99)).values()
+
+    spec = registry.spec("Recall-v0", **OPTIONS)
+    choose = RandomPolicy().player(SEEDS[0], spec)
+    assert episode.actions.tolist() == [choose({}) for _ in range(len(episode))]
+    assert (episode.values, episode.log_probs, episode.probabilities) == (None, None, None)
+
+
+def test_texts_are_stored_once_and_counted():
+    (episode,) = play(RandomPolicy(), skip=range(1, 99)).values()
+
+    texts = [text.tobytes().rstrip(b"\0") for text in episode.texts]
+    assert texts == [b"the cue is 3", b"", b"which cue?"]
+    # The cue, 40 blank steps, the question, and the blank observation after it.
+    assert episode.text_index.tolist() == [0, *[1] * 40, 2, 1]
+    assert episode.text_count.tolist() == [1, *range(1, 41), 1, 41]
+
+
+def test_skipped_episodes_are_not_played():
+    assert set(play(RandomPolicy(), skip={0, 3, 7})) == {1, 2, 4, 5, 6, 8, 9, 10}
 
 
 @pytest.mark.slow
 def test_a_killed_worker_is_replaced_and_its_episodes_are_played_again():
-    counted = {index: vars(one) for index, one in play(Counting(), workers=1).items() if index not in (0, 3)}
-    deaths, records = [], {}
-    how, more = PlaySettings(workers=2, lanes=4), {"skip": {0, 3}, "on_death": deaths.append}
-    for record in play_episodes("Recall-v0", OPTIONS, SEEDS, Counting(), how, **more):
-        records[record.index] = vars(record)
-        if len(records) == 2:
+    undisturbed = play(Counting(), workers=1, skip={0, 3})
+    deaths = []
+    episodes = {}
+
+    settings = PlaySettings(workers=2, lanes=4)
+    for episode in play_episodes(
+        "Recall-v0", OPTIONS, SEEDS, Counting(), settings, skip={0, 3}, on_death=deaths.append
+    ):
+        episodes[episode.index] = episode
+        if len(episodes) == 2:
             os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
-    np.testing.assert_equal(records, counted)
+
     assert deaths == [1]
+    assert set(episodes) == set(undisturbed)
+    for index, episode in episodes.items():
+        np.testing.assert_equal(vars(episode), vars(undisturbed[index]))
 
 
 class Slow(RandomPolicy):
@@ -88,15 +180,20 @@ class Slow(RandomPolicy):
 def test_a_slow_bot_is_not_taken_for_an_engine_that_hangs(monkeypatch):
     monkeypatch.setattr(worker_process, "HANG_SECONDS", 0.5)
     deaths = []
-    slow = list(play_episodes("Recall-v0", OPTIONS, SEEDS[:1], Slow(), HOW, on_death=deaths.append))
-    assert (len(slow), deaths) == (1, [])
+
+    episodes = list(play_episodes("Recall-v0", OPTIONS, SEEDS[:1], Slow(), SETTINGS, on_death=deaths.append))
+
+    assert len(episodes) == 1
+    assert deaths == []
 
 
 def test_a_worker_that_still_starts_does_not_hear_ctrl_c():
     setup = {"environment": "Recall-v0", "options": OPTIONS, "policy": RandomPolicy(), "keep_fields": ()}
     worker = WorkerProcess(EpisodeServer, setup)
+
     os.kill(worker.process.pid, signal.SIGINT)
     worker.connection.send((0, SEEDS[0]))
+
     assert worker.receive().index == 0
     worker.close()
 
@@ -111,9 +208,12 @@ class Deadly(Corridor):
 @pytest.mark.parametrize("make", [lambda spec: RandomPolicy(), Flyer], ids=["random", "batched"])
 def test_an_episode_that_kills_its_workers_is_named(make):
     name = f"{__name__}:Deadly"
-    said = rf"episode 1 with seed {SEEDS[1]} ended 3 worker processes: give another .*, or play only the 1 b"
-    with pytest.raises(UserError, match=said):
-        list(play_episodes(name, {}, SEEDS[:3], make(Corridor.make_spec(name)), HOW))
+    policy = make(Corridor.make_spec(name))
+    line = rf"episode 1 with seed {SEEDS[1]} ended 3 worker processes: give another .*, or play only the 1 b"
+
+    with pytest.raises(UserError, match=line):
+        list(play_episodes(name, {}, SEEDS[:3], policy, SETTINGS))
+
     assert not multiprocessing.active_children()
 
 
@@ -124,33 +224,56 @@ class Broken(RandomPolicy):
 
 def test_an_exception_in_a_worker_is_shown_and_not_retried():
     with pytest.raises(RuntimeError, match=r"a worker process failed:(.|\n)*KeyError: 'a bug in a worker'"):
-        list(play_episodes("Recall-v0", OPTIONS, SEEDS, Broken(), HOW))
+        list(play_episodes("Recall-v0", OPTIONS, SEEDS, Broken(), SETTINGS))
+
     assert not multiprocessing.active_children()
 
 
 def test_stop_ends_early_and_leaves_no_process():
-    stop, seen = types.SimpleNamespace(requested=False), []
-    for record in play_episodes("Recall-v0", OPTIONS, SEEDS, RandomPolicy(), HOW, stop=stop):
-        seen.append(record.index)
+    stop = Interruption()
+    indices = []
+
+    for episode in play_episodes("Recall-v0", OPTIONS, SEEDS, RandomPolicy(), SETTINGS, stop=stop):
+        indices.append(episode.index)
         stop.requested = True
-    assert 1 <= len(seen) < len(SEEDS)
+
+    assert 1 <= len(indices) < len(SEEDS)
     assert not multiprocessing.active_children()
 
 
 def test_uniforms_depend_on_seed_and_step_alone():
-    forward, jumping = Uniforms(5), Uniforms(5)
-    expected = [forward.at(step) for step in range(3000)]
-    assert [jumping.at(step) for step in (2999, 0, 1024, 7)] == [expected[s] for s in (2999, 0, 1024, 7)]
-    assert Uniforms(6).at(0) != expected[0]
-    assert abs(np.mean(expected) - 0.5) < 0.03
+    forward, jumping = (Uniforms(5), Uniforms(5))
+    numbers = [forward.at(step) for step in range(3000)]
+
+    assert [jumping.at(step) for step in (2999, 0, 1024, 7)] == [numbers[step] for step in (2999, 0, 1024, 7)]
+    assert Uniforms(6).at(0) != numbers[0]
+    assert abs(np.mean(numbers) - 0.5) < 0.03
+
+
+PROBABILITIES = np.array([0.1, 0.0, 0.6, 0.3])
+LOGITS = np.log(PROBABILITIES[None] + 1e-300).repeat(4000, 0)
+UNIFORMS = (np.arange(4000) + 0.5) / 4000
 
 
 def test_actions_follow_the_distribution():
-    logits = np.log(np.array([[0.1, 0.0, 0.6, 0.3]]) + 1e-300).repeat(4000, 0)
-    uniforms = (np.arange(4000) + 0.5) / 4000
-    actions, log_probs = choose_actions(logits, uniforms)
-    np.testing.assert_allclose(np.bincount(actions, minlength=4) / 4000, [0.1, 0, 0.6, 0.3], atol=1e-3)
-    np.testing.assert_allclose(np.exp(log_probs), np.array([0.1, 0, 0.6, 0.3])[actions], rtol=1e-5)
-    assert set(choose_actions(logits, uniforms, greedy=True)[0]) == {2}
-    assert choose_actions(logits, np.ones(4000) * (1 - 1e-16))[0].max() == 3
+    actions, log_probs = choose_actions(LOGITS, UNIFORMS)
+
+    shares = np.bincount(actions, minlength=4) / 4000
+    np.testing.assert_allclose(shares, PROBABILITIES, atol=1e-3)
+    np.testing.assert_allclose(np.exp(log_probs), PROBABILITIES[actions], rtol=1e-5)
+
+
+def test_greedy_actions_are_the_most_likely():
+    actions, _ = choose_actions(LOGITS, UNIFORMS, greedy=True)
+
+    assert set(actions) == {2}
+
+
+def test_a_number_just_below_one_draws_a_possible_action():
+    actions, _ = choose_actions(LOGITS, np.full(4000, 1 - 1e-16))
+
+    assert actions.max() == 3
+
+
+def test_large_logits_do_not_overflow():
     np.testing.assert_allclose(np.exp(log_softmax(np.array([1e4, 0.0]))), [1, 0])

@@ -6,7 +6,7 @@ from motif_jax.core import run_folder
 from motif_jax.core.errors import UserError
 from motif_jax.core.progress import format_number
 from motif_jax.play import evaluate, evaluation_files, fixed_shares
-from motif_jax.reports.film_files import FilmForms, Films
+from motif_jax.play.films.film_files import FilmForms, Films
 from tests.reward_fixtures import load_config, run_config, run_stage
 
 

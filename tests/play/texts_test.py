@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from docs.examples import backwards
-from motif_jax.core.sections import Decode
 from motif_jax.ilql.agent.agent_decoder import AgentDecoder
+from motif_jax.ilql.agent.config import Decode
 from motif_jax.ilql.agent.decoding import TokenFacts
 from motif_jax.ilql.dialogues import collected as dialogues
 from motif_jax.ilql.dialogues import parquet, text_sources
@@ -23,12 +23,11 @@ from motif_jax.ilql.evaluation import recorded_texts, text_episodes, text_rollou
 from motif_jax.ilql.evaluation.config import TextSpeaker
 from motif_jax.ilql.evaluation.text_episodes import PlayedText, TextAction
 from motif_jax.ilql.evaluation.text_values import Pair
-from motif_jax.ilql.tasks import file_tokens, registry, text_scores
+from motif_jax.ilql.tasks import file_tokens, registry
 from motif_jax.ilql.tasks.reddit.task import Reddit
-from motif_jax.motif.annotation.store import StoredAnswer
 from tests import toy_text
 from tests.play.told import StopsAfter, Told, jobs_here, lines
-from tests.recorded_outputs import assert_matches_packed_recording, of_folder, outcome_text, replaced
+from tests.recorded_outputs import assert_matches_packed_recording, of_folder, outcome_text
 
 TOY = "tests.toy_text:Task"
 TASK = registry.make(TOY, {"length": 4})
@@ -197,41 +196,3 @@ def test_ways_to_write_and_tasks_are_those_that_are_asked_for(record: bool) -> N
         found = outcome_text(text_rollouts.require_playable, task, "x")
         parts[f"playable {name}"] = f"{text_rollouts.playable(task)} {found}"
     assert_matches_packed_recording("text_setups", parts, record)
-
-
-JUDGES = {
-    "lexicon": {},
-    "vllm": {"annotator": "vllm", "model": "m"},
-    "upvote": {"reward": "upvote_model", "upvote_run": "nowhere"},
-    "openai": {"annotator": "openai", "server": "http://a", "model": "m", "prompt": "p.yaml"},
-}
-
-
-def test_replies_are_scored(tmp_path: Path, record: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    pairs, parts = ((0.5, 0.9), (0.51, 0.7), (0.9, 0.702), (0.2, 0.5)), {}
-    parts["labels"] = str([text_scores.toxicity_label(*pair) for pair in pairs])
-    for name, options in JUDGES.items():
-        task = Reddit(options)
-        config = outcome_text(text_scores.annotator_config, task.options, "rude")
-        parts[name] = replaced(config, {Path(text_scores.FOLDER): "PROMPTS"})
-        parts[f"{name} plays"] = outcome_text(text_scores.check, task, True)
-    parts["unknown"] = outcome_text(
-        text_scores._share, "rude", StoredAnswer(text_scores.UNKNOWN, None), "x" * 50
-    )
-    for place in (tmp_path / "upvote", tmp_path / "upvote" / "model"):
-        place.mkdir()
-        (place / "heads.json").touch()
-        assert text_scores._upvote_folder({"upvote_run": str(tmp_path / "upvote")}) == place
-    reports: list[Any] = []
-    task = text_scores.attach(Reddit({"store": str(tmp_path / "store")}))
-    text_scores.Toxicity(task.options)(["thanks"])
-    monkeypatch.setattr(Reddit, "known_scores", lambda self: {"known": 2.0})
-    replies = ["thanks", "you idiot", "x" * (text_scores.MOST_CHARACTERS + 1), "thanks"]
-    parts["file"] = text_scores.write(task, replies, tmp_path / "scores", reports.append).read_text()
-    monkeypatch.setattr(text_scores, "_make", lambda task: lambda texts: [*map(len, texts)])
-    monkeypatch.setattr(text_scores, "_TOGETHER", 2)
-    parts["others"] = text_scores.write(task, replies[:3], tmp_path / "scores", reports.append).read_text()
-    parts["stopped"] = outcome_text(
-        text_scores.write, task, replies, tmp_path, reports.append, StopsAfter(1).stopped
-    )
-    assert_matches_packed_recording("text_scores", {**parts, "reports": str(reports)}, record)

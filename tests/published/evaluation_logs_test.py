@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from motif_jax.core.errors import UserError
+from motif_jax.ilql.evaluation import published_log
 from motif_jax.published import evaluation_logs
 from motif_jax.reports import compare
 from tests.reward_fixtures import load_config
@@ -53,7 +54,7 @@ def test_what_is_written_is_the_published_layout(tmp_path: Path) -> None:
         {"dialogue": dialogue, "return": 1.0, "token_return": 3.0, "entropy": 0.25, "divergence": 0.5},
         {"dialogue": {"texts": ["x"], "rewards": [2]}, "return": 2.0, "token_return": 5.0},
     ]
-    evaluation_logs.write(tmp_path / "log.pkl", rows, {"seed": 1})
+    published_log.write(tmp_path / "log.pkl", rows, {"seed": 1})
     steps = [(("a",), "b", 1.5, False), (("a", "b", "c"), "d", -0.5, True)]
     results = [(("a", "b", "c", "d"), steps), (("x",), [((), "x", 2.0, True)])]
     logs = {"env_reward": 1.5, "token_reward": 4.0, "kl": 0.25}

@@ -11,11 +11,11 @@ import types
 import numpy as np
 import pytest
 
+from motif_jax.core.errors import UserError
 from motif_jax.ilql.tasks.wordle.colours import ABSENT, DIGITS, HERE, WordTable, letters
 from motif_jax.ilql.tasks.wordle.environment import WordleEnvironment
 from motif_jax.ilql.tasks.wordle.words import read_words
 from motif_jax.published.wordle_games import read_games
-from tests.recorded_outputs import assert_matches_packed_recording, outcome_text
 
 
 @pytest.fixture
@@ -45,32 +45,42 @@ def published(monkeypatch):
     monkeypatch.setitem(sys.modules, "wordle", module)
     monkeypatch.setitem(sys.modules, module.__name__, module)
 
-    def state(known):
-        return WordleState([CharState([CharKnowledge(int(cell)) for cell in row]) for row in known])
+    def state(knowledge):
+        letters_known = []
+        for row in knowledge:
+            letters_known.append(CharState([CharKnowledge(int(cell)) for cell in row]))
+        return WordleState(letters_known)
 
     return state
 
 
 @pytest.fixture
 def games():
+    """The last observations of a short game, one that is lost, and one with a guess that is no word."""
     words = read_words("words", "wordle_official_200")
-    environment, played = WordleEnvironment(WordTable(words)), []
+    environment = WordleEnvironment(WordTable(words))
+    observations = []
     for seed, guesses in enumerate((["panic", "solar", "robot"], ["sugar"] * 6, ["mount", "abc"])):
         environment.reset(np.random.default_rng(seed))
         for guess in guesses:
             outcome = environment.step(guess)
-        played.append(outcome.observation)
-    return played
+        observations.append(outcome.observation)
+    return observations
 
 
-def known(observation):
+def knowledge_of(observation):
     """The published state: int [26, 5], 0 not here, 1 possible, 2 here."""
-    found = np.ones((26, 5), int)
+    knowledge = np.ones((26, 5), int)
     for guess, code in zip(observation.guesses, observation.codes, strict=True):
-        for place, letter in enumerate(letters([guess])[0] if code is not None else ()):
-            colour = DIGITS[code][place]
-            found[letter, slice(None) if colour == ABSENT else place] = 2 * (colour == HERE)
-    return found
+        if code is None:  # the guess is no word
+            continue
+        for position, letter in enumerate(letters([guess])[0]):
+            colour = DIGITS[code][position]
+            if colour == ABSENT:
+                knowledge[letter] = 0
+            else:
+                knowledge[letter, position] = 2 if colour == HERE else 0
+    return knowledge
 
 
 def write(path, items):
@@ -78,29 +88,61 @@ def write(path, items):
     path.write_bytes(pickle.dumps({**data, "vocab_cache_path": None}))
 
 
-def test_games_come_back(published, games, tmp_path, monkeypatch):
-    items = [{"state": published(known(o)), "actions": list(o.guesses)} for o in games]
-    shared = published(np.ones((26, 5), int))
-    items[0]["meta"] = {"kind": "expert", "prefixes": [(shared, []), (shared, ["panic"])], "self_actions": []}
-    items[1]["meta"] = {"kind": "branch_suboptimal", "start": (shared, ["sugar"]), "self_actions": []}
-    items[2]["meta"] = {"kind": "adversarial", "s_2": (shared, ["mount", "x"]), "a_2": "mount"}
-    write(tmp_path / "games.pkl", items)
+def items_of(published, games):
+    """The games as a file has them, each of another kind of data."""
+    items = [{"state": published(knowledge_of(game)), "actions": list(game.guesses)} for game in games]
+    start = published(np.ones((26, 5), int))
+    items[0]["meta"] = {
+        "kind": "expert",
+        "prefixes": [(start, []), (start, ["panic"])],
+        "self_actions": [],
+    }
+    items[1]["meta"] = {
+        "kind": "branch_suboptimal",
+        "start": (start, ["sugar"]),
+        "self_actions": [],
+    }
+    items[2]["meta"] = {"kind": "adversarial", "s_2": (start, ["mount", "x"]), "a_2": "mount"}
+    return items
+
+
+@pytest.fixture
+def read(published, games, tmp_path, monkeypatch):
+    """The dialogues of a published file; the published classes are gone when it is read."""
+    write(tmp_path / "games.pkl", items_of(published, games))
     monkeypatch.undo()
-    read = read_games(tmp_path / "games.pkl")
-    for dialogue, observation in zip(read, games, strict=True):
-        assert dialogue[:3] == observation.to_sequence()[:3]
+    return read_games(tmp_path / "games.pkl")
+
+
+def test_games_have_the_texts_and_rewards_of_their_guesses(read, games):
+    for dialogue, game in zip(read, games, strict=True):
+        assert dialogue[:3] == game.to_sequence()[:3]
+
+
+def test_games_have_their_kind_and_where_they_leave_an_expert(read):
     metas = [dict(dialogue.meta) for dialogue in read]
+
     assert [meta["kind"] for meta in metas] == ["expert", "branch_suboptimal", "adversarial"]
     assert [meta.get("start") for meta in metas] == [None, 1, 2]
 
 
-def test_another_list_judges_anew(published, games, tmp_path):
-    """Under a list with one word that fits, the same game is won."""
-    observation = games[1]
-    write(tmp_path / "g.pkl", [{"state": published(known(observation)), "actions": ["sugar"]}])
+def test_a_game_is_lost_while_several_words_fit(published, games, tmp_path):
+    game = games[1]
+    write(tmp_path / "g.pkl", [{"state": published(knowledge_of(game)), "actions": ["sugar"]}])
+
     assert read_games(tmp_path / "g.pkl")[0].rewards[0] == -1
-    hidden = next(w for w, fits in zip(observation.table.words, observation.fits) if fits and w != "sugar")
-    assert not read_games(tmp_path / "g.pkl", [hidden, "zzzzz"])[0].terminal
+
+
+def test_a_game_is_judged_by_the_list_of_words_that_is_given(published, games, tmp_path):
+    game = games[1]
+    write(tmp_path / "g.pkl", [{"state": published(knowledge_of(game)), "actions": ["sugar"]}])
+    fitting = [
+        word for word, fits in zip(game.table.words, game.fits, strict=True) if fits and word != "sugar"
+    ]
+
+    (dialogue,) = read_games(tmp_path / "g.pkl", [fitting[0], "zzzzz"])
+
+    assert not dialogue.terminal
 
 
 class Harm:
@@ -108,14 +150,52 @@ class Harm:
         return (pytest.fail, ("a pickle was run",))
 
 
-def test_games_that_none_can_have_played_and_files_that_are_something_else(published, tmp_path, record):
-    few, most = (published(np.ones(shape, int)) for shape in ((26, 4), (26, 5)))
-    path, lines = tmp_path / "g.pkl", []
-    for state, actions in ((few, []), (most, ["sugar"] * 7), (most, [5])):
-        write(path, [{"state": state, "actions": actions}])
-        lines += [outcome_text(read_games, path, folder=tmp_path)]
-    others = [1], Harm(), {"state_actions": [], "vocab_path": "mine.txt"}
-    for content in (b"", b"no pickle", *map(pickle.dumps, others)):
-        path.write_bytes(content)
-        lines += [outcome_text(read_games, path, folder=tmp_path)]
-    assert_matches_packed_recording("published_games", {"lines": "\n".join(lines)}, record)
+NO_GAMES = "{path} is not a pickle of published Wordle games "
+
+
+def refusal(path):
+    with pytest.raises(UserError) as error:
+        read_games(path)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("shape", "guesses", "reason"),
+    [
+        ((26, 4), [], "a state of shape (26, 4)"),
+        ((26, 5), ["sugar"] * 7, "a game of 7 guesses"),
+        ((26, 5), [5], "a int in place of a text"),
+    ],
+)
+def test_a_game_that_nobody_can_have_played_is_refused(published, tmp_path, shape, guesses, reason):
+    path = tmp_path / "g.pkl"
+    write(path, [{"state": published(np.ones(shape, int)), "actions": guesses}])
+
+    assert refusal(path) == NO_GAMES.format(path=path) + f"(ValueError: {reason})"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "ValueError: pickle exhausted before seeing STOP"),
+        (b"no pickle", "ValueError: at position 0, opcode b'n' unknown"),
+        (pickle.dumps([1]), "TypeError: list indices must be integers or slices, not str"),
+        (pickle.dumps(Harm()), "ValueError: it names _pytest.outcomes._Fail"),
+    ],
+    ids=["empty", "text", "list", "harmful"],
+)
+def test_a_file_without_games_is_refused_and_not_run(tmp_path, content, reason):
+    path = tmp_path / "g.pkl"
+    path.write_bytes(content)
+
+    assert refusal(path) == NO_GAMES.format(path=path) + f"({reason})"
+
+
+def test_an_unknown_list_of_words_is_refused(tmp_path):
+    path = tmp_path / "g.pkl"
+    path.write_bytes(pickle.dumps({"state_actions": [], "vocab_path": "mine.txt"}))
+
+    assert refusal(path) == (
+        f"{path} was made with the list 'mine', which is not among wordle_official_200, tweet_words, wordle_official, "
+        "wordle_official_guess, wordle_official_400, wordle_official_800"
+    )

@@ -50,7 +50,7 @@ def evaluations(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def no_charts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.node.get_closest_marker("browser") is None:
-        monkeypatch.setattr("motif_jax.reports.charts.figure", lambda plot: plot.title)
+        monkeypatch.setattr("motif_jax.display.charts.figure", lambda plot: plot.title)
 
 
 def configured(folder: Path, **changes: object) -> ConfigDict:

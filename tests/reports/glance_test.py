@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
+import pytest
 
 from motif_jax.core.metric_files import Curve
-from motif_jax.reports import evaluation_sections, hacking, measures, run_report
+from motif_jax.display import measures
+from motif_jax.reports import evaluation_sections, hacking, run_report
 from motif_jax.reports.glance import facts, headline
 from motif_jax.reports.run_data import RunData
 from tests.made_up_runs import run_data
 
+GAMES = 40
 
-def evaluation(rows):
+
+def evaluation(rows: list[dict[str, Any]]) -> dict[str, Any]:
     summaries = measures.summarise_rows(rows, 200, 0.95)
     return {
         "plan": {"policy": "p", "environment": "e", "options": {}},
@@ -24,99 +29,161 @@ def evaluation(rows):
     }  # fmt: skip
 
 
-def rows(rewards, depths, first_seed=0):
+def rows(rewards: np.ndarray, depths: np.ndarray, first_seed: int = 0) -> list[dict[str, Any]]:
     return [
-        {"index": i, "seed": first_seed + i, "intrinsic_return": float(r), "return": 0.0, "dlvl": float(d)}
-        for i, (r, d) in enumerate(zip(rewards, depths, strict=True))
+        {
+            "index": index,
+            "seed": first_seed + index,
+            "intrinsic_return": float(reward),
+            "return": 0.0,
+            "dlvl": float(depth),
+        }
+        for index, (reward, depth) in enumerate(zip(rewards, depths, strict=True))
     ]
 
 
-def test_more_reward_is_weighed_against_progress():
+def agent_and_random(deeper: float, first_seed: int = 0) -> RunData:
+    """An agent that collects 2 more a game, which differ by far more, and goes `deeper` levels further down."""
     generator = np.random.default_rng(0)
-    luck, depth, more = generator.gamma(1, 50, 40), generator.normal(3, 0.1, 40), generator.normal(2, 1, 40)
-    data = RunData("t")
-    verdicts = (
+    luck = generator.gamma(1, 50, GAMES)
+    depth = generator.normal(3, 0.1, GAMES)
+    more = generator.normal(2, 1, GAMES)
+    evaluations = {
+        "agent": evaluation(rows(luck + more, depth + deeper)),
+        "random": evaluation(rows(luck, depth, first_seed)),
+    }
+    return RunData("t", evaluations=evaluations)
+
+
+@pytest.mark.parametrize(
+    ("deeper", "kind", "progress"),
+    [
         (0.5, "good", "Progress rises too: dungeon level 3.03 to 3.53 from random to agent."),
         (0.0, "", "No measure of progress rises clearly."),
         (-0.5, "bad", "the reward may be hacked: dungeon level falls from random to agent."),
-    )
-    for deeper, kind, progress in verdicts:
-        agent, baseline = evaluation(rows(luck + more, depth + deeper)), evaluation(rows(luck, depth))
-        data.evaluations = {"agent": agent, "random": baseline}
-        reverse = RunData("t", evaluations={"random": baseline, "agent": agent})
-        text, found = headline(data)
-        assert (found, headline(reverse)[1]) == (kind, "bad")
-        assert text.endswith(progress)
-        assert "over 40 games that both played): agent collects more." in text
-        assert headline(reverse)[0].endswith(": random collects LESS.")
-        assert run_report.as_json(data)["headline"] == {"text": text, "kind": kind}
-    # The same numbers, of other games: their intervals overlap far.
-    data.evaluations["random"] = evaluation(rows(luck, depth, first_seed=1000))
+    ],
+)
+def test_more_reward_is_weighed_against_progress(deeper: float, kind: str, progress: str) -> None:
+    data = agent_and_random(deeper)
+
+    text, actual_kind = headline(data)
+
+    assert actual_kind == kind
+    assert text.endswith(progress)
+    assert "over 40 games that both played): agent collects more." in text
+    assert run_report.as_json(data)["headline"] == {"text": text, "kind": kind}
+
+
+def test_less_reward_is_bad() -> None:
+    data = agent_and_random(0.0)
+    data.evaluations = dict(reversed(data.evaluations.items()))
+
     text, kind = headline(data)
+
+    assert kind == "bad"
+    assert text.endswith(": random collects LESS.")
+
+
+def test_means_over_different_games_have_no_clear_difference() -> None:
+    text, kind = headline(agent_and_random(0.0, first_seed=1000))
+
     assert kind == ""
     assert text.endswith("(95 % interval, each over its own games): no clear difference.")
 
 
-def test_a_warning_names_the_progress_that_rises_too():
+def test_a_warning_names_the_progress_that_rises_too() -> None:
     generator = np.random.default_rng(0)
-    played = {
-        name: rows(generator.normal(more, 1, 40), np.full(40, 3 - more / 9))
-        for name, more in (("agent", 9), ("random", 0))
-    }
-    for name, kills in (("agent", 5.0), ("random", 1.0)):
-        for row in played[name]:
+    evaluations = {}
+    for name, more, kills in (("agent", 9, 5.0), ("random", 0, 1.0)):
+        played = rows(generator.normal(more, 1, GAMES), np.full(GAMES, 3 - more / 9))
+        for row in played:
             row["kills"] = kills + row["index"] % 2
-    text, kind = headline(RunData("t", evaluations={name: evaluation(of) for name, of in played.items()}))
+        evaluations[name] = evaluation(played)
+
+    text, kind = headline(RunData("t", evaluations=evaluations))
+
     assert kind == "bad"
     assert "progress in part only" in text
     assert text.endswith("dungeon level falls from random to agent, while kills 1.50 to 5.50 rises.")
 
 
-def test_rewards_that_differ_are_named_and_not_compared():
+@pytest.fixture
+def rated_by_two_rewards() -> RunData:
     generator = np.random.default_rng(0)
-    data = RunData("t")
-    data.evaluations = {
-        name: evaluation(rows(generator.gamma(1, 50, 40) + more, np.ones(40)))
-        for name, more in (("agent", 90), ("random", 0))
-    }
-    for name, step in (("agent", 1144), ("random", 2160)):
-        data.evaluations[name]["plan"]["reward"] = {"dir": "runs/oni", "step": step, "quantile": 0.5}
-    told = "agent and random were rated by different rewards (step 1144 and 2160)"
-    text, kind = headline(data)
-    assert (text.startswith(told), kind) == (True, "")
-    assert told in evaluation_sections.evaluation_section(data).note
-    against = {row.what.key: row.against for row in evaluation_sections.rows_of(data)}
-    assert against["intrinsic_return"] == {} != against["dlvl"]
-    [verdict] = hacking.judge_run(data)
-    told = "random and agent were rated by different rewards (step 2160 and 1144)"
-    assert verdict.line == f"Not checked for reward hacking: {told}."
-    # One place by two names is one reward.
-    data.evaluations["random"]["plan"]["reward"] |= {"dir": os.path.abspath("runs/oni"), "step": 1144}
-    assert "agent collects more" in headline(data)[0]
+    evaluations = {}
+    for name, more, step in (("agent", 90, 1144), ("random", 0, 2160)):
+        evaluations[name] = evaluation(rows(generator.gamma(1, 50, GAMES) + more, np.ones(GAMES)))
+        evaluations[name]["plan"]["reward"] = {"dir": "runs/oni", "step": step, "quantile": 0.5}
+    return RunData("t", evaluations=evaluations)
 
 
-def test_a_warning_of_the_training_is_in_the_headline(tmp_path):
+def test_rewards_that_differ_are_named(rated_by_two_rewards: RunData) -> None:
+    text, kind = headline(rated_by_two_rewards)
+
+    warning = "agent and random were rated by different rewards (step 1144 and 2160)"
+    assert text.startswith(warning)
+    assert kind == ""
+    assert warning in evaluation_sections.evaluation_section(rated_by_two_rewards).note
+
+
+def test_returns_of_different_rewards_are_not_compared(rated_by_two_rewards: RunData) -> None:
+    against = {row.measure.key: row.against for row in evaluation_sections.rows_of(rated_by_two_rewards)}
+    [verdict] = hacking.judge_run(rated_by_two_rewards)
+
+    assert against["intrinsic_return"] == {}
+    assert against["dlvl"] != {}
+    assert verdict.line == (
+        "Not checked for reward hacking: random and agent were rated by different rewards (step 2160 and 1144)."
+    )
+
+
+def test_a_folder_by_two_names_is_one_reward(rated_by_two_rewards: RunData) -> None:
+    other = {"dir": os.path.abspath("runs/oni"), "step": 1144}
+    rated_by_two_rewards.evaluations["random"]["plan"]["reward"] |= other
+
+    text, _ = headline(rated_by_two_rewards)
+
+    assert "agent collects more" in text
+
+
+def test_a_warning_of_the_training_is_in_the_headline(tmp_path) -> None:
     data = run_data(tmp_path, hacking=True)
-    assert headline(data)[1] == "bad"
     data.evaluations = {}
+
     text, kind = headline(data)
-    assert (kind, "nothing can be said yet" in text, "may be hacked" in text) == ("bad", True, True)
+
+    assert kind == "bad"
+    assert "nothing can be said yet" in text
+    assert "may be hacked" in text
 
 
-def test_an_accuracy_over_no_pairs_is_no_number():
-    data = RunData("t")
-    data.reward_summary = {"validation/accuracy": None, "validation/accuracy_pairs": 0}
-    assert facts(data) == []
-    data.reward_summary = {"validation/accuracy": 0.5, "validation/accuracy_pairs": 2}
-    assert facts(data) == [("validation accuracy", "50.0 %", "2 pairs without ties")]
-    data.reward_summary, data.reward_validation = {}, {"validation_accs": np.array([0.5, np.nan])}
-    assert facts(data) == []
-    data.reward_validation = {"validation_accs": np.array([0.5, 0.755])}
-    assert facts(data) == [("validation accuracy", "75.5 %", "pairs without ties, after 1 epochs")]
+def test_an_accuracy_over_no_pairs_is_no_number() -> None:
+    summary = {"validation/accuracy": None, "validation/accuracy_pairs": 0}
+
+    assert facts(RunData("t", reward_summary=summary)) == []
 
 
-def test_the_held_out_loss_is_the_newest_beside_the_best():
+def test_an_accuracy_is_shown_with_its_pairs() -> None:
+    summary = {"validation/accuracy": 0.5, "validation/accuracy_pairs": 2}
+
+    assert facts(RunData("t", reward_summary=summary)) == [
+        ("validation accuracy", "50.0 %", "2 pairs without ties")
+    ]
+
+
+def test_a_run_without_a_summary_has_the_last_accuracy_of_its_csv_file() -> None:
+    of_finite = RunData("t", reward_validation={"validation_accs": np.array([0.5, 0.755])})
+    of_ties = RunData("t", reward_validation={"validation_accs": np.array([0.5, np.nan])})
+
+    assert facts(of_finite) == [("validation accuracy", "75.5 %", "pairs without ties, after 1 epochs")]
+    assert facts(of_ties) == []
+
+
+def test_the_held_out_loss_is_the_newest_beside_the_best() -> None:
     curve = Curve(np.arange(0, 4000, 1000), np.array([3.0, 1.5, 1.75, np.nan]))
     data = RunData("t", text={"validation/loss": curve}, metrics={"a": curve})
-    told = ("held-out loss", "1.75", "at step 2,000; best 1.5 at step 1,000")
-    assert facts(data) == [("training steps", "3k", "steps of the environments"), told]
+
+    assert facts(data) == [
+        ("training steps", "3k", "steps of the environments"),
+        ("held-out loss", "1.75", "at step 2,000; best 1.5 at step 1,000"),
+    ]

@@ -4,74 +4,197 @@ from __future__ import annotations
 
 import csv
 import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from motif_jax.core.errors import UserError
-from motif_jax.reports import generalisation_files, generalisation_section, page, probes
+from motif_jax.display import page
+from motif_jax.reports import generalisation_files, generalisation_section, probes
 from motif_jax.reports.run_data import RunData
 from tests.made_up_runs import HOSTILE
 
-SPLIT, SURE = [0.5, 0.25, 0.25], [0.9, 0.05, 0.05]
+UNSURE = [0.5, 0.25, 0.25]
+SURE = [0.9, 0.05, 0.05]
+NAME = f"goal {HOSTILE}"
 
 
-def write(folder):
-    probe = {"name": f"goal {HOSTILE}", "goal": "go to the red ball", "actions": []}
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run with one probe of two clauses, at three updates."""
     prompt = "Possible action: x \n Goal: g \n Observation 0: o \n Action 0: "
-    probe |= {"observations": [["a wall", "a red ball"]], "prompt": prompt}
-    told = {"actions": ["left", "right", "on"], "probes": [probe]}
-    (folder / probes.DESCRIPTION).write_text(json.dumps(told))
-    lines = [{"update": n, "step": 100 * n, "probabilities": [SURE if n == 2 else SPLIT]} for n in range(3)]
-    (folder / probes.LINES).write_text("".join(json.dumps(line) + "\n" for line in lines))
-    looks = [
+    probe = {
+        "name": NAME,
+        "goal": "go to the red ball",
+        "actions": [],
+        "observations": [["a wall", "a red ball"]],
+        "prompt": prompt,
+    }
+    description = {"actions": ["left", "right", "on"], "probes": [probe]}
+    (tmp_path / probes.DESCRIPTION).write_text(json.dumps(description))
+    lines = [
+        {"update": update, "step": 100 * update, "probabilities": [probabilities]}
+        for update, probabilities in enumerate((UNSURE, UNSURE, SURE))
+    ]
+    (tmp_path / probes.LINES).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    without = [
         {"probe": 0, "observation": 0, "clause": 0, "probabilities": SURE},
         {"probe": 0, "observation": 0, "clause": 1, "probabilities": [0.3, 0.05, 0.65]},
     ]
-    (folder / probes.CLAUSES).write_text(json.dumps({"update": 2, "step": 200, "without": looks}) + "\n")
+    (tmp_path / probes.CLAUSES).write_text(json.dumps({"update": 2, "step": 200, "without": without}) + "\n")
+    return tmp_path
 
 
-def test_clauses_are_worth_what_the_policy_changes_without_them(tmp_path):
-    write(tmp_path)
-    found = probes.read(tmp_path)
-    most, least = found.clauses
+def read(run: Path) -> probes.Probes:
+    contents = probes.read(run)
+    assert contents is not None
+    return contents
+
+
+def rendered(contents: probes.Probes) -> str:
+    section = probes.section(contents)
+    assert section is not None
+    return page.render("t", "", [section])
+
+
+def test_probabilities_are_read_by_update(run: Path) -> None:
+    contents = read(run)
+
+    assert contents.actions == ("left", "right", "on")
+    assert contents.names == (NAME,)
+    assert contents.steps.tolist() == [0, 100, 200]
+    assert contents.probabilities.tolist() == [[UNSURE], [UNSURE], [SURE]]
+
+
+def test_a_clause_is_worth_what_the_policy_changes_without_it(run: Path) -> None:
+    largest, smallest = read(run).clauses
+
     # Half of |.9 - .3| + |.05 - .65|.
-    assert most == (f"goal {HOSTILE}", "a red ball", pytest.approx(0.6), "left", pytest.approx(0.6))
-    assert least == (f"goal {HOSTILE}", "a wall", 0, "left", 0)
-    assert (found.actions, found.names, found.steps.tolist()) == (
-        ("left", "right", "on"),
-        (most.probe,),
-        [0, 100, 200],
-    )
-    assert found.probabilities.tolist() == [[SPLIT], [SPLIT], [SURE]]
-    # More updates than a chart has columns.
-    many = found._replace(
-        steps=np.arange(75) * 100, probabilities=np.arange(225.0).reshape(75, 1, 3) / 225, clauses=()
-    )
-    for shown in (found, many):
-        text = page.render("t", "", [probes.section(shown)])
-        assert HOSTILE not in text
-        assert "a red ball" in text or not shown.clauses
-        for action in shown.actions:
-            assert action in text
+    assert largest == (NAME, "a red ball", pytest.approx(0.6), "left", pytest.approx(0.6))
+    assert smallest == (NAME, "a wall", 0, "left", 0)
 
 
-def test_a_run_without_probes_has_no_section_and_a_damaged_file_is_named(tmp_path):
+def test_names_and_clauses_are_shown_as_text(run: Path) -> None:
+    text = rendered(read(run))
+
+    assert HOSTILE not in text
+    assert "a red ball" in text
+
+
+def test_more_updates_than_columns_are_thinned_out(run: Path) -> None:
+    probabilities = np.arange(225.0).reshape(75, 1, 3) / 225
+    contents = read(run)._replace(steps=np.arange(75) * 100, probabilities=probabilities, clauses=())
+
+    text = rendered(contents)
+
+    assert text.count("<title>left at step") == 60
+    assert "left at step 0:" in text
+    assert "left at step 7,400:" in text
+
+
+def test_a_run_without_probes_has_no_section(tmp_path: Path) -> None:
     assert probes.section(probes.read(tmp_path)) is None
-    write(tmp_path)
-    with open(tmp_path / probes.LINES, "a") as file:
+
+
+def test_a_run_before_its_first_update_has_no_probes(run: Path) -> None:
+    (run / probes.LINES).write_text("")
+
+    assert probes.read(run) is None
+
+
+def test_a_line_of_another_length_is_refused(run: Path) -> None:
+    with open(run / probes.LINES, "a") as file:
         file.write('{"update": 3, "step": 300, "probabilities": [[1.0]]}\n')
+
     with pytest.raises(UserError, match="probes"):
-        probes.read(tmp_path)
-    (tmp_path / probes.LINES).write_text('{"update": 3, "step": 300, "probabilities": [[1.0]]}\n')
+        probes.read(run)
+
+
+def test_lines_of_other_actions_are_refused(run: Path) -> None:
+    (run / probes.LINES).write_text('{"update": 3, "step": 300, "probabilities": [[1.0]]}\n')
+
     with pytest.raises(UserError, match=r"damaged \(probabilities of other probes or actions\): remove"):
-        probes.read(tmp_path)
-    (tmp_path / probes.LINES).write_text("")
-    assert probes.read(tmp_path) is None, "nothing was written yet"
+        probes.read(run)
+
+
+@pytest.fixture
+def rows_of_test() -> list[dict[str, Any]]:
+    return [
+        {
+            "success": float(episode % 2),
+            "return": 0.5 * (episode % 3),
+            "length": 9 + episode,
+            "kind": episode % 2,
+        }
+        for episode in range(6)
+    ]
+
+
+@pytest.fixture
+def summary(tmp_path: Path, rows_of_test: list[dict[str, Any]]) -> dict[str, Any]:
+    """Two tests, as they are written to tests.json."""
+    base = [
+        {"success": float(episode < 4), "return": float(episode % 2), "length": 9, "kind": 0}
+        for episode in range(6)
+    ]
+    numbers = generalisation_files.summarise(rows_of_test, base, ["goto", "pickup", "open"], 50, 0.9)
+    tests = [{"name": name, "what": "w, x", "environment": "e", **numbers} for name in "nm"]
+    written = {
+        "player": "p",
+        "base": "b",
+        "episodes": 6,
+        "confidence": 0.9,
+        "left_out": [],
+        "tests": tests,
+    }
+    generalisation_files.write(tmp_path, written)
+    return written
+
+
+def test_a_test_has_its_means_and_its_change(summary: dict[str, Any]) -> None:
+    first = summary["tests"][0]
+
+    assert first["success"]["value"] == 0.5
+    assert first["return"]["value"] == 0.5
+    assert first["success_change"]["value"] == pytest.approx(0.5 - 4 / 6)
+
+
+def test_only_kinds_that_were_played_have_numbers(summary: dict[str, Any]) -> None:
+    by_kind = summary["tests"][0]["by_kind"]
+
+    assert {kind: numbers["episodes"] for kind, numbers in by_kind.items()} == {"goto": 3, "pickup": 3}
+
+
+def test_tests_are_read_as_they_were_written(tmp_path: Path, summary: dict[str, Any]) -> None:
+    assert generalisation_files.read(tmp_path) == summary
+
+
+def test_commas_do_not_part_a_cell_of_the_csv_file(tmp_path: Path, summary: dict[str, Any]) -> None:
+    with open(tmp_path / "tests.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+
+    assert [row["test"] for row in rows] == ["n", "m"]
+    assert {row["what"] for row in rows} == {"w, x"}
+
+
+def test_returns_are_written_in_the_published_layout(
+    tmp_path: Path, rows_of_test: list[dict[str, Any]]
+) -> None:
+    generalisation_files.write_returns(tmp_path, "n", rows_of_test)
+
+    returns = np.load(tmp_path / "return_per_episode" / "n.npy")
+    assert returns.tolist() == [0, 0.5, 1, 0, 0.5, 1]
+
+
+def test_a_folder_without_tests_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"it has no tests\.json; run test_language_agent there"):
+        generalisation_files.read(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("damage", "message"),
     [
         (lambda test: test.pop("return"), "KeyError: 'return'"),
         (lambda test: test.update(name=5), "ValueError: a test's name is no text"),
@@ -80,54 +203,62 @@ def test_a_run_without_probes_has_no_section_and_a_damaged_file_is_named(tmp_pat
         (lambda test: test["return_change"].pop("low"), "TypeError: "),
     ],
 )
-def test_a_damaged_file_of_tests_is_named(tmp_path, change, said):
-    with pytest.raises(UserError, match=r"it has no tests\.json; run test_language_agent there"):
-        generalisation_files.read(tmp_path)
-    rows = [
-        {"success": float(n % 2), "return": 0.5 * (n % 3), "length": 9 + n, "kind": n % 2} for n in range(6)
-    ]
-    base = [{"success": float(n < 4), "return": 1.0 * (n % 2), "length": 9, "kind": 0} for n in range(6)]
-    numbers = generalisation_files.summarise(rows, base, ["goto", "pickup", "open"], 50, 0.9)
-    summary = {"player": "p", "base": "b", "episodes": 6, "confidence": 0.9, "left_out": []}
-    summary["tests"] = [{"name": name, "what": "w, x", "environment": "e", **numbers} for name in "nm"]
-    generalisation_files.write(tmp_path, summary)
-    generalisation_files.write_returns(tmp_path, "n", rows)
-    assert np.load(tmp_path / "return_per_episode" / "n.npy").tolist() == [0, 0.5, 1, 0, 0.5, 1]
-    # Of six games three succeeded, and four of the plain ones; "w, x" is one cell.
-    first = summary["tests"][0]
-    assert (first["success"]["value"], first["return"]["value"]) == (0.5, 0.5)
-    assert first["success_change"]["value"] == pytest.approx(0.5 - 4 / 6)
-    with open(tmp_path / "tests.csv", newline="") as file:
-        assert [row["test"] for row in csv.DictReader(file)] == ["n", "m"]
-    assert generalisation_files.read(tmp_path) == summary
-    change(summary["tests"][0])
+def test_a_damaged_file_of_tests_is_named(tmp_path: Path, summary: dict[str, Any], damage, message) -> None:
+    damage(summary["tests"][0])
     (tmp_path / generalisation_files.SUMMARY).write_text(json.dumps(summary))
-    with pytest.raises(UserError, match=rf"tests\.json is damaged \({said}.*command writes it again"):
+
+    with pytest.raises(UserError, match=rf"tests\.json is damaged \({message}.*command writes it again"):
         generalisation_files.read(tmp_path)
 
 
-def test_players_stand_side_by_side_in_every_test():
-    def taken(*names):
-        success, change = ({"value": value, "low": value - 0.1, "high": value + 0.1} for value in (0.5, -0.2))
-        numbers = {"success": success, "success_change": {**change, "pairs": 9}}
-        tests = [{"name": name, "what": "w", **numbers} for name in names]
-        return {"tests": tests, "episodes": 9, "confidence": 0.95}
+def summary_of(*names: str) -> dict[str, Any]:
+    numbers = {
+        "success": {"value": 0.5, "low": 0.4, "high": 0.6},
+        "success_change": {"value": -0.2, "low": -0.3, "high": -0.1, "pairs": 9},
+    }
+    tests = [{"name": name, "what": "w", **numbers} for name in names]
+    return {"tests": tests, "episodes": 9, "confidence": 0.95}
 
-    both = {"agent": taken("no_modification_test", "french"), "random": taken("no_modification_test")}
-    shown = generalisation_section.section(both)
-    text = page.render("t", "", [shown])
-    for words in ("agent", "random", "french", "0.5 [0.4, 0.6]"):
-        assert words in text
+
+def test_players_stand_side_by_side_in_every_test() -> None:
+    summaries = {
+        "agent": summary_of("no_modification_test", "french"),
+        "random": summary_of("no_modification_test"),
+    }
+
+    section = generalisation_section.section(summaries)
+
+    assert section is not None
+    unchanged, changed = section.parts[0].texts()
+    assert unchanged == ("no_modification_test", "w", "0.5 [0.4, 0.6]", "", "0.5 [0.4, 0.6]", "")
+    assert changed == ("french", "w", "0.5 [0.4, 0.6]", "-0.200 [-0.3, -0.1]", "not taken", "")
+
+
+def test_a_run_without_tests_has_no_section() -> None:
     assert generalisation_section.section({}) is None
 
 
-def test_kinds_of_task_have_rows_of_their_own():
-    rows = [{"kind": float(n % 2), "success": float(n % 2), "return": 0.5 * (n % 2)} for n in range(10)]
-    evaluation = {"plan": {"environment": "BabyAI-MixedTrainLocal-v0"}, "rows": rows, "confidence": 0.95}
-    [table] = generalisation_section.by_kind(RunData("t", evaluations={"agent": evaluation})).parts
-    assert table.texts() == [
+def evaluation_of(level: str) -> dict[str, Any]:
+    rows = [
+        {"kind": float(episode % 2), "success": float(episode % 2), "return": 0.5 * (episode % 2)}
+        for episode in range(10)
+    ]
+    return {"plan": {"environment": level}, "rows": rows, "confidence": 0.95}
+
+
+def test_kinds_of_task_have_rows_of_their_own() -> None:
+    evaluation = evaluation_of("BabyAI-MixedTrainLocal-v0")
+
+    section = generalisation_section.by_kind(RunData("t", evaluations={"agent": evaluation}))
+
+    assert section is not None
+    assert section.parts[0].texts() == [
         ("agent", "goto", "5", "0 [0, 0.434]", "0 [0, 0]"),
         ("agent", "pickup", "5", "1 [0.566, 1]", "0.5 [0.5, 0.5]"),
     ]
-    evaluation["plan"]["environment"] = "BabyAI-GoToLocal-v0"
+
+
+def test_a_level_of_one_kind_has_no_section_of_kinds() -> None:
+    evaluation = evaluation_of("BabyAI-GoToLocal-v0")
+
     assert generalisation_section.by_kind(RunData("t", evaluations={"agent": evaluation})) is None

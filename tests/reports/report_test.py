@@ -1,64 +1,135 @@
-"""report: what it makes of the folders that it is given, without the charts."""
+"""The report stage: it reads the folders of a run, and its page, tables and exit code say what they hold."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
+import pytest
+from ml_collections import ConfigDict
+
 from motif_jax.reports import generalisation_files, report
-from tests import recorded_outputs
 from tests.made_up_runs import evaluation_rows, write_agent_run, write_evaluation, write_recordings
 from tests.reward_fixtures import load_config, make_dataset
 
 
 def write_tests(folder: Path) -> None:
     rows = [
-        {"success": place > 2, "return": place / 4, "length": 9.0 + place, "kind": 0} for place in range(5)
+        {"success": episode > 2, "return": episode / 4, "length": 9.0 + episode, "kind": 0}
+        for episode in range(5)
     ]
-    of = generalisation_files.summarise(rows, rows[::-1], ["goto"], 20, 0.9)
-    tests = [{"name": name, "what": f"{name} words", "environment": "BabyAI", **of} for name in "ab"]
-    about = {"player": "clone", "base": "BabyAI", "episodes": 5, "confidence": 0.9, "left_out": {}}
-    generalisation_files.write(folder, {**about, "tests": tests})
+    numbers = generalisation_files.summarise(rows, rows[::-1], ["goto"], 20, 0.9)
+    tests = [{"name": name, "what": f"{name} words", "environment": "BabyAI", **numbers} for name in "ab"]
+    head = {"player": "clone", "base": "BabyAI", "episodes": 5, "confidence": 0.9, "left_out": {}}
+    generalisation_files.write(folder, {**head, "tests": tests})
 
 
-def test_what_folders_hold_is_on_the_page(tmp_path: Path, monkeypatch, capsys, record: bool) -> None:
-    monkeypatch.setattr("motif_jax.reports.charts.figure", lambda plot: f"<svg>{plot.title}</svg>")
-    at = {name: tmp_path / name for name in "dataset agent language text played tests more replays".split()}
-    make_dataset(at["dataset"], pairs=9, messages=4, length=3)
-    write_agent_run(at["agent"], episodes=41)
-    write_recordings(at["agent"])
-    for name in ("language", "text"):
-        at[name].mkdir()
-        (at[name] / "config.json").write_text(json.dumps({"stage": report.STAGES[f"{name}.dir"]}))
-        rows = [{"step": n, "validation/perplexity": 9 / n, "validation/loss": 7 / n} for n in (2, 3)]
-        (at[name] / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    players = {"played": str(at["agent"]), "one": "runs/other", "two": "runs/other", "three": "fixed"}
+def write_training(folder: Path, stage: str) -> None:
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"stage": stage}))
+    rows = [{"step": step, "validation/perplexity": 9 / step, "validation/loss": 7 / step} for step in (2, 3)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folders of all stages, below one; charts are left out of the page, they take seconds."""
+    monkeypatch.setattr("motif_jax.display.charts.figure", lambda plot: f"<svg>{plot.title}</svg>")
+    make_dataset(tmp_path / "dataset", pairs=9, messages=4, length=3)
+    write_agent_run(tmp_path / "agent", episodes=41)
+    write_recordings(tmp_path / "agent")
+    write_training(tmp_path / "language", "pretrain_language_model")
+    write_training(tmp_path / "text", "train_text")
+    players = {
+        "played": str(tmp_path / "agent"),
+        "one": "runs/other",
+        "two": "runs/other",
+        "three": "fixed",
+    }
     for number, (name, player) in enumerate(players.items()):
         write_evaluation(tmp_path / name, player, evaluation_rows(6, 9.0 - number, number))
     (tmp_path / "played" / "recordings").mkdir()
     for name in ("recordings/episode-00012.html", "recordings/episode-00003.html", "tokens.html"):
         (tmp_path / "played" / name).touch()
-    write_tests(at["tests"])
-    write_tests(at["more"])
-    at["replays"].mkdir()
-    for path in sorted((at["agent"] / "recordings").glob("*.json"))[:2]:
-        (at["replays"] / f"{path.stem}.html").touch()
-    values = {f"{name}.dir": str(at[name]) for name in ("agent", "language", "text")}
-    folders = {
+    write_tests(tmp_path / "tests")
+    write_tests(tmp_path / "more")
+    (tmp_path / "replays").mkdir()
+    for path in sorted((tmp_path / "agent" / "recordings").glob("*.json"))[:2]:
+        (tmp_path / "replays" / f"{path.stem}.html").touch()
+    return tmp_path
+
+
+def configured(folders: Path) -> ConfigDict:
+    """A report of everything that lies in `folders`."""
+    lists = {
         "replays": ["replays"],
         "tests": ["tests", "more"],
         "evaluations": ["played", "one", "two"],
         "yardsticks": ["three"],
     }
-    values |= {key: ", ".join(str(tmp_path / name) for name in names) for key, names in folders.items()}
-    config = load_config("report", "smoke", {**values, "dataset_dir": str(at["dataset"]), "title": "All"})
-    report.check(config, tmp_path / "out")
-    assert report.run(config, tmp_path / "out") is None
-    config.evaluations, config.yardsticks, config.tests = config.yardsticks, "", ""
-    config.agent.dir = config.language.dir = config.text.dir = config.dataset_dir = None
-    config.first_must_lead, config.lead = True, 0.5
-    assert report.run(config, tmp_path / "led") == 1
-    names = {tmp_path: "FOLDER"}
-    parts = recorded_outputs.of_folder(tmp_path / "out", names)
-    parts["printed"] = recorded_outputs.replaced("".join(capsys.readouterr()), names)
-    recorded_outputs.assert_matches_packed_recording("report_folders", parts, record)
+    values = {key: ", ".join(str(folders / name) for name in names) for key, names in lists.items()}
+    values |= {f"{name}.dir": str(folders / name) for name in ("agent", "language", "text")}
+    return load_config("report", "smoke", {**values, "dataset_dir": str(folders / "dataset"), "title": "All"})
+
+
+def test_a_page_has_a_section_for_each_folder(folders: Path) -> None:
+    config = configured(folders)
+
+    report.check(config, folders / "out")
+    code = report.run(config, folders / "out")
+
+    page = (folders / "out" / "report.html").read_text()
+    assert code is None
+    assert re.findall(r'<section id="([^"]+)"', page) == [
+        "glance", "evaluation", "tests", "text", "hacking", "training", "reward", "language", "messages", "episodes",
+        "training-games", "dataset", "provenance",
+    ]  # fmt: skip
+
+
+def test_evaluations_are_named_by_their_players(folders: Path) -> None:
+    report.run(configured(folders), folders / "out")
+
+    numbers = json.loads((folders / "out" / "report.json").read_text())
+    assert set(numbers["evaluations"]) == {"agent", "other", "other 2", "fixed shares"}
+    assert {difference["first"] for difference in numbers["differences"]} == {"agent"}
+
+
+def test_equal_names_of_tested_players_are_numbered(folders: Path) -> None:
+    report.run(configured(folders), folders / "out")
+
+    page = (folders / "out" / "report.html").read_text()
+    assert "clone: success" in page
+    assert "clone 2: success" in page
+
+
+def test_games_that_can_be_watched_are_linked(folders: Path) -> None:
+    report.run(configured(folders), folders / "out")
+
+    page = (folders / "out" / "report.html").read_text()
+    assert '<a href="../played/recordings/episode-00003.html">watch</a>' in page
+    assert '<a href="../replays/step-' in page
+
+
+def test_numbers_of_all_evaluations_are_printed(
+    folders: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+
+    report.run(configured(folders), folders / "out")
+
+    printed = capsys.readouterr().out
+    assert "agent beside other beside other 2 beside fixed shares" in printed
+    assert "means; brackets: 95 % intervals" in printed
+
+
+def test_an_agent_that_does_not_lead_ends_with_1(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = configured(folders)
+    config.evaluations = f"{folders / 'three'}, {folders / 'one'}"
+    config.yardsticks = ""
+    config.first_must_lead = True
+
+    code = report.run(config, folders / "out")
+
+    assert code == 1
+    assert "it does not hold: fixed shares is not clearly better than agent" in capsys.readouterr().err

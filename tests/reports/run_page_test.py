@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from motif_jax.reports.measures import format_value
+from motif_jax.display.measures import format_value
 from tests import browser
 from tests.made_up_runs import run_data, run_page
 

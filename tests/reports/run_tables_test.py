@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from motif_jax.core.metric_files import Curve
-from motif_jax.reports import evaluation_sections, evaluation_tables, measures, page, run_report
+from motif_jax.display import measures, page
+from motif_jax.play import evaluation_tables
+from motif_jax.reports import evaluation_sections, run_report
 from motif_jax.reports.evaluation_sections import rows_of
 from motif_jax.reports.run_data import RunData
 from tests.made_up_runs import run_page, run_texts
@@ -20,7 +22,7 @@ def test_numbers_that_only_the_task_knows_are_shown_behind_the_others():
     data = RunData("t")
     data.evaluations = {"agent": played(1.0), "random": played(0.0)}
     data.episodes = {key: Curve(np.arange(9.0), np.arange(9.0)) for key in ("env", "apples_eaten", "return")}
-    assert [row.what.key for row in rows_of(data)] == ["return", "apples_eaten"]
+    assert [row.measure.key for row in rows_of(data)] == ["return", "apples_eaten"]
     [found] = [d for d in run_report.as_json(data)["differences"] if d["measure"] == "apples_eaten"]
     assert found["value"] == 1
     for text in (*run_texts(data).values(), run_page(data)):

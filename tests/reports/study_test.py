@@ -12,7 +12,6 @@ from motif_jax.play.messages import MessageTally
 from motif_jax.reports import study
 from motif_jax.reports.claims import Claim
 from tests.made_up_runs import evaluation_rows, write_evaluation
-from tests.recorded_outputs import assert_matches_packed_recording
 
 MEASURES = ("judged", "score", "scout", "kills", "gold", "dlvl", "success", "through_door", "gathered")
 
@@ -75,13 +74,47 @@ def test_a_claim_about_a_number_that_its_games_lack_is_refused() -> None:
         study.claims(runs(2.0), [Claim("better", "none", "fame")], 20)
 
 
-def test_a_table_says_what_lies_above_and_below_its_first_method(record: bool) -> None:
-    made = {"none": 1.0, "better": 2.0, "worse of two": 0.5, "alone": 1234.4}
-    of = {name: {seed: played(np.full(4, value)) for seed in (1, 2)} for name, value in made.items()}
-    tables = [(of | {"absent": {}}, ["judged", "dlvl", "fame"]), ({"none": {}}, ["judged"])]
-    tables += [({"none": of["none"], "alone": {1: of["alone"][1]}}, ["judged"])]
-    told = {str(place): study.table(runs, "some", keys, 50) for place, (runs, keys) in enumerate(tables)}
-    assert_matches_packed_recording("tables_of_a_study", told, record)
+def constant_runs(value: float, seeds: int = 2) -> study.Runs:
+    return {seed: played(np.full(4, value)) for seed in range(seeds)}
+
+
+def test_marks_say_what_lies_above_and_below_the_first_method() -> None:
+    methods = {
+        "none": constant_runs(1.0),
+        "better": constant_runs(2.0),
+        "worse": constant_runs(0.5),
+        "far": constant_runs(1234.4),
+    }
+
+    table = study.table(methods, "some", ["judged"], 50).splitlines()
+
+    assert table[0].startswith("| some | runs | ")
+    assert table[2:6] == [
+        "| none | 2 | 1 [1, 1] |",
+        "| better | 2 | 2 [2, 2] ▲ |",
+        "| worse | 2 | 0.5 [0.5, 0.5] ▼ |",
+        "| far | 2 | 1,234 [1,234, 1,234] ▲ |",
+    ]
+    assert (
+        table[-1] == "▲, ▼: above, below none (95 % interval of the paired difference over runs and games)."
+    )
+
+
+def test_a_table_has_no_methods_without_runs_and_no_measures_that_some_lack() -> None:
+    methods: dict[str, study.Runs] = {"none": constant_runs(2.0), "absent": {}}
+
+    head, _, *rows = study.table(methods, "some", ["fame", "dlvl"], 50).splitlines()
+
+    assert head == "| some | runs | dungeon level |"
+    assert rows[:2] == ["| none | 2 | 1 [1, 1] |", ""]
+
+
+def test_a_table_says_where_only_games_were_drawn() -> None:
+    methods = {"none": constant_runs(1.0), "single": constant_runs(2.0, seeds=1)}
+
+    note = study.table(methods, "some", ["judged"], 50).splitlines()[-1]
+
+    assert "over games (some have one run)" in note
 
 
 def test_a_cell_is_the_interquartile_mean_of_runs_and_games_and_a_rare_events_the_mean() -> None:

@@ -1,8 +1,12 @@
+"""Verdicts on runs whose task rewards success alone, and the page of such a run."""
+
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import pytest
 
 from motif_jax.core.metric_files import Curve
 from motif_jax.reports import hacking, success, text_section
@@ -12,121 +16,235 @@ from motif_jax.reports.run_data import RunData
 from tests.made_up_runs import run_page, run_texts
 from tests.reports.glance_test import evaluation as evaluation_of
 
-COUNT = 400
+EPISODES = 400
+CURVE = Curve(np.arange(3.0), np.arange(3.0))
 
 
-def evaluation(share, environment="BabyAI-GoToLocal-v0"):
-    rows = [{"index": i, "seed": i, "length": 9, "end_reason": "end"} for i in range(COUNT)]
-    found = evaluation_of(
-        [row | dict.fromkeys(("return", "success"), float(row["seed"] < share * COUNT)) for row in rows]
-    )
-    found["plan"]["environment"] = environment
-    return found
+def evaluation(share: float, environment: str = "BabyAI-GoToLocal-v0") -> dict[str, Any]:
+    """An evaluation whose first `share` of episodes succeeds."""
+    rows = []
+    for seed in range(EPISODES):
+        solved = float(seed < share * EPISODES)
+        rows.append(
+            {
+                "index": seed,
+                "seed": seed,
+                "length": 9,
+                "end_reason": "end",
+                "return": solved,
+                "success": solved,
+            }
+        )
+    summary = evaluation_of(rows)
+    summary["plan"]["environment"] = environment
+    return summary
 
 
-def played(shares, text_task=False):
-    """Runs of these shares, beside an expert that is a yardstick."""
-    each = zip(("agent", "before training", "random", "expert"), (*shares, 1.0), strict=True)
-    data = RunData("t", evaluations={name: evaluation(share) for name, share in each}, yardsticks=["expert"])
-    for one in data.evaluations.values() if text_task else ():
-        one["plan"] |= {"environment": "wordle", "decode": None}
-    return data
+def with_expert(shares: tuple[float, ...], text_task: bool) -> RunData:
+    """An agent of the first share and players of the others, beside an expert that is a yardstick."""
+    names = ("agent", "before training", "random", "expert")
+    evaluations = {name: evaluation(share) for name, share in zip(names, (*shares, 1.0), strict=True)}
+    if text_task:
+        for summary in evaluations.values():
+            summary["plan"] |= {"environment": "wordle", "decode": None}
+    return RunData("t", evaluations=evaluations, yardsticks=["expert"])
 
 
-def against_blind(shares, lead):
+@pytest.mark.parametrize("text_task", [False, True])
+@pytest.mark.parametrize(
+    ("shares", "kind"),
+    [
+        pytest.param((0.6, 0.3, 0.33), "good", id="above both"),
+        pytest.param((0.6, 0.3, 0.6), "", id="above one, not above the other"),
+        pytest.param((0.5, 0.3, 0.7), "", id="above one, below the other"),
+        pytest.param((0.3, 0.6, 0.3), "bad", id="below one"),
+    ],
+)
+def test_the_first_leads_where_it_is_clearly_better_than_all_others(
+    shares: tuple[float, ...], kind: str, text_task: bool
+) -> None:
+    text, actual_kind = headline(with_expert(shares, text_task))
+
+    assert actual_kind == kind
+    assert "uccess rate" in text
+
+
+def beside_blind_players(shares: tuple[float, ...], lead: float) -> RunData:
     names = ("agent", "fixed shares", "with another episode's prompts", "before training")
-    found = {name: evaluation(share) for name, share in zip(names, shares, strict=True)}
-    found["fixed shares"]["plan"]["policy"] = "fixed"
-    found["with another episode's prompts"]["plan"]["options"] = {"change": "other_episode"}
-    return RunData("t", evaluations=found, lead=lead)
+    evaluations = {name: evaluation(share) for name, share in zip(names, shares, strict=True)}
+    evaluations["fixed shares"]["plan"]["policy"] = "fixed"
+    evaluations["with another episode's prompts"]["plan"]["options"] = {"change": "other_episode"}
+    return RunData("t", evaluations=evaluations, lead=lead)
 
 
-SHARES = {
-    (0.6, 0.3, 0.33): "good",
-    (0.6, 0.3, 0.6): "",  # above one, not above the other
-    (0.5, 0.3, 0.7): "",  # above one, below the other
-    (0.3, 0.6, 0.3): "bad",
-}
-LEADS = {
-    ((0.7, 0.5, 0.54, 0.65), 0.15): "good",
-    ((0.7, 0.5, 0.6, 0.65), 0.15): "with another episode's prompts.",
-    ((0.7, 0.56, 0.5, 0.65), 0.15): "fixed shares.",
-    # More than that ahead of both, but intervals overlap.
-    ((0.58, 0.52, 0.4, 0.5), 0.05): "fixed shares.",
-}
+@pytest.mark.parametrize(
+    ("shares", "lead", "not_led"),
+    [
+        ((0.7, 0.5, 0.6, 0.65), 0.15, "with another episode's prompts."),
+        ((0.7, 0.56, 0.5, 0.65), 0.15, "fixed shares."),
+        pytest.param((0.58, 0.52, 0.4, 0.5), 0.05, "fixed shares.", id="more ahead, intervals overlap"),
+    ],
+)
+def test_players_that_do_not_read_must_be_led_by_enough(
+    shares: tuple[float, ...], lead: float, not_led: str
+) -> None:
+    text, kind = headline(beside_blind_players(shares, lead))
+
+    assert kind != "good"
+    assert text.partition("ahead, with intervals apart, of ")[2] == not_led
 
 
-def test_the_first_leads_where_it_is_clearly_better_than_all_others():
-    for text_task in (False, True):
-        for shares, kind in SHARES.items():
-            text, found = headline(played(shares, text_task))
-            assert found == kind, shares
-            assert "uccess rate" in text
+def test_a_lead_over_players_that_do_not_read_is_good() -> None:
+    text, kind = headline(beside_blind_players((0.7, 0.5, 0.54, 0.65), 0.15))
+
+    assert kind == "good"
+    assert "with intervals apart" not in text
 
 
-def test_the_first_must_lead_those_that_do_not_see_by_enough():
-    for (shares, lead), close in LEADS.items():
-        text, found = headline(against_blind(shares, lead))
-        assert (found == "good") == (close == "good")
-        assert text.partition("ahead, with intervals apart, of ")[2] == close.removeprefix("good")
-
-
-def test_return_is_shown_against_divergence():
-    found = {}
+@pytest.fixture
+def steered() -> dict[str, dict[str, Any]]:
+    """Three evaluations of a text task, by weights of the advantages; one of them clips."""
+    evaluations = {}
     for name, weight, share in (("a", 4.0, 0.5), ("b", 1.0, 0.75), ("c", 2.0, 0.25)):
-        found[name] = evaluation(share, "wordle")
-        decode = {"kind": "sample", "advantage_clip": 0.5 if name == "c" else None, "advantages": True}
-        found[name]["plan"]["decode"] = decode | {"advantage_weight": weight}
-        found[name]["measures"]["divergence"] = {"mean": {"value": weight / 8}}
-    data = RunData("t", evaluations=found)
-    [plot, table] = text_section.divergence_section(data).parts
-    assert [row[1:3] for row in table.texts()] == [("1", "0.125"), ("4", "0.500"), ("2", "0.250")]
+        evaluations[name] = evaluation(share, "wordle")
+        evaluations[name]["plan"]["decode"] = {
+            "kind": "sample",
+            "advantage_clip": 0.5 if name == "c" else None,
+            "advantages": True,
+            "advantage_weight": weight,
+        }
+        evaluations[name]["measures"]["divergence"] = {"mean": {"value": weight / 8}}
+    return evaluations
 
-    found["a"]["plan"]["decode"] = None
-    [plot, table] = text_section.divergence_section(data).parts
+
+def weights_and_divergences(data: RunData) -> list[tuple[str, ...]]:
+    section = text_section.divergence_section(data)
+    assert section is not None
+    _, table = section.parts
+    return [row[1:3] for row in table.texts()]
+
+
+def test_return_is_shown_against_divergence(steered: dict[str, dict[str, Any]]) -> None:
+    data = RunData("t", evaluations=steered)
+
+    assert weights_and_divergences(data) == [("1", "0.125"), ("4", "0.500"), ("2", "0.250")]
+
+
+def test_a_way_to_decode_is_a_line(steered: dict[str, dict[str, Any]]) -> None:
+    section = text_section.divergence_section(RunData("t", evaluations=steered))
+
+    assert section is not None
+    plot, _ = section.parts
     assert [line.name for line in plot.lines] == ["p, sample", "p, sample, clip 0.5"]
-    assert [row[1:3] for row in table.texts()] == [("1", "0.125"), ("2", "0.250")]
-    del found["b"]["measures"]["divergence"], found["c"]["plan"]["decode"]
-    assert text_section.divergence_section(data) is None
 
 
-def test_an_earlier_checkpoint_is_compared_by_return():
-    found = {"agent": evaluation(0.9), "before": evaluation(0.9), "random": evaluation(0.3)}
-    for name, checkpoint in (("agent", 500), ("before", 0)):
-        found[name]["plan"] |= {"policy": "runs/agent", "checkpoint": checkpoint}
-    data = RunData("t", evaluations=found)
-    assert headline(data)[1] == ""
-    for row in found["before"]["rows"]:
+def test_an_evaluation_without_decoding_has_no_divergence(steered: dict[str, dict[str, Any]]) -> None:
+    steered["a"]["plan"]["decode"] = None
+
+    assert weights_and_divergences(RunData("t", evaluations=steered)) == [("1", "0.125"), ("2", "0.250")]
+
+
+def test_evaluations_without_divergence_have_no_section(steered: dict[str, dict[str, Any]]) -> None:
+    for summary in steered.values():
+        del summary["measures"]["divergence"]
+
+    assert text_section.divergence_section(RunData("t", evaluations=steered)) is None
+
+
+@pytest.fixture
+def checkpoints() -> RunData:
+    """An agent, and an earlier checkpoint of it that succeeds as often."""
+    evaluations = {
+        "agent": evaluation(0.9),
+        "before": evaluation(0.9),
+        "random": evaluation(0.3),
+    }
+    evaluations["agent"]["plan"] |= {"policy": "runs/agent", "checkpoint": 500}
+    evaluations["before"]["plan"] |= {"policy": "runs/agent", "checkpoint": 0}
+    return RunData("t", evaluations=evaluations)
+
+
+def test_checkpoints_of_equal_returns_do_not_differ(checkpoints: RunData) -> None:
+    _, kind = headline(checkpoints)
+
+    assert kind == ""
+
+
+def test_an_earlier_checkpoint_is_compared_by_return(checkpoints: RunData) -> None:
+    for row in checkpoints.evaluations["before"]["rows"]:
         row["return"] *= 0.9
-    text, kind = headline(data)
+
+    text, kind = headline(checkpoints)
+
     assert kind == "good"
     assert "mean return minus that before 0.09 [" in text
     assert "agent does better than before and random" in text
 
 
-def test_what_a_run_without_another_reward_has_no_part_in_is_left_out():
-    games = {name: evaluation(share) for name, share in (("agent", 0.6), ("random", 0.3))}
-    data = RunData("t", evaluations=games)
-    assert success.task_alone(data)
-    shown = run_page(data) + run_texts(data)["report.md"]
-    for absent in ("Reward against progress", "Reward training", "what paid most", "reward hacking"):
-        assert absent not in shown
-    games["agent"]["plan"]["reward"] = {"dir": "runs/reward"}
-    assert not success.task_alone(data)
-    assert "Reward against progress" in run_page(data)
-    curve = Curve(np.arange(3.0), np.arange(3.0))
-    alone = RunData("t", episodes={"return": curve})
-    assert headline(alone) == ("Nothing can be said yet: no two evaluations were given.", "")
-    learned = {"reward_train": {"a": curve}, "dataset": {"pairs": "1"}, "reward_reads": ("glyphs",)}
-    learned |= {"learned": LabelLogReport(""), "episodes": {"intrinsic_return": curve}}
-    assert not any(success.task_alone(replace(alone, **{name: of})) for name, of in learned.items())
-    known = [
-        RunData("t"),
-        *(RunData("t", **{name: {"a": curve}}) for name in ("metrics", "text", "language")),
-    ]
-    assert [success.task_alone(data) for data in known] == [False, True, True, False]
-    read = replace(alone, reward_reads=("glyphs",))
-    assert [hacking.judge_run(data)[0].line[:60] for data in (read, alone, RunData("t"))] == [
-        "The training is not checked for reward hacking: a reward tha",
-        *["Not checked for reward hacking: no intrinsic return was reco"] * 2,
-    ]
+@pytest.fixture
+def task_alone() -> RunData:
+    return RunData("t", evaluations={"agent": evaluation(0.6), "random": evaluation(0.3)})
+
+
+@pytest.mark.parametrize(
+    "part", ["Reward against progress", "Reward training", "what paid most", "reward hacking"]
+)
+def test_a_run_of_the_task_alone_has_no_parts_of_a_reward(task_alone: RunData, part: str) -> None:
+    text = run_page(task_alone) + run_texts(task_alone)["report.md"]
+
+    assert success.task_alone(task_alone)
+    assert part not in text
+
+
+def test_an_evaluation_with_a_reward_is_checked_for_hacking(task_alone: RunData) -> None:
+    task_alone.evaluations["agent"]["plan"]["reward"] = {"dir": "runs/reward"}
+
+    assert not success.task_alone(task_alone)
+    assert "Reward against progress" in run_page(task_alone)
+
+
+def test_a_training_alone_says_nothing_yet() -> None:
+    training = RunData("t", episodes={"return": CURVE})
+
+    assert headline(training) == ("Nothing can be said yet: no two evaluations were given.", "")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"reward_train": {"a": CURVE}},
+        {"dataset": {"pairs": "1"}},
+        {"reward_reads": ("glyphs",)},
+        {"learned": LabelLogReport("")},
+        {"episodes": {"intrinsic_return": CURVE}},
+    ],
+)
+def test_a_run_with_a_part_of_a_reward_is_not_of_the_task_alone(part: dict[str, Any]) -> None:
+    training = RunData("t", episodes={"return": CURVE})
+
+    assert success.task_alone(training)
+    assert not success.task_alone(replace(training, **part))
+
+
+@pytest.mark.parametrize(
+    ("part", "is_run"), [("metrics", True), ("text", True), ("language", False), (None, False)]
+)
+def test_only_a_run_that_played_is_of_the_task_alone(part: str | None, is_run: bool) -> None:
+    data = RunData("t") if part is None else RunData("t", **{part: {"a": CURVE}})
+
+    assert success.task_alone(data) == is_run
+
+
+def test_a_training_whose_reward_reads_more_is_not_checked_for_hacking() -> None:
+    training = RunData("t", episodes={"return": CURVE}, reward_reads=("glyphs",))
+
+    [verdict] = hacking.judge_run(training)
+
+    assert verdict.line.startswith("The training is not checked for reward hacking: a reward that reads more")
+
+
+@pytest.mark.parametrize("data", [RunData("t"), RunData("t", episodes={"return": CURVE})])
+def test_a_run_without_intrinsic_returns_is_not_checked_for_hacking(data: RunData) -> None:
+    [verdict] = hacking.judge_run(data)
+
+    assert verdict.line.startswith("Not checked for reward hacking: no intrinsic return was recorded")

@@ -98,7 +98,7 @@ def make_train_steps(
     """Returns `train(carry, batches) -> (carry, metrics)`, which takes a `Task.guarded_step` for each batch.
 
     Batches and metrics have a leading axis of steps; metrics are those of the step and `FINITE`. A step that is not finite
-    changes nothing; after more of these than `carry.left` no later step changes anything either.
+    changes nothing; after more of these than `carry.skips_left` no later step changes anything either.
     """
 
     def guarded(carry: Carry, batch: Any) -> tuple[Carry, dict[str, jax.Array]]:

@@ -17,7 +17,7 @@ from motif_jax.lm.sampling import IMPOSSIBLE, Sampling, filtered
 
 @dataclasses.dataclass(frozen=True)
 class Decoding:
-    """Settings of decoding an action, the keys of `sections.Decode`, which says what they mean."""
+    """Settings of decoding an action, the keys of `Decode`, which says what they mean."""
 
     kind: str = "sample"
     max_tokens: int = 6

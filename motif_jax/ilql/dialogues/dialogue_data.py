@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from motif_jax.core import config as checks
-from motif_jax.core import digests, entry_points, sections, seeds
+from motif_jax.core import digests, entry_points, seeds
 from motif_jax.core.errors import UserError
 from motif_jax.core.files import read_json
 from motif_jax.core.training.records import FILE_OF
@@ -19,6 +19,7 @@ from motif_jax.ilql.agent import agent_folder
 from motif_jax.ilql.agent.agent_folder import TOKENIZER, vocabulary_digest
 from motif_jax.ilql.config import DialogueFilter, InitialParameters, TextConfig
 from motif_jax.ilql.dialogues import cut_dialogues, files, token_columns, token_rewards
+from motif_jax.ilql.dialogues.config import TokenRewardSection
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.ilql.dialogues.dialogue_batches import DialogueBatches, ItemLayout, ListBatches, StreamBatches
 from motif_jax.ilql.dialogues.items import TextTokenizer, TokenItem, tokenise
@@ -106,7 +107,7 @@ def _initial_tokenizer(initial: InitialParameters) -> dict[str, Any]:
     return {}
 
 
-def token_reward_of(settings: sections.TokenReward) -> TokenReward:
+def token_reward_of(settings: TokenRewardSection) -> TokenReward:
     """The reward of each token of an action: a constant, or a file's values. UserError: the file is no such file."""
     if settings.file:
         return token_rewards.from_file(settings.file, settings.scale, settings.shift)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from motif_jax.core import sections
+from motif_jax.ilql.agent.config import Decode
+from motif_jax.ilql.dialogues.config import TokenRewardSection
 from motif_jax.schema import plain_key, section_class, subsection
 
 
@@ -17,8 +19,8 @@ class TextSpeaker:
     options: str = plain_key("", "options of the task as JSON, over those that the agent was trained with")
     data: str | None = None
     url: str | None = None
-    decode: sections.Decode = subsection(sections.Decode)
-    token_reward: sections.TokenReward = subsection(sections.TokenReward)
+    decode: Decode = subsection(Decode)
+    token_reward: TokenRewardSection = subsection(TokenRewardSection)
     dtype: str = sections.DTYPE
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from motif_jax.core import seeds
 from motif_jax.core.errors import UserError
-from motif_jax.core.sections import Decode
 from motif_jax.ilql.agent.agent_decoder import AgentDecoder
+from motif_jax.ilql.agent.config import Decode
 from motif_jax.ilql.agent.decoding import Decoding
 from motif_jax.ilql.agent.text_agent import TextAgentNetwork
 from motif_jax.ilql.config import EvaluationGames, TextConfig, TextMethod

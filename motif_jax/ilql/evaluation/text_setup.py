@@ -13,9 +13,9 @@ import numpy as np
 from motif_jax.core import config as checks
 from motif_jax.core import digests
 from motif_jax.core.errors import UserError
-from motif_jax.core.sections import Decode
 from motif_jax.ilql.agent import agent_folder, model_agent
 from motif_jax.ilql.agent.agent_decoder import AgentDecoder
+from motif_jax.ilql.agent.config import Decode
 from motif_jax.ilql.agent.decoding import Decoding
 from motif_jax.ilql.dialogues import dialogue_data
 from motif_jax.ilql.dialogues.dialogue import Dialogue

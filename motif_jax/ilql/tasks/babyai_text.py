@@ -26,7 +26,8 @@ from motif_jax.schema import Key, positive
 
 GAMES, STEPS, HINDSIGHT = "games", "steps", "hindsight"
 _SEEDS = 2**31
-_MOST_SAID = 64
+# Characters of an utterance that is no action: the room in a prompt.
+_MAX_ACTION_CHARACTERS = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,25 +35,29 @@ class Play(contract.Observation):
     """An episode so far.
 
     Attributes:
-      prompt: the current prompt, with the task's window; `begun` the first one.
-      terminal: whether an action ended it; `over`: an action or the step limit.
+      prompt: the current prompt, with the task's window.
+      first_prompt: the one before the first step.
+      terminal: whether an action ended it.
+      over: whether an action or the step limit ended it.
     """
 
     seed: int
     prompt: str
-    begun: str
+    first_prompt: str
     steps: tuple[PlayedStep, ...] = ()
     terminal: bool = False
     over: bool = False
 
     def to_sequence(self) -> Dialogue:
-        texts: list[str] = [self.begun]
+        texts: list[str] = [self.first_prompt]
         rewards: list[float | None] = [None]
         for number, step in enumerate(self.steps, start=1):
             # No action follows an episode's last observation.
             last = self.over and number == len(self.steps)
-            seen = prompts.observed(number, step.seen)
-            texts += [step.name, seen if last else seen + prompts.asked(number)]
+            observation = prompts.observed(number, step.clauses)
+            if not last:
+                observation += prompts.asked(number)
+            texts += [step.name, observation]
             rewards += [step.reward, None]
         return Dialogue(tuple(texts), tuple(rewards), self.terminal, {"seed": self.seed})
 
@@ -60,9 +65,9 @@ class Play(contract.Observation):
 class PlayedStep(NamedTuple):
     """One of `Play.steps`."""
 
-    name: str
+    name: str  # of the action, or an utterance that is none
     reward: float
-    seen: tuple[str, ...]
+    clauses: tuple[str, ...]  # of the observation after it
 
 
 class PlayEnvironment(contract.TextEnvironment):
@@ -78,29 +83,36 @@ class PlayEnvironment(contract.TextEnvironment):
         seed = int(rng.integers(_SEEDS)) if start is None else start.seed
         self._game.reset(seed, self._out)
         prompt = decoded(self._out["prompt"])
-        now = self._now = Play(seed, prompt, prompt)
-        for step in () if start is None else start.steps:
-            now = self._play(now, step.name)
-        return now
+        play = Play(seed, prompt, prompt)
+        steps = () if start is None else start.steps
+        for step in steps:
+            play = self._play(play, step.name)
+        self._now = play
+        return play
 
     def step(self, action: str) -> contract.Outcome:
         if self._now is None or self._now.over:
             raise ValueError("the episode has ended, or none has begun")
-        now = self._play(self._now, action)
-        return contract.Outcome(now, now.steps[-1].reward, now.over)
+        play = self._play(self._now, action)
+        self._now = play
+        return contract.Outcome(play, play.steps[-1].reward, play.over)
 
     def _play(self, before: Play, action: str) -> Play:
         if action in self._names:
             reward, end = self._game.step(self._names.index(action), self._out)
         else:
-            # Cut to the room in a prompt, in the prompts' encoding.
-            action = action[:_MOST_SAID].encode("latin-1", "replace").decode("latin-1")
+            # Prompts are latin-1.
+            action = action[:_MAX_ACTION_CHARACTERS].encode("latin-1", "replace").decode("latin-1")
             reward, end = self._game.play(catalogue.NO_EFFECT, action, self._out)
-        seen = tuple(filter(None, decoded(self._out["text"]).split("\n")))
-        step = PlayedStep(action, float(reward), seen)
-        steps, prompt = (*before.steps, step), decoded(self._out["prompt"])
-        self._now = Play(before.seed, prompt, before.begun, steps, end == TERMINATED, end != RUNNING)
-        return self._now
+        clauses = tuple(filter(None, decoded(self._out["text"]).split("\n")))
+        return Play(
+            seed=before.seed,
+            prompt=decoded(self._out["prompt"]),
+            first_prompt=before.first_prompt,
+            steps=(*before.steps, PlayedStep(action, float(reward), clauses)),
+            terminal=end == TERMINATED,
+            over=end != RUNNING,
+        )
 
 
 def steps_of(
@@ -114,10 +126,10 @@ def steps_of(
             end, steps = contract.interact(environment, policy, rng)
             for number, (before, action, reward) in enumerate(steps):
                 # A window counts its observations from 0; the next one has the following number.
-                seen = prompts.observed(min(number + 1, observations), end.steps[number].seen)
+                after = prompts.observed(min(number + 1, observations), end.steps[number].clauses)
                 if reward > 0:
-                    seen = prompts.REACHED[language]
-                texts = (before.prompt, action, seen)
+                    after = prompts.REACHED[language]
+                texts = (before.prompt, action, after)
                 terminal = end.terminal and number == len(steps) - 1
                 dialogues.append(Dialogue(texts, (None, reward, None), terminal, {"group": group}))
         return Dialogues.of(dialogues)
@@ -164,9 +176,9 @@ class BabyAITextTask(contract.TextTask):
         checks.require(level is not None, f"{self.name}.level", name, f"a level; {levels_in_words()}")
         assert level is not None
         self._language = self.options["language"] or level.language
-        self._made = {name: value for name, value in self.options.items() if name != "level"}
+        self._game_options = {key: value for key, value in self.options.items() if key != "level"}
         try:
-            BabyAIText.make_spec(name, **self._made)
+            BabyAIText.make_spec(name, **self._game_options)
         except UserError as error:
             # In this config the options are not inside a section `environment`.
             raise UserError(str(error).replace("config.environment.", "config.")) from None
@@ -175,7 +187,7 @@ class BabyAITextTask(contract.TextTask):
         return ByteTokenizer()
 
     def environment(self) -> PlayEnvironment:
-        return PlayEnvironment(self.options["level"], self._made)
+        return PlayEnvironment(self.options["level"], self._game_options)
 
     def policy(self, name: str) -> contract.TextPolicy:
         if name != "random":
@@ -193,11 +205,13 @@ class BabyAITextTask(contract.TextTask):
             raise UserError(f"config.kind={HINDSIGHT}: reads English prompts, not {self._language}")
 
     def stream(self, kind: str, policy: str) -> DialogueStream:
-        environment, player = self.environment(), self.policy(policy)
+        environment = self.environment()
+        player = self.policy(policy)
         if kind == STEPS:
             return steps_of(environment, player, self.options["observations"], self._language)
-        make = hindsight_of if kind == HINDSIGHT else contract.played
-        return make(environment, player)
+        if kind == HINDSIGHT:
+            return hindsight_of(environment, player)
+        return contract.played(environment, player)
 
     def at_a_time(self, kind: str) -> int:
         return 16

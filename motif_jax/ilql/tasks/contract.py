@@ -89,13 +89,15 @@ def interact(
     environment: TextEnvironment, policy: TextPolicy, rng: np.random.Generator, start: Any = None
 ) -> TextEpisode:
     """Plays an episode to its end, from `start` if given."""
-    observation, steps = environment.reset(rng, start), []
+    observation = environment.reset(rng, start)
+    steps: list[Step] = []
     terminal = start is not None and observation.to_sequence().terminal
     while not terminal:
         action = policy.act(observation, rng)
         outcome = environment.step(action)
         steps.append(Step(observation, action, float(outcome.reward)))
-        observation, terminal = outcome.observation, outcome.terminal
+        observation = outcome.observation
+        terminal = outcome.terminal
     return TextEpisode(observation, tuple(steps))
 
 
@@ -147,15 +149,17 @@ class TextTask(ABC):
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         """Raises UserError: an option is unknown, or its value is not allowed."""
-        if unknown := sorted(set(options) - set(self.defaults)):
+        unknown = sorted(set(options) - set(self.defaults))
+        if unknown:
             raise UserError(
                 f"config.options: {type(self).__name__} has no option {', '.join(unknown)}; "
                 f"must be among {', '.join(self.defaults) or 'none'}"
             )
         for key, value in options.items():
             if key in self.keys:
-                given = tuple(value) if isinstance(value, list) else value
-                self.keys[key].require(f"{self.name}.{key}", given)
+                # JSON has lists where a config has tuples.
+                plain = tuple(value) if isinstance(value, list) else value
+                self.keys[key].require(f"{self.name}.{key}", plain)
         self.options: dict[str, Any] = {**self.defaults, **options}
 
     def require(self, condition: bool, key: str, allowed: str) -> None:
@@ -169,10 +173,10 @@ class TextTask(ABC):
             return range(count)
         self.require(os.path.isfile(path), "indexes", "an existing file, or empty for all rows")
         rows = read_json(path, f"config.{self.name}.indexes takes a JSON list of rows", kind=object)
-        is_valid = (
-            isinstance(rows, list) and rows and all(type(row) is int and 0 <= row < count for row in rows)
-        )
-        self.require(bool(is_valid), "indexes", f"a list of whole numbers from 0 to {count - 1:,}")
+        is_list = isinstance(rows, list) and bool(rows)
+        # True and False are ints for Python.
+        is_valid = is_list and all(type(row) is int and 0 <= row < count for row in rows)
+        self.require(is_valid, "indexes", f"a list of whole numbers from 0 to {count - 1:,}")
         return rows
 
     @abstractmethod

@@ -47,8 +47,12 @@ def with_delimiters(backend: Backend, words: Sequence[str] = ()) -> Backend:
         if text not in (*texts, *words):
             continue
         if backend.token_to_id(text) is None:
-            add = backend.add_tokens if text in words else backend.add_special_tokens
-            add([AddedToken(text, special=text not in words, normalized=False)])
+            is_word = text in words
+            token = AddedToken(text, special=not is_word, normalized=False)
+            if is_word:
+                backend.add_tokens([token])
+            else:
+                backend.add_special_tokens([token])
     return backend
 
 
@@ -64,7 +68,8 @@ class FileTokenizer:
         file = Path(path) / FILE if path and os.path.isdir(path) else Path(path)
         if not path or not file.is_file():
             raise UserError(f"config.{key}='{path}': must be a folder with {FILE}, such as GPT-2's")
-        self._backend, self._source = with_delimiters(tokenizer_files.read(file), words), str(file)
+        self._backend = with_delimiters(tokenizer_files.read(file), words)
+        self._source = str(file)
         self.delimiter_texts = delimiter_texts(self._backend)
         self._of_texts = tokenizer_files.without_pieces(self._backend, self.delimiter_texts)
         numbers: list[Any] = [self._backend.token_to_id(text) for text in self.delimiter_texts]

@@ -1,4 +1,4 @@
-"""Random play relabelled in hindsight: steps that led to a thing are right for a mission that names it.
+"""Random play relabelled in hindsight: steps that led to an object are right for a mission that names it.
 
 Source: Andrychowicz et al. 2017, hindsight experience replay, here for imitation without an expert.
 """
@@ -16,53 +16,73 @@ from motif_jax.ilql.tasks.contract import TextEnvironment, TextPolicy, interact
 
 # Longer paths of random play are mostly detours.
 MOST_STEPS = 6
-_THING = re.compile(r"You see a (\w+ (?:key|ball|box)) ([^,]+), ")
+_OBJECT = re.compile(r"You see a (\w+ (?:key|ball|box)) ([^,]+), ")
 _AT_HAND = "1 step forward"
 
 
 def hindsight_of(environment: TextEnvironment, policy: TextPolicy) -> DialogueStream:
-    """The stream of steps towards a thing that the agent reached, in prompts whose mission is to go to it.
+    """The stream of steps towards an object that the agent reached, in prompts whose mission is to go to it.
 
-    Each has the prompt, the action, and the part of the observation from the thing on, if the agent saw it.
+    Each has the prompt, the action, and the part of the observation from the object on, if it was in sight.
     """
 
     def draw(rng: np.random.Generator, count: int, first: int) -> Dialogues:
         dialogues: list[Dialogue] = []
         for group in range(first, first + count):
             end, steps = interact(environment, policy, rng)
-            read = [*(before.prompt for before, _, _ in steps), end.prompt]
-            for thing, way in ways(read):
-                # The article of a mission depends on how many such things the world has.
-                goal = f"go to {('the', 'a')[int(rng.integers(2))]} {thing}"
-                for step in way:
-                    is_last = step == way[-1]
-                    texts = [prompts.with_goal(read[step], goal), steps[step].action]
+            episode_prompts = [*(step.observation.prompt for step in steps), end.prompt]
+            for name, path in paths(episode_prompts):
+                # The article of a mission depends on how many such objects the world has.
+                article = ("the", "a")[int(rng.integers(2))]
+                goal = f"go to {article} {name}"
+                for number in path:
+                    prompt = episode_prompts[number]
+                    is_last = number == path[-1]
+                    texts = [prompts.with_goal(prompt, goal), steps[number].action]
                     rewards = [None, float(is_last)]
-                    _, thing_is_visible, place = _newest(read[step]).partition(f"You see a {thing} ")
-                    if thing_is_visible:
-                        texts, rewards = [*texts, prompts.from_goal(place)], [*rewards, None]
+                    _, is_in_sight, from_object = _newest_view(prompt).partition(f"You see a {name} ")
+                    if is_in_sight:
+                        texts.append(prompts.from_goal(from_object))
+                        rewards.append(None)
                     dialogues.append(Dialogue(tuple(texts), tuple(rewards), is_last, {"group": group}))
         return Dialogues.of(dialogues)
 
     return draw
 
 
-def ways(read: Sequence[str]) -> Iterator[tuple[str, list[int]]]:
-    """Yields the things that an episode led to, by its English prompts `read`, the last of which follows the last step.
+def paths(episode_prompts: Sequence[str]) -> Iterator[tuple[str, list[int]]]:
+    """Yields the objects that an episode led to, with the numbers of at most `MOST_STEPS` steps up to each.
 
-    With each come the numbers of at most `MOST_STEPS` steps up to it, without detours that return to an earlier view.
+    Steps that return to an earlier view are left out.
+
+    Args:
+      episode_prompts: in English, one before each step and one after the last.
     """
-    seen = [_newest(prompt) for prompt in read]
-    at_hand = [{thing for thing, place in _THING.findall(view) if place == _AT_HAND} for view in seen]
-    for end in range(1, len(read)):
-        for thing in sorted(at_hand[end] - at_hand[end - 1]):
-            away = next((step for step in range(end - 1, -1, -1) if thing in at_hand[step]), -1)
-            way: list[int] = []
-            for step in range(away + 1, end):
-                again = [place for place, before in enumerate(way) if seen[before] == seen[step]]
-                way[again[0] if again else len(way) :] = [step]
-            yield thing, way[-MOST_STEPS:]
+    views = [_newest_view(prompt) for prompt in episode_prompts]
+    reached = [_objects_at_hand(view) for view in views]
+    for end in range(1, len(views)):
+        for name in sorted(reached[end] - reached[end - 1]):
+            # The path begins after the agent was last at this object.
+            start = end
+            while start > 0 and name not in reached[start - 1]:
+                start -= 1
+            yield name, _without_detours(views, range(start, end))[-MOST_STEPS:]
 
 
-def _newest(prompt: str) -> str:
+def _without_detours(views: Sequence[str], steps: Sequence[int]) -> list[int]:
+    path: list[int] = []
+    for step in steps:
+        views_of_path = [views[number] for number in path]
+        if views[step] in views_of_path:
+            del path[views_of_path.index(views[step]) :]
+        path.append(step)
+    return path
+
+
+def _objects_at_hand(view: str) -> set[str]:
+    return {name for name, direction in _OBJECT.findall(view) if direction == _AT_HAND}
+
+
+def _newest_view(prompt: str) -> str:
+    """The newest observation of a prompt."""
     return prompt.rpartition("Observation ")[2].partition(": ")[2].partition("\n")[0]

@@ -50,25 +50,29 @@ def options_of(values: Mapping[str, Any]) -> dict[str, Any]:
     name = values["task"]
     if name not in values:  # a task without a section
         return dict(json.loads(values["options"] or "{}"))
-    prefix, compat = load(name).switches, values["compat"]
+    prefix = load(name).switches
+    compat = values["compat"]
     # A task without switches has the prefix '', with which every name begins.
     switches = [key for key in compat if prefix and key.startswith(prefix)]
     return {**values[name], **{key.removeprefix(prefix): compat[key] for key in switches}}
 
 
 def overlaid(name: str, options: Mapping[str, Any], user_options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options `found` overlaid with a user's `given`, without those that were valid only with an overridden value."""
+    """`options` overlaid with a user's own, without those that were valid only with an overridden value."""
     task = load(name)
-    other = [key for key in user_options if user_options[key] != options.get(key, task.defaults.get(key))]
-    stale = {option for key in other for option in task.follow.get(key, ())}
+    stale: set[str] = set()
+    for key, value in user_options.items():
+        if value != options.get(key, task.defaults.get(key)):
+            stale.update(task.follow.get(key, ()))
     return {**{key: value for key, value in options.items() if key not in stale}, **user_options}
 
 
 def drawn_from(task: TextTask) -> dict[str, Any]:
     """The inputs that determine the task's games, JSON-able: its options, with digests of files."""
     files = {key: digests.of_input(path) for key, path in task.files().items() if key not in _NOT_DRAWN}
-    apart = {*_NOT_DRAWN, *(key.partition(" ")[0] for key in files)}
-    return {**{key: value for key, value in task.options.items() if key not in apart}, **files}
+    excluded = {*_NOT_DRAWN, *(key.partition(" ")[0] for key in files)}
+    plain = {key: value for key, value in task.options.items() if key not in excluded}
+    return {**plain, **files}
 
 
 def make(name: str, options: Mapping[str, Any]) -> TextTask:

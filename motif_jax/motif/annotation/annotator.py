@@ -23,10 +23,10 @@ BUILT_IN = {
     "openai": "motif_jax.motif.annotation.openai_client:OpenAIAnnotator",
     "model": "motif_jax.motif.model_judge:ModelAnnotator",
 }
-# The value of a key that each annotator chooses for itself, see `settled`.
+# The value of a key that each annotator chooses for itself, see `with_annotator_defaults`.
 AUTO = "auto"
-# Keys that only annotators with a prompt read, and their neutral values.
-_OF_PROMPTS = {
+# Keys that only annotators with a prompt read -> the values that every annotator accepts.
+_PROMPT_KEYS = {
     "answer.mode": (AUTO, "analysis"),
     "prompt.version": (AUTO, "default"),
     "prompt.file": ("",),
@@ -50,11 +50,17 @@ class Question:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """An annotator's answer to one question; `probabilities` are of the form's verdicts, None for certainty in `label`.
+    """An annotator's answer to one question.
 
-    `tokens` of all turns: of prompts, of answers, and of the cached part of prompts. `turns` have {"role", "content"}. `mass` is
-    the verdicts' probability together, where read from log-probabilities; `note` says why a label is UNKNOWN if not by the text.
-    `retried`: asked again for a verdict; `cut`: turns that ended before the model had answered.
+    Attributes:
+      label: index of the verdict in the question's form, or UNKNOWN.
+      probabilities: of the form's verdicts, in their order; None where the annotator is certain of `label`.
+      tokens: sums over all turns: of prompts, of answers, of the part of prompts that the server had cached.
+      turns: the conversation, each turn with "role" and "content".
+      mass: sum of the verdicts' probabilities before they were normalised; None where no log-probabilities were read.
+      note: why the label is UNKNOWN, where the text alone does not show it.
+      retried: whether the model was asked a second time for a verdict.
+      cut: number of turns that ended before the model had answered.
     """
 
     label: int
@@ -68,7 +74,11 @@ class Answer:
 
 
 class Preview(NamedTuple):
-    """The prompt of a question, for the dry run; `exact` tokens are counted by the model's tokenizer, None without a model."""
+    """The prompt of a question, for the dry run.
+
+    `tokens` is None for an annotator without a language model; `exact`: the model's tokenizer counted them, else they are an
+    estimate from the length of the text.
+    """
 
     text: str
     tokens: int | None = None
@@ -90,25 +100,35 @@ class Prices(NamedTuple):
 class Annotator(abc.ABC):
     """Judges questions of one form.
 
-    `config.annotator` names a subclass, one of BUILT_IN or `module:Class` anywhere. It is made by
-    `Class(config, form, dataset)`: the caller's whole config, the form of verdict, and an open `PairsDataset` or None.
-    `check` is called before. `start`, `preview`, `live`, `summary` and `close` are for annotators with a model.
+    `config.annotator` names a subclass: one of BUILT_IN, or `module:Class` for one that stands outside the package.
+    It is constructed by `Class(config, form, dataset)`: the caller's whole config, the form of verdict, and an open
+    `PairsDataset` or None.
+
+    A subclass must have `identity`, `short_name` and `annotate`; docs/annotation.md has an example of 20 lines. The order of
+    calls is `check`, the constructor, `start` (only if a question has no stored answer), `annotate` as often as needed,
+    `close`. `start`, `preview`, `live`, `summary` and `close` are for annotators with a model.
+
+    To judge with a server that speaks the OpenAI protocol nothing has to be written: annotator=openai and openai.base_url.
+    For a server with another protocol, a subclass of `chat.ChatAnnotator` inherits prompts, parsing and retries, and writes
+    the sending alone; it needs `submit`, `ping`, `quiet_seconds` and `concurrency` if a training shall not wait for it.
 
     Attributes:
       forms: class attribute, the possible forms of its verdicts.
       reads_items: class attribute. True: a question is its texts. False: each pair of a dataset is its own question.
       reads_prompt: class attribute, whether it reads config.prompt and config.answer.
-      default_mode, default_prompt, default_orders: class attributes, what answer.mode, prompt.version and orders are where they
-        are left at auto.
-      in_background: class attribute, whether it has `submit`, `ping`, `quiet_seconds` and `concurrency`, and so answers a training
-        that does not wait for it.
+      default_mode, default_prompt, default_orders: class attributes, the values of answer.mode, prompt.version and orders
+        where the config has auto.
+      in_background: class attribute, whether it has `submit`, `ping`, `quiet_seconds` and `concurrency` (see
+        `openai_client.OpenAIAnnotator`), so that a training need not wait for its answers.
       beside_training: class attribute, whether a training can ask it.
-      loads_model: class attribute, whether it loads a language model into its process, so that one process asks it for all.
+      loads_model: class attribute, whether it loads a language model into its process. Of a training on several hosts, one
+        process then asks for all.
       questions_at_once: class attribute, most questions that a training which waits for it asks in one call.
-      identity: JSON-able; all that an answer depends on besides the question and `config.options` (model and revision, prompt texts, sampling, the
-        dataset's content hash where its numbers are read). Part of the manifest and of every question's id.
+      identity: an object that JSON can hold, with all that an answer depends on besides the question and `config.options`:
+        model and revision, prompt texts, sampling, the dataset's content hash where its numbers are read. It is part of the
+        manifest and of every question's id, so that stored answers of another identity are never taken for its own.
       short_name: default name of the label file, without a dot (`llama70b_msg_defaultgoal_default`).
-      prices: of its model's tokens, None where nothing is paid.
+      prices: prices of its model's tokens, None where nothing is paid.
     """
 
     forms: tuple[Form, ...] = (PAIR,)
@@ -127,7 +147,7 @@ class Annotator(abc.ABC):
 
     @abc.abstractmethod
     def __init__(self, config: AnnotatorConfig, form: Form, dataset: Any) -> None:
-        """Sets all attributes without loading a model: a run that finds all its answers loads none."""
+        """Sets all attributes without loading a model: a run whose answers are all in the store loads none."""
 
     @classmethod  # noqa: B027 (there may be nothing to check)
     def check(cls, config: AnnotatorConfig, form: Form) -> None:
@@ -137,14 +157,15 @@ class Annotator(abc.ABC):
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
         """Yields (position in `questions`, answer) once for every question, in any order.
 
-        Answers before an exception are kept. During long waits it yields None now and then, so that the caller can write and
-        stop. It may be closed at any yield.
+        Answers that were yielded before an exception are written. During long waits it yields None a few times a second, so
+        that the caller can write answers and notice that it shall stop. The caller may close the iterator at any yield.
         """
 
     def start(self) -> None:  # noqa: B027 (nothing to do without a model)
         """Loads the model or reaches the server; called once before the first question, if there is any."""
 
     def preview(self, question: Question) -> Preview:
+        """The text that the annotator would read, for the dry run."""
         return Preview("\n----\n".join(question.items) if self.reads_items else f"pair {question.pair}")
 
     def live(self) -> dict[str, float | int | str]:
@@ -161,7 +182,7 @@ class Annotator(abc.ABC):
 
 def own_options(config: AnnotatorConfig) -> dict[str, Any]:
     """The values of `config.options`, for an annotator from outside the package. Raises UserError: they are no JSON object."""
-    # It imports this module.
+    # Imported here, as chat.py imports this module.
     from motif_jax.motif.annotation.chat import json_option
 
     return json_option(config, "options")
@@ -175,25 +196,27 @@ def annotator_class(name: str) -> type[Annotator]:
         raise UserError(
             f"config.annotator={name}: must be one of {', '.join(BUILT_IN)}, or module:Class for one of your own"
         )
-    found = entry_points.load("annotator", name)
-    if not (isinstance(found, type) and issubclass(found, Annotator)):
+    loaded = entry_points.load("annotator", name)
+    if not (isinstance(loaded, type) and issubclass(loaded, Annotator)):
         raise UserError(
             f"config.annotator={name}: must be a class of motif_jax.motif.annotation.annotator.Annotator"
         )
-    return found
+    return loaded
 
 
-def settled(config: Config) -> Config:
-    """`config` with the annotator's own choices in place of auto."""
-    chosen = annotator_class(config.annotator)
-    answer, prompt = config.answer, config.prompt
+def with_annotator_defaults(config: Config) -> Config:
+    """`config` with the annotator's defaults in place of auto."""
+    annotator = annotator_class(config.annotator)
+    answer = config.answer
     if answer.mode == AUTO:
-        answer = dataclasses.replace(answer, mode=chosen.default_mode)
+        answer = dataclasses.replace(answer, mode=annotator.default_mode)
+    prompt = config.prompt
     if prompt.version == AUTO:
-        prompt = dataclasses.replace(prompt, version=chosen.default_prompt)
+        prompt = dataclasses.replace(prompt, version=annotator.default_prompt)
     changes: dict[str, Any] = {"answer": answer, "prompt": prompt}
+    # `orders` is a key of `annotate` alone; a training asks in one order.
     if getattr(config, "orders", None) == AUTO:
-        changes["orders"] = chosen.default_orders
+        changes["orders"] = annotator.default_orders
     return dataclasses.replace(config, **changes)
 
 
@@ -201,18 +224,21 @@ def check_annotator(config: AnnotatorConfig, form: Form = PAIR) -> None:
     """Raises UserError when the config's annotator or its settings are not usable for questions of `form`."""
     annotator = annotator_class(config.annotator)
     if form not in annotator.forms:
-        known = " or ".join(one.name for one in annotator.forms)
+        forms = " or ".join(possible.name for possible in annotator.forms)
         raise UserError(
-            f"config.annotator={config.annotator}: answers no questions of form {form.name}, only {known}"
+            f"config.annotator={config.annotator}: answers no questions of form {form.name}, only {forms}"
         )
+
     if not annotator.reads_prompt:
-        for key, silent in _OF_PROMPTS.items():
-            allowed = f"left at '{silent[0]}': the annotator {config.annotator} reads no prompt"
-            checks.require_key(config, key, checks.dotted(config, key) in silent, allowed)
+        for key, neutral in _PROMPT_KEYS.items():
+            allowed = f"left at '{neutral[0]}': the annotator {config.annotator} reads no prompt"
+            checks.require_key(config, key, checks.dotted(config, key) in neutral, allowed)
+
     if own_options(config) and config.annotator in BUILT_IN:
         allowed = f"left at '{{}}': the annotator {config.annotator} has keys of its own"
         checks.require(False, "options", config.options, allowed)
-    annotator.check(settled(config), form)
+
+    annotator.check(with_annotator_defaults(config), form)
 
 
 def make_annotator(config: AnnotatorConfig, form: Form = PAIR, dataset: Any = None) -> Annotator:
@@ -220,7 +246,9 @@ def make_annotator(config: AnnotatorConfig, form: Form = PAIR, dataset: Any = No
 
     `config.options` become part of its identity, so that answers under other options are never taken for its own.
     """
-    annotator = annotator_class(config.annotator)(settled(config), form, dataset)
-    if options := own_options(config):
+    make = annotator_class(config.annotator)
+    annotator = make(with_annotator_defaults(config), form, dataset)
+    options = own_options(config)
+    if options:
         annotator.identity = {**annotator.identity, "options": options}
     return annotator

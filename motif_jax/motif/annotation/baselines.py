@@ -17,6 +17,7 @@ from motif_jax.motif.pairs.dataset import PairsDataset
 
 
 def _array(dataset: PairsDataset, need: str) -> np.ndarray:
+    """The array `info/NAME` or `NAME` of a dataset, [pairs, 2] or [pairs, 2, length]."""
     group, _, name = need.rpartition("/")
     return np.asarray((dataset.info if group else dataset.data)[name])
 
@@ -32,6 +33,7 @@ class _NumberAnnotator(Annotator):
         self.identity = {"annotator": self.name, "dataset": dataset.content_hash()}
         self.short_name = self.name
         array = _array(dataset, self.need)
+        # float64 [pairs, 2]: a float32 sum of long sub-sequences would depend on the order of its terms.
         self._numbers = array if array.ndim == 2 else array.sum(-1, dtype=np.float64)
 
     @classmethod
@@ -40,28 +42,37 @@ class _NumberAnnotator(Annotator):
             dataset = PairsDataset.open(config.dataset_dir, need=("message", cls.need))
         except UserError as error:
             raise UserError(f"config.annotator={cls.name} needs {cls.need}: {error}") from None
-        if (pair := layout.first_not_finite(_array(dataset, cls.need))) is not None:
-            where = cls.need if "/" in cls.need else f"data/{cls.need}"
+        pair = layout.first_not_finite(_array(dataset, cls.need))
+        if pair is not None:
+            file = cls.need if "/" in cls.need else f"data/{cls.need}"
             raise UserError(
-                f"config.annotator={cls.name}: {dataset.folder / where}.npy must hold finite numbers, that of pair {pair} is not"
+                f"config.annotator={cls.name}: {dataset.folder / file}.npy must hold finite numbers, that of pair {pair} is not"
             )
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer]]:
         for position, question in enumerate(questions):
             first, second = self._numbers[question.pair]
-            yield position, Answer(FIRST if first > second else SECOND if second > first else TIE)
+            if first > second:
+                label = FIRST
+            elif second > first:
+                label = SECOND
+            else:
+                label = TIE
+            yield position, Answer(label)
 
 
 class ScoreAnnotator(_NumberAnnotator):
     """Prefers the higher game score (info/score)."""
 
-    name, need = "score", "info/score"
+    name = "score"
+    need = "info/score"
 
 
 class ReturnAnnotator(_NumberAnnotator):
     """Prefers the higher sum of task rewards (data/rewards)."""
 
-    name, need = "return", "rewards"
+    name = "return"
+    need = "rewards"
 
 
 class RandomAnnotator(Annotator):

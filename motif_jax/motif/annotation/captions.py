@@ -23,23 +23,29 @@ def decode_message(message: np.ndarray) -> str:
 
 
 def group_messages(messages: Sequence[str]) -> tuple[list[str], list[int]]:
-    """Lines of the messages that are not empty, repeats joined as "text (xN)", and their first steps ([0] without lines)."""
-    lines, starts, step = [], [], 0
-    for message, run in itertools.groupby(messages):
-        count = sum(1 for _ in run)
+    """Lines of the messages that are not empty, repeats joined as "text (xN)", and the step at which each line begins.
+
+    Without lines the steps are [0], so that a status line has a step to be read at.
+    """
+    lines = []
+    first_steps = []
+    step = 0
+    for message, repeats in itertools.groupby(messages):
+        count = len(list(repeats))
         if message:
             lines.append(message if count == 1 else f"{message} (x{count})")
-            starts.append(step)
+            first_steps.append(step)
         step += count
-    return lines, starts or [0]
+    return lines, first_steps or [0]
 
 
 def status_line(blstats: np.ndarray) -> str:
     """Status of one step of blstats [26 or 27]: depth, gold, hit points, experience level, hunger."""
     value = [int(entry) for entry in blstats]
     hunger = value[HUNGER]
-    name = _HUNGER_NAMES[hunger] if 0 <= hunger < len(_HUNGER_NAMES) else ""
-    return f"Dlvl:{value[DEPTH]} $:{value[GOLD]} HP:{value[HP]} ({value[MAX_HP]}) Xp:{value[LEVEL]} {name}"
+    hunger_name = _HUNGER_NAMES[hunger] if 0 <= hunger < len(_HUNGER_NAMES) else ""
+    hit_points = f"{value[HP]} ({value[MAX_HP]})"
+    return f"Dlvl:{value[DEPTH]} $:{value[GOLD]} HP:{hit_points} Xp:{value[LEVEL]} {hunger_name}"
 
 
 def caption(messages: np.ndarray, blstats: np.ndarray | None = None, use_messages: bool = True) -> str:
@@ -48,10 +54,10 @@ def caption(messages: np.ndarray, blstats: np.ndarray | None = None, use_message
     With blstats int [length, 26 or 27] each line is followed by the status at the step where the group begins (the first step
     without messages); without `use_messages` the status stands alone.
     """
-    lines, starts = group_messages([decode_message(message) for message in messages])
+    lines, first_steps = group_messages([decode_message(message) for message in messages])
     if blstats is None:
         return "\n".join(lines)
-    status = [f"[{status_line(blstats[step]).rstrip()}]" for step in starts]
+    status = [f"[{status_line(blstats[step]).rstrip()}]" for step in first_steps]
     if not (use_messages and lines):
         return "\n".join(status)
     return "\n".join(f"{line} {state}" for line, state in zip(lines, status, strict=True))
@@ -60,8 +66,12 @@ def caption(messages: np.ndarray, blstats: np.ndarray | None = None, use_message
 def pair_captions(
     messages: np.ndarray, blstats: np.ndarray | None, use_messages: bool = True, block: int = 4096
 ) -> Iterator[tuple[str, str]]:
-    """Yields captions of messages uint8 [pairs, 2, length, bytes] and blstats [pairs, 2, length, 26 or 27], in blocks."""
-    cached = functools.cache(lambda message: decode_message(np.frombuffer(message, np.uint8)))
+    """Yields the two captions of each pair of messages uint8 [pairs, 2, length, bytes] and blstats [pairs, 2, length, 26 or 27].
+
+    The arrays may be memory maps: `block` pairs are read at a time.
+    """
+    # Most messages of a dataset repeat.
+    decode_cached = functools.cache(lambda message: decode_message(np.frombuffer(message, np.uint8)))
     for start in range(0, len(messages), block):
         texts: Iterator[str]
         rows = np.concatenate(messages[start : start + block])
@@ -69,7 +79,9 @@ def pair_captions(
             status = np.concatenate(blstats[start : start + block])
             texts = map(caption, rows, status, itertools.repeat(use_messages))
         elif messages.shape[2] == 1:
-            texts = (cached(message.tobytes()) for message in rows)
-        else:  # few of which repeat
+            texts = (decode_cached(message.tobytes()) for message in rows)
+        else:
+            # Whole sub-sequences seldom repeat: a cache of them would only grow.
             texts = map(caption, rows)
-        yield from zip(texts, texts, strict=True)  # two and two
+        # Both arguments are the same iterator, so that each tuple takes the next two texts.
+        yield from zip(texts, texts, strict=True)

@@ -20,12 +20,13 @@ from motif_jax.motif.annotation.parsing import AnswerParser
 from motif_jax.motif.annotation.prompts import PromptTexts, Turns, label_name, load_prompt, prompt_path
 from motif_jax.motif.annotation.reasoning import as_earlier_turn
 
-# Default of sampling.verdict_tokens, which is no part of what answers depend on.
+# Default of sampling.verdict_tokens, which the identity leaves out.
 _VERDICT_TOKENS = 64
 # Words of the reason for which an answer ended before the model ended it, as servers name it.
 _CUT_REASON = re.compile(
     "length|max|limit|trunc|incomplete|abort|interrupt|insufficient|time|error", re.IGNORECASE
 )
+# Notes of answers without a verdict, as they stand in the store and in summary.json.
 CUT = "cut before its end"
 UNFINISHED = "ends within its reasoning"
 TOO_LONG = "prompt too long for the model"
@@ -69,21 +70,43 @@ class Conversation:
     cut: int = 0
 
     def cost(self, prompt: int, completion: int, cached: int) -> None:
-        self.tokens = self.tokens[0] + prompt, self.tokens[1] + completion, self.tokens[2] + cached
+        """Adds the tokens of one request: of the prompt, of the answer, and of the prompt's cached part."""
+        prompts, completions, cached_parts = self.tokens
+        self.tokens = (prompts + prompt, completions + completion, cached_parts + cached)
 
-    def answer(self, label: int, probabilities: tuple[float, ...] | None = None, **more: Any) -> Answer:
-        turns = tuple(self.turns)
-        return Answer(label, probabilities, self.tokens, turns, retried=self.retried, cut=self.cut, **more)
+    def answer(
+        self,
+        label: int,
+        probabilities: tuple[float, ...] | None = None,
+        mass: float | None = None,
+        note: str = "",
+    ) -> Answer:
+        """The answer that ends the conversation, with its turns and its cost so far."""
+        return Answer(
+            label=label,
+            probabilities=probabilities,
+            tokens=self.tokens,
+            turns=tuple(self.turns),
+            mass=mass,
+            note=note,
+            retried=self.retried,
+            cut=self.cut,
+        )
 
 
 class ChatAnnotator(Annotator):
-    """Holds conversations, parses answers, and retries once; subclasses reach the model."""
+    """Opens conversations, parses answers, and asks once more where a verdict is missing; subclasses reach the model.
+
+    A subclass writes `annotate`: for each question it calls `open`, sends the dialogue's turns, and hands the text to
+    `read_answer`, which returns None where the dialogue has to be sent once more. In mode `soft` it hands the
+    log-probabilities of the verdicts to `soft` instead.
+    """
 
     forms = FORMS
     reads_prompt = True
 
     def __init__(self, config: AnnotatorConfig, form: Form, model: Mapping[str, Any]) -> None:
-        """`model` identifies the model: annotator, model, revision, and whatever changes its answers."""
+        """`model` identifies the model: the keys annotator, model, revision, and all else that changes its answers."""
         self.prompt = check_chat(config, form)
         self.mode: str = config.answer.mode
         self._retry = config.answer.retry and self.mode != "soft"
@@ -94,40 +117,46 @@ class ChatAnnotator(Annotator):
         first_match = config.compat.answer_first_match
         anywhere = config.compat.oni_label_anywhere
         self._parse = AnswerParser(self.prompt.answer, first_match, anywhere)
+        if anywhere:
+            parsing = "anywhere"
+        elif first_match:
+            parsing = "first_match"
+        else:
+            parsing = "last_line_after_reasoning"
         identity = {
             **model,
             "goal": config.goal,
             "prompt": self.prompt.identity(),
             "mode": self.mode,
-            "parsing": "anywhere"
-            if anywhere
-            else "first_match"
-            if first_match
-            else "last_line_after_reasoning",
+            "parsing": parsing,
             "retry": self._retry,
             "sampling": self._sampling_identity(config),
         }
+        # Through JSON, as it is compared with identities that were read from files, where tuples are lists.
         self.identity = json.loads(json.dumps(identity))
         version = config.prompt.file.rpartition("/")[2].removesuffix(".yaml") or config.prompt.version
         self.short_name = label_name(model["model"], config.captions.status, config.goal, version)
 
     @staticmethod
     def _draws(config: AnnotatorConfig) -> bool:
+        """Whether answers are random, so that a seed changes them."""
         temperature = config.sampling.temperature
         return config.answer.mode != "soft" and (temperature is None or temperature > 0)
 
     def _sampling_identity(self, config: AnnotatorConfig) -> dict[str, Any]:
+        """The values of `config.sampling` that an answer depends on."""
         if self.mode == "soft":
             return {"minimum_mass": self._minimum_mass}
-        given = config.sampling
-        sampling: dict[str, Any] = {"temperature": given.temperature, "max_tokens": given.max_tokens}
-        if self.mode == "verdict" and given.verdict_tokens != _VERDICT_TOKENS:
-            sampling["verdict_tokens"] = given.verdict_tokens
+        sampling = config.sampling
+        identity: dict[str, Any] = {"temperature": sampling.temperature, "max_tokens": sampling.max_tokens}
+        if self.mode == "verdict" and sampling.verdict_tokens != _VERDICT_TOKENS:
+            identity["verdict_tokens"] = sampling.verdict_tokens
         if self._draws(config):
-            sampling |= {"top_k": given.top_k, "top_p": given.top_p, "seed": self._seed}
-        return sampling
+            identity |= {"top_k": sampling.top_k, "top_p": sampling.top_p, "seed": self._seed}
+        return identity
 
     def open(self, question: Question, position: int = 0) -> Conversation:
+        """The conversation that asks a question; `position` is its index in the call of `annotate`."""
         return Conversation(position, question, self.prompt.conversation(*question.items))
 
     def seed(self, dialogue: Conversation) -> int | None:
@@ -143,36 +172,49 @@ class ChatAnnotator(Annotator):
     def read_answer(self, dialogue: Conversation, text: str, finish_reason: object = None) -> Answer | None:
         """Parses an answer; None if the conversation continues with the retry turn.
 
-        One that was cut, by `finish_reason` or within its reasoning, has no verdict. Published rules read it all the same.
+        An answer that was cut, by `finish_reason` or within its reasoning, has no verdict. Published rules read it all the same.
         """
         text = without_surrogates(text)
         label, unfinished = self._parse.read(text)
         cut = isinstance(finish_reason, str) and _CUT_REASON.search(finish_reason) is not None
-        dialogue.cut += cut or unfinished
+        if cut or unfinished:
+            dialogue.cut += 1
         if cut and not self._parse.is_published:
             label = UNKNOWN
+
         if label == UNKNOWN and self._retry and not dialogue.retried:
             earlier = text if self._parse.is_published else as_earlier_turn(text)
             dialogue.turns = self.prompt.retried(dialogue.turns, earlier)
             dialogue.retried = True
             return None
+
         dialogue.turns = [*dialogue.turns, {"role": "assistant", "content": text}]
-        note = CUT if cut else UNFINISHED if unfinished else ""
-        return dialogue.answer(label, note=note if label == UNKNOWN else "")
+        note = ""
+        if label == UNKNOWN and cut:
+            note = CUT
+        elif label == UNKNOWN and unfinished:
+            note = UNFINISHED
+        return dialogue.answer(label, note=note)
 
     def soft(self, dialogue: Conversation, log_probabilities: Sequence[float], prefill: str) -> Answer:
-        """The answer from log-probabilities of the verdicts (-inf allowed) after a prefilled answer."""
-        masses = [math.exp(value) for value in log_probabilities]
+        """The answer from the natural log-probabilities of the verdicts (-inf allowed) after a prefilled answer.
+
+        The probabilities are normalised over the verdicts. They are no label where all verdicts together have less than
+        `answer.minimum_mass`: the model would have written something else.
+        """
+        masses = [math.exp(log_probability) for log_probability in log_probabilities]
         total = math.fsum(masses)
+        # The sum of rounded probabilities may be a little above 1.
         mass = min(total, 1.0)
-        # A model whose weights are broken has probabilities that are no numbers.
+
+        # `not mass > 0` is also true of NaN, the probability that a model with broken weights has.
         if not mass > 0 or mass < self._minimum_mass:
-            mass = mass if mass > 0 else 0.0
             dialogue.turns = [*dialogue.turns, {"role": "assistant", "content": prefill}]
-            return dialogue.answer(UNKNOWN, mass=mass, note=IMPROBABLE)
-        shares = tuple(value / total for value in masses)
+            return dialogue.answer(UNKNOWN, mass=mass if mass > 0 else 0.0, note=IMPROBABLE)
+
+        shares = tuple(verdict_mass / total for verdict_mass in masses)
         best = [label for label, share in enumerate(shares) if share == max(shares)]
         label = best[0] if len(best) == 1 else self.prompt.form.undecided
-        said = f"{prefill} [{', '.join(f'{share:.4f}' for share in shares)}]"
-        dialogue.turns = [*dialogue.turns, {"role": "assistant", "content": said}]
+        text = f"{prefill} [{', '.join(f'{share:.4f}' for share in shares)}]"
+        dialogue.turns = [*dialogue.turns, {"role": "assistant", "content": text}]
         return dialogue.answer(label, shares, mass=mass)

@@ -35,7 +35,8 @@ class StatusError(Exception):
 
     def __init__(self, status: int, headers: Mapping[str, str], body: str) -> None:
         super().__init__(body or f"HTTP {status}")
-        self.status, self.headers = status, headers
+        self.status = status
+        self.headers = headers
 
 
 class NoConnectionError(Exception):
@@ -48,15 +49,18 @@ class ChatClient:
     def __init__(self, base_url: str, key: str, timeout_seconds: float, concurrency: int) -> None:
         """`base_url`: such as http://HOST:8000/v1, reached by the proxies of the environment (`https_proxy`, `no_proxy`)."""
         self._url = f"{base_url.rstrip('/')}/chat/completions"
-        # A user in the address becomes the Authorization header, which a request has once.
-        named = urllib.parse.urlsplit(base_url).username is not None
-        self._headers = {} if named else {"Authorization": f"Bearer {key}"}
-        self._headers["Accept-Encoding"] = "identity"  # unpacked bodies would have no size limit
+        # Compressed bodies would have no limit of their size once they are unpacked.
+        self._headers = {"Accept-Encoding": "identity"}
+        # aiohttp makes the Authorization header of a user in the address, and a request may have only one.
+        has_user = urllib.parse.urlsplit(base_url).username is not None
+        if not has_user:
+            self._headers["Authorization"] = f"Bearer {key}"
         self._timeout = aiohttp.ClientTimeout(total=timeout_seconds, sock_connect=_CONNECT_SECONDS)
         self._concurrency = concurrency
 
     @functools.cached_property
     def _session(self) -> aiohttp.ClientSession:
+        """Made on first use, as aiohttp wants it made in the event loop that uses it."""
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=self._concurrency, keepalive_timeout=_IDLE_SECONDS),
             headers=self._headers,
@@ -69,9 +73,13 @@ class ChatClient:
         await self._session.close()
 
     async def complete(self, request: Mapping[str, Any]) -> Any:
-        """The body of the reply to a request, from JSON. Raises TimeoutError and NoConnectionError.
+        """Sends a request and returns the body of the reply, parsed from JSON.
 
-        StatusError: another status; redirects count, as a key must not follow them. Rubbish: the reply is not JSON, or not HTTP.
+        Raises:
+          TimeoutError: no complete reply within the time limit.
+          NoConnectionError: the server cannot be reached, or the connection ended early.
+          StatusError: the status is no success. Redirects count, as the key must not be sent to another address.
+          Rubbish: the reply is not HTTP, not JSON, or too long.
         """
         try:
             response, body = await self._post(request)
@@ -81,12 +89,13 @@ class ChatClient:
             raise
         except aiohttp.ClientHttpProxyError as error:
             proxy = without_user(str(error.request_info.real_url))
-            said = f"the proxy {proxy} answers with HTTP {error.status} {error.message}"
-            raise StatusError(error.status, error.headers or {}, said) from None
+            body_text = f"the proxy {proxy} answers with HTTP {error.status} {error.message}"
+            raise StatusError(error.status, error.headers or {}, body_text) from None
         except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:
             raise NoConnectionError(_cause(error)) from error
         except aiohttp.ClientError as error:
             raise Rubbish(_cause(error)) from error
+
         if not 200 <= response.status < 300:
             raise StatusError(response.status, response.headers, body.decode(errors="replace"))
         try:
@@ -95,19 +104,21 @@ class ChatClient:
             raise Rubbish(f"no JSON: {body.decode(errors='replace')}") from error
 
     async def _post(
-        self, request: Mapping[str, Any], again: bool = True
+        self, request: Mapping[str, Any], may_repeat: bool = True
     ) -> tuple[aiohttp.ClientResponse, bytes]:
-        """The reply; tries again once if the server closed the connection, which may have been idle."""
+        """The reply and its body; sends once more if the server closed the connection, which may have been an idle one."""
         try:
             async with self._session.post(self._url, json=request, allow_redirects=False) as response:
                 return response, await _body(response)
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
-            if not again or isinstance(error, aiohttp.ClientConnectorError):
+            # A connector's error: there never was a connection, so that none was idle.
+            if not may_repeat or isinstance(error, aiohttp.ClientConnectorError):
                 raise
-        return await self._post(request, again=False)
+        return await self._post(request, may_repeat=False)
 
 
 async def _body(response: aiohttp.ClientResponse) -> bytes:
+    """The body, of at most _MAX_BYTES. To read one byte more shows whether it is longer, without trusting Content-Length."""
     try:
         await response.content.readexactly(_MAX_BYTES + 1)
     except asyncio.IncompleteReadError as end:
@@ -117,9 +128,10 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
 
 def _cause(error: Exception) -> str:
     """The cause of an error, without text of the reply, keys and addresses."""
-    if isinstance(error, aiohttp.ClientResponseError | aiohttp.ClientPayloadError):
-        said = error.message if isinstance(error, aiohttp.ClientResponseError) else str(error)
-        return re.split("[:\n]", said)[0]
+    if isinstance(error, aiohttp.ClientResponseError):
+        return re.split("[:\n]", error.message)[0]
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return re.split("[:\n]", str(error))[0]
     return str(error) or type(error).__name__
 
 
@@ -128,7 +140,9 @@ def is_address(url: str) -> bool:
     try:
         parts = urllib.parse.urlsplit(url)
         host = parts.hostname or ""
-        if ":" not in host:  # IPv6
+        is_ipv6 = ":" in host
+        if not is_ipv6:
+            # Raises UnicodeError, a ValueError, for a name that no host can have.
             host.encode("idna")
         return parts.scheme in ("http", "https") and bool(host) and parts.port != 0
     except ValueError:
@@ -142,11 +156,14 @@ def without_user(url: str) -> str:
 
 def retry_after(headers: Mapping[str, str]) -> float:
     """Seconds of Retry-After (seconds or a date) or retry-after-ms; 0 if missing or unreadable."""
-    asked = headers.get("retry-after", "")
-    for text, unit in ((headers.get("retry-after-ms", ""), 1e-3), (asked, 1.0)):
+    milliseconds = headers.get("retry-after-ms", "")
+    seconds_or_date = headers.get("retry-after", "")
+    for text, unit in ((milliseconds, 1e-3), (seconds_or_date, 1.0)):
         with contextlib.suppress(ValueError):
-            if math.isfinite(seconds := float(text) * unit):
+            seconds = float(text) * unit
+            if math.isfinite(seconds):
                 return max(0.0, seconds)
     with contextlib.suppress(ValueError, OverflowError):
-        return max(0.0, email.utils.parsedate_to_datetime(asked).timestamp() - time.time())
+        date = email.utils.parsedate_to_datetime(seconds_or_date)
+        return max(0.0, date.timestamp() - time.time())
     return 0.0

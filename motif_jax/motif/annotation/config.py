@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from motif_jax.core import sections
+from motif_jax.core.compat import Compat
 from motif_jax.schema import (
     fraction,
     length_key,
@@ -204,7 +205,7 @@ class AnnotatorConfig:
     model: ModelJudge = subsection(ModelJudge)
     vllm: VllmEngine = subsection(VllmEngine)
     openai: OpenaiServer = subsection(OpenaiServer)
-    compat: sections.Compat = sections.Compat()
+    compat: Compat = Compat()
 
 
 @section_class

@@ -20,6 +20,7 @@ class ConversationLog:
         self.path = folder / f"{stem}.{run:04d}.jsonl.gz"
 
     def add(self, answers: Sequence[tuple[Question, Answer]]) -> None:
+        """Appends one line for each answer. Raises OSError with the file's name: the disk is full."""
         lines = []
         for question, answer in answers:
             line: dict[str, Any] = {

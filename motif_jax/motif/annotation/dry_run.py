@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from motif_jax.core.files import read_json
 from motif_jax.core.progress import format_seconds
-from motif_jax.motif.annotation.annotator import Annotator
+from motif_jax.motif.annotation.annotator import Annotator, Preview
 from motif_jax.motif.annotation.config import AnnotationConfig
 from motif_jax.motif.annotation.questions import QuestionList
 from motif_jax.motif.annotation.store import AnswerStore
 
+# Questions whose tokens are counted for the mean.
 _SAMPLE = 200
 
 
@@ -18,11 +21,14 @@ def report_dry_run(
     config: AnnotationConfig, workdir: Path, annotator: Annotator, questions: QuestionList, store: AnswerStore
 ) -> None:
     """Prints the conversations of the first pairs and the estimate."""
-    first = [place for place in questions.asked[:, 0] if place >= 0][: config.dry_run_pairs]
-    for place in dict.fromkeys(first):
-        preview = annotator.preview(questions.questions[place])
-        tokens = f"{'' if preview.exact else 'about '}{preview.tokens:,} tokens" if preview.tokens else ""
-        print(f"--- question {place} ({tokens or 'no language model, no tokens'})\n{preview.text}\n")
+    indices = [index for index in questions.asked[:, 0] if index >= 0]
+    # Pairs may share a question, which is shown once.
+    for index in dict.fromkeys(indices[: config.dry_run_pairs]):
+        preview = annotator.preview(questions.questions[index])
+        tokens = "no language model, no tokens"
+        if preview.tokens:
+            tokens = f"{'' if preview.exact else 'about '}{preview.tokens:,} tokens"
+        print(f"--- question {index} ({tokens})\n{preview.text}\n")
     print("\n".join(estimate_lines(config, workdir, annotator, questions, store)), flush=True)
 
 
@@ -30,36 +36,33 @@ def estimate_lines(
     config: AnnotationConfig, workdir: Path, annotator: Annotator, questions: QuestionList, store: AnswerStore
 ) -> list[str]:
     """The cost estimate, one line for each figure."""
-    total, pairs = len(questions.questions), len(questions.asked)
-    untold = int((questions.asked[:, 0] < 0).sum())
+    total = len(questions.questions)
+    pairs = len(questions.asked)
+    equal_captions = int((questions.asked[:, 0] < 0).sum())
     answered = len(store.find({question.id for question in questions.questions}))
-    left = total - answered
+    unanswered = total - answered
     lines = [
-        f"pairs        {pairs:,}, {untold:,} of them ties of equal captions",
+        f"pairs        {pairs:,}, {equal_captions:,} of them ties of equal captions",
         f"questions    {total:,} distinct, {total / pairs:.3f} a pair; {answered:,} answered in {config.store_dir}",
-        f"to be asked  {left:,} in {config.num_shards:,} shards",
+        f"to be asked  {unanswered:,} in {config.num_shards:,} shards",
     ]
+
+    # A pilot in the same work folder has measured the length of answers and the rate.
     summary = workdir / "summary.json"
-    last = read_json(summary, "remove it, it is written again") if summary.exists() else {}
-    spread = questions.questions[:: max(1, total // _SAMPLE)][:_SAMPLE]
-    previews = [annotator.preview(question) for question in spread]
-    if previews and previews[0].tokens is not None:
-        mean = sum(preview.tokens or 0 for preview in previews) / len(previews)
-        about = "" if previews[0].exact else "about "
-        reply = last.get("completion_tokens", 0) / last["asked"] if last.get("asked") else 0.0
-        unknown = "and those of the answers, not measured yet"
-        said = f"{reply:,.0f} of the answer as in the last run" if reply else unknown
-        lines.append(f"tokens       {about}{mean:,.0f} a question, {about}{mean * left:,.0f} in all, {said}")
-        if annotator.prices is not None:
-            paid = annotator.prices.of(mean * left, reply * left)
-            more = "" if reply else ", and that of the answers"
-            lines.append(f"cost         {about}{paid:,.2f}{more}, by config.openai.prices")
-    rate = config.measured_rate or last.get("questions_per_second") or 0.0
+    last_run = read_json(summary, "remove it, it is written again") if summary.exists() else {}
+
+    stride = max(1, total // _SAMPLE)
+    sample = questions.questions[::stride][:_SAMPLE]
+    lines += _token_lines(
+        annotator, [annotator.preview(question) for question in sample], unanswered, last_run
+    )
+
+    rate = config.measured_rate or last_run.get("questions_per_second") or 0.0
     if rate:
         source = "config.measured_rate" if config.measured_rate else f"measured in {workdir}"
-        hours = left / rate / 3600
+        hours = unanswered / rate / 3600
         lines.append(
-            f"time         {format_seconds(left / rate)} at {rate:,.2f} questions/s ({source}): {hours:,.2f} hours for one "
+            f"time         {format_seconds(unanswered / rate)} at {rate:,.2f} questions/s ({source}): {hours:,.2f} hours for one "
             f"shard after the other, {hours / config.num_shards:,.2f} side by side"
         )
     else:
@@ -67,4 +70,31 @@ def estimate_lines(
             "time         not measured yet: ask a few with --config.limit=200 in the same --workdir, or give "
             "--config.measured_rate=QUESTIONS_PER_SECOND"
         )
+    return lines
+
+
+def _token_lines(
+    annotator: Annotator, previews: Sequence[Preview], unanswered: int, last_run: dict[str, Any]
+) -> list[str]:
+    """Tokens and cost of the unanswered questions, from a sample of them; [] for an annotator without a model."""
+    if not previews or previews[0].tokens is None:
+        return []
+    prompt = sum(preview.tokens or 0 for preview in previews) / len(previews)
+    about = "" if previews[0].exact else "about "
+
+    completion = 0.0
+    if last_run.get("asked"):
+        completion = last_run.get("completion_tokens", 0) / last_run["asked"]
+    if completion:
+        answers = f"{completion:,.0f} of the answer as in the last run"
+    else:
+        answers = "and those of the answers, not measured yet"
+    lines = [
+        f"tokens       {about}{prompt:,.0f} a question, {about}{prompt * unanswered:,.0f} in all, {answers}"
+    ]
+
+    if annotator.prices is not None:
+        cost = annotator.prices.of(prompt * unanswered, completion * unanswered)
+        missing = "" if completion else ", and that of the answers"
+        lines.append(f"cost         {about}{cost:,.2f}{missing}, by config.openai.prices")
     return lines

@@ -43,10 +43,12 @@ def read_votes(dataset_folder: Path, name: str, labels: np.ndarray) -> Votes:
 def _goal(annotation: Annotation) -> str:
     """The goal of the manifest, else the one in a name of the published scheme."""
     for path in annotation.manifests().values():
-        if goal := ((read_manifest(path) or {}).get("annotator") or {}).get("goal"):
+        manifest = read_manifest(path) or {}
+        goal = (manifest.get("annotator") or {}).get("goal")
+        if goal:
             return str(goal)
-    named = re.search(r"_msg_(?:minbl_)?([A-Za-z0-9-]+)", annotation.name)
-    return named[1] if named else NO_GOAL
+    match = re.search(r"_msg_(?:minbl_)?([A-Za-z0-9-]+)", annotation.name)
+    return match[1] if match else NO_GOAL
 
 
 def combine(votes: Sequence[Votes], method: str) -> MergedLabels:
@@ -67,9 +69,15 @@ def agreement(votes: Sequence[Votes]) -> list[dict[str, Any]]:
     for first, second in itertools.combinations(votes, 2):
         counts = label_math.confusion(first.labels, second.labels)
         total = int(counts.sum())
-        equal = float(np.trace(counts) / total) if total else float("nan")
-        found = {"pairs": total, "equal": equal, "kappa": label_math.cohen_kappa(counts)}
-        rows.append({"first": first.name, "second": second.name, **found})
+        rows.append(
+            {
+                "first": first.name,
+                "second": second.name,
+                "pairs": total,
+                "equal": float(np.trace(counts) / total) if total else float("nan"),
+                "kappa": label_math.cohen_kappa(counts),
+            }
+        )
     return rows
 
 
@@ -86,13 +94,16 @@ def tables(votes: Sequence[Votes]) -> str:
 
 def _table(title: str, votes: Sequence[Votes]) -> str:
     counts = pd.DataFrame({vote.name: label_math.counts(vote.labels) for vote in votes}).T
-    shown = f"{title}\n{counts.to_string(formatters=['{:,}'.format] * counts.shape[1])}"
-    return f"{shown}\n{_agreement_table('agreement', votes)}" if len(votes) > 1 else shown
+    text = f"{title}\n{counts.to_string(formatters=['{:,}'.format] * counts.shape[1])}"
+    if len(votes) > 1:
+        text += f"\n{_agreement_table('agreement', votes)}"
+    return text
 
 
 def _agreement_table(title: str, votes: Sequence[Votes]) -> str:
     formats = {"pairs": "{:,}".format, "equal": "{:.1%}".format, "kappa": "{:.3f}".format}
-    return f"{title}\n{pd.DataFrame(agreement(votes)).to_string(index=False, formatters=formats)}"
+    table = pd.DataFrame(agreement(votes)).to_string(index=False, formatters=formats)
+    return f"{title}\n{table}"
 
 
 def write_ensemble(
@@ -106,8 +117,9 @@ def write_ensemble(
             f"{annotation.folder}: annotate made the labels of this name: choose another --config.name, or replace them "
             "with --config.restart=True"
         )
-    is_same = not annotation.preference_path.exists() or (read_manifest(path) or {}).get("sources") == sources
-    if not (is_same or restart):
+    stored_sources = (read_manifest(path) or {}).get("sources")
+    has_other_labels = annotation.preference_path.exists() and stored_sources != sources
+    if has_other_labels and not restart:
         raise UserError(
             f"{annotation.preference_path} exists already and was made from other labels: choose another "
             "--config.name, or replace it with --config.restart=True"
@@ -116,6 +128,6 @@ def write_ensemble(
         if restart:
             annotation.discard(0, 1)
         summary = {"pairs": len(merged.labels), **label_math.counts(merged.labels)}
-        # Before the labels: a command that was killed knows them again.
+        # `write` puts the sources on disk before the labels: after a kill between them, the same command recognises its own.
         annotation.write(merged, summary, {path: {"sources": sources}})
     return annotation.preference_path

@@ -6,7 +6,7 @@ import numpy as np
 
 from motif_jax.core.verdicts import FIRST, PAIR, SECOND, TIE, UNKNOWN
 
-# Closer probabilities are equal, so that the mean of two opposite answers is a draw.
+# Probabilities that differ by less are equal: the mean of two opposite answers is a draw in spite of rounding.
 _EQUAL = 1e-6
 # Label of a pair -> the same judgement of the reversed pair.
 TURNED = np.array([SECOND, FIRST, TIE, UNKNOWN], np.int8)
@@ -28,9 +28,9 @@ def mean_probabilities(probabilities: np.ndarray) -> np.ndarray:
 def most_probable(probabilities: np.ndarray) -> np.ndarray:
     """Most probable verdicts, int8 [pairs], of probabilities [pairs, 3]; a draw is a tie, NaN is unknown."""
     with np.errstate(invalid="ignore"):
-        others = np.sort(probabilities, -1)[:, -2]
-        won = probabilities.max(-1) > others + _EQUAL
-    labels = np.where(won, probabilities.argmax(-1), TIE).astype(np.int8)
+        second_largest = np.sort(probabilities, -1)[:, -2]
+        has_winner = probabilities.max(-1) > second_largest + _EQUAL
+    labels = np.where(has_winner, probabilities.argmax(-1), TIE).astype(np.int8)
     labels[np.isnan(probabilities).any(-1)] = UNKNOWN
     return labels
 
@@ -44,9 +44,10 @@ def confusion(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def cohen_kappa(counts: np.ndarray) -> float:
-    """Cohen's kappa (1960) of a square table of counts: agreement above chance over the most possible above it.
+    """Cohen's kappa (1960) of a square table of counts: (observed - expected) / (1 - expected), shares of agreement.
 
-    NaN without pairs, or where both annotators gave one and the same verdict to every pair.
+    `expected` is the agreement of two annotators that draw by chance from their own shares of verdicts. NaN without pairs, or
+    where both annotators gave one and the same verdict to every pair.
     """
     total = counts.sum()
     if total == 0:
@@ -54,23 +55,27 @@ def cohen_kappa(counts: np.ndarray) -> float:
     share = counts / total
     observed = float(np.trace(share))
     expected = float(share.sum(1) @ share.sum(0))
-    return float("nan") if expected >= 1 - 1e-12 else (observed - expected) / (1 - expected)
+    if expected >= 1 - 1e-12:
+        return float("nan")
+    return (observed - expected) / (1 - expected)
 
 
-def position_bias(given: np.ndarray, reverse: np.ndarray) -> dict[str, float]:
-    """How much verdicts int [pairs] of pairs and of the reversed ones follow the order; FIRST is the caption shown first.
+def position_bias(forward: np.ndarray, reverse: np.ndarray) -> dict[str, float]:
+    """How much verdicts int [pairs] follow the order of a pair, from both orders; FIRST is the caption that is shown first.
 
     Returns the number of `pairs` known in both orders; `consistent`, the share with the same winner (or a tie) in both;
-    `first_share` of FIRST among FIRST and SECOND, 0.5 without bias.
+    `first_share` of FIRST among FIRST and SECOND, 0.5 without bias. Shares of nothing are NaN.
     """
-    known = (given != UNKNOWN) & (reverse != UNKNOWN)
-    given, reverse = given[known], reverse[known]
-    said = np.concatenate([given, reverse])
-    firsts, decided = int((said == FIRST).sum()), int(np.isin(said, (FIRST, SECOND)).sum())
+    known = (forward != UNKNOWN) & (reverse != UNKNOWN)
+    forward = forward[known]
+    reverse = reverse[known]
+    both = np.concatenate([forward, reverse])
+    num_first = int((both == FIRST).sum())
+    num_decided = int(np.isin(both, (FIRST, SECOND)).sum())
     return {
         "pairs": int(known.sum()),
-        "consistent": float((given == TURNED[reverse]).mean()) if known.any() else float("nan"),
-        "first_share": firsts / decided if decided else float("nan"),
+        "consistent": float((forward == TURNED[reverse]).mean()) if known.any() else float("nan"),
+        "first_share": num_first / num_decided if num_decided else float("nan"),
     }
 
 

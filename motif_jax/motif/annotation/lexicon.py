@@ -6,7 +6,6 @@ only, and are symmetric in the order of a pair.
 
 from __future__ import annotations
 
-import collections
 import functools
 import json
 import math
@@ -43,9 +42,16 @@ class LexiconEvent(NamedTuple):
 
 
 class Lexicon(NamedTuple):
-    """A parsed lexicon, whose events are tried in order; `unmatched` and `blank`: goal -> worth without event, or sentence.
+    """A parsed lexicon.
 
-    Differences of worth up to `margin` are ties; `scale` is the width of the logistic; worths above `threshold` are a yes.
+    Attributes:
+      events: tried in their order; the first that matches a sentence is its event.
+      unmatched: goal -> worth of a sentence without an event.
+      blank: goal -> worth of a caption without a sentence.
+      margin: differences of worth up to it are ties.
+      scale: width of the logistic that makes probabilities of a difference of worth.
+      threshold: a single caption of more worth is a yes.
+      digest: hash of the file's content, so that answers of another version are not taken for those of this one.
     """
 
     name: str
@@ -59,6 +65,7 @@ class Lexicon(NamedTuple):
     digest: str
 
     def event(self, sentence: str) -> str | None:
+        """The name of the first event that a sentence reports, None without one."""
         for event in self.events:
             if any(pattern.search(sentence) for pattern in event.patterns):
                 return event.name
@@ -69,23 +76,32 @@ class LexiconJudge:
     """Judges captions by one goal of a lexicon; caches recent sentences and captions."""
 
     def __init__(self, lexicon: Lexicon, goal: str) -> None:
-        self._lexicon, self._goal = lexicon, goal
+        self._lexicon = lexicon
+        self._goal = goal
         weights: dict[str | None, float] = {event.name: event.weights[goal] for event in lexicon.events}
         self._weights = weights | {None: lexicon.unmatched[goal]}
-        self.worth = functools.lru_cache(_REMEMBERED)(self._worth)
-        self._of_sentence = functools.lru_cache(_REMEMBERED)(lambda text: self._weights[lexicon.event(text)])
+        # Of an object, not of the class: its cache goes when the judge does.
+        self.worth = functools.lru_cache(_REMEMBERED)(self._caption_worth)
+        self._cached_sentence_worth = functools.lru_cache(_REMEMBERED)(self._sentence_worth)
 
-    def _worth(self, caption: str) -> float:
-        parts = dict.fromkeys(sentences(caption))
-        return sum(map(self._of_sentence, parts)) if parts else self._lexicon.blank[self._goal]
+    def _caption_worth(self, caption: str) -> float:
+        """The sum over the distinct sentences: to read one twice is worth no more."""
+        distinct = dict.fromkeys(sentences(caption))
+        if not distinct:
+            return self._lexicon.blank[self._goal]
+        return sum(map(self._cached_sentence_worth, distinct))
+
+    def _sentence_worth(self, sentence: str) -> float:
+        return self._weights[self._lexicon.event(sentence)]
 
     def answer(self, *captions: str) -> Answer:
         """Label and probabilities of an ordered pair of captions, or of one caption."""
-        first, *second = map(self.worth, captions)
-        if second:
-            return preference(first - second[0], self._lexicon.margin, self._lexicon.scale)
-        yes = _logistic((first - self._lexicon.threshold) / self._lexicon.scale)
-        return Answer(YES if first > self._lexicon.threshold else NO, (1.0 - yes, yes))
+        worths = [self.worth(caption) for caption in captions]
+        if len(worths) == 2:
+            return preference(worths[0] - worths[1], self._lexicon.margin, self._lexicon.scale)
+        excess = worths[0] - self._lexicon.threshold
+        yes = _logistic(excess / self._lexicon.scale)
+        return Answer(YES if excess > 0 else NO, (1.0 - yes, yes))
 
 
 def preference(difference: float, margin: float, scale: float) -> Answer:
@@ -95,12 +111,22 @@ def preference(difference: float, margin: float, scale: float) -> Answer:
     """
     first = _logistic((difference - margin) / scale)
     second = _logistic((-difference - margin) / scale)
-    label = TIE if abs(difference) <= margin else FIRST if difference > 0 else SECOND
-    return Answer(label, (first, second, max(0.0, 1.0 - first - second)))
+    if abs(difference) <= margin:
+        label = TIE
+    elif difference > 0:
+        label = FIRST
+    else:
+        label = SECOND
+    # Rounding can make the sum of the other two exceed 1.
+    tie = max(0.0, 1.0 - first - second)
+    return Answer(label, (first, second, tie))
 
 
 def _logistic(x: float) -> float:
-    return 1.0 / (1.0 + math.exp(-x)) if x >= 0 else math.exp(x) / (1.0 + math.exp(x))
+    """1 / (1 + exp(-x)), without overflow: the argument of exp is never above 0."""
+    if x >= 0:
+        return 1.0 / (1.0 + math.exp(-x))
+    return math.exp(x) / (1.0 + math.exp(x))
 
 
 def sentences(caption: str) -> list[str]:
@@ -117,46 +143,55 @@ def _without_status(line: str) -> str:
 
 
 def load_lexicon(path: str | Path = "") -> Lexicon:
-    """Reads a lexicon: a file, or one of the folder lexicons by its name. Raises UserError: it is none; names the fault."""
-    shown = str(path) or BUILT_IN
-    ours = Path(__file__).parent / "lexicons" / shown
+    """Reads a lexicon: a file, or one of the folder lexicons/ by its name. Raises UserError that names the fault of a bad one.
+
+    A file of the user comes before a built-in lexicon of the same name.
+    """
+    name = str(path) or BUILT_IN
+    built_in = Path(__file__).parent / "lexicons" / name
     try:
-        theirs = path and (Path(shown).exists() or not ours.is_file())
-        text = (Path(shown) if theirs else ours).read_text(encoding="utf-8-sig")
+        is_file_of_user = path and (Path(name).exists() or not built_in.is_file())
+        file = Path(name) if is_file_of_user else built_in
+        text = file.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise UserError(f"lexicon {shown} cannot be read: {error.strerror}") from None
+        raise UserError(f"lexicon {name} cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise UserError(f"lexicon {shown} is not YAML: {error}") from None
-    return _parsed(shown, text)
+        raise UserError(f"lexicon {name} is not YAML: {error}") from None
+    return _parsed(name, text)
 
 
 @functools.lru_cache(maxsize=8)
-def _parsed(shown: str, text: str) -> Lexicon:
-    """Cached: every check, annotator and goal of a server reads the same lexicon."""
+def _parsed(name: str, text: str) -> Lexicon:
+    """Cached, as every check, annotator and goal of a server reads the same lexicon."""
     try:
         return _read(yaml.safe_load(text))
     except UserError as error:
-        raise UserError(f"lexicon {shown}: {error}") from None
+        raise UserError(f"lexicon {name}: {error}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UserError(f"lexicon {shown} is not YAML: {error}") from None
+        raise UserError(f"lexicon {name} is not YAML: {error}") from None
 
 
 def _read(tree: Any) -> Lexicon:
+    """Checks a lexicon's tree field by field and compiles its patterns."""
     keys = {"name", "goals", "margin", "scale", "unmatched", "blank", "events"}
     if not isinstance(tree, dict) or set(tree) - {"threshold"} != keys:
         raise UserError(f"the top must have the keys {', '.join(sorted(keys))}, and may have threshold")
     goals = tree["goals"]
     if not isinstance(goals, list) or not goals or not all(isinstance(goal, str) for goal in goals):
         raise UserError("goals must be a list of names")
-    margin, scale = _number("margin", tree["margin"]), _number("scale", tree["scale"])
+    margin = _number("margin", tree["margin"])
+    scale = _number("scale", tree["scale"])
     if margin < 0 or scale <= 0:
         raise UserError("margin must be at least 0 and scale above 0")
     if not isinstance(tree["events"], list) or not tree["events"]:
         raise UserError("events must be a list")
-    events = tuple(_event(place, event, goals) for place, event in enumerate(tree["events"], start=1))
-    (name, count), *_ = collections.Counter(event.name for event in events).most_common(1)
-    if count > 1:
-        raise UserError(f"event {name} is there twice")
+    events = tuple(_event(number, event, goals) for number, event in enumerate(tree["events"], start=1))
+    names: set[str] = set()
+    for event in events:
+        if event.name in names:
+            raise UserError(f"event {event.name} is there twice")
+        names.add(event.name)
+
     return Lexicon(
         name=str(tree["name"]),
         goals=tuple(goals),
@@ -170,10 +205,12 @@ def _read(tree: Any) -> Lexicon:
     )
 
 
-def _event(place: int, event: Any, goals: Sequence[str]) -> LexiconEvent:
+def _event(number: int, event: Any, goals: Sequence[str]) -> LexiconEvent:
+    """The event of entry `number`, counted from 1."""
     if not isinstance(event, dict) or set(event) != {"event", "weights", "patterns"}:
-        raise UserError(f"entry {place} of events must have the keys event, weights, patterns")
-    name, patterns = str(event["event"]), event["patterns"]
+        raise UserError(f"entry {number} of events must have the keys event, weights, patterns")
+    name = str(event["event"])
+    patterns = event["patterns"]
     if not isinstance(patterns, list) or not patterns or not all(isinstance(p, str) for p in patterns):
         raise UserError(f"event {name}: patterns must be a list of texts")
     compiled = []
@@ -186,6 +223,7 @@ def _event(place: int, event: Any, goals: Sequence[str]) -> LexiconEvent:
 
 
 def _weights(where: str, weights: Any, goals: Sequence[str]) -> dict[str, float]:
+    """Goal -> worth; `where` names the field in errors."""
     if not isinstance(weights, dict) or set(weights) != set(goals):
         raise UserError(f"{where} must name each goal once: {', '.join(goals)}")
     return {goal: _number(f"{where}: {goal}", value) for goal, value in weights.items()}
@@ -209,10 +247,12 @@ class LexiconAnnotator(Annotator):
             "goal": config.goal,
             "lexicon": lexicon.name,
             "lexicon_digest": lexicon.digest,
-            **({} if form is PAIR else {"form": form.name, "threshold": lexicon.threshold}),
         }
-        own = re.sub(r"[^A-Za-z0-9-]+", "-", lexicon.name)
-        self.short_name = f"{'lexicon' if lexicon.name == load_lexicon().name else own}_msg_{config.goal}"
+        if form is not PAIR:
+            self.identity |= {"form": form.name, "threshold": lexicon.threshold}
+        is_default = lexicon.name == load_lexicon().name
+        name = "lexicon" if is_default else re.sub(r"[^A-Za-z0-9-]+", "-", lexicon.name)
+        self.short_name = f"{name}_msg_{config.goal}"
         self._judge = LexiconJudge(lexicon, config.goal)
 
     @classmethod
@@ -224,11 +264,12 @@ class LexiconAnnotator(Annotator):
             yield position, self._judge.answer(*question.items)
 
     def preview(self, question: Question) -> Preview:
-        shown = (f"[worth {self._judge.worth(caption):g}]\n{caption}" for caption in question.items)
-        return Preview("\n----\n".join(shown))
+        captions = [f"[worth {self._judge.worth(caption):g}]\n{caption}" for caption in question.items]
+        return Preview("\n----\n".join(captions))
 
 
 def _load(config: AnnotatorConfig) -> Lexicon:
+    """The lexicon of a config. Raises UserError: it has not the goal, or captions hold no messages."""
     lexicon = load_lexicon(config.lexicon.file)
     if config.goal not in lexicon.goals:
         raise UserError(f"config.goal={config.goal}: must be one of {', '.join(lexicon.goals)}")

@@ -13,6 +13,7 @@ from motif_jax.core.errors import UserError, first_line
 _WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf")
 # Small files besides the weights that answers depend on.
 _SETTINGS = ("*.json", "*.jinja", "*.model", "*.txt")
+# Bytes at each end of a file of weights that the fingerprint reads.
 _SAMPLE = 1 << 20
 
 
@@ -25,11 +26,13 @@ def check_model(model: str, key: str) -> None:
     """Raises UserError unless `model` is a name or a folder with a config, weights and a tokenizer."""
     if not model:
         raise UserError(f"config.{key}: give the name of a chat model, or its folder")
-    if is_folder(model) and (fault := _fault(Path(model))):
+    fault = _fault(Path(model)) if is_folder(model) else None
+    if fault:
         raise UserError(f"config.{key}={model}: {fault}")
 
 
 def _fault(folder: Path) -> str | None:
+    """Why a path is no complete model, None if it is one."""
     if is_gguf(folder):
         return None
     if not folder.is_dir():
@@ -40,7 +43,8 @@ def _fault(folder: Path) -> str | None:
         return f"the folder has no weights ({', '.join(_WEIGHTS)})"
     for path in folder.glob("*.safetensors"):
         try:
-            with safetensors.safe_open(path, "numpy"):  # compares the file's size with its header's
+            # To open it compares the size of the file with that in its header, which finds a download that broke off.
+            with safetensors.safe_open(path, "numpy"):
                 pass
         except (OSError, safetensors.SafetensorError):
             return f"{path.name} is cut off or damaged"
@@ -58,25 +62,38 @@ def short_name(model: str) -> str:
 
 
 def _weights(folder: Path) -> list[Path]:
-    return sorted(path for pattern in _WEIGHTS for path in folder.glob(pattern) if path.stat().st_size)
+    """The files of weights that are not empty, in the order of their names."""
+    paths = [path for pattern in _WEIGHTS for path in folder.glob(pattern)]
+    return sorted(path for path in paths if path.stat().st_size)
 
 
-def revision(model: str, wanted: str | None, download_dir: str | None = None, key: str = "vllm.model") -> str:
-    """The version of a model or tokenizer (`key`): the commit for a name, the fingerprint for a folder."""
+def revision(
+    model: str, requested: str | None, download_dir: str | None = None, key: str = "vllm.model"
+) -> str:
+    """The version of a model or tokenizer, which becomes part of what an answer depends on.
+
+    A folder's version is its fingerprint, a name's the commit of `requested` (a branch, a tag or a commit; None: main).
+    `key` is the config key that an error names.
+    """
     if is_folder(model):
         return fingerprint(Path(model))
-    if wanted and re.fullmatch(r"[0-9a-f]{40}", wanted):
-        return wanted
-    return _commit(model, wanted or "main", download_dir, key)
+    if requested and re.fullmatch(r"[0-9a-f]{40}", requested):
+        return requested
+    return _commit(model, requested or "main", download_dir, key)
 
 
 def fingerprint(folder: Path) -> str:
-    """A digest of settings, and of size, first and last megabyte of weights: to read 140 GB would take minutes."""
+    """A digest of a folder's settings and weights, or of a GGUF file.
+
+    Of weights only the size, the first and the last megabyte count: to read 140 GB would take minutes.
+    """
     state = hashlib.blake2b(digest_size=16)
     if is_gguf(folder):
         _add_weights(state, folder)
         return state.hexdigest()
-    for path in sorted({path for pattern in _SETTINGS for path in folder.glob(pattern)}):
+    # A set, as a file may match two patterns.
+    settings = {path for pattern in _SETTINGS for path in folder.glob(pattern)}
+    for path in sorted(settings):
         state.update(f"{path.name} {path.stat().st_size}\n".encode())
         state.update(path.read_bytes())
     for path in _weights(folder):
@@ -85,6 +102,7 @@ def fingerprint(folder: Path) -> str:
 
 
 def _add_weights(state: hashlib.blake2b, path: Path) -> None:
+    """Adds name, size, first and last megabyte of a file to a digest."""
     size = path.stat().st_size
     state.update(f"{path.name} {size}\n".encode())
     with open(path, "rb") as file:
@@ -93,22 +111,25 @@ def _add_weights(state: hashlib.blake2b, path: Path) -> None:
         state.update(file.read(_SAMPLE))
 
 
-def _commit(model: str, wanted: str, download_dir: str | None, key: str) -> str:
+def _commit(model: str, requested: str, download_dir: str | None, key: str) -> str:
+    """The commit that a branch or tag means on the hub now, or in the local cache if the hub cannot be reached."""
     import huggingface_hub
     from huggingface_hub import constants
 
     try:
-        found = huggingface_hub.HfApi().model_info(model, revision=wanted, timeout=20).sha
+        commit = huggingface_hub.HfApi().model_info(model, revision=requested, timeout=20).sha
     except Exception as error:  # the hub's client raises errors of several libraries
         cache = Path(download_dir or constants.HF_HUB_CACHE)
-        reference = cache / f"models--{model.replace('/', '--')}" / "refs" / wanted
+        reference = cache / f"models--{model.replace('/', '--')}" / "refs" / requested
         try:
             return reference.read_text(encoding="utf-8").strip()
         except OSError:
-            own = "tokenizer_revision in config.vllm.engine"
-            hint = f"or the 40 digits of a commit as {'config.vllm.revision' if key == 'vllm.model' else own}"
+            # The tokenizer's revision has no key of its own.
+            is_model = key == "vllm.model"
+            revision_key = "config.vllm.revision" if is_model else "tokenizer_revision in config.vllm.engine"
             raise UserError(
-                f"config.{key}={model}: neither the hub nor the local cache knows it at revision {wanted} "
-                f"({first_line(error)}); give the folder of a downloaded {key.rpartition('.')[2]}, {hint}"
+                f"config.{key}={model}: neither the hub nor the local cache knows it at revision {requested} "
+                f"({first_line(error)}); give the folder of a downloaded {key.rpartition('.')[2]}, "
+                f"or the 40 digits of a commit as {revision_key}"
             ) from None
-    return str(found)
+    return str(commit)

@@ -2,6 +2,10 @@
 
 An event loop in a thread holds the conversations, handles servers' faults, and sends requests again. The key comes from the
 environment and never appears in messages.
+
+A question's way: `annotate` or a training calls `submit`; `_ask` holds the conversation, `_complete` repeats a request whose
+fault may pass, `_send` sends it once and sorts the faults: those that may pass (`_passing_status`), those of the question
+(`_Refused`: its answer is unknown), and those of the config, which end the run (`_blame`).
 """
 
 from __future__ import annotations
@@ -40,10 +44,11 @@ _MAX_PAUSE_SECONDS = 60.0
 _MAX_RETRY_AFTER_SECONDS = 3600.0
 # After so many refusals without an answer, the server counts as refusing every question.
 _MAX_REFUSED = 32
+# Of English text; for the estimate of the dry run, as a server's tokenizer is unknown.
 _CHARACTERS_PER_TOKEN = 4
-# Fields that limit an answer: the one of most servers, then that of servers that refuse it.
+# Fields that limit an answer: the one that nearly all servers take, then that of servers that refuse the first.
 _LIMITS = ("max_tokens", "max_completion_tokens")
-# Answers that another try may change.
+# HTTP statuses whose cause may pass: timeouts, conflicts, too many requests, faults of the server.
 _MAY_PASS = frozenset({408, 409, 425, 429, *range(500, 600)})
 # Field that a server may refuse -> the key that leaves it out.
 _REMEDIES = {
@@ -72,51 +77,71 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         model = {"annotator": "openai", "model": settings.model, "revision": settings.revision}
         model["structured"] = settings.structured if config.answer.mode == "verdict" else None
         super().__init__(config, form, {**model, "extra_body": self._extra})
-        self._config, self._settings = config, settings
-        self._prefill = self.prompt.answer.prefix.rstrip()
-        self._thread: threading.Thread | None = None
-        self._limit: str | None = _LIMITS[0]
-        self._retries: collections.Counter[str] = collections.Counter()
-        self._last_cause = ""
-        self._answered = self._refused = self._in_flight = 0
-        # The server wants no requests before this time (monotonic).
-        self._quiet_until = -math.inf
+        self._config = config
+        self._settings = settings
         self.concurrency: int = settings.concurrency
         self.prices = _prices(config)
-        # A local server needs no key.
+        self._prefill = self.prompt.answer.prefix.rstrip()
+
+        self._thread: threading.Thread | None = None
+        # The field that limits an answer on this server, None where it refuses both.
+        self._limit: str | None = _LIMITS[0]
+        # The server wants no requests before this time (monotonic).
+        self._quiet_until = -math.inf
+
+        # Counts of this run.
+        self._retries: collections.Counter[str] = collections.Counter()
+        self._last_cause = ""
+        self._answered = 0
+        self._refused = 0
+        self._in_flight = 0
+
+        # A local server needs no key, but the protocol wants one.
         self._key = _key(settings.key_variable) or "none"
-        written = (rf"(?:\\?{re.escape(c)}|(?i:\\u{ord(c):04x}|%{ord(c):02x}))" for c in self._key)
-        self._key_pattern = re.compile("".join(written))
+        self._key_pattern = _escaped_or_plain(self._key)
 
     @classmethod
     def check(cls, config: AnnotatorConfig, form: Form) -> None:
         chat.check_chat(config, form)
-        url, model = config.openai.base_url, config.openai.model
+        url = config.openai.base_url
         allowed = "a URL such as http://HOST:8000/v1"
         checks.require(chat_client.is_address(url), "openai.base_url", url, allowed)
         _key(config.openai.key_variable)
+
+        model = config.openai.model
         checks.require(bool(model), "openai.model", model, "the model's name on the server")
-        own = json_option(config, "openai.extra_body").keys() & {"model", "messages"}
+
+        sets_question = json_option(config, "openai.extra_body").keys() & {"model", "messages"}
         allowed = "without model and messages, which each question sets"
-        checks.require(not own, "openai.extra_body", config.openai.extra_body, allowed)
+        checks.require(not sets_question, "openai.extra_body", config.openai.extra_body, allowed)
 
     def live(self) -> dict[str, float | int | str]:
-        counts: dict[str, Any] = {"retries": self._retries.total(), "last_for": self._last_cause}
-        counts["refused"] = self._refused
-        return {"in_flight": self._in_flight, **{name: count for name, count in counts.items() if count}}
+        figures: dict[str, Any] = {
+            "retries": self._retries.total(),
+            "last_for": self._last_cause,
+            "refused": self._refused,
+        }
+        # The progress line is short: what did not happen is left out.
+        happened = {name: figure for name, figure in figures.items() if figure}
+        return {"in_flight": self._in_flight, **happened}
 
     def summary(self) -> dict[str, Any]:
-        counts = {"retries": self._retries.total(), "retry_causes": dict(self._retries)}
-        limit = {"answer_limit": self._limit or "the server's own"}
-        return {**super().summary(), **counts, "refused": self._refused, **limit}
+        return {
+            **super().summary(),
+            "retries": self._retries.total(),
+            "retry_causes": dict(self._retries),
+            "refused": self._refused,
+            "answer_limit": self._limit or "the server's own",
+        }
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
-        rest = iter(enumerate(questions))
+        unasked = iter(enumerate(questions))
         running: dict[Future[Answer], int] = {}
         done: queue.SimpleQueue[Future[Answer]] = queue.SimpleQueue()
         try:
             while True:
-                for position, question in itertools.islice(rest, self.concurrency - len(running)):
+                room = self.concurrency - len(running)
+                for position, question in itertools.islice(unasked, room):
                     future = self.submit(question, self._settings.retries)
                     running[future] = position
                     future.add_done_callback(done.put)
@@ -129,12 +154,14 @@ class OpenAIAnnotator(chat.ChatAnnotator):
                 else:
                     yield running.pop(future), future.result()
         finally:
+            # An error, or a caller that closes the iterator, ends the questions that wait for their answers.
             for future in running:
                 future.cancel()
 
     def start(self) -> None:
-        url, patience = self._settings.base_url, self._settings.timeout_seconds
-        self._client = chat_client.ChatClient(url, self._key, patience, self.concurrency)
+        self._client = chat_client.ChatClient(
+            self._settings.base_url, self._key, self._settings.timeout_seconds, self.concurrency
+        )
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="openai", daemon=True)
         self._thread.start()
@@ -142,6 +169,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
     def close(self) -> None:
         if self._thread is None:
             return
+        # The client's session must be closed in the loop that made it, before the loop stops.
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -149,6 +177,7 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         self._thread = None
 
     async def _end(self) -> None:
+        """Cancels what runs in the loop and closes the connections."""
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
@@ -173,28 +202,34 @@ class OpenAIAnnotator(chat.ChatAnnotator):
             await self._send({"model": self._settings.model, "messages": turns, "max_tokens": 1})
 
     async def _ask(self, question: Question, retries: int) -> Answer:
+        """Holds a question's conversation, of two turns where the first answer has no verdict."""
         dialogue = self.open(question)
         while True:
             try:
                 choice = await self._complete(dialogue, retries)
             except _Refused as error:
-                dialogue.cut += str(error) == chat.CUT
+                if str(error) == chat.CUT:
+                    dialogue.cut += 1
                 return dialogue.answer(UNKNOWN, note=str(error))
+
             if self.mode == "soft":
                 try:
-                    masses = replies.verdict_log_probabilities(choice, self.prompt.answer.verdicts)
+                    log_probabilities = replies.verdict_log_probabilities(choice, self.prompt.answer.verdicts)
                 except Rubbish as error:
                     raise self._failure("cannot do what config.answer.mode=soft needs", error) from error
-                return self.soft(dialogue, masses, self._prefill)
+                return self.soft(dialogue, log_probabilities, self._prefill)
+
             answer = self.read_answer(dialogue, choice["message"]["content"], choice.get("finish_reason"))
             if answer is not None:
-                # The key is no verdict; it is removed from the conversation that is kept.
-                turns = ({**turn, "content": self._blotted(turn["content"])} for turn in answer.turns)
+                # A proxy may repeat the key in its answer, and conversations are written to disk.
+                turns = [{**turn, "content": self._without_key(turn["content"])} for turn in answer.turns]
                 return dataclasses.replace(answer, turns=tuple(turns))
 
     async def _complete(self, dialogue: Conversation, retries: int) -> Any:
+        """The reply's choice for a dialogue's next turn; sends again after faults that may pass."""
         request = self._request(dialogue)
-        spread = random.Random(dialogue.question.id)
+        # Pauses differ by up to a quarter, so that requests which failed together do not come back together.
+        pauses = random.Random(dialogue.question.id)
         for retry in itertools.count():
             try:
                 return await self._send(request, dialogue)
@@ -203,33 +238,39 @@ class OpenAIAnnotator(chat.ChatAnnotator):
                     raise
                 self._last_cause = error.kind
                 self._retries[error.kind] += 1
-            await asyncio.sleep(min(2.0**retry, _MAX_PAUSE_SECONDS) * spread.uniform(0.75, 1.25))
+            await asyncio.sleep(min(2.0**retry, _MAX_PAUSE_SECONDS) * pauses.uniform(0.75, 1.25))
         raise AssertionError
 
     async def _send(self, request: dict[str, Any], dialogue: Conversation | None = None) -> Any:
         """Sends a request once and returns the reply's choice; adds the cost to `dialogue`. Raises ServerError or _Refused."""
-        for most in [request.pop(name) for name in _LIMITS if name in request]:
-            if self._limit is not None:
-                request[self._limit] = most
-        while (seconds := self.quiet_seconds()) > 0:
-            await asyncio.sleep(seconds)
+        # Another question may have learned meanwhile which field the server takes. Where extra_body has the second field, its
+        # value counts.
+        limits = [request.pop(name) for name in _LIMITS if name in request]
+        if limits and self._limit is not None:
+            request[self._limit] = limits[-1]
+
+        # A loop, as other questions may move the end of the pause while this one sleeps.
+        while self.quiet_seconds() > 0:
+            await asyncio.sleep(self.quiet_seconds())
+
         self._in_flight += 1
         try:
             usage, choice = replies.checked(await self._client.complete(request))
         except StatusError as error:
             if error.status in _MAY_PASS:
-                raise self._status(error) from error
-            self._lasting(error, request)
-            return await self._send(request, dialogue)  # without the option that the server refused
+                raise self._passing_status(error) from error
+            self._adapt_or_raise(error, request)
+            return await self._send(request, dialogue)  # with the limit that the server takes
         except TimeoutError as error:
-            what = f"hangs: no answer within {self._settings.timeout_seconds:g} s"
-            raise self._failure(what, error, "no answer in time") from error
+            fault = f"hangs: no answer within {self._settings.timeout_seconds:g} s"
+            raise self._failure(fault, error, "no answer in time") from error
         except chat_client.NoConnectionError as error:
             raise self._failure("cannot be reached", error, "no connection") from error
         except Rubbish as error:
             raise self._failure("returns rubbish", error, "rubbish") from error
         finally:
             self._in_flight -= 1
+
         if dialogue is not None:
             dialogue.cost(*usage)
         if choice.get("finish_reason") == "content_filter":
@@ -237,37 +278,43 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         self._answered += 1
         return choice
 
-    def _status(self, error: StatusError) -> ServerError:
-        """The fault of a passing HTTP status; records how long the server wants no requests."""
-        kind, seconds = f"HTTP {error.status}", chat_client.retry_after(error.headers)
+    def _passing_status(self, error: StatusError) -> ServerError:
+        """The fault of an HTTP status whose cause may pass; records how long the server wants no requests."""
+        kind = f"HTTP {error.status}"
+        seconds = chat_client.retry_after(error.headers)
         self._quiet_until = max(self._quiet_until, time.monotonic() + min(seconds, _MAX_RETRY_AFTER_SECONDS))
         if seconds > _MAX_RETRY_AFTER_SECONDS:
             return self._failure(f"asks to wait {format_seconds(seconds)}", error)
         return self._failure(f"answers with {kind}", error, kind)
 
-    def _lasting(self, error: StatusError, request: dict[str, Any]) -> None:
-        """Raises for a permanent fault; returns if the answer has to be limited in another way."""
+    def _adapt_or_raise(self, error: StatusError, request: dict[str, Any]) -> None:
+        """Returns if the request may be sent again with another limit of the answer; raises for any other lasting fault."""
         text = str(error)
         if replies.CUT.search(text):
             raise _Refused(chat.CUT)
-        too_long = replies.LENGTH.search(text)
+
+        is_too_long = replies.LENGTH.search(text)
         if any(name in text for name in _LIMITS):
             # Where the context does not hold the prompt and the longest answer, some errors name both, so the length is
             # checked first. Without a limit the server uses the room that is left.
-            if too_long or replies.ANSWER_LIMIT.search(text):
+            if is_too_long or replies.ANSWER_LIMIT.search(text):
                 if self.mode == "analysis" and any(name in request for name in _LIMITS):
                     self._limit = None
                     return
             elif _LIMITS[1] in text and _LIMITS[0] in request:
-                self._limit = self._limit and _LIMITS[1]
+                # Another question may have found that the server takes no limit at all; that stays.
+                if self._limit is not None:
+                    self._limit = _LIMITS[1]
                 return
-        if error.status == 400 and too_long:
+
+        if error.status == 400 and is_too_long:
             raise _Refused(chat.TOO_LONG)
         if error.status in (400, 403, 422) and replies.CONTENT.search(text):
             self._refuse(error)
-        raise self._failure(self._blamed(error), error)
+        raise self._failure(self._blame(error), error)
 
-    def _blamed(self, error: StatusError) -> str:
+    def _blame(self, error: StatusError) -> str:
+        """What the server does not accept, with the config key to change."""
         settings = self._settings
         key = f"the key of the environment variable {settings.key_variable}"
         if 300 <= error.status < 400:
@@ -287,40 +334,53 @@ class OpenAIAnnotator(chat.ChatAnnotator):
         return f"refuses the request with HTTP {error.status}"
 
     def _refuse(self, error: StatusError | str) -> NoReturn:
+        """Counts a question that the server's content filter refuses; a server that refuses all of them ends the run."""
         self._refused += 1
         if self._refused >= _MAX_REFUSED and not self._answered:
             raise self._failure(f"refused all of {self._refused} questions by their content", error)
         raise _Refused(REFUSED)
 
-    def _failure(self, what: str, error: BaseException | str, kind: str = "") -> ServerError:
-        """The one-line error of a server with its cause, without the key. `kind`: of a fault that may pass."""
-        what, detail = (" ".join(self._blotted(str(text)).split()) for text in (what, error))
+    def _failure(self, fault: str, error: BaseException | str, kind: str = "") -> ServerError:
+        """The error of a server in one line, with its cause, without the key. `kind` names a fault that may pass."""
         url = without_user(self._settings.base_url)
-        return ServerError(f"the server {url} {what[:400]} ({detail[:200] or type(error).__name__})", kind)
+        fault = self._one_line(fault)[:400]
+        detail = self._one_line(str(error))[:200] or type(error).__name__
+        return ServerError(f"the server {url} {fault} ({detail})", kind)
 
-    def _blotted(self, text: str) -> str:
-        """`text`, before it is cut, without the key, plain or escaped for JSON and URLs."""
-        may_hold_it = self._key != "none" and (self._key in text or "\\" in text or "%" in text)
-        return self._key_pattern.sub("***", text) if may_hold_it else text
+    def _one_line(self, text: str) -> str:
+        return " ".join(self._without_key(text).split())
+
+    def _without_key(self, text: str) -> str:
+        """`text` with *** for the key, plain or escaped for JSON and URLs. Call it before a text is cut: half a key would stay."""
+        may_hold_key = self._key != "none" and (self._key in text or "\\" in text or "%" in text)
+        return self._key_pattern.sub("***", text) if may_hold_key else text
 
     def _request(self, dialogue: Conversation) -> dict[str, Any]:
+        """The body of the request for a dialogue's next turn."""
         sampling = self._config.sampling
         request: dict[str, Any] = {"model": self._settings.model, "messages": dialogue.turns}
         extra = dict(self._extra)
+
         if self.mode == "soft":
+            # One token is the verdict; the first may be a blank that the tokenizer puts before it.
             request |= {"max_tokens": 2, "logprobs": True, "top_logprobs": 20}
             if sampling.temperature is not None:
                 request["temperature"] = 0
             request["messages"] = [*dialogue.turns, {"role": "assistant", "content": self._prefill}]
             extra |= {"add_generation_prompt": False, "continue_final_message": True}
             return request | extra
-        drawn = {name: getattr(sampling, name) for name in ("temperature", "top_p")}
-        request |= {name: value for name, value in drawn.items() if value is not None}
+
+        if sampling.temperature is not None:
+            request["temperature"] = sampling.temperature
+        if sampling.top_p is not None:
+            request["top_p"] = sampling.top_p
         request["max_tokens"] = sampling.verdict_tokens if self.mode == "verdict" else sampling.max_tokens
         if self._settings.send_top_k:
             extra["top_k"] = sampling.top_k
-        if self._settings.send_seed and (seed := self.seed(dialogue)) is not None:
+        seed = self.seed(dialogue)
+        if self._settings.send_seed and seed is not None:
             request["seed"] = seed
+
         if self.mode == "verdict":
             if self._settings.structured == "structured_outputs":
                 extra["structured_outputs"] = {"choice": list(self.prompt.answer.answers)}
@@ -338,7 +398,14 @@ def _prices(config: AnnotatorConfig) -> Prices | None:
     prices = config.openai.prices
     if not (prices.prompt or prices.cached or prices.completion):
         return None
-    return Prices(prices.prompt, prices.prompt if prices.cached is None else prices.cached, prices.completion)
+    cached = prices.prompt if prices.cached is None else prices.cached
+    return Prices(prices.prompt, cached, prices.completion)
+
+
+def _escaped_or_plain(key: str) -> re.Pattern[str]:
+    """Matches a key whose characters are plain or escaped for JSON (\\/, \\u002f) or URLs (%2f)."""
+    characters = [rf"(?:\\?{re.escape(c)}|(?i:\\u{ord(c):04x}|%{ord(c):02x}))" for c in key]
+    return re.compile("".join(characters))
 
 
 def _key(variable: str) -> str:

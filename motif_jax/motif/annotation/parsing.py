@@ -21,17 +21,19 @@ _OF_JSON = {len(PAIR.verdicts): {"null": TIE}, len(SINGLE.verdicts): {"true": YE
 
 
 class AnswerForm(NamedTuple):
-    """The form in which a verdict is asked for: '("best_description": {verdict})', and the words of the verdicts by label."""
+    """The form in which a prompt wants the verdict: '("best_description": {verdict})', and the words of the verdicts by label."""
 
     template: str
     verdicts: tuple[str, ...]
 
     @property
     def answers(self) -> tuple[str, ...]:
+        """The template with each verdict in its slot: '("best_description": 1)', ..."""
         return tuple(self.template.replace(_SLOT, verdict) for verdict in self.verdicts)
 
     @property
     def prefix(self) -> str:
+        """The template before the verdict: '("best_description": '."""
         return self.template.partition(_SLOT)[0]
 
     @property
@@ -60,8 +62,10 @@ def make_form(template: str, words: Sequence[str], form: Form = PAIR) -> AnswerF
         raise UserError(
             f"the answer form {template!r} must have a word before {_SLOT}, such as best_description"
         )
-    count, plain = len(form.verdicts), all(re.fullmatch(r"[A-Za-z0-9]+", word) for word in words)
-    if len({word.lower() for word in words}) != count or not plain:
+    count = len(form.verdicts)
+    are_words = all(re.fullmatch(r"[A-Za-z0-9]+", word) for word in words)
+    are_different = len({word.lower() for word in words}) == count
+    if not (are_words and are_different):
         raise UserError(f"the verdicts {list(words)} must be {count} different words of letters and digits")
     return AnswerForm(template, tuple(words))
 
@@ -83,7 +87,7 @@ class AnswerParser:
         its word occurs anywhere, else the first; of three the first match, else the third, the tie.
         """
         self._labels = {word.lower(): label for label, word in enumerate(form.verdicts)}
-        self._first_match, self._anywhere = first_match, anywhere
+        self._anywhere = anywhere
         self.is_published = first_match or anywhere
         self._positive = re.compile(rf"(?<!\w){re.escape(form.verdicts[YES])}(?!\w)")
         self._published = _published_pattern(form)
@@ -99,42 +103,49 @@ class AnswerParser:
         if self.is_published:
             return LabelRead(self._published_label(text))
         answer = spoken(plain(text))
-        return (
-            LabelRead(UNKNOWN, unfinished=True) if answer.inside else LabelRead(self._last_line(answer.text))
-        )
+        if answer.inside:
+            return LabelRead(UNKNOWN, unfinished=True)
+        return LabelRead(self._last_line(answer.text))
 
     def _published_label(self, text: str) -> int:
         if self._anywhere and len(self._labels) == len(SINGLE.verdicts):
             return YES if self._positive.search(text) else NO
-        found = self._published.search(text)
-        return self._labels[found[1].lower()] if found else TIE if self._anywhere else UNKNOWN
+        match = self._published.search(text)
+        if match:
+            return self._labels[match[1].lower()]
+        return TIE if self._anywhere else UNKNOWN
 
     def _last_line(self, text: str) -> int:
-        """The one verdict of the last line with any; else unknown. A bare verdict counts, one that a refusal quotes does not."""
+        """The verdict of the last line that has any, UNKNOWN if that line has two different ones.
+
+        An answer that is nothing but a verdict counts; a verdict that a refusal quotes does not.
+        """
         bare = re.fullmatch(r"[^\w%]*+(\w{1,64}+)[^\w%]*+", text)
         if bare and bare[1].lower() in self._values:
             return self._values[bare[1].lower()] if _is_unsigned(text, bare.start(1)) else UNKNOWN
-        refused = refusals.refuses(text)
+
+        refuses = refusals.refuses(text)
+        # The labels on the line of the last match.
         labels: set[int] = set()
-        position = 0
-        for found in self._verdict.finditer(text):
-            of_match = self._labels_of(text, found)
-            if refused and refusals.is_quoted(text, found.start(), found.end(), of_match == {TIE}):
+        last_start = 0
+        for match in self._verdict.finditer(text):
+            match_labels = self._labels_of(text, match)
+            if refuses and refusals.is_quoted(text, match.start(), match.end(), match_labels == {TIE}):
                 continue
-            if "\n" in text[position : found.start(1)]:
+            if "\n" in text[last_start : match.start(1)]:
                 labels.clear()
-            position = found.start(1)
-            labels |= of_match
+            last_start = match.start(1)
+            labels |= match_labels
         return labels.pop() if len(labels) == 1 else UNKNOWN
 
-    def _labels_of(self, text: str, found: re.Match[str]) -> set[int]:
+    def _labels_of(self, text: str, match: re.Match[str]) -> set[int]:
         """The labels of a match of the verdict's pattern; a number that only begins with a verdict, 1.5 or -1, is unknown."""
-        if found["more"] or not _is_unsigned(text, found.start(1)) or _UNEQUAL.search(found[0]):
+        if match["more"] or not _is_unsigned(text, match.start(1)) or _UNEQUAL.search(match[0]):
             return {UNKNOWN}
-        return {self._values[word.lower()] for word in self._words.findall(found[1])}
+        return {self._values[word.lower()] for word in self._words.findall(match[1])}
 
 
-# Not the verdict that follows.
+# "best_description != 1": the verdict after such a sign is the one that is not meant.
 _UNEQUAL = re.compile("!=|\u2260|<>")
 
 
@@ -153,7 +164,7 @@ def _published_pattern(form: AnswerForm) -> re.Pattern[str]:
 
     Possessive repeats and the bound on the word (64 letters) keep the search linear.
     """
-    # A verdict counts as it is written or in small letters, the key in any case.
+    # A verdict counts as it is written or in small letters, the key in any case. A dict drops repeats and keeps the order.
     words = dict.fromkeys(word for verdict in form.verdicts for word in (verdict, verdict.lower()))
     return re.compile(_key_pattern(form) + rf"\W*+\w{{0,64}}\s*+({'|'.join(map(re.escape, words))})")
 

@@ -38,18 +38,22 @@ class PromptTexts:
     examples: str = ""
 
     def identity(self) -> dict[str, Any]:
-        texts = {
+        """All texts with their hash: the prompt's part of what an answer depends on."""
+        texts: dict[str, Any] = {
             "system": self.system,
             "question": self.question,
             "retry": self.retry,
             "goal": self.goal,
             "answer": self.answer.template,
             "verdicts": list(self.answer.verdicts),
-            **({"examples": self.examples} if self.examples else {}),
         }
+        if self.examples:
+            # Left out when empty, so that a prompt without examples has the hash of one whose file has no such field.
+            texts["examples"] = self.examples
         return {**texts, "hash": digests.of_bytes(json.dumps(texts, sort_keys=True).encode())}
 
     def conversation(self, *items: str) -> Turns:
+        """The turns that ask about the items of a question: two captions of a pair, or one text."""
         turns = [{"role": "system", "content": self.system}] if self.system else []
         return [*turns, {"role": "user", "content": self._fill(self.question, items)}]
 
@@ -66,58 +70,81 @@ class PromptTexts:
         return [*earlier, {**question, "content": f"{question['content'].rstrip()}\n\n{request}"}]
 
     def items_of(self, text: str) -> tuple[str, ...] | None:
-        found = self._question_pattern.fullmatch(text)
+        """The items of a question that this prompt wrote, the inverse of `conversation`; None for any other text."""
+        match = self._question_pattern.fullmatch(text)
+        if match is None:
+            return None
         try:
-            return tuple(json.loads(found[name]) for name in self.form.items) if found else None
+            return tuple(json.loads(match[name]) for name in self.form.items)
         except ValueError:
             return None
 
     @functools.cached_property
     def _question_pattern(self) -> re.Pattern[str]:
+        """Matches the question with any quoted items; an item that it names twice must be the same both times."""
         pattern = ""
+        names: set[str] = set()
         for name, text in self._pieces(self.question):
-            again = f"(?P<{name}>" in pattern
-            item = f"(?P={name})" if again else rf'(?P<{name}>"(?:[^"\\]|\\.)*+")'
-            pattern += item if name else re.escape(text)
+            if not name:
+                pattern += re.escape(text)
+            elif name in names:
+                pattern += f"(?P={name})"
+            else:
+                names.add(name)
+                # A JSON string; the possessive repeat keeps the search linear.
+                pattern += rf'(?P<{name}>"(?:[^"\\]|\\.)*+")'
         return re.compile(pattern)
 
     def _fill(self, template: str, items: Sequence[str]) -> str:
+        """The template with its placeholders filled in; items are quoted as JSON strings."""
         quoted = dict(zip(self.form.items, map(_quote, items), strict=True))
         return "".join(quoted.get(name) or text for name, text in self._pieces(template))
 
     @functools.cache  # noqa: B019 (a process has a handful of prompts)
     def _pieces(self, template: str) -> list[tuple[str, str]]:
-        """The template in pieces: ('', text with its other placeholders filled in) or (name of an item, '')."""
+        """The template in pieces: ('', text with its other placeholders filled in) or (name of an item, '').
+
+        Items are filled in last and apart, so that a caption which holds "{goal}" stays as it is.
+        """
+        # A line that holds nothing but the placeholder of an empty text goes with its line end.
         for name, text in (("goal", self.goal), ("examples", self.examples)):
             if not text:
                 template = re.sub(rf"(?m)^[ \t]*\{{{name}\}}[ \t]*\n?", "", template)
+
         values = {"goal": self.goal, "examples": self.examples}
         answers = zip(self.form.verdicts, self.answer.answers, strict=True)
         values |= {f"answer_{verdict}": answer for verdict, answer in answers}
-        placeholder = re.compile(rf"\{{({'|'.join([*self.form.items, *values])})\}}")
-        # Every second piece is a name.
-        pieces = enumerate(placeholder.split(template))
-        return [
-            (piece, "") if place % 2 and piece not in values else ("", values[piece] if place % 2 else piece)
-            for place, piece in pieces
-        ]
+
+        names = "|".join([*self.form.items, *values])
+        pieces: list[tuple[str, str]] = []
+        # With a group in the pattern, split returns text and names in turn, beginning with a text.
+        for index, piece in enumerate(re.split(rf"\{{({names})\}}", template)):
+            is_name = index % 2 == 1
+            if not is_name:
+                pieces.append(("", piece))
+            elif piece in values:
+                pieces.append(("", values[piece]))
+            else:
+                pieces.append((piece, ""))
+        return pieces
 
 
 def prompt_path(version: str, file: str, form: Form = PAIR) -> Path:
     """The prompt file of `config.prompt`: the user's own, or a version's for questions of `form`."""
     if file:
         return Path(file)
-    known = {path.stem: path for path in prompt_files(form)}
-    if version not in known:
+    versions = {path.stem: path for path in prompt_files(form)}
+    if version not in versions:
         raise UserError(
-            f"config.prompt.version={version}: must be one of {', '.join(known)}, or give prompt.file"
+            f"config.prompt.version={version}: must be one of {', '.join(versions)}, or give prompt.file"
         )
-    return known[version]
+    return versions[version]
 
 
 def prompt_files(form: Form = PAIR) -> list[Path]:
     """The project's prompt files for questions of `form`; their names are their versions."""
-    return sorted((FOLDER if form is PAIR else FOLDER / form.name).glob("*.yaml"))
+    folder = FOLDER if form is PAIR else FOLDER / form.name
+    return sorted(folder.glob("*.yaml"))
 
 
 def goals_of(path: Path) -> list[str]:
@@ -130,13 +157,14 @@ def forms_of(path: Path) -> list[Form]:
     """The forms whose items the questions of a prompt file contain. Raises UserError: it has no questions."""
     tree = _read(path)
     with _naming(path):
-        asked = "".join(_text(tree, "question", name) for name in ("analysis", "verdict"))
-    return [form for form in FORMS if any(f"{{{item}}}" in asked for item in form.items)]
+        questions = "".join(_text(tree, "question", name) for name in ("analysis", "verdict"))
+    return [form for form in FORMS if any(f"{{{item}}}" in questions for item in form.items)]
 
 
 def load_prompt(path: Path, goal: str, mode: str, form: Form = PAIR) -> PromptTexts:
     """Reads a prompt file for questions of `form`. Raises UserError: a field, a placeholder or the goal is missing."""
-    tree, goals = _read(path), goals_of(path)
+    tree = _read(path)
+    goals = goals_of(path)
     if goals and goal not in goals:
         raise UserError(f"config.goal={goal}: must be one of {', '.join(goals)}, the goals of {path}")
     with _naming(path):
@@ -145,17 +173,26 @@ def load_prompt(path: Path, goal: str, mode: str, form: Form = PAIR) -> PromptTe
         verdicts = [_text(tree, "verdicts", name) for name in form.verdicts]
         answer = make_form(_text(tree, "answer"), verdicts, form)
         examples = _examples(tree, goal, answer, form)
-        for name in (*form.items, *["goal"] * bool(sentence), *["examples"] * bool(examples)):
+
+        needed = list(form.items)
+        if sentence:
+            needed.append("goal")
+        if examples:
+            needed.append("examples")
+        for name in needed:
             if f"{{{name}}}" not in question:
                 raise UserError(f"the question for answer.mode={mode} lacks {{{name}}}")
-        system, retry = _text(tree, "system", empty=True), _text(tree, "retry")
+
+        system = _text(tree, "system", empty=True)
+        retry = _text(tree, "retry")
     return PromptTexts(system, question, retry, sentence, answer, form, examples)
 
 
 def _examples(tree: Mapping[str, Any], goal: str, answer: AnswerForm, form: Form) -> str:
+    """The examples that have a verdict for `goal`, one a line; '' without any."""
+    names = {*form.items, "verdicts"}
     lines = []
     for example in tree.get("examples", []):
-        names = {*form.items, "verdicts"}
         verdicts = example.get("verdicts") if isinstance(example, Mapping) else None
         if not isinstance(verdicts, Mapping) or set(example) != names:
             raise UserError(f"each of examples must hold {', '.join(sorted(names))}")
@@ -164,13 +201,15 @@ def _examples(tree: Mapping[str, Any], goal: str, answer: AnswerForm, form: Form
         if verdicts[goal] not in form.verdicts:
             allowed = " or ".join(form.verdicts)
             raise UserError(f"the verdicts of examples must be {allowed}, not {verdicts[goal]}")
-        shown = " ".join(_quote(example[name]) for name in form.items)
-        lines.append(f"{shown} {answer.answers[form.verdicts.index(verdicts[goal])]}")
+        items = " ".join(_quote(example[name]) for name in form.items)
+        label = form.verdicts.index(verdicts[goal])
+        lines.append(f"{items} {answer.answers[label]}")
     return "\n".join(lines)
 
 
 @contextlib.contextmanager
 def _naming(path: Path) -> Iterator[None]:
+    """Puts the path of the prompt file before an error of its content."""
     try:
         yield
     except UserError as error:
@@ -198,10 +237,11 @@ def _parsed(text: str) -> Any:
 
 
 def _text(tree: Any, *field: str, empty: bool = False) -> str:
-    for place, part in enumerate(field, start=1):
-        if not isinstance(tree, Mapping) or part not in tree:
-            raise UserError(f"lacks the field {'.'.join(field[:place])}")
-        tree = tree[part]
+    """The text at a path of keys. Raises UserError: there is none, or it is blank and may not be (`empty`)."""
+    for depth, key in enumerate(field, start=1):
+        if not isinstance(tree, Mapping) or key not in tree:
+            raise UserError(f"lacks the field {'.'.join(field[:depth])}")
+        tree = tree[key]
     if not isinstance(tree, str) or not (empty or tree.strip()):
         raise UserError(f"the field {'.'.join(field)} must be a text")
     return tree
@@ -210,12 +250,17 @@ def _text(tree: Any, *field: str, empty: bool = False) -> str:
 def model_tag(model: str) -> str:
     """A model's part of a label file's name: llama70b for Llama-2-70b-chat-hf, else its name in letters fit for a file."""
     base = model.rstrip("/").split("/")[-1].lower()
-    if published := re.fullmatch(r"llama-2-(\d+)b-chat(?:-hf)?", base):
+    published = re.fullmatch(r"llama-2-(\d+)b-chat(?:-hf)?", base)
+    if published:
         return f"llama{published[1]}b"
     return re.sub(r"[^a-z0-9]+", "-", base).strip("-") or "model"
 
 
 def label_name(model: str, status: bool, goal: str, version: str) -> str:
     """Name by the published scheme: llama70b_msg_defaultgoal_default, with minbl_ where the status line is shown."""
-    clean = [re.sub(r"[^A-Za-z0-9-]+", "-", part) for part in (goal, version)]
-    return "_".join([model_tag(model), "msg", *(["minbl"] if status else []), *clean])
+    parts = [model_tag(model), "msg"]
+    if status:
+        parts.append("minbl")
+    for part in (goal, version):
+        parts.append(re.sub(r"[^A-Za-z0-9-]+", "-", part))
+    return "_".join(parts)

@@ -17,13 +17,14 @@ ORDERS = ("once", "given", "both")
 
 
 class QuestionHasher:
-    """Ids of questions: hashes of the annotator's identity and the question, so that all who ask the same find the answer."""
+    """Ids of questions: hashes of the annotator's identity and the question, so that any run that asks the same finds the answer."""
 
     def __init__(self, identity: Mapping[str, Any]) -> None:
         canonical = json.dumps(identity, sort_keys=True, separators=(",", ":")).encode()
         self._identity = hashlib.blake2b(canonical, digest_size=16)
 
     def items(self, items: Sequence[str], form: Form = PAIR) -> str:
+        """Id of a question about texts, 32 hex digits; the order of the texts counts."""
         *front, last = (item.encode() for item in items)
         state = self._identity.copy()
         state.update(b"items %b " % form.name.encode())
@@ -35,6 +36,7 @@ class QuestionHasher:
         return state.hexdigest()
 
     def pair(self, index: int) -> str:
+        """Id of a question about the numbers of a dataset's pair; the dataset's hash is part of the identity."""
         state = self._identity.copy()
         state.update(b"pair %d" % index)
         return state.hexdigest()
@@ -43,8 +45,11 @@ class QuestionHasher:
 class QuestionList(NamedTuple):
     """The distinct questions of a dataset, in order of their first appearance.
 
-    `asked` int32 [pairs, orders]: index of a pair's question; -1 where equal captions are a tie without asking. `swapped` bool:
-    whether that question has the pair's captions reversed; of two orders the second.
+    Attributes:
+      questions: the questions, without repeats.
+      asked: int32 [pairs, orders], the index of a pair's question; -1 where equal captions are a tie without asking. There is
+        one order, or two where both are asked.
+      swapped: bool [pairs, orders], whether that question has the pair's captions reversed.
     """
 
     questions: list[Question]
@@ -52,6 +57,7 @@ class QuestionList(NamedTuple):
     swapped: np.ndarray
 
     def digest(self) -> str:
+        """A hash of the questions in their order, by which shards know that they have the same list."""
         return digests.of_bytes("".join(question.id for question in self.questions).encode())
 
     def shard(self, index: int, count: int) -> list[Question]:
@@ -72,27 +78,36 @@ def caption_questions(
     asked = np.full((num_pairs, width), -1, np.int32)
     swapped = np.zeros((num_pairs, width), bool)
     questions: list[Question] = []
-    position: dict[tuple[str, str], int] = {}
+    # Captions in their order -> index of the question.
+    indices: dict[tuple[str, str], int] = {}
 
-    def place(first: str, second: str) -> int:
-        found = position.get((first, second))
-        if found is None:
-            found = position[first, second] = len(questions)
+    def index_of(first: str, second: str) -> int:
+        """The index of a question, which is added if it is new."""
+        index = indices.get((first, second))
+        if index is None:
+            index = len(questions)
+            indices[first, second] = index
             questions.append(Question(hasher.items((first, second)), (first, second)))
-        return found
+        return index
 
     for row, (first, second) in enumerate(pairs):
         if first == second:
             continue
         if orders == "both":
-            asked[row] = place(first, second), place(second, first)
+            asked[row, 0] = index_of(first, second)
+            asked[row, 1] = index_of(second, first)
             swapped[row, 1] = True
         elif orders == "given":
-            asked[row] = place(first, second)
+            asked[row] = index_of(first, second)
         else:
-            known = (first, second) in position
-            reverse = not known and ((second, first) in position or is_reversed(hasher, first, second))
-            asked[row] = place(second, first) if reverse else place(first, second)
+            # The hash reads both texts twice, so that it is computed for new pairs alone.
+            if (first, second) in indices:
+                reverse = False
+            elif (second, first) in indices:
+                reverse = True
+            else:
+                reverse = is_reversed(hasher, first, second)
+            asked[row] = index_of(second, first) if reverse else index_of(first, second)
             swapped[row] = reverse
     return QuestionList(questions, asked, swapped)
 

@@ -1,6 +1,6 @@
-"""Separates a model's reasoning from what it answers, whatever the marks of its family are.
+"""Separates a model's reasoning from its answer, whatever the marks of its family are.
 
-What stands in a block of reasoning is no answer, whether the block is closed or not.
+A verdict within a block of reasoning is no answer, whether the block is closed or not.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ _NAMES = (
     "scratchpad|deliberation|monologue|innermonologue|innerthought|innerthoughts|internal|internalthoughts|inner|cot|"
     "chainofthought|ponder|pondering"
 )
-_BEGIN, _END = "start|begin|prefix|open", "end|suffix|close|stop"
+_BEGIN = "start|begin|prefix|open"
+_END = "end|suffix|close|stop"
 _NAME = re.compile(
     rf"(?:{_BEGIN}|(?P<end>{_END}))?(?:of)?(?:[a-z]{{1,16}}:|ant)?(?P<name>{_NAMES})(?::\w{{1,40}})?(?:{_BEGIN}|(?P<end_after>{_END}))?"
 )
@@ -44,9 +45,10 @@ _MARK = re.compile(
 # Marks whose name is another word: their name is a group of the pattern.
 _WORDS = ("word", "sentence", "line")
 _NAMED = ("tag", "bracket", "triangle")
-_CHANNEL, _FINAL = "channel", "final"
+_CHANNEL = "channel"
+_FINAL = "final"
 _CHANNELS = (_CHANNEL, "word")
-# Outside a channel they only end a message, in other families, too.
+# Outside a channel they only end a message; other families of models use them so, too.
 _ENDS_OF_MESSAGES = ("<|end|>", "<|return|>", "<|call|>", "<|start|>")
 # Square brackets around another word are a heading, [Analysis], unless they are closed.
 _OF_BRACKETS = ("bracket think", "bracket thinking")
@@ -60,6 +62,8 @@ class SpokenPart(NamedTuple):
 
 
 class _Mark(NamedTuple):
+    """A mark at [start, end) of a text that opens or closes a block of its kind."""
+
     start: int
     end: int
     kind: str
@@ -73,22 +77,30 @@ def spoken(text: str) -> SpokenPart:
     before it is reasoning.
     """
     parts: list[str] = []
-    inside, depth, position = "", 0, 0
+    # The kind of the block that is open, '' outside of blocks, and how many of that kind are open.
+    inside = ""
+    depth = 0
+    # The end of the last mark.
+    position = 0
     for mark in _marks(text):
         if inside and mark.kind != inside:
             continue
         if inside and mark.opens:
             # A channel ends the one before it; other blocks may stand in each other.
-            depth += mark.kind not in _CHANNELS
+            if mark.kind not in _CHANNELS:
+                depth += 1
         elif inside:
             depth -= 1
-            inside = inside if depth else ""
+            if depth == 0:
+                inside = ""
         elif mark.opens:
             parts.append(text[position : mark.start])
-            inside, depth = mark.kind, 1
+            inside = mark.kind
+            depth = 1
         elif text.startswith(_ENDS_OF_MESSAGES, mark.start):
             parts.append(text[position : mark.start])
         else:
+            # An end without a beginning: all text so far was reasoning.
             parts.clear()
         position = mark.end
     if not inside:
@@ -104,11 +116,17 @@ def as_earlier_turn(text: str) -> str:
     marks = _marks(text)
     if not marks:
         return text
-    parts, position = [], 0
+    answer = spoken(text).text
+    if answer:
+        return answer
+
+    parts = []
+    position = 0
     for mark in marks:
         parts.append(text[position : mark.start])
         position = mark.end
-    return spoken(text).text or "".join([*parts, text[position:]]).strip()
+    parts.append(text[position:])
+    return "".join(parts).strip()
 
 
 def _marks(text: str) -> list[_Mark]:

@@ -1,4 +1,7 @@
-"""Tells a verdict from the form of one that a refusal quotes."""
+"""Tells a verdict from one that a refusal only quotes: "I cannot answer in the form best_description: 1".
+
+The patterns are English, as the prompts are. They bound every repeat, so that they take time linear in the text's length.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,8 @@ def _refusal(verbs: str) -> re.Pattern[str]:
     )
 
 
-_REFUSES, _UNDECIDED = _refusal(_TASK), _refusal(f"{_TASK}|{_PREFERENCE}")
+_REFUSES = _refusal(_TASK)
+_UNDECIDED = _refusal(f"{_TASK}|{_PREFERENCE}")
 _DECLINES = re.compile(
     r"(?i)\b(?:(?:i|we) (?:must |have to |will |would )?(?:decline|refuse)|not something (?:that )?(?:i|we) (?:can|could|will)|"
     r"not (?:be )?appropriate|inappropriate)\b"
@@ -48,7 +52,7 @@ _THOUGHT = re.compile(
 _GIVES = re.compile(
     r"(?i)\b(?:here is|here's|my (?:final )?(?:answer|verdict|choice)|i (?:choose|pick|say|prefer))\b"
 )
-# Characters around a form that are looked at.
+# Characters before and after a form that are read.
 _AROUND = 300
 
 
@@ -60,7 +64,8 @@ def refuses(text: str) -> bool:
 def is_quoted(text: str, start: int, end: int, tie: bool) -> bool:
     """Whether the form at [start, end) of a text that `refuses` is quoted and not given.
 
-    It is quoted in a thought that refuses or supposes. Who cannot prefer either side gives the verdict of a `tie`.
+    It is quoted in a thought that refuses or supposes. With `tie`, the form holds the verdict of a tie: an answer that cannot
+    prefer either side then gives its verdict, and only one that refuses the task quotes it.
     """
     before = text[max(0, start - _AROUND) : start]
     introduction = before.rstrip(" \t\n\"'(*`{[")

@@ -9,8 +9,10 @@ from typing import Any
 
 from motif_jax.core.errors import UserError, printable
 
-# Largest sum of the verdicts' probabilities, which may be rounded; a number of tokens that no reply has.
-_MAX_MASS, _MAX_TOKENS = 1.01, 1 << 40
+# Largest sum of the verdicts' probabilities: servers round them.
+_MAX_MASS = 1.01
+# A number of tokens that no reply has.
+_MAX_TOKENS = 1 << 40
 # Words of a refusal that blames the content of a prompt, its length, or the longest answer asked for.
 CONTENT = re.compile(
     "content[ _]filter|content management policy|content[ _]policy|usage polic|policy ?violation|moderation|flagged|"
@@ -30,53 +32,67 @@ class ServerError(UserError):
 
     def __init__(self, cause: str, kind: str) -> None:
         super().__init__(f"{cause}; everything answered so far is kept, the same command resumes from there")
-        self.cause, self.kind = printable(cause), kind
+        self.cause = printable(cause)
+        self.kind = kind
 
 
 class Rubbish(Exception):
-    """A reply violates the protocol."""
+    """A reply that violates the protocol."""
 
 
 def verdict_log_probabilities(choice: Mapping[str, Any], verdicts: Sequence[str]) -> list[float]:
-    """Log-probabilities of the verdicts after a prefilled answer, -inf for unlisted ones. Raises Rubbish: the reply has none.
+    """Natural log-probabilities of the verdicts after a prefilled answer, -inf for those that the reply does not list.
 
-    If the likeliest first token is a blank, which some tokenizers put before a digit, the second counts with its probability.
+    If the likeliest first token is a blank, which some tokenizers put before a digit, the second token's probabilities count,
+    times that of the blank. Raises Rubbish: the reply has no log-probabilities.
     """
     tokens = _at(choice.get("logprobs"), "content")
     if not isinstance(tokens, list) or not tokens:
         raise Rubbish("no log-probabilities in the reply")
-    words = {verdict.lower(): place for place, verdict in enumerate(verdicts)}
+    labels = {verdict.lower(): label for label, verdict in enumerate(verdicts)}
     masses = [0.0] * len(verdicts)
-    before = 1.0
+    # Probability of the tokens before the one that is read.
+    prefix_probability = 1.0
     try:
         for token in tokens[:2]:
             for candidate in token["top_logprobs"]:
-                place = words.get(candidate["token"].strip().lower())
-                if place is not None:
-                    masses[place] += before * math.exp(candidate["logprob"])
+                label = labels.get(candidate["token"].strip().lower())
+                if label is not None:
+                    # Several tokens may be the same verdict: "1", " 1".
+                    masses[label] += prefix_probability * math.exp(candidate["logprob"])
             if token["token"].strip():
                 break
-            before *= math.exp(token["logprob"])
+            prefix_probability *= math.exp(token["logprob"])
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise Rubbish(f"log-probabilities of another form in the reply: {tokens}") from error
+    # Written with `not`, so that NaN is refused, too.
     if not sum(masses) < _MAX_MASS:
         raise Rubbish(f"log-probabilities of more than probability 1 in the reply: {tokens}")
     return [math.log(mass) if mass > 0 else -math.inf for mass in masses]
 
 
 def checked(reply: Any) -> tuple[tuple[int, int, int], dict[str, Any]]:
-    """Tokens, as in `Answer`, and the first choice of a reply, whose message's content is a text. Raises Rubbish: there is no answer."""
+    """The tokens of a reply (prompt, answer, cached part of the prompt; 0 where it does not say) and its first choice.
+
+    The content of the choice's message is made a text. Raises Rubbish: there is no answer.
+    """
     choices = _at(reply, "choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = _at(choice, "message")
     if not isinstance(choice, dict) or not isinstance(message, dict):
         raise Rubbish(f"no choices in the reply {reply}")
     choice = {**choice, "message": {**message, "content": _text(message.get("content"))}}
+
     usage = _at(reply, "usage")
-    counts = [_at(usage, "prompt_tokens"), _at(usage, "completion_tokens")]
-    counts.append(_at(_at(usage, "prompt_tokens_details"), "cached_tokens"))
-    prompt, completion, cached = (n if isinstance(n, int) and 0 <= n < _MAX_TOKENS else 0 for n in counts)
+    prompt = _tokens(_at(usage, "prompt_tokens"))
+    completion = _tokens(_at(usage, "completion_tokens"))
+    cached = _tokens(_at(_at(usage, "prompt_tokens_details"), "cached_tokens"))
     return (prompt, completion, cached), choice
+
+
+def _tokens(count: Any) -> int:
+    """A number of tokens; 0 for one that is missing or cannot be."""
+    return count if isinstance(count, int) and 0 <= count < _MAX_TOKENS else 0
 
 
 def _text(content: Any) -> str:
@@ -92,4 +108,5 @@ def _text(content: Any) -> str:
 
 
 def _at(value: Any, key: str) -> Any:
+    """The value at a key, None where there is none or `value` is no object: replies may hold anything."""
     return value.get(key) if isinstance(value, dict) else None

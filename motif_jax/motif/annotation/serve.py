@@ -1,7 +1,8 @@
 """Serves an annotator by the OpenAI chat protocol, in place of a language model's server.
 
-It parses the questions of this project's prompt files in all answer modes, and judges by the goal in them. Supported:
-/v1/models and /v1/chat/completions, as far as our client and vLLM's need them.
+It recognises the questions of this project's prompt files in all answer modes, and judges by the goal in them. Supported are
+/v1/models and /v1/chat/completions, as far as the clients of this package and of vLLM need them. So the whole way of a question
+through a server can be tried on a laptop, without a language model.
 """
 
 from __future__ import annotations
@@ -31,11 +32,13 @@ from motif_jax.motif.annotation.prompts import (
 )
 
 _CHARACTERS_PER_TOKEN = 4
-# Smallest probability, and the lead of the verdict over equally probable ones.
-_LEAST = 1e-9
+# Smallest probability, as 0 has no logarithm, and the lead of the verdict over equally probable ones.
+_SMALLEST_PROBABILITY = 1e-9
 
 
 class _Prompt(NamedTuple):
+    """A prompt file's texts for one goal and answer mode."""
+
     texts: PromptTexts
     goal: str
     mode: str
@@ -45,52 +48,82 @@ class ChatJudge:
     """Makes the body of the reply to a chat request."""
 
     def __init__(self, config: AnnotatorConfig, model: str, prompt_file: str) -> None:
-        """The goal of `config` is that of each question; clients ask for `model`."""
-        self._config, self._model = config, model
-        files = [(path, form) for form in FORMS for path in prompt_files(form)]
-        self._prompts = [prompt for file in files for prompt in _prompts_in(*file)] + own_prompts(prompt_file)
+        """The goal of `config` is replaced by that of each question; clients ask for `model`."""
+        self._config = config
+        self._model = model
+        self._prompts: list[_Prompt] = []
+        for form in FORMS:
+            for path in prompt_files(form):
+                self._prompts += _prompts_in(path, form)
+        self._prompts += own_prompts(prompt_file)
 
     def models(self) -> dict[str, Any]:
+        """The body of the reply to /v1/models."""
         model = {"id": self._model, "object": "model", "created": 0, "owned_by": "motif_jax"}
         return {"object": "list", "data": [model]}
 
     def reply(self, request: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+        """Status and body of the reply to a request at /v1/chat/completions."""
         if request.get("model") != self._model:
             message = f"The model `{str(request.get('model'))[:200]}` does not exist."
             return 404, {"error": {"message": message, "type": "NotFoundError", "code": 404}}
-        turns = request.get("messages")
-        said = [turn for turn in turns if isinstance(turn, dict)] if isinstance(turns, list) else []
-        first = next((turn.get("content") for turn in said if turn.get("role") == "user"), None)
-        if not isinstance(first, str):
+
+        messages = request.get("messages")
+        turns = [turn for turn in messages if isinstance(turn, dict)] if isinstance(messages, list) else []
+        # The first turn of the user holds the question; a second one asks once more for the verdict.
+        question = next((turn.get("content") for turn in turns if turn.get("role") == "user"), None)
+        if not isinstance(question, str):
             return _bad_request("messages must hold a user turn")
+
         choice: dict[str, Any] = {"index": 0, "finish_reason": "stop"}
         try:
-            text = self._answer(first, request, choice)
+            text = self._answer(question, request, choice)
         except UserError as error:  # the annotator does not know the goal, or cannot judge such items
             return _bad_request(str(error))
         choice["message"] = {"role": "assistant", "content": text}
-        prompt = sum(len(str(turn.get("content"))) for turn in said) // _CHARACTERS_PER_TOKEN
-        words = 1 + len(text) // _CHARACTERS_PER_TOKEN
-        usage = {"prompt_tokens": prompt, "completion_tokens": words, "total_tokens": prompt + words}
-        about = {"id": "chatcmpl-0", "object": "chat.completion", "created": 0, "model": self._model}
-        return 200, {**about, "choices": [choice], "usage": usage}
+
+        prompt_tokens = sum(len(str(turn.get("content"))) for turn in turns) // _CHARACTERS_PER_TOKEN
+        completion_tokens = 1 + len(text) // _CHARACTERS_PER_TOKEN
+        usage = {
+            "prompt_tokens": prompt_tokens,
+            "completion_tokens": completion_tokens,
+            "total_tokens": prompt_tokens + completion_tokens,
+        }
+        return 200, {
+            "id": "chatcmpl-0",
+            "object": "chat.completion",
+            "created": 0,
+            "model": self._model,
+            "choices": [choice],
+            "usage": usage,
+        }
 
     def _answer(self, text: str, request: Mapping[str, Any], choice: dict[str, Any]) -> str:
-        for prompt in self._prompts:
-            if (items := prompt.texts.items_of(text)) is not None:
-                break
-        else:
+        """The text that answers a question; adds log-probabilities to `choice` where the request wants them."""
+        prompt, items = self._recognise(text)
+        if prompt is None:
             return "I only judge what happens in games, and see no question about that here."
-        self._prompts.remove(prompt)
-        self._prompts.insert(0, prompt)  # the next question is likely of the same kind
+
         form = prompt.texts.form
         answers = self._annotator(form, prompt.goal).annotate([Question("", items, form)])
-        answer = next(found for found in answers if found is not None)[1]
+        # An annotator may yield None before its answer.
+        answer = next(answered[1] for answered in answers if answered is not None)
         if not request.get("logprobs"):
             return _words(prompt, answer, request)
         token = _log_probabilities(prompt, answer)
         choice["logprobs"] = {"content": [token]}
         return token["token"]
+
+    def _recognise(self, text: str) -> tuple[_Prompt | None, tuple[str, ...]]:
+        """The prompt that wrote a question, and the question's items; None for a text that none of them wrote."""
+        for prompt in self._prompts:
+            items = prompt.texts.items_of(text)
+            if items is not None:
+                # To the front: the next question is likely of the same kind.
+                self._prompts.remove(prompt)
+                self._prompts.insert(0, prompt)
+                return prompt, items
+        return None, ()
 
     @functools.cache  # noqa: B019 (a server has one)
     def _annotator(self, form: Form, goal: str) -> Annotator:
@@ -116,32 +149,37 @@ def _prompts_in(path: Path, form: Form) -> list[_Prompt]:
     return [_Prompt(load_prompt(path, goal, mode, form), goal, mode) for goal in goals for mode in MODES[:2]]
 
 
-def _words(asked: _Prompt, answer: Answer, request: Mapping[str, Any]) -> str:
+def _words(prompt: _Prompt, answer: Answer, request: Mapping[str, Any]) -> str:
+    """The text of an answer as a language model would write it in the prompt's mode."""
     if answer.label == UNKNOWN:
         return "I cannot tell."
-    form = asked.texts.answer
+    form = prompt.texts.answer
     if request.get("response_format"):
         return json.dumps({form.key.replace(" ", "_"): form.verdicts[answer.label]})
     verdict = form.answers[answer.label]
-    if asked.mode == "verdict":
+    if prompt.mode == "verdict":
         return verdict
-    shown = ", ".join(f"{share:.2f}" for share in answer.probabilities or ())
-    return f"I went by a list of words and what they are worth{f': {shown}' if shown else ''}.\n{verdict}"
+    analysis = "I went by a list of words and what they are worth"
+    if answer.probabilities:
+        analysis += ": " + ", ".join(f"{share:.2f}" for share in answer.probabilities)
+    return f"{analysis}.\n{verdict}"
 
 
-def _log_probabilities(asked: _Prompt, answer: Answer) -> dict[str, Any]:
-    form = asked.texts.form
+def _log_probabilities(prompt: _Prompt, answer: Answer) -> dict[str, Any]:
+    """The most probable verdict as the protocol lists a token, with those of all verdicts."""
+    form = prompt.texts.form
     shares = list(answer.probabilities or form.certain(answer.label))
     if answer.label == UNKNOWN:
         shares = [0.0] * len(shares)
     elif shares[answer.label] == max(shares) and shares.count(max(shares)) > 1:
-        # The lead makes the decided verdict the most probable one.
-        shares[answer.label] += _LEAST
+        # Of equally probable verdicts a client takes the first; the lead makes it the label.
+        shares[answer.label] += _SMALLEST_PROBABILITY
     tokens: list[dict[str, Any]] = [
-        {"token": word, "logprob": math.log(max(share, _LEAST)), "bytes": None}
-        for word, share in zip(asked.texts.answer.verdicts, shares, strict=True)
+        {"token": word, "logprob": math.log(max(share, _SMALLEST_PROBABILITY)), "bytes": None}
+        for word, share in zip(prompt.texts.answer.verdicts, shares, strict=True)
     ]
-    return {**tokens[shares.index(max(shares))], "top_logprobs": tokens}
+    likeliest = tokens[shares.index(max(shares))]
+    return {**likeliest, "top_logprobs": tokens}
 
 
 def _bad_request(message: str) -> tuple[int, dict[str, Any]]:

@@ -18,6 +18,7 @@ from motif_jax.motif.annotation.conversations import ConversationLog
 from motif_jax.motif.annotation.store import AnswerStore, StoredAnswer
 from motif_jax.motif.annotation.telemetry import Telemetry
 
+# Is handed answers as soon as they are in the store.
 Keep = Callable[[Iterable[tuple[Question, StoredAnswer]]], None]
 
 
@@ -35,7 +36,7 @@ class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
         conversations: ConversationLog | None = None,
         stopped: Callable[[], bool] = never,
     ) -> None:
-        """Asks a question `attempts` times at most while its answer is unknown; `stopped` is called now and then."""
+        """Asks a question `attempts` times at most while its answer is unknown; ends early once `stopped()` is true."""
         self.annotator = annotator
         self.telemetry = Telemetry(form, annotator.prices)
         self._store = AnswerStore(store_dir)
@@ -46,6 +47,7 @@ class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
         self._started = False
 
     def start(self) -> None:
+        """Loads the annotator's model, or reaches its server, if that has not happened yet."""
         if not self._started:
             self.annotator.start()
             self._started = True
@@ -72,9 +74,14 @@ class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
         keep: Keep = lambda _: None,
         report: Callable[[], None] = lambda: None,
     ) -> dict[str, StoredAnswer]:
-        """Answers by question id; asks those that are not in `known`, at most `limit`. `keep` gets what the store has.
+        """Asks the questions that `known` does not settle, at most `limit`; returns all answers by question id.
 
-        Raises UserError: the annotator or the disk failed (earlier answers are kept); RuntimeError: questions were left out.
+        A question without a verdict is asked again in the next round, after all others. `keep` is handed answers once the
+        store has them, `report` is called after each writing.
+
+        Raises:
+          UserError: the annotator or the disk failed; earlier answers are in the store.
+          RuntimeError: the annotator left questions without an answer.
         """
         answers = dict(known)
         while pending := self.unsettled(questions, answers)[:limit]:
@@ -84,11 +91,14 @@ class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
                 limit -= len(pending)
             if self._stopped():
                 break
-            if any(q.id not in answers or answers[q.id].attempts <= q.attempt for q in pending):
-                raise RuntimeError(f"{type(self.annotator).__name__} left questions without an answer")
+            for question in pending:
+                answer = answers.get(question.id)
+                if answer is None or answer.attempts <= question.attempt:
+                    raise RuntimeError(f"{type(self.annotator).__name__} left questions without an answer")
         return answers
 
     def unsettled(self, questions: Sequence[Question], answers: Mapping[str, StoredAnswer]) -> list[Question]:
+        """The distinct questions that have no answer, or an unknown one and attempts left; `attempt` is set for the next."""
         pending = {}
         for question in questions:
             answer = answers.get(question.id)
@@ -99,9 +109,11 @@ class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
         return list(pending.values())
 
     def live(self) -> dict[str, float | int | str]:
+        """Figures for the progress line."""
         return {**self.telemetry.live(), **self.annotator.live()}
 
     def summary(self) -> dict[str, Any]:
+        """Figures for summary.json."""
         return {**self.telemetry.summary(), **self.annotator.summary()}
 
     def __exit__(self, *exception: object) -> None:
@@ -115,33 +127,36 @@ class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
         keep: Keep,
         report: Callable[[], None],
     ) -> None:
-        waiting: list[tuple[Question, Answer]] = []
+        """Asks each question of `pending` once, and adds what was written to `answers`."""
+        unwritten: list[tuple[Question, Answer]] = []
         self.telemetry.begin()
-        flushed = time.monotonic()
+        last_write = time.monotonic()
         stream = self.annotator.annotate(pending)
         try:
             for answered in stream:
                 if answered is not None:
-                    waiting.append((pending[answered[0]], answered[1]))
-                    self.telemetry.answered(answered[1])
+                    position, answer = answered
+                    unwritten.append((pending[position], answer))
+                    self.telemetry.answered(answer)
                 if self._stopped():
                     break
-                if time.monotonic() - flushed >= self._flush_seconds:
-                    self._write(waiting, answers, keep)
+                if time.monotonic() - last_write >= self._flush_seconds:
+                    self._write(unwritten, answers, keep)
                     report()
-                    waiting = []
-                    flushed = time.monotonic()
+                    unwritten = []
+                    last_write = time.monotonic()
         except Exception as error:
             # Ctrl-C also reaches the engine's processes, whose errors then only mean that it stops.
             if not self._stopped():
                 raise
-            said = printable(f"{type(error).__name__}: {error}")
-            print(f"while stopping: {said}", file=sys.stderr, flush=True)
+            message = printable(f"{type(error).__name__}: {error}")
+            print(f"while stopping: {message}", file=sys.stderr, flush=True)
         finally:
             try:
-                self._write(waiting, answers, keep)
+                self._write(unwritten, answers, keep)
                 report()
             finally:
+                # Frees the engine of questions that nobody waits for, also where the disk is full.
                 if isinstance(stream, Generator):
                     stream.close()
 
@@ -152,8 +167,9 @@ class AnnotationSession(contextlib.AbstractContextManager["AnnotationSession"]):
             return
         # The store first, so that it always has what `keep` has.
         stored = self._store.keep(answered)
-        pairs = [(question, kept) for (question, _), kept in zip(answered, stored, strict=True)]
-        keep(pairs)
+        questions = [question for question, _ in answered]
+        keep(zip(questions, stored, strict=True))
         if self._conversations is not None:
             self._conversations.add(answered)
-        answers.update((question.id, kept) for question, kept in pairs)
+        for question, answer in zip(questions, stored, strict=True):
+            answers[question.id] = answer

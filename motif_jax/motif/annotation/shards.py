@@ -62,16 +62,20 @@ class Annotation:
         self.ensemble_path = self.folder / "ensemble.json"
 
     def shard_path(self, index: int, count: int, suffix: str) -> Path:
+        """The file of shard `index` of `count`: its manifest (json) or its answers (jsonl)."""
         return self.folder / f"shard-{index:05d}-of-{count:05d}.{suffix}"
 
     def manifests(self) -> dict[tuple[int, int], Path]:
-        found = {}
+        """(index, count) -> manifest of every shard, also of other counts."""
+        paths = {}
         for path in sorted(self.folder.glob("shard-*.json")):
-            if match := _SHARD.fullmatch(path.name):
-                found[int(match[1]), int(match[2])] = path
-        return found
+            match = _SHARD.fullmatch(path.name)
+            if match:
+                paths[int(match[1]), int(match[2])] = path
+        return paths
 
     def check(self, manifest: Mapping[str, Any]) -> None:
+        """Raises UserError where the labels of this name come from another annotation than that of `manifest`."""
         if self.ensemble_path.exists():
             raise UserError(
                 f"{self.ensemble_path}: merge_annotations made the labels of this name: choose another --config.name, or "
@@ -79,9 +83,11 @@ class Annotation:
             )
         paths = self.manifests().values()
         for path in paths:
-            if found := differences(read_manifest(path) or manifest, manifest, BINDING):
+            # A file that another process has removed meanwhile differs in nothing.
+            differing = differences(read_manifest(path) or manifest, manifest, BINDING)
+            if differing:
                 raise UserError(
-                    f"{path} belongs to another annotation ({'; '.join(found)}): choose another --config.name, or discard its "
+                    f"{path} belongs to another annotation ({'; '.join(differing)}): choose another --config.name, or discard its "
                     "labels with --config.restart=True"
                 )
         if not paths and self.preference_path.exists():
@@ -95,24 +101,27 @@ class Annotation:
         if self.preference_path.exists():
             with contextlib.suppress(ValueError, OSError, EOFError):
                 return int((np.load(self.preference_path, mmap_mode="r") != UNKNOWN).sum())
-        shards = [path.with_suffix(".jsonl") for path in self.manifests().values()]
-        return len({key for path in shards for key, _ in read_lines(path)})
+        questions: set[str] = set()
+        for path in self.manifests().values():
+            questions |= {key for key, _ in read_lines(path.with_suffix(".jsonl"))}
+        return len(questions)
 
     def discard(self, index: int, count: int) -> int:
         """Removes the labels of this name, but no stored answers; returns their number.
 
-        Other shards of the same count are left to their processes. Raises UserError: another process writes one that would go.
+        Other shards of the same count are left to the commands that write them. Raises UserError: another process writes a
+        shard that would be removed.
         """
-        known = self.known_labels()
+        number = self.known_labels()
         for path in (self.preference_path, self.probabilities_path, self.summary_path, self.ensemble_path):
             path.unlink(missing_ok=True)
-        for (other, total), path in self.manifests().items():
-            if total == count and other != index:
+        for (shard_index, shard_count), path in self.manifests().items():
+            if shard_count == count and shard_index != index:
                 continue
-            with Shard(path.with_suffix(".jsonl"), other, total, self.name):
+            with Shard(path.with_suffix(".jsonl"), shard_index, shard_count, self.name):
                 path.unlink(missing_ok=True)
                 path.with_suffix(".jsonl").unlink(missing_ok=True)
-        return known
+        return number
 
     def open_shard(self, index: int, count: int, manifest: Mapping[str, Any]) -> Shard:
         """Locks a shard and writes or renews its manifest. Raises UserError: another process writes this shard."""
@@ -120,29 +129,35 @@ class Annotation:
         shard = Shard(path, index, count, self.name)
         manifest_path = path.with_suffix(".json")
         files.remove_temporaries(self.folder, f".{manifest_path.name}.*.tmp")
-        old = read_manifest(manifest_path)
-        if old is None:
+        stored = read_manifest(manifest_path)
+        if stored is None:
             files.atomic_write_json(manifest_path, manifest)
-        elif manifest["versions"] not in (old.get("versions"), *old.get("later_versions", [])):
-            later = [*old.get("later_versions", []), manifest["versions"]]
-            files.atomic_write_json(manifest_path, {**old, "later_versions": later})
+            return shard
+
+        # Versions of packages do not bind, but the manifest lists all that wrote to the shard.
+        later_versions = stored.get("later_versions", [])
+        if manifest["versions"] not in (stored.get("versions"), *later_versions):
+            later_versions = [*later_versions, manifest["versions"]]
+            files.atomic_write_json(manifest_path, {**stored, "later_versions": later_versions})
         return shard
 
     def read_answers(
         self, questions: QuestionList, count: int, manifest: Mapping[str, Any]
     ) -> tuple[list[StoredAnswer | None], list[int]]:
         """Reads all `count` shards: the answer to each question, and the indices of unfinished shards."""
+        # A dict, not a set: it keeps the order of the questions.
         ids = {question.id: None for question in questions.questions}
         answers: dict[str, StoredAnswer] = {}
         unfinished = []
         for index in range(count):
             path = self.shard_path(index, count, "jsonl")
-            old = read_manifest(path.with_suffix(".json"))
-            if old is not None and not differences(old, manifest, BINDING):
+            stored = read_manifest(path.with_suffix(".json"))
+            is_finished = False
+            if stored is not None and not differences(stored, manifest, BINDING):
                 read_answers(path, answers, ids)
-                if all(question.id in answers for question in questions.shard(index, count)):
-                    continue
-            unfinished.append(index)
+                is_finished = all(question.id in answers for question in questions.shard(index, count))
+            if not is_finished:
+                unfinished.append(index)
         return [answers.get(key) for key in ids], unfinished
 
     @contextlib.contextmanager
@@ -157,15 +172,17 @@ class Annotation:
         self,
         merged: MergedLabels,
         summary: Mapping[str, Any],
-        beside: Mapping[Path, Any] = MappingProxyType({}),
+        json_files: Mapping[Path, Any] = MappingProxyType({}),
     ) -> None:
-        """Writes probabilities, summary, the JSON files `beside` them and, last, the label file; call it while `merging`."""
-        # Made here and moved: preference/ never holds anything but label files.
+        """Writes probabilities, summary, further JSON files (path -> content) and, last, the label file; call it while `merging`."""
+        # Written here and moved: preference/ never holds anything but label files.
         prepared = self.folder / "labels.npy"
-        for path in (self.probabilities_path, self.summary_path, prepared, *beside):
-            files.remove_temporaries(self.folder, f".{path.name}.*.tmp")  # other files here may be in use
+        for path in (self.probabilities_path, self.summary_path, prepared, *json_files):
+            # Of killed commands, by name: the other temporaries in this folder may belong to running ones.
+            files.remove_temporaries(self.folder, f".{path.name}.*.tmp")
         files.atomic_save_npy(self.probabilities_path, merged.probabilities)
-        for path, value in {self.summary_path: summary, **beside}.items():
+        files.atomic_write_json(self.summary_path, summary)
+        for path, value in json_files.items():
             files.atomic_write_json(path, value)
         files.atomic_save_npy(prepared, merged.labels)
         self.preference_path.parent.mkdir(exist_ok=True)
@@ -186,16 +203,20 @@ class Shard(LineWriter):
             ) from None
 
     def answers(self) -> dict[str, StoredAnswer]:
+        """The shard's answers by question id."""
         answers: dict[str, StoredAnswer] = {}
         read_answers(self.path, answers)
         return answers
 
     def add(self, answers: Iterable[tuple[Question, StoredAnswer]]) -> None:
-        lines = [(question, answer.to_json()) for question, answer in answers]
-        for question, line in lines:
-            if line["label"] != UNKNOWN:
-                line.setdefault("p", list(question.form.certain(line["label"])))
-        self.append((question.id, line) for question, line in lines)
+        """Appends answers; those without probabilities get the certain ones of their label, so that readers find them always."""
+        lines = []
+        for question, answer in answers:
+            line = answer.to_json()
+            if answer.label != UNKNOWN:
+                line.setdefault("p", list(question.form.certain(answer.label)))
+            lines.append((question.id, line))
+        self.append(lines)
 
 
 class MergedLabels(NamedTuple):
@@ -208,19 +229,23 @@ class MergedLabels(NamedTuple):
 
 def merge(questions: QuestionList, answers: list[StoredAnswer | None]) -> MergedLabels:
     """Labels of the pairs from the answers to all questions; both orders of a pair are averaged."""
-    said = np.array([UNKNOWN if a is None else a.label for a in answers] + [TIE], np.int8)
-    probabilities = label_math.one_hot(said)
-    for place, answer in enumerate(answers):
+    # One row more than there are questions: the tie of equal captions, which `asked` points to with -1.
+    question_labels = np.array([UNKNOWN if a is None else a.label for a in answers] + [TIE], np.int8)
+    question_probabilities = label_math.one_hot(question_labels)
+    for index, answer in enumerate(answers):
         if answer is not None and answer.probabilities is not None and answer.label != UNKNOWN:
-            probabilities[place] = answer.probabilities
-    # The extra last row is the tie of equal captions, which `asked` points to with -1.
-    by_order = probabilities[questions.asked]
-    by_order = np.where(questions.swapped[..., None], by_order[..., label_math.TURNED[:3]], by_order)
-    spoken = said[questions.asked]
-    labels = np.where(questions.swapped, label_math.TURNED[spoken], spoken)
+            question_probabilities[index] = answer.probabilities
+
+    # [pairs, orders] and [pairs, orders, 3]: each pair's answers, then turned to the pair's own order.
+    shown_labels = question_labels[questions.asked]
+    labels = np.where(questions.swapped, label_math.TURNED[shown_labels], shown_labels)
+    probabilities = question_probabilities[questions.asked]
+    turned = probabilities[..., label_math.TURNED[:3]]
+    probabilities = np.where(questions.swapped[..., None], turned, probabilities)
+
     if questions.asked.shape[1] == 1:
-        return MergedLabels(labels[:, 0], by_order[:, 0].astype(np.float32), None)
-    mean = label_math.mean_probabilities(np.moveaxis(by_order, 1, 0))
-    asked = questions.asked[:, 0] >= 0
-    bias = label_math.position_bias(spoken[asked, 0], spoken[asked, 1])
+        return MergedLabels(labels[:, 0], probabilities[:, 0].astype(np.float32), None)
+    mean = label_math.mean_probabilities(np.moveaxis(probabilities, 1, 0))
+    was_asked = questions.asked[:, 0] >= 0
+    bias = label_math.position_bias(shown_labels[was_asked, 0], shown_labels[was_asked, 1])
     return MergedLabels(label_math.most_probable(mean), mean, bias)

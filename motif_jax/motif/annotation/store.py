@@ -37,6 +37,7 @@ class StoredAnswer(NamedTuple):
     mass: float | None = None
 
     def to_json(self) -> dict[str, Any]:
+        """An object for a line of the store; values that most answers share are left out."""
         value: dict[str, Any] = {"label": self.label}
         if self.probabilities is not None:
             value["p"] = list(self.probabilities)
@@ -49,41 +50,55 @@ class StoredAnswer(NamedTuple):
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> StoredAnswer | None:
         """The inverse of `to_json`; None if the object is not an answer of any form."""
-        label, p, attempts = value.get("label"), value.get("p"), value.get("attempts", 1)
-        mass = value.get("mass")
-        mass = float(mass) if isinstance(mass, float | int) and 0 <= mass <= 1 else None
+        label = value.get("label")
+        attempts = value.get("attempts", 1)
         if not isinstance(label, int) or not isinstance(attempts, int):
             return None
+
+        mass = value.get("mass")
+        mass = float(mass) if isinstance(mass, float | int) and 0 <= mass <= 1 else None
+
+        # The line does not say the question's form: any that knows the label may be it.
         sizes = [len(form.verdicts) for form in FORMS if label in form.labels]
-        if p is None and sizes:
+        probabilities = value.get("p")
+        if probabilities is None and sizes:
             return cls(label, None, attempts, mass)
-        if not (isinstance(p, list) and len(p) in sizes and all(isinstance(x, float | int) for x in p)):
+        if not isinstance(probabilities, list) or len(probabilities) not in sizes:
             return None
-        return cls(label, tuple(map(float, p)), attempts, mass)
+        if not all(isinstance(share, float | int) for share in probabilities):
+            return None
+        return cls(label, tuple(map(float, probabilities)), attempts, mass)
 
     @classmethod
     def of(cls, question: Question, answer: Answer) -> StoredAnswer:
-        """Raises ValueError: the answer does not fit the question's form, or its probabilities are not finite."""
-        form, p = question.form, answer.probabilities
-        if answer.label not in form.labels or (p is not None and len(p) != len(form.verdicts)):
+        """The stored form of an answer. Raises ValueError: it does not fit the question's form, or is not finite."""
+        form = question.form
+        probabilities = answer.probabilities
+        fits = probabilities is None or len(probabilities) == len(form.verdicts)
+        if answer.label not in form.labels or not fits:
             raise ValueError(
-                f"{answer.label} with probabilities {p} is not an answer of form {form.name}: {form.labels}"
+                f"{answer.label} with probabilities {probabilities} is not an answer of form {form.name}: {form.labels}"
             )
-        if p is not None and not all(map(math.isfinite, p)):
-            raise ValueError(f"probabilities are not finite: {p}")
-        return cls(int(answer.label), p, question.attempt + 1, answer.mass)
+        if probabilities is not None and not all(map(math.isfinite, probabilities)):
+            raise ValueError(f"probabilities are not finite: {probabilities}")
+        return cls(int(answer.label), probabilities, question.attempt + 1, answer.mass)
 
 
 def better(old: StoredAnswer | None, new: StoredAnswer) -> StoredAnswer:
-    """Which of two answers to one question counts: a known label before an unknown one, else the first."""
+    """Which of two answers to one question counts: a known label before an unknown one, else the first.
+
+    Of two unknown ones that with more attempts counts, so that the question is not asked more often than it may be.
+    """
     if old is None:
         return new
-    return new if old.label == UNKNOWN and (new.label != UNKNOWN or new.attempts > old.attempts) else old
+    if old.label != UNKNOWN:
+        return old
+    return new if new.label != UNKNOWN or new.attempts > old.attempts else old
 
 
-def read_answers(path: Path, answers: dict[str, StoredAnswer], wanted: Collection[str] | None = None) -> None:
-    """Adds a file's answers, by question id, to `answers` where they are better; only ids in `wanted`, None for all."""
-    for key, value in read_lines(path, wanted):
+def read_answers(path: Path, answers: dict[str, StoredAnswer], ids: Collection[str] | None = None) -> None:
+    """Adds a file's answers, by question id, to `answers` where they are better; only those of `ids`, None for all."""
+    for key, value in read_lines(path, ids):
         answer = StoredAnswer.from_json(value)
         if answer is not None:
             answers[key] = better(answers.get(key), answer)
@@ -95,7 +110,8 @@ class AnswerStore:
     def __init__(self, folder: str | Path, refresh_seconds: float = 0.2) -> None:
         self.folder = Path(folder)
         self._writer: LineWriter | None = None
-        self._refresh_seconds, self._refreshed = refresh_seconds, -math.inf
+        self._refresh_seconds = refresh_seconds
+        self._last_refresh = -math.inf
         # Bytes read so far of each file, by name.
         self._positions: collections.Counter[str] = collections.Counter()
         # Question id -> answer, for `get`; about 300 bytes each.
@@ -110,14 +126,19 @@ class AnswerStore:
 
     def get(self, key: str) -> StoredAnswer | None:
         """The answer to question id `key`, or None; reads what was appended since the last call."""
-        if time.monotonic() - self._refreshed >= self._refresh_seconds:
+        if time.monotonic() - self._last_refresh >= self._refresh_seconds:
             for path in sorted(self.folder.glob("*.jsonl")):
-                for new, value in self._new_lines(path):
-                    if (answer := StoredAnswer.from_json(value)) is not None:
-                        packed = bytes.fromhex(new)
-                        self._answers[packed] = better(self._answers.get(packed), answer)
-            self._refreshed = time.monotonic()
+                self._read_new_lines(path)
+            self._last_refresh = time.monotonic()
         return self._answers.get(bytes.fromhex(key))
+
+    def _read_new_lines(self, path: Path) -> None:
+        for line_key, value in self._new_lines(path):
+            answer = StoredAnswer.from_json(value)
+            if answer is not None:
+                # 16 bytes in place of a text of 32 characters, as a training holds all answers of the store.
+                packed = bytes.fromhex(line_key)
+                self._answers[packed] = better(self._answers.get(packed), answer)
 
     def _new_lines(self, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         """(key, object) of the valid lines since the last call; leaves an incomplete line for the next."""
@@ -127,33 +148,44 @@ class AnswerStore:
                 if not line.endswith(b"\n"):
                     return
                 self._positions[path.name] += len(line)
-                if (record := decode_line(line)) is not None:
+                record = decode_line(line)
+                if record is not None:
                     yield record
 
     def keep(self, answered: Sequence[tuple[Question, Answer]]) -> list[StoredAnswer]:
         """Appends answers with their cost, and waits until they are on the disk; ValueError as `StoredAnswer.of`."""
         stored = [StoredAnswer.of(question, answer) for question, answer in answered]
-        rows = zip(answered, stored, strict=True)
-        self.add((question.id, kept, _cost(answer)) for (question, answer), kept in rows)
+        self.add(
+            (question.id, stored_answer, _cost(answer))
+            for (question, answer), stored_answer in zip(answered, stored, strict=True)
+        )
         return stored
 
     def add(self, answers: Iterable[tuple[str, StoredAnswer, dict[str, Any]]]) -> None:
         """Appends (question id, answer, further fields such as tokens) and waits until they are on the disk."""
         if self._writer is None:
             self._writer = _free_writer(self.folder)
-        self._writer.append((key, {**answer.to_json(), **more}) for key, answer, more in answers)
-        self._refreshed = -math.inf
+        self._writer.append((key, {**answer.to_json(), **fields}) for key, answer, fields in answers)
+        # The next `get` reads what this call has written.
+        self._last_refresh = -math.inf
 
     def close(self) -> None:
+        """Closes the file that this store writes, so that another process may append to it."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
 
 
 def _cost(answer: Answer) -> dict[str, Any]:
-    fields: dict[str, Any] = {"tokens": list(answer.tokens)} if answer.tokens[0] else {}
-    fields |= {"note": answer.note} if answer.note else {}
-    return fields | ({"cut": answer.cut} if answer.cut else {})
+    """Fields of a line that nothing reads back: what the answer cost, and why it is unknown."""
+    fields: dict[str, Any] = {}
+    if answer.tokens[0]:
+        fields["tokens"] = list(answer.tokens)
+    if answer.note:
+        fields["note"] = answer.note
+    if answer.cut:
+        fields["cut"] = answer.cut
+    return fields
 
 
 def _free_writer(folder: Path) -> LineWriter:
@@ -162,11 +194,11 @@ def _free_writer(folder: Path) -> LineWriter:
     Names are unique (host, folder, a random part): stores can be merged by copying, and copies are never appended to.
     """
     host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname()) or "host"
-    place = hashlib.blake2b(os.fsencode(folder.resolve()), digest_size=4).hexdigest()
-    for path in sorted(folder.glob(f"{host}-{place}-*.jsonl")):
+    folder_digest = hashlib.blake2b(os.fsencode(folder.resolve()), digest_size=4).hexdigest()
+    for path in sorted(folder.glob(f"{host}-{folder_digest}-*.jsonl")):
         with contextlib.suppress(BlockingIOError):
             return LineWriter(path)
-    return LineWriter(folder / f"{host}-{place}-{secrets.token_hex(6)}.jsonl")
+    return LineWriter(folder / f"{host}-{folder_digest}-{secrets.token_hex(6)}.jsonl")
 
 
 def check_store(folder: str | Path) -> None:

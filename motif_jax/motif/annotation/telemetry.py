@@ -13,9 +13,18 @@ from motif_jax.motif.annotation.annotator import Answer, Prices
 
 @dataclasses.dataclass
 class Telemetry:
-    """Counts of this run's questions; `store_hits` were answered before, the last verdict of pairs is the tie.
+    """Counts of this run's questions.
 
-    `notes`: reason -> unknown answers not due to the text; `cut`: turns that ended before the model had answered; `mass`: sum of verdicts' probability; tokens: (prompt, completion, cached).
+    Attributes:
+      questions: distinct questions of the run.
+      store_hits: those that were answered before.
+      asked: answers of this run; a question that is asked twice counts twice.
+      last_verdict: answers with the form's last verdict, the tie of pairs.
+      cut: turns that ended before the model had answered.
+      notes: reason -> unknown answers for which the text is not the cause.
+      mass: sum over answers of the verdicts' probability together.
+      tokens: of prompts, of answers, of the cached part of prompts.
+      seconds: from the start of asking to the last answer.
     """
 
     form: Form = PAIR
@@ -34,21 +43,28 @@ class Telemetry:
     _since: float = dataclasses.field(default_factory=time.monotonic)
 
     def begin(self) -> None:
+        """Starts the clock, or continues it: pauses between two calls of `annotate` do not count."""
         self._since = time.monotonic() - self.seconds
 
     def answered(self, answer: Answer) -> None:
+        """Counts an answer."""
         self.seconds = time.monotonic() - self._since
         self.asked += 1
-        self.last_verdict += answer.label == len(self.form.verdicts) - 1
-        self.unknown += answer.label == UNKNOWN
-        self.retried += answer.retried
+        if answer.label == len(self.form.verdicts) - 1:
+            self.last_verdict += 1
+        if answer.label == UNKNOWN:
+            self.unknown += 1
+        if answer.retried:
+            self.retried += 1
+        if answer.note:
+            self.notes[answer.note] += 1
         self.cut += answer.cut
         self.mass += answer.mass or 0.0
-        self.notes[answer.note] += bool(answer.note)
-        prompt, completion, cached = map(sum, zip(self.tokens, answer.tokens, strict=True))
-        self.tokens = prompt, completion, cached
+        prompt, completion, cached = answer.tokens
+        self.tokens = (self.tokens[0] + prompt, self.tokens[1] + completion, self.tokens[2] + cached)
 
     def live(self) -> dict[str, float]:
+        """Figures for the progress line."""
         figures = self._figures()
         fields = {name: figures[f"{name}_share"] for name in (self.form.verdicts[-1], "unknown")}
         prompt, _, cached = self.tokens
@@ -60,27 +76,33 @@ class Telemetry:
         return {} if self.prices is None else {"cost": self.prices.of(*self.tokens)}
 
     def _figures(self) -> dict[str, float]:
-        asked, seconds = max(1, self.asked), max(self.seconds, 1e-9)
-        return {
+        """Shares and rates, 0 before the first answer; the mass only where log-probabilities are read."""
+        asked = max(1, self.asked)
+        seconds = max(self.seconds, 1e-9)
+        figures = {
             f"{self.form.verdicts[-1]}_share": self.last_verdict / asked,
             "unknown_share": self.unknown / asked,
             "retried_share": self.retried / asked,
             "questions_per_second": self.asked / seconds,
             "tokens_per_second": sum(self.tokens[:2]) / seconds,
-            **({"mean_verdict_mass": self.mass / asked} if self.mass else {}),
         }
+        if self.mass:
+            figures["mean_verdict_mass"] = self.mass / asked
+        return figures
 
     def summary(self) -> dict[str, Any]:
         """All figures, for summary.json. Rates count from the start of asking to the last answer."""
-        names = ("prompt_tokens", "completion_tokens", "cached_tokens")
+        prompt, completion, cached = self.tokens
         return {
             "questions": self.questions,
             "store_hits": self.store_hits,
             "asked": self.asked,
             **self._figures(),
-            "unknown_notes": dict(+self.notes),
+            "unknown_notes": dict(self.notes),
             "cut_answers": self.cut,
             "seconds": round(self.seconds, 3),
-            **dict(zip(names, self.tokens, strict=True)),
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "cached_tokens": cached,
             **self._cost(),
         }

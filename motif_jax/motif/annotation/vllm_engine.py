@@ -32,7 +32,8 @@ _CHUNK = 64
 class VllmAnnotator(chat.ChatAnnotator):
     """Asks a chat model through `vllm.LLM`."""
 
-    beside_training = False  # its engine takes the GPU, and its process
+    # Its engine takes the GPU's memory, and it runs in the process that asks.
+    beside_training = False
     loads_model = True
 
     def __init__(self, config: AnnotatorConfig, form: Form, dataset: Any = None) -> None:
@@ -41,6 +42,7 @@ class VllmAnnotator(chat.ChatAnnotator):
         self._options = vllm_options.engine_options(config)
         self._template_options = json_option(config, "vllm.chat_template_kwargs")
         self.engine: Any = None
+        # In mode soft: the beginning of the answer, and the token of each verdict after it.
         self._prefill: tuple[str, list[int]] | None = None
 
     @classmethod
@@ -55,7 +57,7 @@ class VllmAnnotator(chat.ChatAnnotator):
             )
 
     def start(self) -> None:
-        # vLLM reads it on import; a run's prompts and sizes are private.
+        # Set before the import, which reads it: what a run asks, and with which model, is nobody else's business.
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
         import vllm
         from vllm.platforms import current_platform
@@ -74,18 +76,20 @@ class VllmAnnotator(chat.ChatAnnotator):
         """Prevents split prompts: on CPU a seeded draw fails when a prompt is split over two steps."""
         if self._seed is None:
             return options
-        length, sequences = options.get("max_model_len"), options.get("max_num_seqs")
+        length = options.get("max_model_len")
+        sequences = options.get("max_num_seqs")
         if length is None or sequences is None:
             raise UserError(
                 "config.vllm.max_model_len and config.vllm.max_num_seqs: must be given on a CPU where answers are drawn with "
                 "seeds (or set config.sampling.temperature=0, or config.sampling.seeded=False)"
             )
-        most = length * sequences
-        tokens = options.setdefault("max_num_batched_tokens", most)
+        # A step that holds all sequences at their full length never splits a prompt.
+        full_step = length * sequences
+        tokens = options.setdefault("max_num_batched_tokens", full_step)
         allowed = (
-            f"at least max_num_seqs * max_model_len = {most} on a CPU where answers are drawn with seeds"
+            f"at least max_num_seqs * max_model_len = {full_step} on a CPU where answers are drawn with seeds"
         )
-        checks.require(tokens >= most, "vllm.max_num_batched_tokens", tokens, allowed)
+        checks.require(tokens >= full_step, "vllm.max_num_batched_tokens", tokens, allowed)
         return options
 
     def annotate(self, questions: Sequence[Question]) -> Iterator[tuple[int, Answer] | None]:
@@ -93,27 +97,27 @@ class VllmAnnotator(chat.ChatAnnotator):
         queued: dict[str, Conversation] = {}
         engine = self.engine.llm_engine
         limit = self._config.vllm.in_flight
-        step = min(_CHUNK, max(1, limit // _REFILL))
+        refill_at = min(_CHUNK, max(1, limit // _REFILL))
         try:
             while True:
-                while (room := limit - len(queued)) >= step:
-                    chunk = itertools.islice(waiting, min(_CHUNK, room))
+                while limit - len(queued) >= refill_at:
+                    chunk = itertools.islice(waiting, min(_CHUNK, limit - len(queued)))
                     dialogues = [self.open(question, position) for position, question in chunk]
                     if not dialogues:
                         break
                     yield from self._enqueue(dialogues, queued)
                 if not queued:
                     return
-                again: list[Conversation] = []
+                retries: list[Conversation] = []
                 for output in engine.step():
                     if output.finished:
                         dialogue = queued.pop(output.request_id)
                         answer = self._read_output(dialogue, output)
                         if answer is None:
-                            again.append(dialogue)
+                            retries.append(dialogue)
                         else:
                             yield dialogue.position, answer
-                yield from self._enqueue(again, queued)
+                yield from self._enqueue(retries, queued)
                 yield None
         finally:
             if queued:
@@ -123,7 +127,7 @@ class VllmAnnotator(chat.ChatAnnotator):
     def _enqueue(
         self, dialogues: list[Conversation], queued: dict[str, Conversation]
     ) -> list[tuple[int, Answer]]:
-        """Queues conversations; the answers of those that are too long."""
+        """Adds conversations to the engine and to `queued`; returns the unknown answers of those that are too long."""
         from vllm.exceptions import VLLMError
 
         if not dialogues:
@@ -139,10 +143,14 @@ class VllmAnnotator(chat.ChatAnnotator):
             )
         except (ValueError, VLLMError) as error:
             if len(dialogues) > 1:
-                # One was refused and none queued: find it.
-                return [late for dialogue in dialogues for late in self._enqueue([dialogue], queued)]
+                # vLLM refuses all for one that it cannot take. One by one, only that one is refused.
+                refused = []
+                for dialogue in dialogues:
+                    refused += self._enqueue([dialogue], queued)
+                return refused
             if "context length" in str(error) or "max_model_len" in str(error):
-                return [(one.position, one.answer(UNKNOWN, note=chat.TOO_LONG)) for one in dialogues]
+                dialogue = dialogues[0]
+                return [(dialogue.position, dialogue.answer(UNKNOWN, note=chat.TOO_LONG))]
             raise UserError(f"vLLM refuses a conversation: {first_line(error)}") from error
         for request, dialogue in zip(ids, dialogues, strict=True):
             # Internally a request's id has a random suffix; outputs have it without.
@@ -150,54 +158,72 @@ class VllmAnnotator(chat.ChatAnnotator):
         return []
 
     def _turns(self, dialogue: Conversation) -> list[dict[str, str]]:
+        """The turns to send: in mode soft with the beginning of the answer."""
         if self._prefill is None:
             return dialogue.turns
         return [*dialogue.turns, {"role": "assistant", "content": self._prefill[0]}]
 
-    @functools.lru_cache(maxsize=1)  # noqa: B019 (a process has one engine); answers without seeds share one
+    # The cache is for answers without seeds, which share one object.
+    @functools.lru_cache(maxsize=1)  # noqa: B019 (a process has one engine)
     def _sampling(self, seed: int | None) -> Any:
+        """vLLM's SamplingParams for an answer."""
         from vllm import SamplingParams
         from vllm.sampling_params import StructuredOutputsParams
 
         if self._prefill is not None:
             return SamplingParams(temperature=0, max_tokens=1, logprob_token_ids=self._prefill[1])
         sampling = self._config.sampling
-        drawn = {name: getattr(sampling, name) for name in ("temperature", "top_k", "top_p")}
-        drawn = {name: value for name, value in drawn.items() if value is not None}
-        most = sampling.verdict_tokens if self.mode == "verdict" else sampling.max_tokens
-        # Some models mark their reasoning with special tokens; without them it could not be told from the answer.
-        marks_dropped = self._parse.is_published
-        parameters = SamplingParams(**drawn, max_tokens=most, seed=seed, skip_special_tokens=marks_dropped)
+        distribution = {name: getattr(sampling, name) for name in ("temperature", "top_k", "top_p")}
+        distribution = {name: value for name, value in distribution.items() if value is not None}
+        parameters = SamplingParams(
+            **distribution,
+            max_tokens=sampling.verdict_tokens if self.mode == "verdict" else sampling.max_tokens,
+            seed=seed,
+            # Some models mark their reasoning with special tokens; without them it could not be told from the answer. The
+            # published rules read texts without them.
+            skip_special_tokens=self._parse.is_published,
+        )
         if self.mode == "verdict":
             parameters.structured_outputs = StructuredOutputsParams(choice=list(self.prompt.answer.answers))
         return parameters
 
     def _read_output(self, dialogue: Conversation, output: Any) -> Answer | None:
+        """The answer of a finished request; None if the conversation continues with the retry turn."""
         completion = output.outputs[0]
         dialogue.cost(len(output.prompt_token_ids), len(completion.token_ids), output.num_cached_tokens or 0)
         if self._prefill is None:
             return self.read_answer(dialogue, completion.text, completion.finish_reason)
-        prefill, tokens = self._prefill
-        found = completion.logprobs[0]
-        return self.soft(dialogue, [found[t].logprob if t in found else -math.inf for t in tokens], prefill)
+        prefill, verdict_tokens = self._prefill
+        listed = completion.logprobs[0]
+        log_probabilities = [
+            listed[token].logprob if token in listed else -math.inf for token in verdict_tokens
+        ]
+        return self.soft(dialogue, log_probabilities, prefill)
 
     def _find_prefill(self, tokenizer: Any) -> tuple[str, list[int]]:
-        """The beginning of an answer after which one token tells the verdicts apart, and those tokens."""
-        turns = self.prompt.conversation(*[""] * len(self.prompt.form.items))
+        """The beginning of an answer after which one token tells the verdicts apart, and those tokens.
+
+        Tokenizers join a blank with the word after it: with the blank in the prefill, the verdict would be another token than
+        the one that the model writes. So the prefix is tried with and without the blank at its end.
+        """
+        no_items = [""] * len(self.prompt.form.items)
+        turns = self.prompt.conversation(*no_items)
         form = self.prompt.answer
         tail = form.template.partition("{verdict}")[2]
         encode = functools.partial(tokenizer.encode, add_special_tokens=False)
         for prefill in dict.fromkeys((form.prefix, form.prefix.rstrip())):
-            whole = [*turns, {"role": "assistant", "content": prefill}]
-            text = self._render(tokenizer, whole, continued=True)
+            text = self._render(
+                tokenizer, [*turns, {"role": "assistant", "content": prefill}], continued=True
+            )
             start = encode(text)
-            rest = form.prefix[len(prefill) :]
-            ids = [encode(text + rest + word + tail) for word in form.verdicts]
-            if any(tokens[: len(start)] != start for tokens in ids):
-                continue  # the verdict's token reaches back into the prefill
-            following = [tokens[len(start)] for tokens in ids]
-            if len(set(following)) == len(following):
-                return prefill, following
+            blank = form.prefix[len(prefill) :]
+            answers = [encode(text + blank + verdict + tail) for verdict in form.verdicts]
+            if any(tokens[: len(start)] != start for tokens in answers):
+                # The verdict's token reaches back into the prefill.
+                continue
+            verdict_tokens = [tokens[len(start)] for tokens in answers]
+            if len(set(verdict_tokens)) == len(verdict_tokens):
+                return prefill, verdict_tokens
         raise UserError(
             f"config.answer.mode=soft: no single token of this model distinguishes {', '.join(form.verdicts)} after "
             f"{form.prefix!r}; use other verdicts in the prompt file, or another answer.mode"
@@ -212,6 +238,7 @@ class VllmAnnotator(chat.ChatAnnotator):
 
     @functools.cached_property
     def _tokenizer(self) -> Any:
+        """The model's tokenizer without its engine, for the dry run."""
         from transformers import AutoTokenizer
 
         options = self._options
@@ -224,6 +251,7 @@ class VllmAnnotator(chat.ChatAnnotator):
         )
 
     def _render(self, tokenizer: Any, turns: list[dict[str, str]], continued: bool) -> str:
+        """The text of turns by the model's template; `continued`: the last turn is the beginning of an answer."""
         return tokenizer.apply_chat_template(
             turns,
             tokenize=False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,7 +20,7 @@ from motif_jax.motif.reward.normalisation import Normalisation
 from motif_jax.motif.reward.reward_function import FILE_SUFFIX, check_place, open_reward
 from motif_jax.motif.reward.reward_model import RewardModel, read_architecture
 from motif_jax.rl.config import AgentReward
-from motif_jax.rl.intrinsic import RewardKind, RewardSetup
+from motif_jax.rl.intrinsic import RewardKind, RewardSetup, RewardStages
 from motif_jax.rl.message_table import MessageTable, Values
 
 
@@ -82,6 +83,17 @@ class MotifReward(RewardKind):
         if Path(config.dir).suffix == FILE_SUFFIX:
             return open_reward(config.dir).network.architecture.fields
         return read_architecture(config.dir)[0].fields
+
+    @classmethod
+    def check_dir(cls, config: AgentReward) -> None:
+        check_place(str(config.dir), "reward.dir")
+
+    @classmethod
+    def stages(cls, config: AgentReward, two_decimals: bool | None = None) -> RewardStages:
+        trained = open_reward(str(config.dir), config.step)
+        of_output = replace(config, normalise=False, quantile=None, threshold="quantile")
+        pay = trained.normalisation(config.normalise, config.level, two_decimals, config.quantile)
+        return RewardStages(of_output, trained.normalisation().normalise, pay)
 
     @classmethod
     def settled_step(cls, config: AgentReward) -> int | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from motif_jax.core import sections
+from motif_jax.core.compat import Compat
 from motif_jax.rl.algorithms.total_reward import RewardTerms
 
 # update(state, batch, *, axis_name=None) -> (state, metrics of float32 scalars), see `update.make`.
@@ -36,7 +36,7 @@ class UpdatePlan:
     train_for_env_steps: int
     batch_size: int
     rollout: int
-    compat: sections.Compat
+    compat: Compat
     network: str = "game"
 
 

@@ -15,6 +15,19 @@ from motif_jax.schema import (
 
 
 @section_class
+class Kl:
+    """The penalty on the divergence from the first policy (rl/algorithms/kl_penalty.py)."""
+
+    coefficient: float = non_negative(
+        0.0, "coefficient of log pi - log pi_ref in the reward, with pi_ref the policy at the start; 0: none"
+    )
+    target: float | None = positive(
+        None, "nats an action (free text: an utterance) to which the coefficient adapts; None: it is fixed"
+    )
+    horizon: int = positive(10_000, "actions over which the coefficient changes by the relative error")
+
+
+@section_class
 class Appo:
     """APPO (rl/algorithms/appo.py)."""
 
@@ -80,6 +93,6 @@ class Ppo:
     kl_limit: float | None = positive(
         None, "nats from the policy that played until an update ends; None: never"
     )
-    kl: sections.Kl = subsection(sections.Kl)
+    kl: Kl = subsection(Kl)
     positive_reward: bool = plain_key(True, "negative rewards of the task count as 0, as published")
     broadcast_rows: int = positive(16, "steps of a published process, with compat.glam_value_broadcast")

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from motif_jax.core import config as checks
-from motif_jax.core.sections import Kl
+from motif_jax.rl.algorithms.config import Kl
 
 Array = jax.Array
 # Largest relative error of the divergence that changes the coefficient; larger ones are clipped.

@@ -303,7 +303,7 @@ def test_compiled_steps_stop_where_the_budget_is_spent(budget, total):
 
     carry, metrics = jax.jit(make_train_steps(task.guarded_step))(carry, task.batches(0, 7))
 
-    assert (carry.left, carry.state.total) == (budget - 2, total)
+    assert (carry.skips_left, carry.state.total) == (budget - 2, total)
     assert metrics[FINITE].tolist() == [1, 0, 1, 1, 0, 1, 1]
 
 

@@ -6,10 +6,10 @@ import copy
 
 import pytest
 
-from motif_jax.envs.spec import RUNNING
+from motif_jax.envs.nethack.actions import ENHANCE, ESCAPE, FIRST_CHOICE, QUIT, SPACE
+from motif_jax.envs.spec import RUNNING, TERMINATED
 from tests.conftest import load_golden
 from tests.envs.nethack.fake_engine import check_published, play
-from tests.recorded_outputs import assert_matches_packed_recording
 
 GOLDEN = load_golden("oni/oni_task_rules.json")
 SCORE, STAIRCASE = "NetHackScoreExtendedActions-v1", "NetHackStaircaseExtendedActions-v1"
@@ -18,6 +18,7 @@ SKILL = "You feel more confident in your martial arts skills."
 IMPROVED = [{"msg": "Pick a skill"}, {"msg": "You are now more skilled.", "time": 2}]
 STAIRS = {"msg": f"You descend the stairs.  {SKILL}", "time": 2, "dlevel": 2}
 PUBLISHED = {"oni_extended_steps": True}
+RULES = [pytest.param(None, id="default"), pytest.param(PUBLISHED, id="published")]
 
 
 @pytest.mark.parametrize("case", GOLDEN["cases"], ids=lambda case: f"{case['env']}-{case['scenario']}")
@@ -42,62 +43,175 @@ def test_published_rules(case):
 
 
 CHOOSE = {"msg": "Choose which spell to cast"}
-WAITS = {"msg": f"{SKILL}  Shall I remove your armour?", "yn": 1}
-TOLD = {"msg": SKILL, "time": 2}
-DOWNSTAIRS = {"msg": "You descend the stairs.", "time": 2, "dlevel": 2}
+MORE_CONFIDENT = {"msg": SKILL, "time": 2}
+# The keys that improve a skill: enhance, and the first choice.
+IMPROVES = [ENHANCE, FIRST_CHOICE]
+CASTS = [ord("Z"), FIRST_CHOICE]
+K = ord("k")
+
+
+def last_step(task, steps, compat):
+    """Keys, message and info of the last step of a game."""
+    _, _, keys, message, info = play(task, {}, steps, compat=compat)[-1]
+    return keys, message, info
+
+
+@pytest.mark.parametrize(
+    ("compat", "keys", "message"),
+    [(None, [*CASTS, *IMPROVES], "You are now more skilled."), (PUBLISHED, CASTS, SKILL)],
+)
+def test_a_skill_gained_by_a_cast_is_improved_but_not_as_published(compat, keys, message):
+    steps = [(CAST, [CHOOSE, MORE_CONFIDENT, *IMPROVED])]
+
+    assert last_step(SCORE, steps, compat)[:2] == (keys, message)
+
+
+@pytest.mark.parametrize(
+    ("compat", "keys", "message"),
+    [
+        (None, [*CASTS, SPACE, *IMPROVES], "You are now more skilled."),
+        (PUBLISHED, [*CASTS, SPACE], ""),
+    ],
+)
+def test_a_skill_shown_over_a_prompt_after_a_cast_is_missed_as_published(compat, keys, message):
+    steps = [(CAST, [CHOOSE, {**MORE_CONFIDENT, "more": 1}, {"time": 2}, *IMPROVED])]
+
+    assert last_step(SCORE, steps, compat)[:2] == (keys, message)
+
+
+@pytest.mark.parametrize("compat", RULES)
+def test_a_skill_shown_before_the_letter_of_a_spell_is_improved(compat):
+    steps = [(CAST, [MORE_CONFIDENT, {"msg": "You cast it.", "more": 1}, {"time": 2}, *IMPROVED])]
+
+    keys, message, _ = last_step(SCORE, steps, compat)
+
+    assert keys == [*CASTS, SPACE, *IMPROVES]
+    assert message == "You are now more skilled."
+
+
+@pytest.mark.parametrize("compat", RULES)
+def test_a_prompt_after_an_improvement_is_dismissed(compat):
+    pick, improved = IMPROVED
+    steps = [(NORTH, [MORE_CONFIDENT, pick, {**improved, "more": 1}, {"msg": "a", "time": 2}])]
+
+    keys, message, _ = last_step(SCORE, steps, compat)
+
+    assert keys == [K, *IMPROVES, SPACE]
+    assert message == "a"
+
+
+@pytest.mark.parametrize("compat", RULES)
+def test_a_cast_that_ends_the_game_improves_nothing(compat):
+    steps = [(CAST, [MORE_CONFIDENT, {"time": 0, "done": 1}])]
+
+    keys, _, info = last_step(SCORE, steps, compat)
+
+    assert keys == CASTS
+    assert info["end"] == TERMINATED
+
+
+@pytest.mark.parametrize(
+    ("compat", "keys", "message", "reward"),
+    [
+        # Published: the prompt waits for the next step, whose clock has not moved.
+        (PUBLISHED, [K, ESCAPE], "You stop.", -0.01),
+        (None, [K, ESCAPE, SPACE], "", 0.0),
+    ],
+)
+def test_a_prompt_after_an_escaped_question_is_dismissed_but_not_as_published(compat, keys, message, reward):
+    question = {"msg": f"{SKILL}  Shall I remove your armour?", "yn": 1}
+    steps = [(NORTH, [question, {"msg": "You stop.", "more": 1}, {"time": 2}, *IMPROVED])]
+
+    (result,) = play(SCORE, {}, steps, compat=compat)
+
+    assert result[0] == reward
+    assert result[2:4] == (keys, message)
+
+
+@pytest.mark.parametrize(
+    ("compat", "keys", "success"),
+    [(None, [ord(">"), *IMPROVES, *QUIT], 1.0), (PUBLISHED, [ord(">"), *IMPROVES], 0.0)],
+)
+def test_an_improvement_on_the_stairs_hides_their_sentence_as_published(compat, keys, success):
+    frames = [{**STAIRS, "msg": message} for message in (STAIRS["msg"], "Pick a skill", "Done.")]
+
+    (result,) = play(STAIRCASE, {}, [(DOWN, frames)], compat=compat)
+
+    assert result[0] == 50.0 * success
+    assert result[2] == keys
+    assert result[4]["success"] == success
+
+
+@pytest.mark.parametrize(
+    ("compat", "keys"),
+    [
+        (None, [ord(">"), SPACE, *IMPROVES, *QUIT]),
+        (PUBLISHED, [ord(">"), SPACE, *QUIT]),
+    ],
+)
+def test_the_sentence_of_the_stairs_over_a_prompt_hides_a_skill_as_published(compat, keys):
+    stairs = {"msg": "You descend the stairs.", "time": 2, "dlevel": 2}
+    after = [{**stairs, "msg": message} for message in (SKILL, "Pick", "")]
+
+    (result,) = play(STAIRCASE, {}, [(DOWN, [{**stairs, "more": 1}, *after])], compat=compat)
+
+    assert result[2:4] == (keys, "You descend the stairs.")
+    assert result[4]["success"] == 1.0
+
+
+@pytest.mark.parametrize("compat", RULES)
+def test_a_skill_is_improved_after_the_answer_to_an_open_question(compat):
+    steps = [
+        (NORTH, [{"msg": f"{SKILL}  Really attack the gnome?", "yn": 1}]),
+        (YES, [{"msg": "You hit it.", "time": 2}, *IMPROVED]),
+    ]
+
+    question, answer = play(SCORE, {}, steps, compat=compat)
+
+    assert question[2] == [K]
+    assert answer[2:4] == ([ord("y"), *IMPROVES], "You are now more skilled.")
+
+
+@pytest.mark.parametrize("compat", RULES)
+def test_yes_to_a_drink_selects_the_first_choice(compat):
+    question = {"msg": "What do you want to drink? [fg or ?*]", "yn": 1}
+
+    drink, answer = play(SCORE, {}, [(DRINK, [question]), (YES, [{"time": 2}])], compat=compat)
+
+    assert drink[2:4] == ([ord("q")], question["msg"])
+    assert answer[2] == [ord("f")]
+
+
+@pytest.mark.parametrize("compat", RULES)
+def test_another_answer_to_a_drink_is_no(compat):
+    question = {"msg": "What do you want to drink? [fg or ?*]", "yn": 1}
+
+    _, answer = play(SCORE, {}, [(DRINK, [question]), (NORTH, [{"time": 3}])], compat=compat)
+
+    assert answer[2] == [SPACE]
+
+
 KILL = {"msg": "You kill the newt!"}
-OTHER = {"msg": "Kaboom!  YOU KILL the rat!  You kill the newt!"}
-DRINKS = {"msg": "What do you want to drink? [fg or ?*]", "yn": 1}
 KILLS = [
     (NORTH, [{**KILL, "time": 2, "points": 1}]),
     (NORTH, [{**KILL, "time": 2, "points": 1}]),  # a key that took no time: the message stays
     (NORTH, [{**KILL, "time": 2, "points": 2}]),  # another newt, within the same turn
-    (NORTH, [{**OTHER, "time": 3, "points": 9}]),
+    (NORTH, [{"msg": "Kaboom!  YOU KILL the rat!  You kill the newt!", "time": 3, "points": 9}]),
     (NORTH, [{"time": 4, "points": 9}]),
 ]
-SCENARIOS = {
-    "a skill from a cast": (SCORE, [(CAST, [CHOOSE, TOLD, *IMPROVED])]),
-    "and a prompt": (SCORE, [(CAST, [CHOOSE, {**TOLD, "more": 1}, {"time": 2}, *IMPROVED])]),
-    "before its letter": (
-        SCORE,
-        [(CAST, [TOLD, {"msg": "You cast it.", "more": 1}, {"time": 2}, *IMPROVED])],
-    ),
-    "and a prompt behind": (
-        SCORE,
-        [(NORTH, [TOLD, IMPROVED[0], {**IMPROVED[1], "more": 1}, {"msg": "a", "time": 2}])],
-    ),
-    "a cast that ends it": (SCORE, [(CAST, [TOLD, {"time": 0, "done": 1}])]),
-    # An escaped question leaves a prompt for the next step.
-    "a question": (SCORE, [(NORTH, [WAITS, {"msg": "You stop.", "more": 1}, {"time": 2}, *IMPROVED])]),
-    "on the stairs": (
-        STAIRCASE,
-        [(DOWN, [{**STAIRS, "msg": said} for said in (STAIRS["msg"], "Pick a skill", "Done.")])],
-    ),
-    "under their kept sentence": (
-        STAIRCASE,
-        [(DOWN, [{**DOWNSTAIRS, "more": 1}, *({**DOWNSTAIRS, "msg": said} for said in (SKILL, "Pick", ""))])],
-    ),
-    "it waits for an answer": (
-        SCORE,
-        [
-            (NORTH, [{"msg": f"{SKILL}  Really attack the gnome?", "yn": 1}]),
-            (YES, [{"msg": "You hit it.", "time": 2}, *IMPROVED]),
-        ],
-    ),
-    "yes to a drink": (
-        SCORE,
-        [(DRINK, [DRINKS]), (YES, [{"time": 2}]), (DRINK, [DRINKS]), (NORTH, [{"time": 3}])],
-    ),
-    "kills": (SCORE, KILLS),
-    "kills with 23 actions": ("NetHackScore-v1", KILLS),
-}
 
 
-def test_games_under_both_rules_are_the_recorded_ones(record):
-    """A kill is counted once, a skill improved at the end of its step; under the switch as published."""
-    played = {}
-    for name, (task, steps) in SCENARIOS.items():
-        for compat in (None, PUBLISHED):
-            played[f"{name} {compat}"] = "\n".join(map(str, play(task, {}, steps, compat=compat)))
-    assert_matches_packed_recording("extended_games", played, record)
-    assert [line[-5] for line in played["kills None"].splitlines()] == list("11233")
+@pytest.mark.parametrize(
+    ("task", "compat", "kills"),
+    [
+        (SCORE, None, [1, 1, 2, 3, 3]),
+        # Published: a step later, and once more while the message stays.
+        (SCORE, PUBLISHED, [0, 1, 2, 3, 4]),
+        ("NetHackScore-v1", None, [1, 1, 2, 3, 3]),
+        ("NetHackScore-v1", PUBLISHED, [1, 1, 2, 3, 3]),
+    ],
+)
+def test_a_kill_counts_once_but_not_as_published(task, compat, kills):
+    results = play(task, {}, KILLS, compat=compat)
+
+    assert [info["kills"] for *_, info in results] == kills

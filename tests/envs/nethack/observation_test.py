@@ -11,8 +11,6 @@ from motif_jax.envs.nethack.renderer import NetHackRenderer
 from motif_jax.envs.nethack.status import BLSTATS_CLIP, BLSTATS_SCALE, X, Y
 from motif_jax.nets.status import scale_status
 from tests.envs.nethack.fake_engine import FakeEngine, on
-from tests.envs.playing import shown_frame
-from tests.recorded_outputs import assert_matches_packed_recording
 
 
 def test_published_pictures(golden):
@@ -58,10 +56,29 @@ def test_status_features(golden):
         assert np.abs(scale_status(np.full((2, 27), far, np.int32))).max() == 5
 
 
-def test_people_see_the_screen_and_the_hero_below_the_message(record):
+def test_a_frame_shows_the_screen_with_the_hero_below_the_message():
     status = np.arange(100, 127, dtype=np.int32)
     status[[X, Y]] = 7, 3
     screen = np.full((2, 24, 80), 7, np.uint8)
-    seen = {"tty_chars": screen[0], "tty_colors": screen[1], "blstats": status}
-    frame = NetHackRenderer(registry.spec("NetHackScore-v1")).frame(seen)
-    assert_matches_packed_recording("nethack_frame", {"all": shown_frame(frame)}, record)
+    observation = {"tty_chars": screen[0], "tty_colors": screen[1], "blstats": status}
+
+    frame = NetHackRenderer(registry.spec("NetHackScore-v1")).frame(observation)
+
+    np.testing.assert_array_equal(frame.chars, screen[0])
+    np.testing.assert_array_equal(frame.colors, screen[1])
+    assert frame.cursor == (4, 7)
+    # The message's row, and the first row of the map, which no level uses.
+    assert frame.spare_rows == (0, 1)
+    # Each number of the status line is 100 above its index in nle's blstats.
+    assert frame.numbers == {
+        "depth": 112,
+        "score": 109,
+        "gold": 113,
+        "level": 118,
+        "hp": 110,
+        "max hp": 111,
+        "turn": 120,
+        "hunger": 121,
+    }
+    assert frame.notes == {}
+    assert frame.picture is None

@@ -7,14 +7,13 @@ import json
 
 import pytest
 
-from motif_jax.envs.nethack.actions import TASK_KEYS
+from motif_jax.envs.nethack.actions import ESCAPE, QUIT, SPACE, TASK_KEYS
 from motif_jax.envs.nethack.buffers import BLANK_GLYPH
 from motif_jax.envs.nethack.game import END_LIMIT
 from motif_jax.envs.nethack.tasks import HALLUCINATION, ORACLE_GLYPH, TASKS
 from motif_jax.envs.spec import RUNNING, TERMINATED, TRUNCATED
 from tests.conftest import load_golden
 from tests.envs.nethack.fake_engine import FakeEngine, check_published, on, play
-from tests.recorded_outputs import assert_matches_packed_recording
 
 GOLDEN = load_golden("task_rules.json")
 LIMIT_ENDS = {"timeout_as_terminal": True}
@@ -127,26 +126,75 @@ def test_scout_counts_the_latest_view_of_each_level():
     assert scouts == [5, 8, 8 + 4, 8 + 6, 6 + 7, 6 + 7 + 9]
 
 
-def test_the_numbers_of_an_episode_are_those_before_or_after_its_newest_step(record):
-    """Running, at the step limit, whose quit is confirmed and what it shows dismissed, and at a death."""
-    first = {"score": 2, "depth": 3, "gold": 5, "xlvl": 4, "time": 6, "glyphs": [[1, 1, 7]]}
-    now = {"depth": 4, "gold": 8, "xlvl": 5}
-    after = {**first, **now, "score": 9, "time": 7, "glyphs": [[1, 1, 7], [1, 2, 7]]}
-    last = {**now, "time": 8, "score": 12, "cond": HALLUCINATION, "glyphs": []}
-    dead = dict.fromkeys(("score", "depth", "gold", "xlvl", "time"), 0) | {"done": 1}
-    quits = [last, {}, {"more": 1}, {"getlin": 1}, {"yn": 1, "msg": "Really attack?"}, {}]
-    played = {
-        str(number): "\n".join(
-            map(str, play("NetHackScore-v1", first, [(1, [after]), (1, frames)], max_steps=2 + number))
-        )
-        for number, frames in enumerate((quits, [last, {"done": 1}], [dead]))
+FIRST = {"score": 2, "depth": 3, "gold": 5, "xlvl": 4, "time": 6, "glyphs": [[1, 1, 7]]}
+SECOND = {"score": 9, "depth": 4, "gold": 8, "xlvl": 5, "time": 7, "glyphs": [[1, 1, 7], [1, 2, 7]]}
+THIRD = {**SECOND, "time": 8, "score": 12, "cond": HALLUCINATION, "glyphs": []}
+
+
+def test_depth_gold_level_and_scout_are_those_before_the_newest_step():
+    ((reward, end, _, _, info),) = play("NetHackScore-v1", FIRST, [(1, [SECOND])])
+
+    assert (reward, end) == (7.0, RUNNING)
+    assert info == {
+        "return": 7.0,
+        "length": 1.0,
+        "score": 9.0,
+        "dlvl": 3.0,
+        "gold": 5.0,
+        "xlvl": 4.0,
+        "scout": 1.0,
+        "turns": 7.0,
+        "success": 0.0,
+        "end": 0.0,
+        "hallucination": 0.0,
+        "kills": 0.0,
     }
-    assert_matches_packed_recording("nethack_numbers", played, record)
+
+
+def test_hallucination_is_the_share_of_steps_that_show_it():
+    _, (reward, end, _, _, info) = play("NetHackScore-v1", FIRST, [(1, [SECOND]), (1, [THIRD])])
+
+    assert (reward, end) == (3.0, RUNNING)
+    assert (info["return"], info["score"], info["turns"]) == (10.0, 12.0, 8.0)
+    assert (info["dlvl"], info["gold"], info["xlvl"], info["scout"]) == (4.0, 8.0, 5.0, 2.0)
+    assert info["hallucination"] == 0.5
+
+
+def test_the_step_limit_quits_the_game_and_dismisses_what_it_shows():
+    shown = [{}, {"more": 1}, {"getlin": 1}, {"yn": 1, "msg": "Really attack?"}, {}]
+    steps = [(1, [SECOND]), (1, [THIRD, *shown])]
+
+    _, (reward, end, keys, _, info) = play("NetHackScore-v1", FIRST, steps, max_steps=2)
+
+    assert (reward, end) == (3.0, TRUNCATED)
+    assert keys == [ord("k"), *QUIT, SPACE, ESCAPE, ESCAPE]
+    assert (info["end"], info["length"]) == (END_LIMIT, 2)
+    # Of the frame before the quit.
+    assert (info["score"], info["turns"], info["hallucination"]) == (12.0, 8.0, 0.5)
+
+
+def test_a_death_loses_the_score_but_not_the_numbers():
+    """The engine's status is all zeros once the hero is dead."""
+    dead = dict.fromkeys(("score", "depth", "gold", "xlvl", "time"), 0) | {"done": 1}
+
+    _, (reward, end, _, _, info) = play("NetHackScore-v1", FIRST, [(1, [SECOND]), (1, [dead])])
+
+    assert (reward, end) == (-9.0, TERMINATED)
+    assert (info["return"], info["length"], info["end"]) == (-2.0, 2.0, 1.0)
+    assert (info["score"], info["turns"]) == (9.0, 7.0)
+    assert (info["dlvl"], info["gold"], info["xlvl"], info["scout"]) == (4.0, 8.0, 5.0, 2.0)
+
+
+def test_a_reset_after_the_step_limit_sends_no_keys():
     env, out = on(engine := FakeEngine({}), max_episode_steps=1)
     env.step(1, out)
-    assert engine.keys == [107, 0xF1, 121]
+    quit_keys = [ord("k"), *QUIT]
+    assert engine.keys == quit_keys
+
     env.reset(0, out)
-    assert (engine.keys, env.episode_info()["end"]) == ([107, 0xF1, 121], 0)
+
+    assert engine.keys == quit_keys
+    assert env.episode_info()["end"] == 0
 
 
 @pytest.mark.parametrize("off", [False, True])

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from motif_jax.core.errors import UserError
-from motif_jax.core.sections import TokenReward
 from motif_jax.ilql.config import DialogueFilter, HeldOutDialogues, InitialParameters, TextConfig
 from motif_jax.ilql.dialogues import dialogue, dialogue_data, parquet, token_rewards
+from motif_jax.ilql.dialogues.config import TokenRewardSection
 from motif_jax.ilql.dialogues.dialogue_batches import ItemLayout, StreamBatches
 from motif_jax.ilql.tasks import registry
 from motif_jax.lm import tokenised
@@ -65,7 +65,7 @@ def of_games(folder: Path, listed: bool = True, **changes: Any) -> tuple[Any, An
 
 def test_a_list_is_filtered_by_what_a_stream_is_without_the_rewards_of_tokens(tmp_path: Path) -> None:
     """With 5 for each token games that were lost would be the best."""
-    paid, held_out = TokenReward(constant=5.0), HeldOutDialogues(share=0.1)
+    paid, held_out = TokenRewardSection(constant=5.0), HeldOutDialogues(share=0.1)
     given = {"filter": DialogueFilter(cutoff=-4.0), "token_reward": paid, "held_out": held_out}
     config, source, played = of_games(tmp_path, **given)
     tokenizer = registry.make(source.task, source.options).tokenizer()
@@ -114,7 +114,7 @@ def test_what_the_dialogues_of_a_stream_follow_from_is_recorded(tmp_path: Path) 
     words, paid = tmp_path / "words.txt", tmp_path / "paid.json"
     words.write_text("crane\nslate\nblimp\n")
     paid.write_text('{"3": 1.0}')
-    reward = TokenReward(file=str(paid))
+    reward = TokenRewardSection(file=str(paid))
     config = TextConfig(policy="random", options=json.dumps({"words": str(words)}), token_reward=reward)
 
     def read() -> dict[str, str]:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
 
 from motif_jax.core import seeds
+from motif_jax.core.errors import UserError
 from motif_jax.envs.babyai_text.catalogue import ACTIONS
 from motif_jax.envs.babyai_text.environment import decoded
 from motif_jax.envs.babyai_text.prompts import Window
@@ -12,8 +14,7 @@ from motif_jax.envs.spec import RUNNING
 from motif_jax.ilql.dialogues import parquet
 from motif_jax.ilql.tasks import registry
 from motif_jax.lm import corpus
-from tests.envs.playing import refused, started, told
-from tests.recorded_outputs import assert_matches_packed_recording
+from tests.envs.playing import started
 
 LEVEL = "BabyAI-GoToLocal-v0"
 
@@ -22,14 +23,18 @@ def task(**options):
     return registry.make("babyai_text", options)
 
 
-def seen(seed, actions, **options):
-    """The fields of each observation on the way, as texts, and how it ended."""
-    world, out = started(LEVEL, seed, **options)
-    found, end = [], RUNNING
-    for action in (*actions, None):
-        found.append({name: decoded(out[name]) for name in ("prompt", "text", "mission") if name in out})
-        end = end if action is None else world.step(ACTIONS.index(action), out)[1]
-    return found, end
+def replay(seed, actions, **options):
+    """The text fields of the observations before each action and after the last, and how the episode ended."""
+    environment, out = started(LEVEL, seed, **options)
+
+    def texts():
+        return {name: decoded(out[name]) for name in ("prompt", "text", "mission") if name in out}
+
+    observations, end = [texts()], RUNNING
+    for action in actions:
+        _, end = environment.step(ACTIONS.index(action), out)
+        observations.append(texts())
+    return observations, end
 
 
 @pytest.fixture(scope="module")
@@ -37,76 +42,132 @@ def games():
     return task().stream("games", "random")(seeds.rng(5), 3, 0)
 
 
-def test_a_game_laid_end_to_end_is_what_an_agent_with_an_endless_window_reads(games):
+def actions_of(game):
+    return [text for text, reward in zip(game.texts, game.rewards, strict=True) if reward is not None]
+
+
+def test_a_game_s_text_is_the_prompt_of_an_endless_window(games):
     for game in games:
-        actions = [text for text, reward in zip(game.texts, game.rewards, strict=True) if reward is not None]
-        (first, *rest), end = seen(game.meta["seed"], actions)
+        actions = actions_of(game)
+        (first, *rest), end = replay(game.meta["seed"], actions)
         assert end != RUNNING
         window = Window(1000)
         window.start(first["text"].split("\n"))
-        for number, (action, now) in enumerate(zip(actions, rest, strict=True)):
+
+        for number, (action, observation) in enumerate(zip(actions, rest, strict=True)):
             assert "".join(game.texts[: 2 * number + 1]) == window.prompt(first["mission"], ACTIONS)
-            window.add(action, [clause for clause in now["text"].split("\n") if clause])
-        # Behind the end no action is asked for.
+            window.add(action, [clause for clause in observation["text"].split("\n") if clause])
+
         assert window.prompt(first["mission"], ACTIONS).startswith("".join(game.texts))
-        assert not game.texts[-1].endswith(": ")
-        assert task().outcome(game) == {"success": float(game.total > 0)}
 
 
-def test_a_step_is_a_prompt_an_action_and_what_came_of_it(games, tmp_path):
-    observations = 3
-    drawn = task(observations=observations).stream("steps", "random")(seeds.rng(5), 3, 0)
-    assert len(drawn) == sum(games.turns())
-    groups = itertools.groupby(drawn, lambda step: step.meta["group"])
-    for game, steps in zip(games, (list(group) for _, group in groups), strict=True):
-        actions = [step.texts[1] for step in steps]
-        shown, _ = seen(game.meta["seed"], actions, fields=("prompt",), observations=observations)
-        for number, step in enumerate(steps):
-            assert step.texts[0] == shown[number]["prompt"]
+def test_no_action_is_asked_for_after_the_end(games):
+    assert all(not game.texts[-1].endswith(": ") for game in games)
+
+
+def test_a_game_with_a_reward_is_a_success(games):
+    assert [task().outcome(game)["success"] for game in games] == [float(game.total > 0) for game in games]
+
+
+OBSERVATIONS = 3
+
+
+@pytest.fixture(scope="module")
+def steps():
+    """The steps of the same games."""
+    return task(observations=OBSERVATIONS).stream("steps", "random")(seeds.rng(5), 3, 0)
+
+
+def test_a_step_is_a_prompt_an_action_and_the_next_observation(games, steps):
+    assert len(steps) == sum(games.turns())
+    groups = itertools.groupby(steps, lambda step: step.meta["group"])
+    for game, (_, group) in zip(games, groups, strict=True):
+        of_game = list(group)
+        actions = [step.texts[1] for step in of_game]
+        observations, _ = replay(game.meta["seed"], actions, fields=("prompt",), observations=OBSERVATIONS)
+
+        for number, step in enumerate(of_game):
+            assert step.texts[0] == observations[number]["prompt"]
             if step.rewards[1] > 0:
-                assert (step.terminal, step.texts[2]) == (True, " \n The goal is reached.")
+                assert step.terminal
+                assert step.texts[2] == " \n The goal is reached."
                 continue
             head, clauses = step.texts[2].split(": ", 1)
-            assert head == f" \n Observation {min(number + 1, observations)}"
-            assert clauses in shown[number + 1]["prompt"]
-        assert [step.terminal for step in steps] == [False] * (len(steps) - 1) + [game.terminal]
-        assert sum(step.rewards[1] for step in steps) == game.total
-    parquet.write(tmp_path / "dialogues.parquet", [drawn], {})
+            assert head == f" \n Observation {min(number + 1, OBSERVATIONS)}"
+            assert clauses in observations[number + 1]["prompt"]
+
+        assert [step.terminal for step in of_game] == [False] * (len(of_game) - 1) + [game.terminal]
+        assert sum(step.rewards[1] for step in of_game) == game.total
+
+
+def test_steps_are_read_as_a_corpus_of_prompts_and_texts(steps, tmp_path):
+    parquet.write(tmp_path / "dialogues.parquet", [steps], {})
+
     items = corpus.read(corpus.find(str(tmp_path)), "line")
+
     read = [(item.prompt, item.text, tuple(item.parts)) for item in items]
-    assert read == [(step.texts[0], step.texts[1] + step.texts[2], step.texts[1:]) for step in drawn]
+    assert read == [(step.texts[0], step.texts[1] + step.texts[2], step.texts[1:]) for step in steps]
 
 
-def test_an_episode_is_taken_up_where_it_stood():
-    world, policy, rng = task().environment(), task().policy("random"), seeds.rng(2)
-    now = world.reset(rng)
+@pytest.fixture
+def observation():
+    """After four random actions."""
+    environment, policy, rng = task().environment(), task().policy("random"), seeds.rng(2)
+    observation = environment.reset(rng)
     for _ in range(4):
-        now = world.step(policy.act(now, rng)).observation
-    again = task().environment().reset(seeds.rng(9), start=now)
-    assert again.to_sequence() == now.to_sequence()
-    said = world.step("où? " * 40 + "日")
-    assert said[1:] == (0.0, False)
-    *_, name, after = said.observation.to_sequence().texts
-    assert name == ("où? " * 40)[:64]
-    # Nothing has changed but the number.
-    before = now.to_sequence().texts[-1]
+        observation = environment.step(policy.act(observation, rng)).observation
+    return observation
+
+
+def test_an_episode_continues_from_an_observation(observation):
+    again = task().environment().reset(seeds.rng(9), start=observation)
+
+    assert again.to_sequence() == observation.to_sequence()
+
+
+def test_a_text_that_is_no_action_changes_nothing_but_the_number(observation):
+    environment = task().environment()
+    environment.reset(seeds.rng(9), start=observation)
+
+    outcome = environment.step("où? " * 40 + "日")
+
+    assert (outcome.reward, outcome.terminal) == (0.0, False)
+    *_, action, after = outcome.observation.to_sequence().texts
+    # Cut to the room in a prompt.
+    assert action == ("où? " * 40)[:64]
+    before = observation.to_sequence().texts[-1]
     assert after == before.replace("Observation 4", "Observation 5").replace("Action 4", "Action 5")
-    assert task().environment().reset(seeds.rng(9), start=said.observation).prompt == said.observation.prompt
-    assert "has ended, or none has begun" in told(task().environment().step, "turn left")
 
 
-def test_what_cannot_be_is_said(record):
-    french = {"language": "french"}
-    cases = [
-        ({"level": "BabyAI-Nowhere-v0"}, "games", "random"),
-        ({"observations": 0}, "games", "random"),
-        ({"language": "german"}, "games", "random"),
-        ({"actions": ("go", "go")}, "games", "random"),
-        ({}, "branch", "random"),
-        ({}, "games", "optimal"),
-        (french, "hindsight", "random"),
-    ]
-    assert_matches_packed_recording(
-        "babyai_task_refusals", {str(case): refused("babyai_text", *case) for case in cases}, record
-    )
-    assert {task(**french).check("steps", "random"), task().at_a_time("games")} == {None, 16}
+def test_an_episode_continues_after_a_text_that_is_no_action(observation):
+    environment = task().environment()
+    environment.reset(seeds.rng(9), start=observation)
+    after = environment.step("où?").observation
+
+    assert task().environment().reset(seeds.rng(9), start=after).prompt == after.prompt
+
+
+def test_a_step_before_a_reset_is_an_error():
+    with pytest.raises(ValueError, match="has ended, or none has begun"):
+        task().environment().step("turn left")
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "policy", "message"),
+    [
+        ({"level": "BabyAI-Nowhere-v0"}, "games", "random", "config.babyai_text.level='BabyAI-Nowhere-v0': must be a level; choose one of "),
+        ({"observations": 0}, "games", "random", "config.babyai_text.observations=0: must be a number above 0"),
+        ({"language": "german"}, "games", "random", "config.babyai_text.language=german: must be '' (the level's own) or one of english, french"),
+        ({"actions": ("go", "go")}, "games", "random", "config.babyai_text.actions=('go', 'go'): must be names of actions, each different and not empty"),
+        ({}, "branch", "random", "config.kind=branch: must be one of games, steps, hindsight"),
+        ({}, "games", "optimal", "config.policy=optimal: must be 'random' in BabyAI-Text"),
+        ({"language": "french"}, "hindsight", "random", "config.kind=hindsight: reads English prompts, not french"),
+    ],
+)  # fmt: skip
+def test_an_option_that_babyai_text_lacks_is_refused(options, kind, policy, message):
+    with pytest.raises(UserError, match=f"^{re.escape(message)}"):
+        task(**options).check(kind, policy)
+
+
+def test_french_steps_are_allowed():
+    task(language="french").check("steps", "random")

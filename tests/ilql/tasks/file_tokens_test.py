@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from motif_jax.core.errors import UserError
 from motif_jax.ilql.tasks.file_tokens import FileTokenizer
 from motif_jax.lm import byte_pairs
-from tests.envs.playing import told
-from tests.recorded_outputs import assert_matches_packed_recording
 
 WORDS = ("<stop>",)
 
@@ -39,10 +40,18 @@ def test_a_text_comes_back_and_writes_no_delimiter(folder, saved, tmp_path):
     assert len(tokenizer.encode("<stop>")) == 1
 
 
-def test_what_is_no_tokenizer(tmp_path, record):
-    said = [told(FileTokenizer, "k", path) for path in ("", str(tmp_path), str(tmp_path / "x"))]
+@pytest.mark.parametrize("name", ["", ".", "x"])
+def test_a_folder_without_a_tokenizer_is_refused(name, tmp_path):
+    path = str(tmp_path / name) if name else ""
+
+    with pytest.raises(
+        UserError, match=re.escape(f"config.k='{path}': must be a folder with tokenizer.json")
+    ):
+        FileTokenizer("k", path)
+
+
+def test_a_damaged_tokenizer_is_refused(tmp_path):
     (tmp_path / "tokenizer.json").write_text("{}")
-    said.append(told(FileTokenizer, "k", str(tmp_path)).partition(" (")[0])
-    assert_matches_packed_recording(
-        "tokenizers_refused", {"all": "\n".join(said).replace(str(tmp_path), "")}, record
-    )
+
+    with pytest.raises(UserError, match=r"tokenizer\.json cannot be read: Model missing"):
+        FileTokenizer("k", str(tmp_path))

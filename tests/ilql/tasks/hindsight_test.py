@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-import itertools
-import types
-from unittest.mock import Mock
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 from motif_jax.core import seeds
@@ -13,14 +13,18 @@ from motif_jax.ilql.tasks import hindsight, registry
 from motif_jax.ilql.tasks.contract import FunctionPolicy, Outcome, TextEnvironment
 
 
-def read(*observations: str, window: int = 1) -> list[str]:
+def prompts_of(*observations: str, window: int = 1) -> list[str]:
     """An agent's prompts, of clauses with semicolons between them."""
-    found, seen = [], Window(window)
+    prompts = []
+    shown = Window(window)
     for number, clauses in enumerate(observations):
-        said = [f"You see a {clause}" for clause in clauses.split("; ")] if clauses else []
-        seen.add("turn left", said) if number else seen.start(said)
-        found.append(seen.prompt("go to the red ball", ["turn left", "go forward"]))
-    return found
+        sentences = [f"You see a {clause}" for clause in clauses.split("; ")] if clauses else []
+        if number:
+            shown.add("turn left", sentences)
+        else:
+            shown.start(sentences)
+        prompts.append(shown.prompt("go to the red ball", ["turn left", "go forward"]))
+    return prompts
 
 
 AHEAD, FAR, LEFT = "blue key 1 step forward", "blue key 2 steps forward", "blue key 1 step left"
@@ -28,54 +32,93 @@ AHEAD, FAR, LEFT = "blue key 1 step forward", "blue key 2 steps forward", "blue 
 
 @pytest.mark.parametrize("window", [1, 3])
 @pytest.mark.parametrize(
-    ("observations", "found"),
+    ("observations", "paths"),
     [
         (("wall 1 step left", FAR, AHEAD), [("blue key", [0, 1])]),
-        # Where it began, it did not come to.
+        # An object at hand in the beginning was not reached.
         ((AHEAD, FAR), []),
         ((AHEAD, FAR, AHEAD), [("blue key", [1])]),
         ((FAR, AHEAD, AHEAD, LEFT, AHEAD), [("blue key", [0]), ("blue key", [3])]),
-        # What changed nothing and what was undone is left out: the last step from each view counts.
+        # Steps that changed nothing and steps that were undone are left out: the last step from each view counts.
         ((FAR, FAR, LEFT, FAR, AHEAD), [("blue key", [3])]),
         ((LEFT, FAR, LEFT, FAR, AHEAD), [("blue key", [2, 3])]),
         (("wall 1 step forward", "red door 1 step forward"), []),
         ((FAR, f"{AHEAD}; red box 1 step left", "red box 1 step forward"), [("blue key", [0]), ("red box", [0, 1])]),
     ],
 )  # fmt: skip
-def test_a_way_ends_before_a_thing_and_has_no_rounds(observations, found, window) -> None:
-    assert list(hindsight.ways(read(*observations, window=window))) == found
+def test_a_path_ends_before_an_object_without_detours(
+    observations: Sequence[str], paths: list[tuple[str, list[int]]], window: int
+) -> None:
+    assert list(hindsight.paths(prompts_of(*observations, window=window))) == paths
 
 
-def test_a_long_way_is_cut_at_its_beginning() -> None:
-    [(_, way)] = hindsight.ways(read(*(f"wall {number} steps left" for number in range(2, 12)), AHEAD))
-    assert way == [4, 5, 6, 7, 8, 9]
+def test_a_long_path_is_cut_at_its_beginning() -> None:
+    walls = [f"wall {number} steps left" for number in range(2, 12)]
+
+    [(_, path)] = hindsight.paths(prompts_of(*walls, AHEAD))
+
+    assert path == [4, 5, 6, 7, 8, 9]
 
 
-def walk(prompts):
-    """Shows given prompts, whatever is done."""
-    first, *seen = (types.SimpleNamespace(prompt=prompt) for prompt in prompts)
-    outcomes = itertools.cycle([Outcome(now, 0.0, now is seen[-1]) for now in seen])
-    return Mock(TextEnvironment, reset=lambda *_: first, step=lambda *_: next(outcomes))
+class Prompted(NamedTuple):
+    """An observation that has a prompt alone."""
+
+    prompt: str
+
+    def to_sequence(self) -> Dialogue:
+        return Dialogue((self.prompt,), (None,), False)
 
 
-def test_a_dialogue_has_another_mission_what_was_done_and_where_the_thing_was() -> None:
-    """Of a thing that was not yet seen no place is told; the article of the mission is drawn."""
-    prompts, articles = read("wall 1 step left", FAR, AHEAD), set()
-    stream = hindsight.hindsight_of(walk(prompts), FunctionPolicy(lambda seen, rng: "turn left"))
-    for seed in range(9):
-        first, second, third, fourth = stream(seeds.rng(seed), 2, 7)
-        article = first.texts[0].partition("go to ")[2].split()[0]
-        articles.add(article)
-        before, after = (prompt.replace("the red ball", f"{article} blue key") for prompt in prompts[:2])
-        assert first == Dialogue((before, "turn left"), (None, 0.0), False, {"group": 7})
-        texts = (after, "turn left", " \n Goal:\n2 steps forward, ")
-        assert second == Dialogue(texts, (None, 1.0, None), True, {"group": 7})
-        assert (third.meta, fourth.meta, fourth.texts[2]) == ({"group": 8}, {"group": 8}, texts[2])
-    assert articles == {"the", "a"}
+class Walk(TextEnvironment):
+    """Shows these prompts one after the other, whatever the agent does."""
+
+    def __init__(self, prompts: Sequence[str]) -> None:
+        self._prompts = prompts
+        self._step = 0
+
+    def reset(self, rng: np.random.Generator, start: Any = None) -> Prompted:
+        self._step = 0
+        return Prompted(self._prompts[0])
+
+    def step(self, action: str) -> Outcome:
+        self._step += 1
+        return Outcome(Prompted(self._prompts[self._step]), 0.0, self._step == len(self._prompts) - 1)
 
 
-def test_random_play_of_a_level_gives_ways() -> None:
+PROMPTS = prompts_of("wall 1 step left", FAR, AHEAD)
+
+
+def relabelled(seed: int) -> list[Dialogue]:
+    """The dialogues of two walks, groups 7 and 8."""
+    stream = hindsight.hindsight_of(Walk(PROMPTS), FunctionPolicy(lambda observation, rng: "turn left"))
+    return list(stream(seeds.rng(seed), 2, 7))
+
+
+def test_a_mission_names_the_object_that_was_reached() -> None:
+    first, second, *_ = relabelled(seed=0)
+
+    article = first.texts[0].partition("go to ")[2].split()[0]
+    before, after = (prompt.replace("the red ball", f"{article} blue key") for prompt in PROMPTS[:2])
+    # The object was not in sight yet, so nothing is said of it.
+    assert first == Dialogue((before, "turn left"), (None, 0.0), False, {"group": 7})
+    texts = (after, "turn left", " \n Goal:\n2 steps forward, ")
+    assert second == Dialogue(texts, (None, 1.0, None), True, {"group": 7})
+
+
+def test_episodes_are_numbered_groups() -> None:
+    assert [dialogue.meta["group"] for dialogue in relabelled(seed=0)] == [7, 7, 8, 8]
+
+
+def test_the_article_of_a_mission_is_drawn() -> None:
+    first_texts = [relabelled(seed)[0].texts[0] for seed in range(9)]
+
+    assert {text.partition("go to ")[2].split()[0] for text in first_texts} == {"the", "a"}
+
+
+def test_random_play_of_a_level_reaches_objects() -> None:
     task = registry.make("babyai_text", {"observations": 1})
-    drawn = list(task.stream("hindsight", "random")(seeds.rng(3), 4, 0))
-    assert len(drawn) > 10
-    assert {len(each.texts) for each in drawn} == {2, 3}
+
+    dialogues = list(task.stream("hindsight", "random")(seeds.rng(3), 4, 0))
+
+    assert len(dialogues) > 10
+    assert {len(dialogue.texts) for dialogue in dialogues} == {2, 3}

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
+import re
+
 import numpy as np
+import pytest
 
 from configs import collect_text, train_text
+from motif_jax.core.errors import UserError
 from motif_jax.ilql.dialogues import parquet
 from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
 from motif_jax.ilql.tasks import recorded, registry
-from tests.envs.playing import refused, told, without
-from tests.recorded_outputs import assert_matches_packed_recording
 
 
-def test_the_task_of_every_variant_takes_its_options_its_kind_and_its_policy():
+def test_every_variant_fits_its_task():
     configs = [collect_text.get_config(variant) for variant in collect_text.VARIANTS]
     for config in (*configs, *(train_text.get_config(f"{name}_bc") for name in registry.names())):
         task = registry.load(config.task)
@@ -19,18 +21,35 @@ def test_the_task_of_every_variant_takes_its_options_its_kind_and_its_policy():
         assert config.kind != "games" or task({}).policy(config.policy)
 
 
-def test_options_have_the_defaults_and_limits_that_were_recorded(record):
-    def limits(key):
-        return key.above, key.minimum, key.below, key.maximum, key.multiple_of, key.choices, key.allow_none
+@pytest.mark.parametrize(
+    ("task", "option", "value"),
+    [
+        ("wordle", "num_words", -1),
+        ("wordle", "num_suboptimal", 0),
+        ("wordle", "num_adversarial", 0),
+        ("wordle", "simulated", 0),
+        ("wordle", "top_p", 0.0),
+        ("wordle", "top_p", 1.5),
+        ("babyai_text", "observations", 0),
+        ("reddit", "num_comments", 0),
+        ("reddit", "vocab_size", 0),
+        ("reddit", "reward", "likes"),
+        ("reddit", "answer_mode", "loud"),
+        ("visdial", "split", "all"),
+        ("visdial", "mode", "11_stop"),
+        ("visdial", "yes_no", "maybe"),
+        ("visdial", "server_reward", "best"),
+        ("visdial", "timeout_seconds", 0.0),
+        ("visdial", "attempts", 0),
+        ("visdial", "vocab_size", -1),
+    ],
+)
+def test_an_option_outside_its_range_is_refused(task, option, value):
+    with pytest.raises(UserError, match=rf"^config\.{task}\.{option}={re.escape(repr(value))}: must be "):
+        registry.make(task, {option: value})
 
-    found = {}
-    for name in registry.names():
-        keys = registry.load(name).keys
-        found[name] = "\n".join(f"{option}: {key.default!r} {limits(key)}" for option, key in keys.items())
-    assert_matches_packed_recording("text_options", found, record)
 
-
-def test_a_game_is_known_by_what_it_is_drawn_from_and_not_by_an_agents_files(tmp_path):
+def test_a_game_is_identified_without_an_agent_s_files(tmp_path):
     def drawn(run, **options):
         made = {"scores": tmp_path / run / "scores.json", "tokenizer": tmp_path / run / "tokenizer.json"}
         for path in made.values():
@@ -54,21 +73,80 @@ def test_only_the_switches_of_a_task_are_among_its_options():
     assert set(registry.options_of(config)) == set(config["babyai_text"])
 
 
-def test_recorded_dialogues_are_listed_in_their_order(tmp_path, record, monkeypatch):
-    monkeypatch.setenv("MOTIF_JAX_TRUST", "tests.toy_text,tests.envs.playing")
-    talks = [Dialogue((f"{number}?", "yes"), (None, 1.0), True) for number in range(5)]
-    parquet.write(tmp_path / "dialogues.parquet", [Dialogues.of(talks)], {})
-    task = registry.make("dialogues", {"data": str(tmp_path)})
+@pytest.fixture
+def dialogues():
+    return [Dialogue((f"{number}?", "yes"), (None, 1.0), True) for number in range(5)]
+
+
+@pytest.fixture
+def task(tmp_path, dialogues):
+    """The task of recorded dialogues."""
+    parquet.write(tmp_path / "dialogues.parquet", [Dialogues.of(dialogues)], {})
+    return registry.make("dialogues", {"data": str(tmp_path)})
+
+
+def test_recorded_dialogues_come_in_their_order(task, dialogues):
     task.check(recorded.RECORDED, "")
-    assert (task.count("recorded"), task.endless("recorded"), task.learned_tokens()) == (5, False, 2000)
-    assert list(task.stream("recorded", "")(np.random.default_rng(0), 2, 3)) == talks[3:]
+
+    drawn = task.stream("recorded", "")(np.random.default_rng(0), 2, 3)
+
+    assert list(drawn) == dialogues[3:]
+
+
+def test_recorded_dialogues_are_counted_and_have_a_file(task, tmp_path):
+    assert task.count("recorded") == 5
+    assert not task.endless("recorded")
+    assert task.learned_tokens() == 2000
     assert task.files() == {"data": tmp_path / "dialogues.parquet"}
-    said = {data: refused("dialogues", {"data": data}) for data in ("", str(tmp_path / "x"))}
-    said["policy"] = told(task.policy, "random")
-    for named in ("", "tests.toy_text:NoSuchClass", "tests.envs.playing:shown"):
-        said[f"environment {named}"] = told(registry.make("dialogues", {"environment": named}).check_episodes)
-    said |= {text: told(registry.json_options, text) for text in ("[1]", "{")}
-    assert_matches_packed_recording(
-        "text_refusals", without(tmp_path, said | {"": told(registry.load, "chess")}), record
-    )
-    assert (registry.json_options(""), registry.json_options('{"a": 1}')) == ({}, {"a": 1})
+
+
+def test_recorded_dialogues_have_no_policy(task):
+    with pytest.raises(
+        UserError, match=r"config\.policy=random: must be None, the task dialogues has no policies"
+    ):
+        task.policy("random")
+
+
+def test_dialogues_without_a_file_are_refused(tmp_path):
+    with pytest.raises(UserError, match=r"config\.data=None: name the dialogues, --config\.data=FILE\.jsonl"):
+        registry.make("dialogues", {"data": ""}).check("recorded", "")
+
+    missing = tmp_path / "x"
+    with pytest.raises(UserError, match=rf"config\.data={missing}: must be a file of dialogues"):
+        registry.make("dialogues", {"data": str(missing)}).check("recorded", "")
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ("", "config.task=dialogues: has no environment to play in; give one with"),
+        (
+            "tests.toy_text:NoSuchClass",
+            "no such class (module 'tests.toy_text' has no attribute 'NoSuchClass')",
+        ),
+        ("tests.toy_text:Task", "must be a subclass of motif_jax.ilql.tasks.contract.TextEnvironment"),
+    ],
+)
+def test_an_environment_that_is_none_is_refused(monkeypatch, environment, message):
+    monkeypatch.setenv("MOTIF_JAX_TRUST", "tests.toy_text")
+
+    with pytest.raises(UserError, match=re.escape(message)):
+        registry.make("dialogues", {"environment": environment}).check_episodes()
+
+
+@pytest.mark.parametrize("text", ["[1]", "{"])
+def test_options_that_are_no_json_object_are_refused(text):
+    message = f'config.options={text}: must be a JSON object such as {{"num_words": 100}}'
+    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
+        registry.json_options(text)
+
+
+def test_options_may_be_empty():
+    assert registry.json_options("") == {}
+    assert registry.json_options('{"a": 1}') == {"a": 1}
+
+
+def test_an_unknown_task_is_refused_with_all_names():
+    names = "wordle, visdial, babyai_text, reddit, dialogues"
+    with pytest.raises(UserError, match=f"config.task=chess: must be one of {names}, or module:Class"):
+        registry.load("chess")

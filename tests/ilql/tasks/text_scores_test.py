@@ -1,30 +1,67 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from motif_jax.core.errors import UserError
+from motif_jax.core.interruption import StoppedError
+from motif_jax.ilql.tasks import text_scores
 from motif_jax.ilql.tasks.reddit.task import Reddit
-from motif_jax.ilql.tasks.text_scores import Toxicity
-from motif_jax.motif.annotation import store
-from motif_jax.motif.annotation.lexicon import LexiconAnnotator
 
 
-def test_a_store_is_read_once_for_all_replies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    options = Reddit({"store": str(tmp_path / "store")}).options
-    read: list[bytes] = []
-    of_line = store.decode_line
-    monkeypatch.setattr(store, "decode_line", lambda line: read.append(line) or of_line(line))
-    monkeypatch.setattr(store, "read_lines", lambda *_: pytest.fail("all files were read"))
-    assert Toxicity(options)([f"reply {number}" for number in range(50)]) == [0] * 50
-    read.clear()  # its own answers, where it took longer than its index is content with what it knows
-    scorer = Toxicity(options)
-    assert [scorer([f"reply {number}"]) for number in range(30)] == [[0]] * 30
-    assert len(read) == 100, "the answers to two questions about each of 50 texts"
-    monkeypatch.undo()
-    # What another asked is found.
-    scorer._store._refresh_seconds = 0.0
-    assert scorer(["thanks"]) == [0]
-    assert Toxicity(options)(["you idiot"]) == [2]
-    monkeypatch.setattr(LexiconAnnotator, "annotate", lambda *_: pytest.fail("it was asked again"))
-    assert scorer(["you idiot", "thanks"]) == [2, 0]
+@pytest.fixture
+def task(tmp_path: Path) -> Reddit:
+    scores = tmp_path / "known.json"
+    scores.write_text('{"known": 2.0}')
+    return Reddit({"store": str(tmp_path / "store"), "scores": str(scores)})
+
+
+def test_a_file_of_scores_names_its_judge_beside_known_scores(task: Reddit, tmp_path: Path) -> None:
+    path = text_scores.write(task, ["thanks", "you idiot"], tmp_path / "run", lambda done: None)
+
+    assert path == tmp_path / "run" / "scores.json"
+    scores = {"known": 2.0, "thanks": 0.0, "you idiot": 2.0}
+    assert json.loads(path.read_text()) == {"judge": "toxicity", "scores": scores}
+
+
+def test_reports_count_texts_up_to_all(task: Reddit, tmp_path: Path) -> None:
+    counts: list[int] = []
+
+    text_scores.write(task, ["thanks", "you idiot", "thank you"], tmp_path / "run", counts.append)
+
+    assert counts == sorted(counts)
+    assert counts[-1] == 3
+
+
+def test_a_stopped_scoring_writes_no_file(task: Reddit, tmp_path: Path) -> None:
+    with pytest.raises(StoppedError):
+        text_scores.write(task, ["thanks"], tmp_path / "run", lambda done: None, lambda: True)
+
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_finished_model_of_a_run_comes_before_the_folder_itself(tmp_path: Path) -> None:
+    (tmp_path / "heads.json").touch()
+    assert text_scores.upvote_folder(str(tmp_path)) == tmp_path
+
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "heads.json").touch()
+    assert text_scores.upvote_folder(str(tmp_path)) == tmp_path / "model"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"annotator": "vllm", "model": "m"}, r"annotator=vllm: would load the model again .* with config\.reddit\.server"),
+        ({"annotator": "openai", "model": "m", "prompt": "p.yaml"}, r"prompt file p\.yaml: cannot be read"),
+        ({"annotator": "openai"}, r"config\.openai\.model='': must be the model's name on the server"),
+        ({"lexicon": "nowhere"}, r"lexicon nowhere cannot be read: No such file"),
+        ({"reward": "upvote_model", "upvote_run": "nowhere"}, r"upvote_run=nowhere: must be a run folder of train_upvote"),
+    ],
+)  # fmt: skip
+def test_a_scorer_that_cannot_play_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        text_scores.check(Reddit(options), plays=True)

@@ -161,7 +161,7 @@ def test_a_file_that_is_no_prompt_is_refused(tmp_path, text, words):
 def test_a_missing_file_or_version_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"prompt file .*none: cannot be read: No such file"):
         load_prompt(tmp_path / "none", "gold", "analysis")
-    words = r"config\.prompt\.version=older: must be one of default, minigrid, reworded, or give prompt\.file"
+    words = r"config\.prompt\.version=older: must be one of default, minigrid, reworded, small, or give prompt\.file"
     with pytest.raises(UserError, match=words):
         prompt_path("older", "")
 

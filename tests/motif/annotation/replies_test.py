@@ -51,9 +51,12 @@ def test_a_content_that_is_no_text_is_rubbish() -> None:
         checked({"choices": [{"message": {"content": ["Yes"]}}]})
 
 
-def test_only_the_first_choice_counts_and_its_content_may_be_missing() -> None:
+def test_only_the_first_choice_counts() -> None:
     assert checked({"choices": [CHOICE, {}]})[1] == CHOICE
-    assert checked({"choices": [{"message": {}}]}) == ((0, 0, 0), {"message": {}})
+
+
+def test_missing_content_is_an_empty_answer() -> None:
+    assert checked({"choices": [{"message": {}}]}) == ((0, 0, 0), {"message": {"content": ""}})
 
 
 def token(word: str, share: float, **candidates: float) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def told_session() -> Telemetry:
     verdict = {"role": "assistant", "content": "1"}
     telemetry.begin()
     retried = ({"role": "user", "content": "?"}, verdict, verdict)
-    telemetry.answered(Answer(TIE, tokens=(100, 10, 50), turns=retried))
+    telemetry.answered(Answer(TIE, tokens=(100, 10, 50), turns=retried, retried=True))
     telemetry.answered(Answer(UNKNOWN, tokens=(50, 5, 0), turns=(verdict,), mass=0.5, note="too long"))
     telemetry.seconds = 3.0
     return telemetry
@@ -91,6 +91,7 @@ def test_a_session_counts_answers_tokens_and_costs():
         "tokens_per_second": pytest.approx(165 / 3),
         "mean_verdict_mass": 0.25,
         "unknown_notes": {"too long": 1},
+        "cut_answers": 0,
         "seconds": 3.0,
         "prompt_tokens": 150,
         "completion_tokens": 15,

@@ -11,7 +11,6 @@ import pytest
 
 from motif_jax import rewards
 from motif_jax.core.errors import UserError
-from motif_jax.core.sections import Scoring
 from motif_jax.core.verdicts import FIRST, NO, YES
 from motif_jax.envs.spec import ArraySpec, EnvironmentSpec
 from motif_jax.motif.reward.motif import MotifReward
@@ -21,6 +20,7 @@ from motif_jax.oni.label_queue import Label
 from motif_jax.oni.word_vectors import FileVectors, HashedVectors
 from motif_jax.play import ratings
 from motif_jax.rl.config import AgentReward, agent_reward
+from motif_jax.rl.reward_keys import Scoring
 from tests.reward_fixtures import load_config
 
 SPEC = EnvironmentSpec({"message": ArraySpec((256,), "uint8")}, 3, text_field="message")

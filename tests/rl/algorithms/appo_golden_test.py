@@ -11,7 +11,7 @@ import numpy as np
 import optax
 import pytest
 
-from motif_jax.core.sections import Compat
+from motif_jax.core.compat import Compat
 from motif_jax.core.training import schedules
 from motif_jax.nets import layout
 from motif_jax.nets.image import TABLE_ROWS

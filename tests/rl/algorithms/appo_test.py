@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from motif_jax.core.compat import Compat
 from motif_jax.core.errors import UserError
-from motif_jax.core.sections import Compat
 from motif_jax.nets.agent import rescale_value_head
 from motif_jax.rl.algorithms import appo, trajectory, value_normalisation
 from motif_jax.rl.algorithms.config import Appo

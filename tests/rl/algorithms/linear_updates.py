@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from motif_jax.core.sections import Compat, Optimizer
+from motif_jax.core.compat import Compat
+from motif_jax.core.sections import Optimizer
 from motif_jax.core.training import schedules
 from motif_jax.envs.spec import MASKED, ArraySpec, EnvironmentSpec
 from motif_jax.glam import drrn_update
@@ -120,11 +121,12 @@ def batch(seed: int = 0, padding: float = 0.2) -> TrajectoryBatch:
 
 
 @functools.cache
-def start(settings: AgentConfig, reward_fn: Any = None) -> tuple[Any, Any]:
+def start(settings: AgentConfig, reward_fn: Any = None, pays_last_text: bool = True) -> tuple[Any, Any]:
     """The first state of an update, after ten updates, and the update; compiled once."""
     algorithm = algorithm_of(settings)
     is_q_learning = isinstance(settings.algorithm, QLearning)
     network: Any = Linear("words") if is_q_learning else Linear("signal", "legal")
+    network.spec = dataclasses.replace(SPEC, last_text=pays_last_text)
     optimizer = schedules.make_optimizer(settings.optimizer)
     state = algorithm.make_state(network, optimizer, jax.random.key(3))._replace(step=jnp.int32(10))
     if is_q_learning:

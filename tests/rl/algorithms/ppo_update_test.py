@@ -12,10 +12,10 @@ import numpy as np
 import optax
 import pytest
 
+from motif_jax.core.compat import Compat
 from motif_jax.core.errors import UserError
-from motif_jax.core.sections import Compat, Kl
 from motif_jax.rl.algorithms import ppo, ppo_update, trajectory
-from motif_jax.rl.algorithms.config import Ppo
+from motif_jax.rl.algorithms.config import Kl, Ppo
 from tests.rl.algorithms.linear_updates import REWARD, ROLLOUTS, STEPS, Linear, batch, change, config, start
 
 pytestmark = pytest.mark.usefixtures("compiled_quickly")

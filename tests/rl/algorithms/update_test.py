@@ -113,22 +113,32 @@ def test_the_reward_is_the_weighted_sum_of_both(algorithm: Any) -> None:
     assert metrics["reward/total_mean"] == pytest.approx(total, rel=1e-5)
 
 
+@pytest.mark.parametrize("pays_last_text", [True, False])
 @by_algorithm
-def test_rewards_inside_the_step_replace_those_of_the_batch(algorithm: Any) -> None:
+def test_rewards_inside_the_step_are_as_in_the_batch(algorithm: Any, pays_last_text: bool) -> None:
+    """The final observation of an episode is paid, too, where the environment's last text is."""
+    rows = STEPS + pays_last_text
+
     def reward_fn(scale: Any, observation: Any) -> Any:
-        assert observation["signal"].shape == (STEPS, ROLLOUTS, 3)
+        assert observation["signal"].shape == (rows, ROLLOUTS, 3)
         return scale * observation["signal"][..., 0]
 
-    settings, made = config(algorithm), batch()
-    state, inside = start(settings, reward_fn=reward_fn)
+    settings, plain = config(algorithm), batch()
+    state, update_inside = start(settings, reward_fn, pays_last_text)
     state = state._replace(reward_params=jnp.float32(2))
-    _, outside = start(settings)
-    same = made._replace(intrinsic_reward=2 * made.observation["signal"][:-1, :, 0])
-    one, metrics = inside(state, made)
-    other, others = outside(state, same)
-    np.testing.assert_allclose(change(state, one), change(state, other), rtol=1e-3, atol=1e-7)
-    assert metrics["reward/intrinsic_mean"] == pytest.approx(float(others["reward/intrinsic_mean"]))
-    assert one.reward_params == 2
+    _, update_outside = start(settings, None, pays_last_text)
+    intrinsic = 2 * plain.observation["signal"][..., 0]
+    rewarded = plain._replace(intrinsic_reward=intrinsic[:-1])
+    if pays_last_text:
+        rewarded = rewarded._replace(last_intrinsic_reward=np.where(plain.last[1:], intrinsic[1:], 0))
+
+    inside, metrics_inside = update_inside(state, plain)
+    outside, metrics_outside = update_outside(state, rewarded)
+
+    np.testing.assert_allclose(change(state, inside), change(state, outside), rtol=1e-3, atol=1e-7)
+    expected_mean = float(metrics_outside["reward/intrinsic_mean"])
+    assert metrics_inside["reward/intrinsic_mean"] == pytest.approx(expected_mean)
+    assert inside.reward_params == 2
 
 
 @pytest.mark.parametrize("name", ["ppo", "drrn"])

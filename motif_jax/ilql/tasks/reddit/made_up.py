@@ -12,7 +12,10 @@ from motif_jax.core import seeds
 from motif_jax.core.files import atomic_write_text
 from motif_jax.ilql.tasks.reddit.data import FILES
 
-_THINGS = "soup bread garden bicycle chess guitar kettle map novel painting puzzle radio sofa tent umbrella violin".split()
+_OBJECTS = (
+    "soup", "bread", "garden", "bicycle", "chess", "guitar", "kettle", "map", "novel", "painting", "puzzle", "radio", "sofa", "tent",
+    "umbrella", "violin",
+)  # fmt: skip
 _PARENTS = (
     "I made a {} today.",
     "What do you think of my {}?",
@@ -40,7 +43,9 @@ _RUDE = (
 )
 # Kind of reply -> frequency and mean score.
 _KINDS = ((_FRIENDLY, 0.45, 8.0), (_BLUNT, 0.3, -1.0), (_RUDE, 0.25, -6.0))
-_HEADER = "id,link,subreddit,author,text,score,date,p_id,p_link,p_author,parent_text".split(",")
+_HEADER = (
+    "id", "link", "subreddit", "author", "text", "score", "date", "p_id", "p_link", "p_author", "parent_text",
+)  # fmt: skip
 
 
 def write(folder: Path, count: int, seed: int) -> None:
@@ -48,17 +53,21 @@ def write(folder: Path, count: int, seed: int) -> None:
     if (folder / FILES[1]).exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    rows: tuple[list[list[str]], list[list[str]]] = ([], [])
+    rows: tuple[list[list[str]], list[list[str]]] = ([], [])  # of each of the two files
     rng = seeds.rng(seed, "comments")
     shares = [share for _, share, _ in _KINDS]
     for number in range(count):
-        replies, _, liked = _KINDS[int(rng.choice(len(_KINDS), p=shares))]
-        thing = _THINGS[int(rng.integers(len(_THINGS)))]
-        parent = _PARENTS[int(rng.integers(len(_PARENTS)))].format(thing)
-        text = replies[int(rng.integers(len(replies)))].format(thing)
-        score = round(float(rng.normal(liked, 5.0)))
+        replies, _, mean_score = _KINDS[int(rng.choice(len(_KINDS), p=shares))]
+        item = _OBJECTS[int(rng.integers(len(_OBJECTS)))]
+        parent = _PARENTS[int(rng.integers(len(_PARENTS)))].format(item)
+        text = replies[int(rng.integers(len(replies)))].format(item)
+        score = round(float(rng.normal(mean_score, 5.0)))
         row = [f"c{number}", "", "things", f"user{number % 97}", text, str(score), "", "", "", "", parent]
-        rows[score <= 0].append(row)
+        liked, others = rows
+        if score > 0:
+            liked.append(row)
+        else:
+            others.append(row)
     for name, written in zip(FILES, rows, strict=True):
         buffer = io.StringIO()
         csv.writer(buffer).writerows([_HEADER, *written])
@@ -67,5 +76,5 @@ def write(folder: Path, count: int, seed: int) -> None:
 
 def friendly(rng: np.random.Generator) -> str:
     """Draws a friendly reply."""
-    thing = _THINGS[int(rng.integers(len(_THINGS)))]
-    return _FRIENDLY[int(rng.integers(len(_FRIENDLY)))].format(thing)
+    item = _OBJECTS[int(rng.integers(len(_OBJECTS)))]
+    return _FRIENDLY[int(rng.integers(len(_FRIENDLY)))].format(item)

@@ -45,8 +45,14 @@ class RedditReply(contract.Observation):
         self.parent, self.text, self.reward = parent, text, reward
 
     def to_sequence(self) -> Dialogue:
-        texts = [text for text in (self.parent, self.text) if text is not None]
-        rewards = [None] * (self.parent is not None) + [self.reward] * (self.text is not None)
+        texts: list[str] = []
+        rewards: list[float | None] = []
+        if self.parent is not None:
+            texts.append(self.parent)
+            rewards.append(None)
+        if self.text is not None:
+            texts.append(self.text)
+            rewards.append(self.reward)
         return Dialogue(tuple(texts), tuple(rewards), self.text is not None)
 
 
@@ -59,8 +65,9 @@ class RedditEnvironment(contract.TextEnvironment):
 
     def reset(self, rng: np.random.Generator, start: Any = None) -> RedditReply:
         if start is None:
-            comments, shown = self._task.comments, self._task.options["include_parent"]
-            start = RedditReply(comments[int(rng.integers(len(comments)))].parent if shown else None)
+            comments = self._task.comments
+            comment = comments[int(rng.integers(len(comments)))]
+            start = RedditReply(comment.parent if self._task.options["include_parent"] else None)
         self._now = start
         return start
 
@@ -136,7 +143,9 @@ class Reddit(FileTokenTask):
         self.patient = bool(self.scored_by()) and not by_words
 
     def files(self) -> dict[str, Path]:
-        files, folder, run = super().files(), Path(self.options["folder"]), Path(self.options["upvote_run"])
+        files = super().files()
+        folder = Path(self.options["folder"])
+        run = Path(self.options["upvote_run"])
         if self.options["folder"]:
             files |= {f"folder ({name})": folder / name for name in data.FILES}
         if self.options["upvote_run"]:
@@ -180,8 +189,10 @@ class Reddit(FileTokenTask):
         scores = read_json(path, f"config.{self.name}.scores takes {form}")
         # Foreign and older files do not name the judge.
         if isinstance(scores.get("scores"), dict):
-            judge, scores = scores.get("judge"), scores["scores"]
-            needed, reward = REWARDS[self.options["reward"]], self.options["reward"]
+            judge = scores.get("judge")
+            scores = scores["scores"]
+            reward = self.options["reward"]
+            needed = REWARDS[reward]
             allowed = f"scores of {needed} with reward={reward}, these are of {judge}"
             self.require(needed in ("", judge), "scores", allowed)
         self.require(all(map(checks.is_finite, scores.values())), "scores", form)
@@ -197,18 +208,24 @@ class Reddit(FileTokenTask):
     def rewards(self, texts: Sequence[str]) -> list[float]:
         """Raises UserError: a text has no score and the task has no scorer."""
         scores = self._upvotes(texts) if self.options["reward"] == "upvote" else self._scores(texts)
-        scale, shift = self.options["reward_scale"], self.options["reward_shift"]
+        scale = self.options["reward_scale"]
+        shift = self.options["reward_shift"]
         return [scale * score + shift for score in scores]
 
     def _upvotes(self, texts: Sequence[str]) -> list[float]:
         """1 for texts with upvotes, else -1; one of a text's equal comments is drawn by the text."""
-        if unknown := [text for text in texts if text not in self._votes]:
+        unknown = [text for text in texts if text not in self._votes]
+        if unknown:
             raise UserError(
                 f"config.{self.name}.reward=upvote: has rewards for the comments of its data only, and {unknown[0][:40]!r} is not "
                 "one: use upvote_model for new comments"
             )
-        votes = [self._votes[text][int(self._draw(text).integers(len(self._votes[text])))] for text in texts]
-        return [1.0 if drawn > 0 else -1.0 for drawn in votes]
+        rewards = []
+        for text in texts:
+            votes = self._votes[text]
+            vote = votes[int(self._draw(text).integers(len(votes)))]
+            rewards.append(1.0 if vote > 0 else -1.0)
+        return rewards
 
     def _draw(self, text: str) -> np.random.Generator:
         return seeds.rng(self.options["noise_seed"], "comment", text)
@@ -226,12 +243,15 @@ class Reddit(FileTokenTask):
             new = dict(zip(missing, self._scorer(missing), strict=True))
         scores = [float(new[text] if text in new else self._known[text]) for text in texts]
         if self.options["reward"] == "toxicity_noised":
-            pairs = zip(texts, scores, strict=True)
-            return [2.0 * self._draw(text).integers(2) if score == 1 else score for text, score in pairs]
+            return [self._noised(text, score) for text, score in zip(texts, scores, strict=True)]
         if self.options["reward"] == "upvote_model":
             low = 0.0 if self.options["zero_one"] else -1.0
             return [1.0 if score >= 0.5 else low for score in scores]
         return scores
+
+    def _noised(self, text: str, score: float) -> float:
+        """A rude text counts as friendly or as toxic, drawn by the text."""
+        return 2.0 * self._draw(text).integers(2) if score == 1 else score
 
     def environment(self) -> RedditEnvironment:
         return RedditEnvironment(self)
@@ -248,7 +268,7 @@ class Reddit(FileTokenTask):
         super().check(kind, policy)
         if kind == GAMES:
             allowed = "another for games: this one has rewards for recorded comments only"
-            self.require(not self._of_the_record, "reward", allowed)
+            self.require(not self._pays_recorded_only, "reward", allowed)
             _require_policy(policy)
         if self.options["folder"]:
             len(self.comments)
@@ -264,12 +284,12 @@ class Reddit(FileTokenTask):
         self.require(self.options["reward"] != "upvote_model" or bool(expected), "scores", allowed)
 
     @property
-    def _of_the_record(self) -> bool:
+    def _pays_recorded_only(self) -> bool:
         reward = self.options["reward"]
         return reward == "upvote" or (reward == "upvote_model" and not self.options["upvote_run"])
 
     def check_episodes(self) -> None:
-        if self._of_the_record:
+        if self._pays_recorded_only:
             raise UserError(
                 f"config.options: reward={self.options['reward']} has rewards for recorded comments only, and new replies need one: give "
                 '{"reward": "upvote_model", "upvote_run": RUN}, RUN a run of train_upvote'
@@ -283,9 +303,10 @@ class Reddit(FileTokenTask):
     @functools.cached_property
     def _recorded(self) -> list[RedditReply]:
         rewards = self.rewards([comment.text for comment in self.comments])
-        shown, cutoff = self.options["include_parent"], self.options["cutoff"]
+        shows_parent = self.options["include_parent"]
+        cutoff = self.options["cutoff"]
         replies = [
-            RedditReply(comment.parent if shown else None, comment.text, reward)
+            RedditReply(comment.parent if shows_parent else None, comment.text, reward)
             for comment, reward in zip(self.comments, rewards, strict=True)
             if cutoff is None or reward >= cutoff
         ]

@@ -24,7 +24,7 @@ from motif_jax.lm.tokens import Tokenizer, bucket, padded
 LIKED = "liked"
 # The file that a training writes beside the model, and its key for the longest text.
 DESCRIPTION, LONGEST = "training.json", "max_len"
-_TOGETHER = 64
+_BATCH = 64  # texts
 
 
 def heads_of(config: ModelConfig) -> Heads:
@@ -66,26 +66,38 @@ class TextScorer:
         if scorer.config.architecture != "roberta" or set(scorer.head_params) != {LIKED}:
             raise UserError(f"{folder}: must be a folder that train_upvote or import_ilql writes")
         self._tokenizer = Tokenizer.read(folder, scorer.config.vocab_size)
-        self._longest = _longest(Path(folder), scorer.config.max_length)
+        self._longest = longest_text(Path(folder), scorer.config.max_length)
         network = ScorerNetwork(LanguageModel(scorer.config))
         self._params = jax.device_put((scorer.params, scorer.head_params))
-        self._score = jax.jit(lambda params, *given: jax.nn.sigmoid(network.logits(*params, *given)))
+
+        @jax.jit
+        def score(params: Any, tokens: jax.Array, valid: jax.Array) -> jax.Array:
+            trunk_params, head_params = params
+            return jax.nn.sigmoid(network.logits(trunk_params, head_params, tokens, valid))
+
+        self._score = score
 
     def __call__(self, texts: Sequence[str]) -> list[float]:
         """Probabilities in [0, 1]; long texts are cut to the training's longest."""
         rows = encoded(self._tokenizer, texts, self._longest)
         probabilities = np.zeros(len(rows), np.float32)
         order = np.argsort([len(row) for row in rows], kind="stable")
-        for start in range(0, len(rows), _TOGETHER):
-            indices = order[start : start + _TOGETHER]
-            part = [rows[place] for place in indices] + [[0]] * (_TOGETHER - len(indices))
-            tokens, valid = padded(part, bucket(max(map(len, part)), self._longest))
-            probabilities[indices] = np.asarray(self._score(self._params, jnp.asarray(tokens), jnp.asarray(valid)))[: len(indices)]  # fmt: skip
+        for start in range(0, len(rows), _BATCH):
+            indices = order[start : start + _BATCH]
+            # Each batch is full, so that there is one program for each length.
+            batch = [rows[index] for index in indices] + [[0]] * (_BATCH - len(indices))
+            tokens, valid = padded(batch, bucket(max(map(len, batch)), self._longest))
+            of_batch = self._score(self._params, jnp.asarray(tokens), jnp.asarray(valid))
+            probabilities[indices] = np.asarray(of_batch)[: len(indices)]
         return [float(value) for value in probabilities]
 
 
-def _longest(folder: Path, room: int | None) -> int | None:
-    """Most tokens of a text in the training; the model's `room` where the folder does not say (imports, older folders)."""
+def longest_text(folder: Path, room: int | None) -> int | None:
+    """The tokens of a text in the training at most; the model's `room` where the folder has no number (imports, older folders).
+
+    Raises:
+      UserError: the number is no length of a text, or above `room`.
+    """
     path = folder / DESCRIPTION
     description = read_json(path, "restore a copy of it, or train it again") if path.exists() else {}
     longest = description.get(LONGEST, room)

@@ -21,12 +21,12 @@ COLUMN = "liked"
 
 
 class Comments(NamedTuple):
-    """A batch of comments: `tokens` int32 and `valid` bool [..., B, T], `liked` bool [..., B], `there` bool [..., B], False in empty rows."""
+    """A batch of comments: `tokens` int32 and `valid` bool [..., B, T], `liked` bool [..., B], `exists` bool [..., B], False in empty rows."""
 
     tokens: Any
     valid: Any
     liked: Any
-    there: Any
+    exists: Any
 
 
 class CommentBatches(BucketBatches):
@@ -34,11 +34,13 @@ class CommentBatches(BucketBatches):
 
     def __init__(self, dataset: TokensDataset, batch_size: int, pad: int, seed: int, group: int) -> None:
         super().__init__(dataset, dataset.lengths, int(dataset.lengths.max()), batch_size, seed, group)
-        self._pad, self._liked = pad, np.asarray(dataset.item_columns[COLUMN])
+        self._pad = pad
+        self._liked = np.asarray(dataset.item_columns[COLUMN])
 
     def batch(self, items: np.ndarray, width: int) -> Comments:
-        there = items >= 0
-        return Comments(*gather(self.dataset, items, width, self._pad), self._liked[items] & there, there)
+        exists = items >= 0
+        tokens, valid = gather(self.dataset, items, width, self._pad)
+        return Comments(tokens, valid, self._liked[items] & exists, exists)
 
 
 def sums(network: ScorerNetwork, learned: Any, frozen: Any, batch: Any, key: Any) -> TokenSums:
@@ -46,9 +48,9 @@ def sums(network: ScorerNetwork, learned: Any, frozen: Any, batch: Any, key: Any
     parts = {**(frozen or {}), **learned}
     logits = network.logits(parts["model"], parts["heads"], batch.tokens, batch.valid, key)
     losses = optax.sigmoid_binary_cross_entropy(logits, batch.liked.astype(jnp.float32))
-    weights = batch.there.astype(jnp.float32)
+    weights = batch.exists.astype(jnp.float32)
     is_right = ((logits >= 0) == batch.liked).astype(jnp.float32)
-    return TokenSums(jnp.sum(jnp.where(batch.there, losses, 0.0)), weights.sum(), (is_right * weights).sum())
+    return TokenSums(jnp.sum(jnp.where(batch.exists, losses, 0.0)), weights.sum(), (is_right * weights).sum())
 
 
 class UpvoteTask(SumsTask):

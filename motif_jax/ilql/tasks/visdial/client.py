@@ -53,7 +53,10 @@ class VisDialServer:
     def __init__(
         self, url: str, reward: str = "rank", timeout: float = 60.0, attempts: int = 6, wait: float = 0.5
     ) -> None:
-        self._url, self._timeout, self._attempts, self._wait = url, timeout, attempts, wait
+        self._url = url
+        self._timeout = timeout
+        self._attempts = attempts
+        self._wait = wait
         self._step, self._value = REWARDS[reward]
         self.failures = 0
 

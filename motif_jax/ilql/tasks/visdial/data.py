@@ -102,7 +102,9 @@ class Features:
     """
 
     def __init__(self, key: str, path: str, split: str, normalise: bool = True) -> None:
-        self._place, self._normalise, name = f"config.{key}={path}", normalise, f"images_{split}"
+        self._key = f"config.{key}={path}"  # for errors
+        self._normalise = normalise
+        name = f"images_{split}"
         checks.require(os.path.isfile(path), key, path, "an existing file, .h5 or .npz")
         try:
             if path.endswith(".npz"):
@@ -112,18 +114,18 @@ class Features:
 
                 self._rows = h5py.File(path, "r")[name]
         except KeyError:
-            raise UserError(f"{self._place}: has no array {name}, which the split needs") from None
+            raise UserError(f"{self._key}: has no array {name}, which the split needs") from None
         except NO_ARRAY as error:
             raise self._unreadable(error) from None
         except ImportError:
             remedy = "pip install 'motif-jax[visdial]'"
-            raise UserError(f"{self._place}: reading HDF5 needs h5py: {remedy}") from None
+            raise UserError(f"{self._key}: reading HDF5 needs h5py: {remedy}") from None
         shape = list(self._rows.shape)
         if len(shape) != 2:
-            raise UserError(f"{self._place}: {name} must have a row for each picture, its shape is {shape}")
+            raise UserError(f"{self._key}: {name} must have a row for each picture, its shape is {shape}")
 
     def _unreadable(self, error: Exception) -> UserError:
-        return UserError(f"{self._place}: cannot be read ({error})")
+        return UserError(f"{self._key}: cannot be read ({error})")
 
     def __len__(self) -> int:
         return int(self._rows.shape[0])
@@ -143,7 +145,8 @@ def _from_npz(path: str, name: str) -> Any:
     if isinstance(file, np.ndarray):
         raise ValueError("one array, not an archive of them")
     with file:
-        size, free = file.zip.getinfo(f"{name}.npy").file_size, available_memory()
+        size = file.zip.getinfo(f"{name}.npy").file_size
+        free = available_memory()
         if free is not None and size > free:
             raise MemoryError(
                 f"{name} takes {size / 2**20:,.0f} MiB of memory, {free / 2**20:,.0f} MiB are left"

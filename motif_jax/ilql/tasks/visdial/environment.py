@@ -30,10 +30,12 @@ class VisDialObservation(Observation):
     """A talk so far, under the rules of a task."""
 
     def __init__(self, talk: Talk, rules: Rules) -> None:
-        self.talk, self._rules = talk, rules
+        self.talk = talk
+        self._rules = rules
 
     def to_sequence(self) -> Dialogue:
-        talk, rules = self.talk, self._rules
+        talk = self.talk
+        rules = self._rules
         texts: list[str] = [talk.scene.caption]
         rewards: list[float | None] = [None]
         paid = rules.rewards(talk.initial, talk.answers, talk.progress)
@@ -47,12 +49,12 @@ class VisDialObservation(Observation):
         return Dialogue(tuple(texts), tuple(rewards), ended, {"image": talk.scene.image})
 
     def history(self) -> list[dict[str, str]]:
-        turns = zip(self.talk.questions, self.talk.answers, strict=True)
-        return [
-            {"speaker": speaker, "text": text}
-            for turn in turns
-            for speaker, text in zip(("question", "answer"), turn, strict=True)
-        ]
+        """The turns as the server's protocol has them."""
+        history = []
+        for question, answer in zip(self.talk.questions, self.talk.answers, strict=True):
+            history.append({"speaker": "question", "text": question})
+            history.append({"speaker": "answer", "text": answer})
+        return history
 
 
 def recorded(scene: Scene, rules: Rules) -> list[VisDialObservation]:
@@ -60,22 +62,24 @@ def recorded(scene: Scene, rules: Rules) -> list[VisDialObservation]:
     progress = scene.progress or (0.0,) * len(scene.answers)
     initial = scene.initial or 0.0
 
-    def first(turns: int, stopped: bool = False) -> VisDialObservation:
+    def first_turns(turns: int, stopped: bool = False) -> VisDialObservation:
         talk = Talk(scene, initial, scene.questions[:turns], scene.answers[:turns], progress[:turns], stopped)
         return VisDialObservation(talk, rules)
 
     total = len(scene.answers)
     if rules.mode == "agent_stops":
-        return [first(turns, stopped=True) for turns in range(total)] + [first(total)]
+        return [first_turns(turns, stopped=True) for turns in range(total)] + [first_turns(total)]
     ends = (turns for turns in range(1, total) if rules.ended(initial, progress[:turns]))
-    return [first(next(ends, total))]
+    return [first_turns(next(ends, total))]
 
 
 class VisDialEnvironment(TextEnvironment):
     """A dialogue with the other side about a picture from `scenes`."""
 
     def __init__(self, scenes: Sequence[Scene], features: Any, other: VisDialServer, rules: Rules) -> None:
-        self._scenes, self._features, self._other = scenes, features, other
+        self._scenes = scenes
+        self._features = features
+        self._other = other
         self._rules = dataclasses.replace(rules, in_play=True)
         self._now: VisDialObservation | None = None
 
@@ -105,6 +109,6 @@ class VisDialEnvironment(TextEnvironment):
                 progress=(*talk.progress, progress),
             )
         self._now = VisDialObservation(talk, self._rules)
-        said = self._now.to_sequence()
-        reward = [each for each in said.rewards if each is not None][-1]
-        return Outcome(self._now, reward, said.terminal)
+        dialogue = self._now.to_sequence()
+        reward = [reward for reward in dialogue.rewards if reward is not None][-1]
+        return Outcome(self._now, reward, dialogue.terminal)

@@ -61,7 +61,7 @@ class Rules:
     def rewards(self, initial: float, answers: Sequence[str], progress: Sequence[float]) -> list[float]:
         """The rewards of questions, given the answers; turns after the end are ignored."""
         if self.mode != "env_stops":
-            return [self.scale * each + self.shift for each in progress]
+            return [self.scale * gain + self.shift for gain in progress]
         rewards = []
         for turn, answer in enumerate(answers, start=1):
             free = self.reached(initial, progress[:turn]) or (self.last_turn_free and turn == TURNS)

@@ -119,7 +119,9 @@ class VisDial(FileTokenTask):
         if name.strip() != "remote":
             raise UserError(f"config.policy={name}: must be remote, the server's own questioner")
         other = self.other_side
-        return FunctionPolicy(lambda seen, _: other.ask(seen.history(), seen.talk.scene.caption))
+        return FunctionPolicy(
+            lambda observation, _: other.ask(observation.history(), observation.talk.scene.caption)
+        )
 
     def check(self, kind: str, policy: str) -> None:
         super().check(kind, policy)
@@ -175,7 +177,8 @@ class VisDial(FileTokenTask):
 
     def _valued(self, scene: data.Scene) -> Dialogue:
         """A recorded dialogue with values from the other side, in `meta`: the published `cache_dataset_reward`."""
-        features, other = self.features[scene.image], self.other_side
+        features = self.features[scene.image]
+        other = self.other_side
         values = [other.value([], scene.caption, features)]
         for turns in range(1, len(scene.answers) + 1):
             talk = Talk(scene, 0.0, scene.questions[:turns], scene.answers[:turns])

@@ -36,8 +36,11 @@ class Boards:
     def taken(self, rows: np.ndarray) -> Boards:
         """A copy of the games `rows`, which may repeat."""
         copy = Boards(self.table, 0)
-        copy.guesses, copy.codes, copy.turns = self.guesses[rows], self.codes[rows], self.turns[rows]
-        copy.fits, copy.won = self.fits[rows], self.won[rows]
+        copy.guesses = self.guesses[rows]
+        copy.codes = self.codes[rows]
+        copy.turns = self.turns[rows]
+        copy.fits = self.fits[rows]
+        copy.won = self.won[rows]
         return copy
 
     def running(self) -> np.ndarray:
@@ -55,14 +58,17 @@ class Boards:
 
         The hidden words, int [rows], are drawn from `rng` among those that fit, unless given.
         """
-        table, size = self.table.table[guesses], self.table.size
+        table = self.table.table[guesses]  # codes of the guesses over all words
+        size = self.table.size
         fits = self.fits[rows]
-        hidden = pick(fits[:, :size], rng) if hidden is None else hidden
+        if hidden is None:
+            hidden = pick(fits[:, :size], rng)
         codes = table[np.arange(len(rows)), hidden]
         fits &= table == codes[:, None]
         self.fits[rows] = fits
         turns = self.turns[rows]
-        self.guesses[rows, turns], self.codes[rows, turns] = guesses, codes
+        self.guesses[rows, turns] = guesses
+        self.codes[rows, turns] = codes
         self.turns[rows] = turns + 1
         # A game is won by guessing the only word left.
         left = fits[:, :size]
@@ -78,9 +84,11 @@ def play(
     boards: Boards, player: BoardPlayer, rng: np.random.Generator, hidden: np.ndarray | None = None
 ) -> Boards:
     """Plays all games to their ends, in place; `hidden` int [games] fixes their words, else they are drawn every turn."""
-    while (rows := boards.running()).size:
+    rows = boards.running()
+    while rows.size:
         guesses = player(boards, rows, rng)
         boards.step(rows, guesses, rng, None if hidden is None else hidden[rows])
+        rows = boards.running()
     return boards
 
 
@@ -100,7 +108,8 @@ def dialogues_of(
     """Dialogues from guesses int [games, 6] (indices into `names`), codes, turns, whether the last guess won, and metas."""
     is_guess = np.arange(guesses.shape[1]) < turns[:, None]
     texts = np.empty((int(turns.sum()), 2), object)
-    texts[:, 0], texts[:, 1] = names[guesses[is_guess]], CODE_TEXTS[codes[is_guess]]
+    texts[:, 0] = names[guesses[is_guess]]
+    texts[:, 1] = CODE_TEXTS[codes[is_guess]]
     rewards = np.where(is_guess, -1.0, 0.0)
     rewards[won, turns[won] - 1] = 0.0
     pairs = np.zeros((len(texts), 2))

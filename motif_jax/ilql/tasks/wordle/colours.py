@@ -1,6 +1,6 @@
 """Computes the colours of guesses from one table [guess, word].
 
-A letter is `here` at its place, `elsewhere` if it occurs in the word, else absent. Each letter counts by itself, so
+A letter is `here` at its own position, `elsewhere` if it occurs in the word, else absent. Each letter counts by itself, so
 repeated letters differ from the newspaper's game. Five colours are a code below 243, in base 3 with the first letter as
 the lowest digit. A word still fits after a guess if it would have given the same code.
 """
@@ -47,7 +47,7 @@ class WordTable:
     def __init__(self, words: Sequence[str], more: Sequence[str] = ()) -> None:
         self.size = len(distinct(words))
         self.words = distinct([*words, *more])
-        self.index = {word: place for place, word in enumerate(self.words)}
+        self.index = {word: index for index, word in enumerate(self.words)}
         self.names = np.array(self.words, object)
         word_letters = letters(self.words)
         occurs = np.zeros((len(LETTERS), len(self.words)), np.uint8)
@@ -66,7 +66,8 @@ class WordTable:
     @functools.cached_property
     def table(self) -> np.ndarray:
         """The codes of all words as guesses over all words, uint8 [words, words]."""
-        word_letters, count = letters(self.words), len(self.words)
+        word_letters = letters(self.words)
+        count = len(self.words)
         table = np.empty((count, count), np.uint8)
         block = max(1, _BLOCK // count)
         for start in range(0, count, block):

@@ -26,7 +26,9 @@ class WordleObservation(Observation):
     def __init__(
         self, table: WordTable, guesses: Sequence[str] = (), codes: Sequence[int | None] = ()
     ) -> None:
-        self.table, self.guesses, self.codes = table, tuple(guesses), tuple(codes)
+        self.table = table
+        self.guesses = tuple(guesses)
+        self.codes = tuple(codes)
         self.fits = np.ones(len(table.words), bool)
         for guess, code in zip(guesses, codes, strict=True):
             if code is not None:
@@ -61,7 +63,8 @@ class WordleObservation(Observation):
         for guess, code in zip(self.guesses, self.codes, strict=True):
             if code is not None and guess in self.table.index:
                 turn = boards.turns[0]
-                boards.guesses[0, turn], boards.codes[0, turn] = self.table.index[guess], code
+                boards.guesses[0, turn] = self.table.index[guess]
+                boards.codes[0, turn] = code
                 boards.turns[0] += 1
         return boards
 

@@ -38,9 +38,9 @@ def _either(mask: np.ndarray, yes: BoardPlayer, no: BoardPlayer) -> BoardPlayer:
 
     def choose(boards: Boards, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         chosen = np.zeros(len(rows), np.int64)
-        for mine, player in ((mask, yes), (~mask, no)):
-            if mine.any():
-                chosen[mine] = player(boards, rows[mine], rng)
+        for games, player in ((mask, yes), (~mask, no)):
+            if games.any():
+                chosen[games] = player(boards, rows[games], rng)
         return chosen
 
     return choose
@@ -60,9 +60,9 @@ def random_mixture(table: WordTable, smart: float, words: Sequence[str] | None =
         chosen = indices[rng.integers(0, len(indices), len(rows))]
         by_knowledge = np.flatnonzero(rng.random(len(rows)) < smart)
         fits = boards.fits[rows[by_knowledge]] & mask
-        # If no word of a given list fits, any word of it is guessed.
-        some = fits.any(1)
-        chosen[by_knowledge[some]] = pick(fits[some], rng)
+        # If no word of the list fits, any word of it is guessed.
+        has_fitting = fits.any(1)
+        chosen[by_knowledge[has_fitting]] = pick(fits[has_fitting], rng)
         return chosen
 
     return choose
@@ -96,7 +96,11 @@ def optimal(start: BoardPlayer | None = None) -> BoardPlayer:
         packed = np.packbits(boards.fits[rows][:, : boards.table.size], axis=1)
         best = [of_position(boards, row, key.tobytes()) for row, key in zip(rows, packed, strict=True)]
         # Only games with several best words, which are rare, use a random number.
-        return np.array([each[rng.integers(len(each)) if len(each) > 1 else 0] for each in best], np.int64)
+        chosen = []
+        for words in best:
+            index = rng.integers(len(words)) if len(words) > 1 else 0
+            chosen.append(words[index])
+        return np.array(chosen, np.int64)
 
     return choose if start is None else _after(start, choose)
 
@@ -116,8 +120,8 @@ def wrong(table: WordTable, words: Sequence[str] | None = None) -> BoardPlayer:
     mask = _mask_of(table, words)
 
     def choose(boards: Boards, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        bad = mask & ~_game_words(boards, rows)
-        return pick(np.where(bad.any(1)[:, None], bad, mask), rng)
+        misfits = mask & ~_game_words(boards, rows)
+        return pick(np.where(misfits.any(1)[:, None], misfits, mask), rng)
 
     return choose
 
@@ -134,11 +138,11 @@ def monte_carlo(samples: int, player: BoardPlayer) -> BoardPlayer:
     """
 
     def one(boards: Boards, row: int, rng: np.random.Generator) -> int:
-        tried = play(boards.taken(np.repeat(row, samples)), player, rng)
-        guesses, paid = tried.guesses[:, boards.turns[row]], returns(tried)
-        words, where, group = np.unique(guesses, return_index=True, return_inverse=True)
-        means = np.bincount(group, paid) / np.bincount(group)
+        sampled = play(boards.taken(np.repeat(row, samples)), player, rng)
+        guesses = sampled.guesses[:, boards.turns[row]]
+        words, first, group = np.unique(guesses, return_index=True, return_inverse=True)
+        means = np.bincount(group, returns(sampled)) / np.bincount(group)
         best = np.flatnonzero(means == means.max())
-        return int(words[best[np.argmin(where[best])]])
+        return int(words[best[np.argmin(first[best])]])
 
     return lambda boards, rows, rng: np.array([one(boards, row, rng) for row in rows], np.int64)

@@ -23,11 +23,11 @@ PLAYERS: dict[str, tuple[str, str, Callable[..., BoardPlayer]]] = {
     "random": ("", "", lambda table: players.random_mixture(table, 0.0)),
     "random_mixture": ("p", "l", players.random_mixture),
     "start": ("", "l", players.start_words),
-    "optimal": ("", "s", lambda table, *given: players.optimal(*given)),
+    "optimal": ("", "s", lambda table, *arguments: players.optimal(*arguments)),
     "repeat": ("", "sn", players.repeat),
     "wrong": ("", "l", players.wrong),
-    "mixture": ("pss", "", lambda table, *given: players.mixture(*given)),
-    "monte_carlo": ("ns", "", lambda table, *given: players.monte_carlo(*given)),
+    "mixture": ("pss", "", lambda table, *arguments: players.mixture(*arguments)),
+    "monte_carlo": ("ns", "", lambda table, *arguments: players.monte_carlo(*arguments)),
 }
 _KINDS = {"p": "a probability", "n": "a number of at least 1", "l": "a word list in quotes", "s": "a player"}
 
@@ -39,15 +39,21 @@ class Plan:
     """
 
     def __init__(self, name: str, arguments: Sequence[Any]) -> None:
-        self.name, self.arguments = name, tuple(arguments)
+        self.name = name
+        self.arguments = tuple(arguments)
         self.lists: tuple[str, ...] = ()
         for argument in self.arguments:
-            self.lists += argument.lists if isinstance(argument, Plan) else ()
-            self.lists += argument if isinstance(argument, tuple) and name != "start" else ()
+            if isinstance(argument, Plan):
+                self.lists += argument.lists
+            elif isinstance(argument, tuple) and name != "start":
+                self.lists += argument
 
     def player(self, table: WordTable) -> BoardPlayer:
-        arguments = [each.player(table) if isinstance(each, Plan) else each for each in self.arguments]
-        return PLAYERS[self.name][2](table, *arguments)
+        arguments = [
+            argument.player(table) if isinstance(argument, Plan) else argument for argument in self.arguments
+        ]
+        _, _, make = PLAYERS[self.name]
+        return make(table, *arguments)
 
 
 def parse(text: str, key: str = "policy") -> Plan:
@@ -69,8 +75,9 @@ def _plan(tree: ast.expr, text: str, key: str) -> Plan:
         words = [*(_KINDS[kind] for kind in needed), *(f"{_KINDS[kind]} (or nothing)" for kind in optional)]
         form = f"({', '.join(words)})" if words else "nothing"
         raise _wrong(key, text, f"{call.func.id} takes {form}")
-    arguments = [_argument(kind, given, text, key) for kind, given in zip(kinds, call.args, strict=False)]
-    return Plan(call.func.id, arguments)
+    # Optional arguments may be left out.
+    pairs = zip(kinds, call.args, strict=False)
+    return Plan(call.func.id, [_argument(kind, argument, text, key) for kind, argument in pairs])
 
 
 def _argument(kind: str, argument: ast.expr, text: str, key: str) -> Any:
@@ -81,10 +88,10 @@ def _argument(kind: str, argument: ast.expr, text: str, key: str) -> Any:
     value = argument.value if isinstance(argument, ast.Constant) else None
     if kind == "l" and isinstance(value, str):
         return read_words(key, value)
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if kind == "p" and number and 0 <= value <= 1:  # type: ignore[operator]
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if kind == "p" and is_number and 0 <= value <= 1:  # type: ignore[operator]
         return float(value)  # type: ignore[arg-type]
-    if kind == "n" and isinstance(value, int) and number and value >= 1:
+    if kind == "n" and isinstance(value, int) and is_number and value >= 1:
         return value
     raise _wrong(key, text, f"{ast.unparse(argument)} must be {_KINDS[kind]}")
 

@@ -32,8 +32,11 @@ def games(table: WordTable, player: BoardPlayer) -> DialogueStream:
 
 
 def _until(boards: Boards, rows: np.ndarray, turns: np.ndarray) -> Boards:
-    copy, kept = Boards(boards.table, len(rows)), np.arange(TRIES) < turns[:, None]
-    copy.guesses[kept], copy.codes[kept] = boards.guesses[rows][kept], boards.codes[rows][kept]
+    """Copies of the games `rows` after their first `turns` int [rows] guesses."""
+    copy = Boards(boards.table, len(rows))
+    is_earlier = np.arange(TRIES) < turns[:, None]
+    copy.guesses[is_earlier] = boards.guesses[rows][is_earlier]
+    copy.codes[is_earlier] = boards.codes[rows][is_earlier]
     copy.turns = turns.copy()
     for turn in range(TRIES):
         rows_with_turn = np.flatnonzero(turns > turn)
@@ -56,11 +59,11 @@ def _branched(
     on an empty board.
     """
     start = _until(boards, rows, turns)
-    everything = np.arange(len(rows))
-    guesses = player(start, everything, rng)
+    all_games = np.arange(len(rows))
+    guesses = player(start, all_games, rng)
     if restarts:
         start = Boards(boards.table, len(rows))
-    start.step(everything, guesses, rng)
+    start.step(all_games, guesses, rng)
     return play(start, player, rng)
 
 

@@ -28,9 +28,9 @@ KEYS: Mapping[str, Key] = {
         "wordle_official_200 (236 words), tweet_words (40), wordle_official (2,315), wordle_official_guess (12,972), wordle_official_400 (431), "
         "wordle_official_800 (826), or a file with a word a line",
     ),
-    "num_words": non_negative(0, "the first so many of them; 0: all"),
+    "num_words": non_negative(0, "number of words that are used, the first of the list; 0: all"),
     "suboptimal": Key("random", "policy that goes on in games of 'branch' and 'adversarial'"),
-    "num_suboptimal": positive(1, "games of these for a state (branch) or a game (adversarial)"),
+    "num_suboptimal": positive(1, "number of suboptimal games for a state (branch) or a game (adversarial)"),
     "adversary": Key("wrong", "policy that takes over from the expert at its third guess, in 'adversarial'"),
     "num_adversarial": positive(5, "number of adversarial games for a game"),
     "tweets": Key("", "file of 'tweets': CSV, or JSON {games, transitions}; empty: simulated people"),
@@ -122,7 +122,8 @@ class Wordle(TextTask):
         plans = self._plans(kind, policy)
         table = self._table(*plans)
         expert, *rest = [plan.player(table) for plan in plans]
-        restarts, others = self.options["branch_restarts"], self.options["num_suboptimal"]
+        restarts = self.options["branch_restarts"]
+        others = self.options["num_suboptimal"]
         if kind == "branch":
             return streams.branching(table, expert, rest[0], others, restarts)
         if kind == "adversarial":

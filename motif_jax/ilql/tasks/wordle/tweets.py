@@ -44,7 +44,7 @@ def rows_of(text: str) -> tuple[int, ...]:
     codes: list[int] = []
     for line in text.split("\n"):
         if len(line) == LENGTH and all(square in SQUARES for square in line) and len(codes) < TRIES:
-            codes.append(sum(SQUARES[square] * 3**place for place, square in enumerate(line)))
+            codes.append(sum(SQUARES[square] * 3**position for position, square in enumerate(line)))
         elif codes:
             break
     return _until_won(codes)
@@ -65,13 +65,15 @@ def read_csv(path: str | Path, days: Sequence[str]) -> list[Tweet]:
             for number, row in enumerate(csv.reader(file), 1):
                 if len(row) != 5:
                     raise UserError(f"{path}: row {number} has {len(row)} columns, must have 5")
-                if codes := rows_of(row[4]):
-                    day = row[0].strip()
-                    index = int(day) - FIRST_DAY if day.isascii() and day.isdigit() else -1
-                    if not 0 <= index < len(days):
-                        last = FIRST_DAY + len(days) - 1
-                        raise UserError(f"{path}: row {number}: day {day!r} must be {FIRST_DAY} to {last}")
-                    tweets.append(Tweet(days[index], codes))
+                codes = rows_of(row[4])
+                if not codes:
+                    continue
+                day = row[0].strip()
+                index = int(day) - FIRST_DAY if day.isascii() and day.isdigit() else -1
+                if not 0 <= index < len(days):
+                    last = FIRST_DAY + len(days) - 1
+                    raise UserError(f"{path}: row {number}: day {day!r} must be {FIRST_DAY} to {last}")
+                tweets.append(Tweet(days[index], codes))
     except (OSError, ValueError, csv.Error) as error:
         raise UserError(f"{path} cannot be read: {error}") from None
     if not tweets:
@@ -86,9 +88,11 @@ class Guesses:
         self, words: Sequence[str], guesses: Sequence[str], flat: np.ndarray, offsets: np.ndarray
     ) -> None:
         """`flat` int [...] indexes `guesses`; its range offsets[w, c] to offsets[w, c + 1] belongs to word w and code c."""
-        self.words, self.guesses = np.array(words, object), np.array(guesses, object)
-        self._flat, self._offsets = flat, offsets
-        self.index = {word: place for place, word in enumerate(words)}
+        self.words = np.array(words, object)
+        self.guesses = np.array(guesses, object)
+        self._flat = flat
+        self._offsets = offsets
+        self.index = {word: index for index, word in enumerate(words)}
 
     @classmethod
     def of(cls, words: Sequence[str], guesses: Sequence[str]) -> Guesses:
@@ -108,7 +112,8 @@ class Guesses:
         for word, (name, rows) in enumerate(transitions.items()):
             if not is_word(name):
                 raise ValueError(f"{name!r} is not a five-letter word")
-            if unknown := set(rows) - set(CODES):
+            unknown = set(rows) - set(CODES)
+            if unknown:
                 raise ValueError(f"{unknown.pop()!r} is not a row of colours")
             for code, text in enumerate(colours.CODE_TEXTS):
                 for guess in rows.get(text, ()):
@@ -173,7 +178,7 @@ def best(tweets: Sequence[Tweet], share: float, rows_only: bool = False) -> list
     lost = np.array([ALL_HERE not in tweet.codes for tweet in tweets])
     rows = np.array([len(tweet.codes) for tweet in tweets])
     order = np.argsort(rows) if rows_only else np.argsort(rows + TRIES * lost, kind="stable")
-    return [tweets[place] for place in order[: int(len(tweets) * share)]]
+    return [tweets[index] for index in order[: int(len(tweets) * share)]]
 
 
 class TweetGames:
@@ -186,12 +191,13 @@ class TweetGames:
     def __init__(self, tweets: Sequence[Tweet], guesses: Guesses, true_word: bool = False) -> None:
         self._guesses = guesses
         codes = np.full((len(tweets), TRIES), _NO_ROW, np.int64)
-        for place, tweet in enumerate(tweets):
-            codes[place, : len(tweet.codes)] = tweet.codes
+        for row, tweet in enumerate(tweets):
+            codes[row, : len(tweet.codes)] = tweet.codes
         possible = guesses.possible
-        nowhere: np.ndarray = np.logical_not(possible.any(axis=0))
+        is_impossible: np.ndarray = np.logical_not(possible.any(axis=0))
         if true_word:
-            if missing := {tweet.word for tweet in tweets} - set(guesses.index):
+            missing = {tweet.word for tweet in tweets} - set(guesses.index)
+            if missing:
                 raise UserError(f"the day's word {min(missing)!r} of a tweet is not in the list of words")
             self._words = np.array([guesses.index[tweet.word] for tweet in tweets])
             counts = possible[self._words[:, None], codes].all(1).astype(np.int64)
@@ -199,24 +205,27 @@ class TweetGames:
             counts = self._fitting_words(codes)
         self.facts = {
             "games": len(tweets),
-            "games_with_impossible_rows": int(nowhere[codes].any(1).sum()),
+            "games_with_impossible_rows": int(is_impossible[codes].any(1).sum()),
             "games_left_out": int((counts == 0).sum()),
-            "impossible_rows": int(nowhere[np.unique(codes)].sum()),
+            "impossible_rows": int(is_impossible[np.unique(codes)].sum()),
         }
         if not counts.any():
             raise UserError(f"none of the {len(tweets):,} games has colours that a word of the lists makes")
-        self._true_word, self._codes, self._ends = true_word, codes, np.cumsum(counts)
+        self._true_word = true_word
+        self._codes = codes
+        self._ends = np.cumsum(counts)
 
     def _fitting_words(self, codes: np.ndarray) -> np.ndarray:
-        distinct, which = np.unique(np.sort(codes, 1), axis=0, return_inverse=True)
+        """How many words have guesses for all rows: int [N, 6] -> int64 [N]."""
+        distinct, group = np.unique(np.sort(codes, 1), axis=0, return_inverse=True)
         counts = np.empty(len(distinct), np.int64)
         step = max(1, _BLOCK // len(self._guesses.words))
         for start in range(0, len(distinct), step):
             counts[start : start + step] = self._fits(distinct[start : start + step]).sum(1)
-        return counts[which.ravel()]
+        return counts[group.ravel()]
 
     def _fits(self, codes: np.ndarray) -> np.ndarray:
-        """int [N, 6] -> bool [N, words]."""
+        """Which words have guesses for all rows: int [N, 6] -> bool [N, words]."""
         columns = self._guesses.possible.T
         fits = columns[codes[:, 0]]
         for row in range(1, TRIES):
@@ -261,9 +270,10 @@ def simulate(
         hidden = np.array([table.index[days[day]] for day in today])
         boards = play(Boards(table, len(today)), player, rng, hidden)
         for day, turns, codes, won in zip(today, boards.turns, boards.codes, boards.won, strict=True):
-            number, head = FIRST_DAY + day, turns if won else "X"
+            number = FIRST_DAY + day
+            score = turns if won else "X"
             squares = ["".join(_DRAWN[colour] for colour in colours.DIGITS[code]) for code in codes[:turns]]
-            text = "\n".join([f"Wordle {number} {head}/{TRIES}", "", *squares])
+            text = "\n".join([f"Wordle {number} {score}/{TRIES}", "", *squares])
             lines.append([str(number), str(len(lines)), "", "", text])
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(lines)

@@ -13,8 +13,13 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 LENGTH = 5
 _FOLDER = "third_party/wordle_words"
 # They have 236, 40, 2,315, 12,972, 431 and 826 words.
-NAMES = tuple(
-    "wordle_official_200 tweet_words wordle_official wordle_official_guess wordle_official_400 wordle_official_800".split()
+NAMES = (
+    "wordle_official_200",
+    "tweet_words",
+    "wordle_official",
+    "wordle_official_guess",
+    "wordle_official_400",
+    "wordle_official_800",
 )
 START_WORDS = "start_words"
 # Number of the tweets' first day; 'tweet_words' has the words of the days from then on.
@@ -26,8 +31,8 @@ def is_word(text: str) -> bool:
     return len(text) == LENGTH and all(letter in LETTERS for letter in text)
 
 
-def read_words(key: str, name: str, most: int | None = None) -> tuple[str, ...]:
-    """The first `most` distinct five-letter words of a list, in order; other lines are skipped, as published.
+def read_words(key: str, name: str, max_words: int | None = None) -> tuple[str, ...]:
+    """The first `max_words` distinct five-letter words of a list, in order; other lines are skipped, as published.
 
     `name` is one of `NAMES`, 'start_words', or a file with a word per line. Raises UserError, which names the config's `key`.
     """
@@ -40,7 +45,7 @@ def read_words(key: str, name: str, most: int | None = None) -> tuple[str, ...]:
         lines = path.read_text(encoding="utf-8-sig").split()
     except (OSError, ValueError) as error:
         raise UserError(f"config.{key}={name}: cannot be read ({error}); must be {allowed}") from None
-    words = distinct(line for line in lines if is_word(line))[:most]
+    words = distinct(line for line in lines if is_word(line))[:max_words]
     if not words:
         raise UserError(f"config.{key}={name}: no five-letter word (a to z) in it; must be {allowed}")
     return words

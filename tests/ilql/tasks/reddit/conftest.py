@@ -10,7 +10,7 @@ import pytest
 
 from tests.envs import playing
 
-recorded, refused = (functools.partial(part, "reddit") for part in (playing.recorded, playing.refused))
+recorded = functools.partial(playing.recorded, "reddit")
 
 # Comment, score, parent; the first two in the file of liked ones.
 ROWS = [("thanks a lot", 5, "here you are"), ("same words", 3, "one"), ("you idiot", -4, "two")]

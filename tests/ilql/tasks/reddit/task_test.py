@@ -1,135 +1,344 @@
 from __future__ import annotations
 
 import json
+import re
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from motif_jax.ilql.tasks import text_scores
+from motif_jax.core.errors import UserError
+from motif_jax.ilql.dialogues.dialogue import Dialogue
 from motif_jax.ilql.tasks.contract import interact
 from motif_jax.ilql.tasks.reddit import made_up
-from motif_jax.ilql.tasks.reddit.task import REWARDS, Reddit
-from tests.envs.playing import told, without
-from tests.ilql.tasks.reddit.conftest import ROWS, SCORES, recorded, refused, write
-from tests.recorded_outputs import assert_matches_packed_recording
+from motif_jax.ilql.tasks.reddit.data import FILES
+from motif_jax.ilql.tasks.reddit.task import Reddit
+from tests.ilql.tasks.reddit.conftest import ROWS, SCORES, recorded, returns, write
 
 
-def test_recorded_replies_are_paid_by_each_reward(tmp_path, options, record):
-    (tmp_path / "i.json").write_text("[4, 0, 2]")
-    (tmp_path / "liked.json").write_text(json.dumps(dict(zip(SCORES, (0.9, 0.5, 0.49, 0.0)))))
-    chosen, liked = {"indexes": str(tmp_path / "i.json")}, {"scores": str(tmp_path / "liked.json")}
-    cases = [{"reward_scale": -5.0, "reward_shift": 1.0}, chosen, {**chosen, "include_parent": False}]
-    cases += [{"reward": "upvote"}, {"reward_scale": -1.0, "cutoff": -1.0}]
-    cases += [{"reward": name, "noise_seed": n} for name in ("upvote", "toxicity_noised") for n in range(6)]
-    cases += [{**liked, "reward": "upvote_model", "zero_one": zero} for zero in (True, False)]
-    paid = [recorded({**options, **case}) for case in cases]
-    assert_matches_packed_recording(
-        "reddit_rewards", {f"{n}": "\n".join(map(str, each)) for n, each in enumerate(paid)}, record
-    )
+def test_a_recorded_reply_is_the_action_after_its_parent(options):
+    dialogues = recorded(options)
+
+    assert dialogues == [
+        Dialogue((parent, text), (None, float(SCORES[text])), True) for text, _, parent in ROWS
+    ]
 
 
-def test_what_a_task_counts_and_where_its_comments_lie(tmp_path, options, record):
-    task, unknown = Reddit(options), Reddit({**options, "scores": "", "cutoff": 1.0})
-    asked = task.count, task.endless, task.at_a_time, task.texts_to_score
-    said = {"facts": [str([fact(kind) for fact in asked]) for kind in task.kinds]}
-    said["games"] = [*task.stream("games", "recorded")(np.random.default_rng(3), 4, 0)]
-    said["asked"] = [unknown.count("recorded"), unknown.texts_to_score("recorded")]
-    unknown.use_scorer(lambda texts: [SCORES[text] for text in texts])
-    others = {"num_comments": 7}, {**options, "cutoff": 1.0}, {**options, "reward": "upvote", "cutoff": 1.0}
-    said["counts"] = [each.count("recorded") for each in (unknown, *map(Reddit, others))]
+def test_a_hidden_parent_is_left_out(options):
+    dialogues = recorded({**options, "include_parent": False})
+
+    assert [dialogue.texts for dialogue in dialogues] == [(text,) for text, _, _ in ROWS]
+
+
+def test_rewards_are_scaled_then_shifted(options):
+    assert returns({**options, "reward_scale": -5.0, "reward_shift": 1.0}) == [1.0, -4.0, -9.0, -4.0, -4.0]
+
+
+def test_replies_with_rewards_below_the_cutoff_are_left_out(options):
+    assert returns({**options, "reward_scale": -1.0, "cutoff": -1.0}) == [0.0, -1.0, -1.0, -1.0]
+
+
+def test_indexes_choose_rows_in_their_order(tmp_path, options):
+    (tmp_path / "rows.json").write_text("[4, 0, 2]")
+
+    dialogues = recorded({**options, "indexes": str(tmp_path / "rows.json")})
+
+    assert [dialogue.texts for dialogue in dialogues] == [(ROWS[row][2], ROWS[row][0]) for row in (4, 0, 2)]
+
+
+def test_upvotes_are_the_sign_of_a_comment_s_score(options):
+    of_seeds = [returns({**options, "reward": "upvote", "noise_seed": seed}) for seed in range(6)]
+
+    for rewards in of_seeds:
+        # 'same words' has a liked comment and one that is not, of which the seed draws one for both.
+        assert (rewards[0], rewards[2], rewards[3]) == (1.0, -1.0, -1.0)
+        assert rewards[1] == rewards[4]
+    assert {rewards[1] for rewards in of_seeds} == {1.0, -1.0}
+
+
+def test_noised_toxicity_draws_rude_texts_as_friendly_or_toxic(options):
+    of_seeds = [returns({**options, "reward": "toxicity_noised", "noise_seed": seed}) for seed in range(6)]
+
+    for rewards in of_seeds:
+        assert (rewards[0], rewards[2]) == (0.0, 2.0)
+        assert rewards[1] == rewards[4]
+    assert {rewards[1] for rewards in of_seeds} == {0.0, 2.0}
+    assert {rewards[3] for rewards in of_seeds} == {0.0, 2.0}
+
+
+@pytest.mark.parametrize(("zero_one", "disliked"), [(True, 0.0), (False, -1.0)])
+def test_a_model_likes_what_it_expects_by_half_or_more(tmp_path, options, zero_one, disliked):
+    probabilities = dict(zip(SCORES, (0.9, 0.5, 0.49, 0.0), strict=True))
+    (tmp_path / "liked.json").write_text(json.dumps(probabilities))
+    liked = {"reward": "upvote_model", "scores": str(tmp_path / "liked.json"), "zero_one": zero_one}
+
+    assert returns({**options, **liked}) == [1.0, 1.0, disliked, disliked, 1.0]
+
+
+def test_recorded_comments_are_counted_and_games_are_endless(options):
+    task = Reddit(options)
+
+    assert task.count("recorded") == 5
+    assert task.count("games") is None
+    assert [task.endless(kind) for kind in task.kinds] == [False, True]
+    assert [task.at_a_time(kind) for kind in task.kinds] == [1024, 64]
+
+
+def test_made_up_comments_are_counted_before_they_exist():
+    assert Reddit({"num_comments": 7}).count("recorded") == 7
+
+
+def test_a_cutoff_counts_all_comments_until_they_have_scores(options):
+    task = Reddit({**options, "scores": "", "cutoff": 1.0})
+    assert task.count("recorded") == 5
+
+    task.use_scorer(lambda texts: [SCORES[text] for text in texts])
+
+    assert task.count("recorded") == 4
+
+
+def test_texts_without_a_score_are_named_once(options):
+    assert Reddit({**options, "scores": ""}).texts_to_score("recorded") == tuple(SCORES)
+    assert Reddit(options).texts_to_score("recorded") == ()
+    assert Reddit({**options, "scores": ""}).texts_to_score("games") == ()
+
+
+def test_files_of_the_task_have_the_models_weights(tmp_path, options):
     (tmp_path / "model").mkdir()
     for name in ("model/a.safetensors", "b.safetensors", "c.txt"):
         (tmp_path / name).touch()
-    found = Reddit({**options, "upvote_run": str(tmp_path)}).files()
-    said["files"] = [f"{key}: {path}" for key, path in found.items()]
-    run = {"reward": "upvote_model", "upvote_run": "x"}
-    judges = {}, {"reward": "none"}, {"annotator": "openai"}, run, {"upvote_run": "x"}
-    said["patient"] = [Reddit(given).patient for given in judges]
-    said["scales"] = [Reddit({"reward": name}).options["reward_scale"] for name in REWARDS]
-    assert_matches_packed_recording("reddit_facts", without(tmp_path, said), record)
+
+    files = Reddit({**options, "upvote_run": str(tmp_path)}).files()
+
+    assert files == {
+        "scores": tmp_path / "scores.json",
+        "folder (comments_positive.csv)": tmp_path / "comments_positive.csv",
+        "folder (comments_negative.csv)": tmp_path / "comments_negative.csv",
+        "upvote_run (a.safetensors)": tmp_path / "model" / "a.safetensors",
+        "upvote_run (b.safetensors)": tmp_path / "b.safetensors",
+    }
 
 
-def test_an_episode(options):
+@pytest.mark.parametrize(
+    ("options", "patient"),
+    [
+        ({}, False),
+        ({"reward": "none"}, False),
+        ({"annotator": "openai"}, True),
+        ({"reward": "upvote_model", "upvote_run": "x"}, True),
+        ({"upvote_run": "x"}, False),
+    ],
+)
+def test_episodes_that_a_model_judges_may_take_any_time(options, patient):
+    assert Reddit(options).patient == patient
+
+
+@pytest.mark.parametrize(
+    ("reward", "scale"),
+    [("none", 1.0), ("toxicity", -5.0), ("toxicity_noised", -5.0), ("upvote", 1.0), ("upvote_model", 1.0)],
+)
+def test_a_reward_has_its_published_scale(reward, scale):
+    assert Reddit({"reward": reward}).options["reward_scale"] == scale
+
+
+def test_games_show_parents_and_are_paid_by_score(options):
+    task = Reddit({**options, "reward_scale": -5.0})
+    parents = {parent for _, _, parent in ROWS}
+
+    dialogues = task.stream("games", "recorded")(np.random.default_rng(3), 20, 0)
+
+    for dialogue in dialogues:
+        parent, reply = dialogue.texts
+        assert parent in parents
+        assert dialogue.rewards == (None, -5.0 * SCORES[reply])
+        assert dialogue.terminal
+
+
+def test_a_new_reply_is_paid_by_the_scorer(options):
     task = Reddit({**options, "reward_scale": -5.0})
     task.use_scorer(lambda texts: [len(text) for text in texts])
     environment = task.environment()
-    episode = interact(environment, task.policy("recorded"), np.random.default_rng(1))
-    assert episode.observation.to_sequence().texts[0] in {parent for _, _, parent in ROWS}
-    assert episode.steps[0].reward == -5 * SCORES[episode.steps[0].action]
     environment.reset(np.random.default_rng(0))
+
     assert environment.step("new").reward == -15
-    with pytest.raises(ValueError, match="has been made"):
+
+
+def test_a_game_has_one_reply(options):
+    environment = Reddit(options).environment()
+    environment.reset(np.random.default_rng(0))
+    environment.step("you idiot")
+
+    with pytest.raises(ValueError, match="the reply has been made"):
         environment.step("again")
-    alone = Reddit({**options, "include_parent": False}).environment().reset(np.random.default_rng(0))
-    assert alone.to_sequence().texts == ()
 
 
-CHECKED = [
-    ({"reward": "likes"}, "recorded", ""),
-    ({"reward_scale": float("inf")}, "recorded", ""),
-    ({"cutoff": "a"}, "recorded", ""),
-    ({"num_comments": 0}, "recorded", ""),
-    ({"folder": "nowhere"}, "recorded", ""),
-    ({"reward": "upvote"}, "games", "recorded"),
-    ({"reward": "upvote_model"}, "games", "recorded"),
-    ({"reward": "upvote_model", "scores": ""}, "recorded", ""),
-    ({"folder": "", "indexes": "x"}, "recorded", ""),
-    ({}, "games", "best"),
-    ({}, "chess", ""),
-]
+def test_a_game_without_its_parent_begins_empty(options):
+    environment = Reddit({**options, "include_parent": False}).environment()
+
+    assert environment.reset(np.random.default_rng(0)).to_sequence().texts == ()
 
 
-def test_what_is_refused_is_told_in_one_line(tmp_path, options, record):
-    run = {"upvote_run": "run", "reward": "upvote_model"}
-    Reddit({**options, **run, "scores": ""}).check("games", " friendly ")
-    Reddit({**options, **run}).check_episodes()
-    Reddit({**options, "reward": "upvote_model"}).check("recorded", "best")
-    folder, votes = {"folder": str(tmp_path)}, {**options, "reward": "upvote"}
-    said = {f"{more} {kind} {name}": refused({**options, **more}, kind, name) for more, kind, name in CHECKED}
-    scores = '{"a": "b"}', '{"a": 1e999}', f'{{"a": {10**400}}}', '{"scores": {"a": null}}'
-    for key, content in (("indexes", "[-1]"), ("indexes", "{}"), *(("scores", each) for each in scores)):
-        (tmp_path / "s.json").write_text(content)
-        said[content[:30]] = refused({**options, "reward": "none", key: str(tmp_path / "s.json")})
-    said |= {
-        "unknown": told(Reddit(votes).rewards, ["thanks a lot", "x" * 41]),
-        "vote": told(Reddit(votes).check_episodes),
-        "none": told(Reddit({}).check_episodes),
-        "unscored": told(recorded, {**options, "scores": ""}),
-        "high": told(recorded, {**options, "reward": "none", "cutoff": 1.0}),
-        "lexicon": told(text_scores.check, Reddit({**options, "lexicon": "nowhere"}), plays=True),
-        "openai": told(text_scores.check, Reddit({**options, "annotator": "openai"}), plays=True),
-    }
-    for name, rows in (("empty", []), ("fraction", [("text", "5.5", "parent")])):
-        write(tmp_path, rows)
-        said[name] = refused(folder)
+def test_a_policy_s_reply_ends_the_game(options):
+    task = Reddit(options)
+
+    episode = interact(task.environment(), task.policy("recorded"), np.random.default_rng(1))
+
+    (step,) = episode.steps
+    assert step.reward == SCORES[step.action]
+    assert episode.observation.to_sequence().terminal
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "policy", "message"),
+    [
+        ({"reward": "likes"}, "recorded", "", "config.reddit.reward='likes': must be one of none, toxicity, toxicity_noised, upvote, upvote_model"),
+        ({"reward_scale": float("inf")}, "recorded", "", "config.reddit.reward_scale=inf: must be a finite number"),
+        ({"cutoff": "a"}, "recorded", "", "config.reddit.cutoff='a': must be a number"),
+        ({"num_comments": 0}, "recorded", "", "config.reddit.num_comments=0: must be a number above 0"),
+        ({"folder": "nowhere"}, "recorded", "", "config.reddit.folder='nowhere': must be an existing folder, or empty"),
+        ({"reward": "upvote"}, "games", "recorded", "config.reddit.reward='upvote': must be another for games: this one has rewards for recorded comments only"),
+        ({"reward": "upvote_model"}, "games", "recorded", "config.reddit.reward='upvote_model': must be another for games: this one has rewards for recorded comments only"),
+        ({"reward": "upvote_model", "scores": ""}, "recorded", "", "config.reddit.scores='': must be a file with what a model expects of each comment, a probability, for reward=upvote_model; or give upvote_run, a run of train_upvote"),
+        ({"folder": "", "indexes": "x"}, "recorded", "", "config.reddit.folder='': must be a folder where indexes are given"),
+        ({}, "games", "best", "config.policy='best': must be recorded or friendly"),
+        ({}, "chess", "", "config.kind=chess: must be one of recorded, games"),
+    ],
+)  # fmt: skip
+def test_an_option_that_replies_cannot_use_is_refused(options, changes, kind, policy, message):
+    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
+        Reddit({**options, **changes}).check(kind, policy)
+
+
+@pytest.mark.parametrize(
+    ("key", "content", "allowed"),
+    [
+        ("indexes", "[-1]", "a list of whole numbers from 0 to 4"),
+        ("indexes", "{}", "a list of whole numbers from 0 to 4"),
+        ("scores", '{"a": "b"}', 'a JSON object, a text -> its score, such as {"thanks": 0}'),
+        ("scores", '{"a": 1e999}', 'a JSON object, a text -> its score, such as {"thanks": 0}'),
+        ("scores", f'{{"a": {10**400}}}', 'a JSON object, a text -> its score, such as {"thanks": 0}'),
+        ("scores", '{"scores": {"a": null}}', 'a JSON object, a text -> its score, such as {"thanks": 0}'),
+    ],
+    ids=["negative", "object", "text", "infinite", "huge", "null"],
+)
+def test_a_file_of_another_form_is_refused(tmp_path, options, key, content, allowed):
+    path = tmp_path / "file.json"
+    path.write_text(content)
+
+    with pytest.raises(UserError, match=re.escape(f"config.reddit.{key}='{path}': must be {allowed}")):
+        Reddit({**options, "reward": "none", key: str(path)}).check("recorded", "")
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([], "there is no comment in comments_positive.csv or comments_negative.csv"),
+        ([("text", "5.5", "parent")], "comments_positive.csv, line 2: must have a comment in column 4, its score, a whole number, in column 5"),
+    ],
+)  # fmt: skip
+def test_comments_of_another_form_are_refused(tmp_path, rows, message):
+    write(tmp_path, rows)
+
+    with pytest.raises(UserError, match=re.escape(f"config.reddit.folder={tmp_path}: {message}")):
+        Reddit({"folder": str(tmp_path)}).check("recorded", "")
+
+
+def test_comments_that_are_no_text_are_refused(tmp_path):
+    write(tmp_path)
+    (tmp_path / FILES[1]).write_bytes(b"\xff")
+
+    with pytest.raises(UserError, match=r"comments_negative\.csv cannot be read \('utf-8' codec"):
+        Reddit({"folder": str(tmp_path)}).check("recorded", "")
+
+
+def test_one_file_of_comments_is_not_enough(tmp_path):
+    write(tmp_path)
+    (tmp_path / FILES[1]).unlink()
+
+    with pytest.raises(UserError, match=f"must be a folder with {FILES[0]} and {FILES[1]}"):
+        Reddit({"folder": str(tmp_path)}).check("recorded", "")
+
+
+def test_a_comment_may_be_longer_than_a_field_of_csv(tmp_path):
     write(tmp_path, [("long " * 30_000, 1, "")])
-    assert [len(dialogue.texts[1]) for dialogue in recorded({**folder, "reward": "none"})] == [150_000]
-    (tmp_path / "comments_negative.csv").write_bytes(b"\xff")
-    said["no text"] = refused(folder)
-    (tmp_path / "comments_negative.csv").unlink()
-    said["one file"] = refused(folder)
-    assert_matches_packed_recording("reddit_refusals", without(tmp_path, said), record)
+
+    (dialogue,) = recorded({"folder": str(tmp_path), "reward": "none"})
+
+    assert len(dialogue.texts[1]) == 150_000
 
 
-def test_a_made_up_corpus(tmp_path):
-    options = {"store": str(tmp_path / "store"), "num_comments": 300}
-    prepared = Reddit(options).prepare("recorded", "", tmp_path)
-    made_up.write(tmp_path / "again", 300, 1)
-    made_up.write(tmp_path / "again", 9, 2)  # which changes nothing
-    for name, sum_of_bytes in (("comments_positive.csv", 0x1700ED18), ("comments_negative.csv", 0x8986897D)):
-        for folder in ("again", "comments"):
-            assert zlib.crc32((tmp_path / folder / name).read_bytes()) == sum_of_bytes
-    task, rng = Reddit(prepared), np.random.default_rng(0)
-    assert len(task.comments) == 300
-    assert [task.policy(" friendly ").act(None, rng) for _ in range(4)] == [
+def test_a_new_text_has_no_upvotes(options):
+    task = Reddit({**options, "reward": "upvote"})
+
+    with pytest.raises(
+        UserError, match=r"reward=upvote: has rewards for the comments of its data only, and 'x{40}'"
+    ):
+        task.rewards(["thanks a lot", "x" * 41])
+
+
+def test_a_text_without_score_or_scorer_is_an_error(options):
+    with pytest.raises(UserError, match="has no score of 'thanks a lot', and nothing here scores it"):
+        recorded({**options, "scores": ""})
+
+
+def test_a_cutoff_above_all_rewards_is_refused(options):
+    with pytest.raises(UserError, match=r"config\.reddit\.cutoff=1\.0: no comment has so high a reward"):
+        recorded({**options, "reward": "none", "cutoff": 1.0})
+
+
+def test_episodes_need_a_reward_for_new_replies(options):
+    with pytest.raises(UserError, match=r"reward=upvote has rewards for recorded comments only"):
+        Reddit({**options, "reward": "upvote"}).check_episodes()
+
+
+def test_episodes_need_comments():
+    with pytest.raises(
+        UserError, match=r"config\.reddit\.folder='': must be a folder of comments, or comments/ of a run"
+    ):
+        Reddit({}).check_episodes()
+
+
+def test_a_trained_model_pays_games_and_episodes(options):
+    model = {"upvote_run": "run", "reward": "upvote_model"}
+
+    Reddit({**options, **model, "scores": ""}).check("games", " friendly ")
+    Reddit({**options, **model}).check_episodes()
+    Reddit({**options, "reward": "upvote_model"}).check("recorded", "best")
+
+
+def checksums(folder: Path) -> list[int]:
+    return [zlib.crc32((folder / name).read_bytes()) for name in FILES]
+
+
+def test_made_up_comments_depend_on_number_and_seed_alone(tmp_path):
+    Reddit({"num_comments": 300}).prepare("recorded", "", tmp_path)
+
+    assert checksums(tmp_path / "comments") == [0x1700ED18, 0x8986897D]
+
+
+def test_made_up_comments_are_written_once(tmp_path):
+    made_up.write(tmp_path, 300, 1)
+    before = checksums(tmp_path)
+
+    made_up.write(tmp_path, 9, 2)
+
+    assert checksums(tmp_path) == before
+
+
+def test_made_up_comments_are_all_read(tmp_path):
+    options = Reddit({"num_comments": 300}).prepare("recorded", "", tmp_path)
+
+    assert len(Reddit(options).comments) == 300
+
+
+def test_a_friendly_policy_draws_friendly_replies():
+    policy = Reddit({}).policy(" friendly ")
+    rng = np.random.default_rng(0)
+
+    assert [policy.act(None, rng) for _ in range(4)] == [
         "I had the same trouble with my tent, try cleaning it first.",
         "Thank you for showing us your novel.",
         "That is a lovely chess, well done!",
         "That is a lovely bread, well done!",
     ]
-    labels = text_scores.Toxicity(prepared)([comment.text for comment in task.comments])
-    scores = np.array([comment.score for comment in task.comments])
-    means = [scores[np.equal(labels, label)].mean() for label in (2, 1, 0)]
-    assert set(labels) == {0, 1, 2}
-    assert means == sorted(means)

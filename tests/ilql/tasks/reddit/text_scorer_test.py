@@ -1,27 +1,45 @@
-"""Texts for a scorer are cut with their end kept."""
-
 from __future__ import annotations
 
-import functools
 import json
+import re
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from motif_jax.core.errors import UserError
-from motif_jax.ilql.tasks.reddit import text_scorer
+from motif_jax.ilql.tasks.reddit.text_scorer import DESCRIPTION, encoded, longest_text
+from motif_jax.lm.tokens import Tokenizer
+from tests.lm import characters
+
+ROOM = 38
 
 
-def test_the_longest_text_is_that_of_the_training_or_the_models(tmp_path: Path) -> None:
-    cut = functools.partial(text_scorer.encoded, SimpleNamespace(encode=lambda texts: [*map(list, texts)]))
-    assert [cut(["abcd", "abc"], most) for most in (3, None)] == [[[*"abd"], [*"abc"]], [[*"abcd"], [*"abc"]]]
-    assert [text_scorer._longest(tmp_path, room) for room in (38, None)] == [38, None]
-    for most, fits in ((3, True), (38, True), (2, False), (39, False), (True, False), ("5", False)):
-        (tmp_path / text_scorer.DESCRIPTION).write_text(json.dumps({"max_len": most}))
-        if fits:
-            assert text_scorer._longest(tmp_path, 38) == text_scorer._longest(tmp_path, None) == most
-            continue
-        said = rf"training\.json is damaged \(max_len={most!r}\): restore a copy of it, or train it again$"
-        with pytest.raises(UserError, match=said):
-            text_scorer._longest(tmp_path, 38)
+@pytest.mark.parametrize(("longest", "kept"), [(None, "abcd"), (5, "abcd"), (4, "abc"), (3, "ab")])
+def test_a_cut_text_keeps_its_end_token(tmp_path: Path, longest: int | None, kept: str) -> None:
+    tokenizer = Tokenizer.read(characters.write(tmp_path))
+
+    rows = encoded(tokenizer, ["abcd", "a"], longest)
+
+    assert rows == [[*characters.numbers(kept), characters.END], [*characters.numbers("a"), characters.END]]
+
+
+@pytest.mark.parametrize("room", [ROOM, None])
+def test_a_folder_without_a_length_has_the_model_s_room(tmp_path: Path, room: int | None) -> None:
+    assert longest_text(tmp_path, room) == room
+
+
+@pytest.mark.parametrize("room", [ROOM, None])
+@pytest.mark.parametrize("longest", [3, ROOM])
+def test_the_longest_text_is_that_of_the_training(tmp_path: Path, longest: int, room: int | None) -> None:
+    (tmp_path / DESCRIPTION).write_text(json.dumps({"max_len": longest}))
+
+    assert longest_text(tmp_path, room) == longest
+
+
+@pytest.mark.parametrize("longest", [2, ROOM + 1, True, "5"])
+def test_a_damaged_length_is_refused(tmp_path: Path, longest: object) -> None:
+    (tmp_path / DESCRIPTION).write_text(json.dumps({"max_len": longest}))
+
+    message = f"training.json is damaged (max_len={longest!r}): restore a copy of it, or train it again"
+    with pytest.raises(UserError, match=re.escape(message)):
+        longest_text(tmp_path, ROOM)

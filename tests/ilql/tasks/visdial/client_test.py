@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import threading
 import time
@@ -10,9 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
+from motif_jax.core.errors import UserError
 from motif_jax.ilql.tasks.visdial.client import VisDialServer, checked_url
-from tests.envs.playing import told
-from tests.recorded_outputs import assert_matches_packed_recording
 
 HISTORY = [{"speaker": "question", "text": "what? ä&="}]
 FEATURES = np.array([0.5, -1.0])
@@ -61,28 +61,80 @@ def faulty():
     server.server_close()
 
 
-def test_an_address_is_one_of_http_without_its_route(record):
-    for url in ("http://h:5000", "http://h:5000/", "http://h:5000/step", "http://h:5000/step_rank/"):
-        assert checked_url("k", url) == "http://h:5000"
-    assert checked_url("k", "https://h/chat/fetch_reward") == "https://h/chat"
-    refused = "127.0.0.1:5000", "ftp://host", "http://", "http:///step", "http://h:port", "h", ""
-    assert_matches_packed_recording(
-        "visdial_addresses", {url: told(checked_url, "k", url) for url in refused}, record
+@pytest.mark.parametrize(
+    ("address", "server"),
+    [
+        ("http://h:5000", "http://h:5000"),
+        ("http://h:5000/", "http://h:5000"),
+        ("http://h:5000/step", "http://h:5000"),
+        ("http://h:5000/step_rank/", "http://h:5000"),
+        ("https://h/chat/fetch_reward", "https://h/chat"),
+    ],
+)
+def test_an_address_loses_its_route(address, server):
+    assert checked_url("k", address) == server
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:5000", "ftp://host", "http://", "http:///step", "http://h:port", "h", ""]
+)
+def test_an_address_of_another_form_is_refused(address):
+    message = (
+        f"config.k={address!r}: must be the server's address with its scheme, such as http://127.0.0.1:5000"
     )
+
+    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
+        checked_url("k", address)
 
 
 def client(server, attempts=2, timeout=30.0, **values):
     return VisDialServer(server.address, timeout=timeout, attempts=attempts, wait=0.0, **values)
 
 
-def test_what_each_route_is_sent(faulty, record):
-    faulty.script[:] = [b'["red", 0.25]', b'["blue", 1]', b"0.5", b"-1", b'"next?"']
-    rank, distance = client(faulty), client(faulty, reward="distance")
-    said = [asker.step(HISTORY, "a cat", FEATURES) for asker in (rank, distance)]
-    said += [asker.value([], "a cat", FEATURES) for asker in (rank, distance)]
-    said += [rank.ask(HISTORY, "a cat"), rank.failures]
-    assert said == [("red", 0.25), ("blue", 1.0), 0.5, -1, "next?", 0]
-    assert_matches_packed_recording("visdial_requests", {"all": "\n".join(map(str, faulty.heard))}, record)
+SENT_HISTORY = '[{"speaker": "question", "text": "what? \\u00e4&="}]'
+SENT_FEATURES = "[0.5, -1.0]"
+GREEDY = '{"inference": "greedy", "beamSize": 1}'
+
+
+@pytest.mark.parametrize(
+    ("reward", "route", "reply", "step"),
+    [("rank", "/step_rank", b'["red", 0.25]', ("red", 0.25)), ("distance", "/step", b'["blue", 1]', ("blue", 1.0))],
+)  # fmt: skip
+def test_a_step_sends_the_dialogue_and_the_picture(faulty, reward, route, reply, step):
+    faulty.script[:] = [reply]
+
+    assert client(faulty, reward=reward).step(HISTORY, "a cat", FEATURES) == step
+
+    fields = {
+        "history": SENT_HISTORY,
+        "caption": "a cat",
+        "img_features": SENT_FEATURES,
+        "generation_kwargs": GREEDY,
+    }
+    assert faulty.heard == [(route, fields)]
+
+
+@pytest.mark.parametrize(
+    ("reward", "route", "reply", "value"),
+    [("rank", "/fetch_reward_rank", b"0.5", 0.5), ("distance", "/fetch_reward", b"-1", -1.0)],
+)
+def test_a_value_sends_no_options_of_generation(faulty, reward, route, reply, value):
+    faulty.script[:] = [reply]
+
+    assert client(faulty, reward=reward).value([], "a cat", FEATURES) == value
+
+    assert faulty.heard == [(route, {"history": "[]", "caption": "a cat", "img_features": SENT_FEATURES})]
+
+
+def test_a_question_sends_no_picture(faulty):
+    faulty.script[:] = [b'"next?"']
+    questioner = client(faulty)
+
+    assert questioner.ask(HISTORY, "a cat") == "next?"
+
+    fields = {"history": SENT_HISTORY, "caption": "a cat", "generation_kwargs": GREEDY}
+    assert faulty.heard == [("/fetch_q_bot_response", fields)]
+    assert questioner.failures == 0
 
 
 FAULTS = [
@@ -108,24 +160,52 @@ def test_a_server_that_hangs_is_not_waited_for(faulty, fault):
     assert asker.failures >= 1
 
 
-@pytest.mark.parametrize(("status", "asked"), [(400, 1), (404, 1), (408, 3), (429, 3), (499, 1), (500, 3)])
-def test_what_is_no_server_of_dialogue_is_asked_once(faulty, status, asked):
+@pytest.mark.parametrize(
+    ("status", "requests", "remedy"),
+    [
+        (400, 1, "is this a server"),
+        (404, 1, "is this a server"),
+        (408, 3, "start the server again"),
+        (429, 3, "start the server again"),
+        (499, 1, "is this a server"),
+        (500, 3, "start the server again"),
+    ],
+)
+def test_an_unknown_request_is_made_once(faulty, status, requests, remedy):
     faulty.script[:] = [status]
-    asker, advice = client(faulty, attempts=3), "is this a server" if asked == 1 else "start the server again"
-    assert f"HTTP status {status}: {advice}" in told(asker.value, [], "c", FEATURES)
-    assert asker.failures == len(faulty.heard) == asked
+    asker = client(faulty, attempts=3)
+
+    with pytest.raises(UserError, match=f"HTTP status {status}: {remedy}"):
+        asker.value([], "c", FEATURES)
+
+    assert asker.failures == len(faulty.heard) == requests
 
 
-def test_in_the_end_it_is_one_line(faulty, monkeypatch, record):
-    waits = []
-    monkeypatch.setattr(time, "sleep", waits.append)
+@pytest.mark.parametrize(
+    ("options", "waits"),
+    [({}, [0.5, 1, 2, 4, 8]), ({"attempts": 8}, [0.5, 1, 2, 4, 8, 10, 10])],
+    ids=["default", "eight"],
+)
+def test_waits_between_attempts_double_up_to_ten_seconds(faulty, monkeypatch, options, waits):
+    slept = []
+    monkeypatch.setattr(time, "sleep", slept.append)
     faulty.script[:] = [HTML]
-    for options, waited in (({}, [0.5, 1, 2, 4, 8]), ({"attempts": 8}, [0.5, 1, 2, 4, 8, 10, 10])):
-        asker, count = VisDialServer(faulty.address, **options), len(waited) + 1
-        said = told(asker.value, [], "c", FEATURES).replace(faulty.address, "")
-        assert_matches_packed_recording(
-            "visdial_client", {"failed": said.replace(f" {count} times", "")}, record
-        )
-        assert (asker.failures, len(faulty.heard), waits) == (count, count, waited)
-        waits.clear()
-        faulty.heard.clear()
+    asker = VisDialServer(faulty.address, **options)
+
+    with pytest.raises(UserError):
+        asker.value([], "c", FEATURES)
+
+    assert slept == waits
+    assert asker.failures == len(faulty.heard) == len(waits) + 1
+
+
+def test_a_request_that_always_fails_is_one_line_with_a_remedy(faulty):
+    faulty.script[:] = [HTML]
+
+    with pytest.raises(UserError) as error:
+        client(faulty, attempts=2).value([], "c", FEATURES)
+
+    assert str(error.value) == (
+        f"{faulty.address}/fetch_reward_rank failed 2 times, the last time with no answer of the protocol (no JSON: Expecting "
+        "value: line 1 column 1 (char 0)): start the server again, then give the same command to continue"
+    )

@@ -2,25 +2,26 @@ from __future__ import annotations
 
 import functools
 import json
+import re
+from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 
+from motif_jax.core.errors import UserError
 from motif_jax.ilql.dialogues import parquet
 from motif_jax.ilql.tasks.contract import FunctionPolicy, interact
 from motif_jax.ilql.tasks.visdial import data
 from motif_jax.ilql.tasks.visdial.data import Features, Scene
 from motif_jax.ilql.tasks.visdial.environment import VisDialEnvironment
 from motif_jax.ilql.tasks.visdial.environment import recorded as recorded_of
-from motif_jax.ilql.tasks.visdial.rules import MODES, YES_NO, Rules
+from motif_jax.ilql.tasks.visdial.rules import YES_NO, Rules
 from motif_jax.ilql.tasks.visdial.task import VisDial
 from tests.envs import playing
-from tests.envs.playing import told, without
 from tests.ilql.tasks.visdial import made_up
-from tests.recorded_outputs import assert_matches_packed_recording
 
-recorded, refused = (functools.partial(part, "visdial") for part in (playing.recorded, playing.refused))
+recorded = functools.partial(playing.recorded, "visdial")
 
 
 @pytest.fixture
@@ -28,169 +29,409 @@ def files(tmp_path):
     return made_up.write(tmp_path)
 
 
-RULES = (
-    {},
-    *({"yes_no": kind, "yes_no_reward": -2.5} for kind in YES_NO),
-    {"mode": "agent_stops"},
-    {"goal": 0.9, "percentile": 0.75},
-    {"mode": "10_stop", "reward_scale": 10.0, "reward_shift": -1.0},
-    {"last_turn_free": True},
+def rewards_of(files, **options):
+    """The rewards of the questions of each recorded dialogue."""
+    return [
+        [reward for reward in dialogue.rewards if reward is not None]
+        for dialogue in recorded({**files, **options})
+    ]
+
+
+# The goal is reached at the third answer, never, and at the tenth.
+TO_THE_GOAL = [[-1.0, -1.0, 0.0], [-1.0] * 10, [-1.0] * 9 + [0.0]]
+
+
+def test_each_question_costs_one_until_the_goal(files):
+    dialogues = recorded(files)
+
+    assert rewards_of(files) == TO_THE_GOAL
+    assert dialogues[0].texts == ("picture 0", "what 0?", "yes", "what 1?", "No", "what 2?", "a red one")
+    assert [dialogue.meta for dialogue in dialogues] == [{"image": 0}, {"image": 1}, {"image": 2}]
+    assert all(dialogue.terminal for dialogue in dialogues)
+
+
+def test_the_published_tenth_turn_costs_nothing(files):
+    assert rewards_of(files, last_turn_free=True) == [TO_THE_GOAL[0], TO_THE_GOAL[2], TO_THE_GOAL[2]]
+
+
+def test_a_lower_goal_may_be_reached_at_the_same_answer(files):
+    # 0.75 of the 0.4 from 0.5 to 0.9 are reached by the progress 0.4 of three answers.
+    assert rewards_of(files, goal=0.9, percentile=0.75) == TO_THE_GOAL
+
+
+@pytest.mark.parametrize(
+    ("yes_no", "turns"),
+    [
+        ("none", []),
+        # 'yes' and 'No' exactly.
+        ("hard", [0, 1, 6, 9]),
+        # also "I don't know" and 'now and then', which have a no.
+        ("soft", [0, 1, 3, 4, 6, 9]),
+        ("conservative", [0, 1, 3, 4, 6, 9]),
+    ],
 )
+def test_answers_of_yes_or_no_cost_more(files, yes_no, turns):
+    costs = [-2.5 if turn in turns else 0.0 for turn in range(10)]
+
+    rewards = rewards_of(files, yes_no=yes_no, yes_no_reward=-2.5)
+
+    expected = [
+        [reward + cost for reward, cost in zip(dialogue, costs, strict=False)] for dialogue in TO_THE_GOAL
+    ]
+    assert rewards == expected
 
 
-def test_recorded_dialogues_are_paid_by_each_rule_and_end_where_enough_is_known(files, record):
-    found = {str(rules): recorded({**files, **rules}) for rules in RULES}
-    assert_matches_packed_recording(
-        "visdial_rules", {rules: "\n".join(map(str, said)) for rules, said in found.items()}, record
-    )
-    assert [dialogue.total for dialogue in found["{}"]] == [-2.0, -10.0, -9.0]
+@pytest.mark.parametrize(("answer", "costs"), [("maybe", True), ("looks red", True), ("red", False)])
+def test_conservative_answers_have_a_key_word(answer, costs):
+    assert YES_NO["conservative"](answer) == costs
+    assert not YES_NO["soft"](answer)
+
+
+def test_ten_turns_are_paid_their_scaled_and_shifted_progress(files):
+    rewards = rewards_of(files, mode="10_stop", reward_scale=10.0, reward_shift=-1.0)
+
+    for paid, (_, *progress) in zip(rewards, made_up.CACHE, strict=True):
+        assert paid == pytest.approx([10.0 * gain - 1.0 for gain in progress])
+
+
+def test_an_agent_may_stop_after_every_turn(files):
+    dialogues = recorded({**files, "mode": "agent_stops"})
+
+    assert len(dialogues) == made_up.DIALOGUES * 11
+    for number, dialogue in enumerate(dialogues):
+        image, turns = divmod(number, 11)
+        progress = made_up.CACHE[image][1 : turns + 1]
+        paid = [reward for reward in dialogue.rewards if reward is not None]
+        assert dialogue.meta == {"image": image}
+        assert dialogue.terminal
+        if turns < 10:
+            assert dialogue.texts[-1] == "<stop>"
+            assert paid == [*progress, 0.0]
+        else:
+            assert dialogue.texts[-1] == "no"
+            assert paid == progress
 
 
 @pytest.mark.parametrize("rules", [{"mode": "env_stops", "yes_no": "hard"}, {"mode": "10_stop"}], ids=str)
-def test_playing_pays_as_the_record_does(files, rules):
+@pytest.mark.parametrize("row", range(made_up.DIALOGUES))
+def test_play_is_paid_as_the_record_is(files, rules, row):
     task = VisDial({**files, **rules})
-    reader = FunctionPolicy(lambda seen, _: f"what {len(seen.talk.answers)}?")
-    for row, wanted in enumerate(recorded({**files, **rules})):
-        other = made_up.Scripted(made_up.CACHE[row][1:])
-        environment = VisDialEnvironment([task.scenes[row]], task.features, other, task.rules)
-        assert interact(environment, reader, np.random.default_rng(0)).observation.to_sequence() == wanted
-        history, caption, features = other.heard[1]
-        speakers = [turn["speaker"] for turn in history]
-        assert (caption, speakers) == (f"picture {row}", ["question", "answer", "question"])
-        np.testing.assert_allclose(features, task.features[row])
-        with pytest.raises(ValueError, match="ended"):
-            environment.step("more?")
+    reader = FunctionPolicy(lambda observation, _: f"what {len(observation.talk.answers)}?")
+    other = made_up.Scripted(made_up.CACHE[row][1:])
+    environment = VisDialEnvironment([task.scenes[row]], task.features, other, task.rules)
+
+    episode = interact(environment, reader, np.random.default_rng(0))
+
+    assert episode.observation.to_sequence() == recorded({**files, **rules})[row]
+    with pytest.raises(ValueError, match="ended"):
+        environment.step("more?")
 
 
-def test_rewards_of_env_stops_are_scaled_and_shifted_in_play_alone(files):
-    options = {**files, "yes_no": "hard", "yes_no_reward": -2.0, "reward_scale": 10.0, "reward_shift": 0.5}
-    task, other = VisDial(options), made_up.Scripted([0.1, 0.9])
-    environment = VisDialEnvironment(task.scenes[:1], task.features, other, task.rules)
+def test_the_other_side_hears_the_history_with_the_picture(files):
+    task = VisDial(files)
+    other = made_up.Scripted(made_up.CACHE[1][1:])
+    environment = VisDialEnvironment([task.scenes[1]], task.features, other, task.rules)
     environment.reset(np.random.default_rng(0))
-    paid = [environment.step("what?").reward for _ in range(2)]
+    for question in ("what?", "who?"):
+        environment.step(question)
+
+    history, caption, features = other.heard[1]
+    assert history == [
+        {"speaker": "question", "text": "what?"},
+        {"speaker": "answer", "text": "yes"},
+        {"speaker": "question", "text": "who?"},
+    ]
+    assert caption == "picture 1"
+    np.testing.assert_allclose(features, task.features[1])
+
+
+SCALED = {"yes_no": "hard", "yes_no_reward": -2.0, "reward_scale": 10.0, "reward_shift": 0.5}
+
+
+def test_rewards_of_env_stops_are_scaled_and_shifted_in_play(files):
+    task = VisDial({**files, **SCALED})
+    environment = VisDialEnvironment(task.scenes[:1], task.features, made_up.Scripted([0.1, 0.9]), task.rules)
+    environment.reset(np.random.default_rng(0))
+
+    rewards = [environment.step("what?").reward for _ in range(2)]
+
     # Both answers are a yes or a no; the second reaches the goal.
-    assert paid == [10.0 * (-1.0 - 2.0) + 0.5, 10.0 * -2.0 + 0.5]
-    unscaled = recorded({**options, "reward_scale": 1.0, "reward_shift": 0.0})
-    assert [each.rewards for each in recorded(options)] == [each.rewards for each in unscaled]
+    assert rewards == [10.0 * (-1.0 - 2.0) + 0.5, 10.0 * -2.0 + 0.5]
 
 
-def test_an_agent_says_stop_and_starts_in_the_middle(files):
-    task, other = VisDial(files), made_up.Scripted([0.5] * 10)
+def test_recorded_rewards_of_env_stops_are_not_scaled(files):
+    unscaled = {**SCALED, "reward_scale": 1.0, "reward_shift": 0.0}
+
+    assert rewards_of(files, **SCALED) == rewards_of(files, **unscaled)
+
+
+@pytest.fixture
+def environment(files):
+    """A dialogue in which the agent may stop."""
+    task = VisDial(files)
+    other = made_up.Scripted([0.5] * 10)
     environment = VisDialEnvironment(task.scenes, task.features, other, Rules(mode="agent_stops"))
     environment.reset(np.random.default_rng(0))
+    return environment
+
+
+def test_stop_ends_a_dialogue_without_a_reward(environment):
+    outcome = environment.step(" <stop>")
+
+    assert outcome.terminal
+    assert outcome.reward == 0
+    assert outcome.observation.to_sequence().texts[-1] == "<stop>"
+
+
+def test_a_dialogue_continues_from_an_observation(environment):
     middle = environment.step("what?").observation
-    ended = environment.step(" <stop>")
-    assert (ended.terminal, ended.reward) == (True, 0)
-    assert ended.observation.to_sequence().texts[-1] == "<stop>"
+
     environment.reset(np.random.default_rng(1), middle)
-    assert environment.step("and?").observation.to_sequence().texts[1] == "what?"
+
+    texts = environment.step("and?").observation.to_sequence().texts
+    assert texts[1] == "what?"
+    assert texts[3] == "and?"
 
 
-def test_a_scene_without_values_is_worth_nothing_and_one_may_end_at_once():
-    rules = Rules()
-    assert rules == Rules("env_stops", 1.0, 0.5, "none", 0.0, 1.0, 0.0, False)
-    assert [rules.reached(0.5, [0.125, more]) for more in (0.125, 0.124)] == [True, False]
-    scene = Scene("c", ("what?", "who?"), ("red", "no"), None, None, 3)
-    ((whole,), (first,)) = (recorded_of(each, rules) for each in (scene, scene._replace(progress=(0.5, 0.0))))
-    texts, rewards = ("c", "what?", "red", "who?", "no"), (None, -1.0, None, -1.0, None)
-    assert whole.to_sequence() == (texts, rewards, False, {"image": 3})
-    assert first.to_sequence() == (texts[:3], (None, 0.0, None), True, {"image": 3})
-    other = made_up.Scripted([0.3, 0.075])
-    played = VisDialEnvironment([scene], {3: np.ones(2)}, other, rules)
+def test_a_step_before_a_reset_is_an_error(files):
+    task = VisDial(files)
+    environment = VisDialEnvironment(task.scenes, task.features, made_up.Scripted([0.1]), task.rules)
+
     with pytest.raises(ValueError, match="the dialogue has ended"):
-        played.step("so?")
-    assert played.reset(np.random.default_rng(0)).talk.initial == 0.25
-    assert [played.step("so?")[1:] for _ in range(2)] == [(-1.0, False), (0.0, True)]
+        environment.step("so?")
 
 
-def test_numbered_texts_as_visdial_publishes_them(tmp_path, files):
+@pytest.mark.parametrize(("gain", "is_reached"), [(0.125, True), (0.124, False)])
+def test_the_goal_is_half_of_the_possible_progress(gain, is_reached):
+    assert Rules().reached(0.5, [0.125, gain]) == is_reached
+
+
+SCENE = Scene("c", ("what?", "who?"), ("red", "no"), None, None, 3)
+
+
+def test_a_scene_without_values_is_recorded_whole():
+    (observation,) = recorded_of(SCENE, Rules())
+
+    texts = ("c", "what?", "red", "who?", "no")
+    assert observation.to_sequence() == (texts, (None, -1.0, None, -1.0, None), False, {"image": 3})
+
+
+def test_a_scene_may_end_at_its_first_answer():
+    (observation,) = recorded_of(SCENE._replace(progress=(0.5, 0.0)), Rules())
+
+    assert observation.to_sequence() == (("c", "what?", "red"), (None, 0.0, None), True, {"image": 3})
+
+
+def test_the_other_side_values_a_scene_without_values():
+    other = made_up.Scripted([0.3, 0.075])
+    environment = VisDialEnvironment([SCENE], {3: np.ones(2)}, other, Rules())
+
+    assert environment.reset(np.random.default_rng(0)).talk.initial == 0.25
+    # Half of the progress from 0.25 to 1 is reached by the second answer.
+    assert [environment.step("so?")[1:] for _ in range(2)] == [(-1.0, False), (0.0, True)]
+
+
+def test_texts_may_be_numbered_as_visdial_publishes_them(tmp_path, files):
     numbered = {"caption": "c", "dialog": [{"question": 1, "answer": 0}]}
     published = {"questions": ["is it", "what"], "answers": ["no", "a dog"], "dialogs": [numbered]}
     (tmp_path / "n.json").write_text(json.dumps({"data": published}))
+
     (scene,) = VisDial({**files, "reward_cache": "", "data": str(tmp_path / "n.json")}).scenes
+
     assert scene == Scene("c", ("what?",), ("no",), None, None, 0)
 
 
-def test_a_reward_cache_holds_what_the_other_side_says(tmp_path, files):
+@pytest.fixture
+def served(files):
+    """A task with a server's address, and a scripted other side in its place."""
     task = VisDial({**files, "reward_cache": "", "url": "http://127.0.0.1:1/step"})
-    assert task.options["url"] == "http://127.0.0.1:1"
     task.other_side = made_up.Scripted([])
-    found = task.stream("reward_cache", "")(np.random.default_rng(0), 5, 1)
-    values = [0.25, *(turns / 50 for turns in range(1, 11))]
-    assert [dialogue.meta for dialogue in found] == [{"image": image, "values": values} for image in (1, 2)]
-    assert found[0].texts[:2] == ("picture 1", "what 0?")
-    parquet.write(tmp_path / "dialogues.parquet", [found], {})
-    task.finish("reward_cache", tmp_path)
-    assert json.loads((tmp_path / "reward_cache.json").read_text()) == [values, values]
-    assert [task.count(kind) for kind in task.kinds] == [3, None, 3]
-    start = task.environment().reset(np.random.default_rng(0))
-    assert task.policy(" remote").act(start, np.random.default_rng(0)) == "question 0?"
-    assert (task.failures(), VisDial(files).failures()) == (0, 0)
-    assert [task.at_a_time(kind) for kind in task.kinds] == [1024, 8, 8]
+    return task
 
 
-def test_features_are_rows_of_length_one(tmp_path, files):
+# The initial value and that after each answer, from the scripted other side.
+VALUES = [0.25, *(turns / 50 for turns in range(1, 11))]
+
+
+def test_dialogues_of_a_reward_cache_have_the_other_side_s_values(served):
+    dialogues = served.stream("reward_cache", "")(np.random.default_rng(0), 5, 1)
+
+    assert [dialogue.meta for dialogue in dialogues] == [
+        {"image": image, "values": VALUES} for image in (1, 2)
+    ]
+    assert dialogues[0].texts[:2] == ("picture 1", "what 0?")
+
+
+def test_a_reward_cache_is_a_list_of_values(served, tmp_path):
+    dialogues = served.stream("reward_cache", "")(np.random.default_rng(0), 5, 1)
+    parquet.write(tmp_path / "dialogues.parquet", [dialogues], {})
+
+    served.finish("reward_cache", tmp_path)
+
+    assert json.loads((tmp_path / "reward_cache.json").read_text()) == [VALUES, VALUES]
+
+
+def test_a_remote_policy_asks_the_server_s_questions(served):
+    observation = served.environment().reset(np.random.default_rng(0))
+
+    assert served.policy(" remote").act(observation, np.random.default_rng(0)) == "question 0?"
+
+
+def test_recorded_dialogues_are_counted_and_games_are_endless(served, files):
+    assert [served.count(kind) for kind in served.kinds] == [3, None, 3]
+    assert [served.at_a_time(kind) for kind in served.kinds] == [1024, 8, 8]
+    assert VisDial(files).failures() == 0
+
+
+def test_an_address_of_a_server_loses_its_route(served):
+    assert served.options["url"] == "http://127.0.0.1:1"
+
+
+@pytest.mark.parametrize("normalise", [True, False])
+def test_features_are_divided_by_their_length(tmp_path, normalise):
     rows = np.array([[3.0, 4.0], [0.0, 0.0]], np.float32)
     np.savez(tmp_path / "f.npz", images_val=rows)
-    found, plain = (Features("k", str(tmp_path / "f.npz"), "val", *more) for more in ((), (False,)))
-    assert [found[row].tolist() for row in (0, 1)] == [[0.6, 0.8], [0, 0]]
-    assert [plain[row].tolist() for row in (0, 1)] == rows.tolist()
-    assert (found[0].dtype, len(found)) == (np.float64, 2)
-    own = Features("k", files["features"], "train")
-    for row, plain in enumerate(np.arange(12.0).reshape(3, 4)):
-        np.testing.assert_allclose(own[row], plain / np.linalg.norm(plain))
+
+    features = Features("k", str(tmp_path / "f.npz"), "val", normalise)
+
+    assert len(features) == 2
+    assert features[0].dtype == np.float64
+    # A row of zeros has no length.
+    expected = [[0.6, 0.8], [0.0, 0.0]] if normalise else rows.tolist()
+    assert [features[row].tolist() for row in (0, 1)] == expected
 
 
-GOOD = {"caption": "a", "dialog": [{"question": "b", "answer": "c"}]}
-DIALOGUES = [
-    [{"caption": "a", "dialog": [{"question": "b"}]}],
-    [GOOD, {**GOOD, "caption": "a \ud83d"}],
-    [GOOD, {**GOOD, "dialog": [{"question": "b", "answer": "\ude00"}]}],
-    [],
-    {},
-    [{"caption": 1, "dialog": []}],
-]
+def test_features_are_read_from_hdf5(files):
+    features = Features("k", files["features"], "train")
+
+    for row, values in enumerate(np.arange(12.0).reshape(3, 4)):
+        np.testing.assert_allclose(features[row], values / np.linalg.norm(values))
+
+
+TURN = {"question": "b", "answer": "c"}
+DIALOGUE = {"caption": "a", "dialog": [TURN]}
+FORM = "must be a list of {caption, dialog: [{question, answer}]}"
+HALF = "half of a character stands in it, surrogates not allowed"
 URL = {"url": "http://127.0.0.1:1"}
+CACHE_NEEDED = (
+    "config.visdial.reward_cache='': must be a file: it says what answers were worth, and where dialogues end (with mode=10_stop or "
+    "agent_stops reward_scale=0 wants none)"
+)
 
 
-def test_what_is_refused_is_told_in_one_line(tmp_path, files, monkeypatch, record):
-    with h5py.File(tmp_path / "two.h5", "w") as file:
-        file["images_train"], file["images_val"] = np.zeros((2, 4)), np.zeros(3)
-    np.savez(tmp_path / "f.npz", images_train=np.ones((3, 2)))
+@pytest.mark.parametrize(
+    ("options", "kind", "policy", "message"),
+    [
+        ({"mode": "11_stop"}, "recorded", "", "config.visdial.mode='11_stop': must be one of env_stops, 10_stop, agent_stops"),
+        ({"url": "ftp://host"}, "recorded", "", "config.visdial.url='ftp://host': must be the server's address with its scheme, such as http://127.0.0.1:5000"),
+        ({"yes_no": "maybe"}, "recorded", "", "config.visdial.yes_no='maybe': must be one of none, hard, soft, conservative"),
+        ({"mode": "10_stop", "yes_no": "soft"}, "recorded", "", "config.visdial.yes_no='soft': must be none with mode=10_stop, which is paid progress alone"),
+        ({"data": ""}, "recorded", "", "config.visdial.data='': must be an existing file"),
+        ({"additional": "nowhere"}, "recorded", "", "config.visdial.additional='nowhere': must be an existing file of dialogues (.parquet), or empty"),
+        ({"mode": "env_stops", "reward_cache": ""}, "recorded", "", CACHE_NEEDED),
+        ({"mode": "10_stop", "reward_cache": ""}, "recorded", "", CACHE_NEEDED),
+        ({"mode": "agent_stops", "reward_cache": ""}, "recorded", "", CACHE_NEEDED),
+        (URL, "chess", "", "config.kind=chess: must be one of recorded, games, reward_cache"),
+        ({**URL, "features": ""}, "games", "remote", "config.visdial.features='': must be an existing file, .h5 or .npz"),
+        (URL, "games", "own", "config.policy=own: must be remote, the server's own questioner"),
+        ({}, "reward_cache", "", "config.visdial.url='': must be the server's address, such as http://127.0.0.1:5000"),
+    ],
+)  # fmt: skip
+def test_an_option_that_visual_dialogue_cannot_use_is_refused(files, options, kind, policy, message):
+    with pytest.raises(UserError, match=f"^{re.escape(message)}$"):
+        VisDial({**files, **options}).check(kind, policy)
+
+
+def test_episodes_need_a_server(files):
+    VisDial({**files, **URL}).check_episodes()
+
+    with pytest.raises(UserError, match=r"config\.visdial\.url='': must be the server's address"):
+        VisDial(files).check_episodes()
+
+
+def test_imitation_needs_no_rewards(files):
+    options = {"mode": "10_stop", "reward_cache": "", "reward_scale": 0.0}
+
+    VisDial({**files, **options}).check("recorded", "")
+
+
+@pytest.mark.parametrize(
+    ("split", "message"),
+    [
+        ("train", "has 2 pictures of train, .* has 3 dialogues: they do not belong together"),
+        ("val", r"images_val must have a row for each picture, its shape is \[3\]"),
+        ("test", "has no array images_test, which the split needs"),
+    ],
+)
+def test_features_that_do_not_fit_the_dialogues_are_refused(tmp_path, files, split, message):
+    path = tmp_path / "two.h5"
+    with h5py.File(path, "w") as file:
+        file["images_train"] = np.zeros((2, 4))
+        file["images_val"] = np.zeros(3)
+
+    with pytest.raises(UserError, match=message):
+        VisDial({**files, "features": str(path), "split": split}).check("recorded", "")
+
+
+def test_features_of_another_format_are_refused(tmp_path, files):
     np.save(tmp_path / "one.npy", np.ones(2))
     (tmp_path / "one.npy").rename(tmp_path / "one.npz")
-    two = {"features": str(tmp_path / "two.h5")}
-    # Who imitates needs no rewards, and says so.
-    VisDial({**files, "mode": "10_stop", "reward_cache": "", "reward_scale": 0.0}).check("recorded", "")
-    VisDial({**files, **URL}).check_episodes()
-    cases = [
-        ({"mode": "11_stop"}, "recorded", ""),
-        ({"url": "ftp://host"}, "recorded", ""),
-        ({"yes_no": "maybe"}, "recorded", ""),
-        ({"mode": "10_stop", "yes_no": "soft"}, "recorded", ""),
-        (two, "recorded", ""),
-        ({**two, "split": "val"}, "recorded", ""),
-        ({**two, "split": "test"}, "recorded", ""),
-        ({"features": files["data"]}, "recorded", ""),
-        ({"data": ""}, "recorded", ""),
-        ({"features": str(tmp_path / "one.npz")}, "recorded", ""),
-        ({"additional": "nowhere"}, "recorded", ""),
-        *(({"mode": mode, "reward_cache": ""}, "recorded", "") for mode in MODES),
-        (URL, "chess", ""),
-        ({**URL, "features": ""}, "games", "remote"),
-        (URL, "games", "own"),
-        ({}, "reward_cache", ""),
-    ]
-    said = {str(case): refused({**files, **case[0]}, *case[1:]) for case in cases}
-    said["no server"] = told(VisDial(files).check_episodes)
+
+    with pytest.raises(UserError, match="one array, not an archive of them"):
+        VisDial({**files, "features": str(tmp_path / "one.npz")}).check("recorded", "")
+    with pytest.raises(UserError, match="file signature not found"):
+        VisDial({**files, "features": files["data"]}).check("recorded", "")
+
+
+def test_features_larger_than_memory_are_refused(tmp_path, files, monkeypatch):
+    np.savez(tmp_path / "f.npz", images_train=np.ones((3, 2)))
     monkeypatch.setattr(data, "available_memory", lambda: 0)
-    said["no memory"] = refused({**files, "features": str(tmp_path / "f.npz")})
-    for number, last in enumerate(([], [[0.5, 0.1]], [[0.5, *[float("nan")] * 10]], [[10**400] * 11])):
-        (tmp_path / "r.json").write_text(json.dumps([*made_up.CACHE[:2], *last]))
-        said[f"cache {number}"] = refused(files)
-    for number, content in enumerate(DIALOGUES):
-        (tmp_path / "d.json").write_text(json.dumps(content))
-        said[f"dialogues {number}"] = refused(files)
-    (tmp_path / "d.json").write_text("[")
-    said["no JSON"] = refused(files)
-    assert_matches_packed_recording("visdial_refusals", without(tmp_path, said), record)
+
+    with pytest.raises(UserError, match="images_train takes 0 MiB of memory, 0 MiB are left"):
+        VisDial({**files, "features": str(tmp_path / "f.npz")}).check("recorded", "")
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (None, "holds 2 dialogues, must have the 3 of the dialogues' file"),
+        ([0.5, 0.1], "dialogue 2 must have 11 finite numbers, the initial value and one for each answer"),
+        ([0.5, *[float("nan")] * 10], "dialogue 2 must have 11 finite numbers"),
+        ([10**400] * 11, "dialogue 2 must have 11 finite numbers"),
+    ],
+    ids=["missing", "short", "nan", "huge"],
+)
+def test_a_reward_cache_that_does_not_fit_is_refused(tmp_path, files, row, message):
+    rows = made_up.CACHE[:2] + ([] if row is None else [row])
+    (tmp_path / "r.json").write_text(json.dumps(rows))
+
+    with pytest.raises(UserError, match=rf"config\.visdial\.reward_cache={files['reward_cache']}: {message}"):
+        VisDial(files).check("recorded", "")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([{"caption": "a", "dialog": [{"question": "b"}]}], f"dialogue 0 is invalid (no 'answer'): {FORM}"),
+        ([DIALOGUE, {**DIALOGUE, "caption": "a \ud83d"}], f"dialogue 1 is invalid ({HALF}): {FORM}"),
+        ([DIALOGUE, {**DIALOGUE, "dialog": [{**TURN, "answer": "\ude00"}]}], f"dialogue 1 is invalid ({HALF}): {FORM}"),
+        ([], f"{FORM}, found list"),
+        ({}, f"{FORM}, found dict"),
+        ([{"caption": 1, "dialog": []}], f"dialogue 0 is invalid (1 is no text): {FORM}"),
+    ],
+    ids=["no answer", "half a caption", "half an answer", "empty", "object", "number"],
+)  # fmt: skip
+def test_dialogues_of_another_form_are_refused(files, content, message):
+    Path(files["data"]).write_text(json.dumps(content))
+
+    with pytest.raises(UserError, match=re.escape(f"config.visdial.data={files['data']}: {message}")):
+        VisDial(files).check("recorded", "")
+
+
+def test_a_damaged_file_of_dialogues_is_refused(files):
+    Path(files["data"]).write_text("[")
+
+    with pytest.raises(
+        UserError, match=r"is damaged \(no JSON: .*\): config\.visdial\.data takes a JSON file"
+    ):
+        VisDial(files).check("recorded", "")

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from motif_jax.ilql.tasks.wordle.boards import Boards, play, returns
-from motif_jax.ilql.tasks.wordle.colours import WordTable
-from motif_jax.ilql.tasks.wordle.environment import WordleEnvironment
+from motif_jax.ilql.tasks.wordle.colours import CODES, WordTable
+from motif_jax.ilql.tasks.wordle.environment import WordleEnvironment, WordleObservation
+from motif_jax.ilql.tasks.wordle.expert import best_words
 from motif_jax.ilql.tasks.wordle.policies import parse, picture
+from motif_jax.ilql.tasks.wordle.task import Wordle
 from motif_jax.ilql.tasks.wordle.words import read_words
-from tests.recorded_outputs import assert_matches_packed_recording
 
 
 def played(policy, count, size=60):
@@ -18,7 +19,7 @@ def played(policy, count, size=60):
 
 
 def test_means_are_the_published_ones():
-    """ILQL_FACTS: mean returns of 30 and 236 words by 6,000 games and more, of random and fitting words and the expert."""
+    """Published: mean returns of 30 and 236 words by 6,000 games and more, of random and fitting words and the expert."""
     published = {30: (-5.30, -1.41, -1.14), 236: (-5.92, -2.14, -1.76)}
     for size, means in published.items():
         for policy, mean in zip(("random", "fitting", "optimal"), means, strict=True):
@@ -40,17 +41,126 @@ def test_boards_play_by_the_environments_rules():
         assert outcome.observation.to_sequence().total == returns(boards)[game]
 
 
-def test_a_board_has_the_guesses_that_its_table_knows_and_a_picture_has_them_all(record):
+def test_a_board_leaves_out_guesses_that_its_table_lacks() -> None:
     environment = WordleEnvironment(WordTable(["crane", "slate", "trace", "brick"], ["zzzzz"]))
     environment.reset(np.random.default_rng(0))
     for guess in ("crane", "qqqqq", "none", "zzzzz"):
-        now = environment.step(guess, "trace").observation
-    said = {name: str(getattr(now.board(), name)) for name in ("guesses", "turns", "codes", "won", "fits")}
-    said |= {"crane": picture(["crane", "none"], (*now.codes[:1], None)), "empty": picture([], [])}
-    assert_matches_packed_recording("wordle_board", said, record)
+        observation = environment.step(guess, "trace").observation
+
+    board = observation.board()
+
+    # The colours of crane for trace, and no letter of zzzzz.
+    crane = CODES["<y><g><g><b><g>"]
+    assert board.guesses.tolist() == [[0, 4, 0, 0, 0, 0]]
+    assert board.codes.tolist() == [[crane, 0, 0, 0, 0, 0]]
+    assert board.turns.tolist() == [2]
+    assert board.won.tolist() == [False]
+    assert board.fits.tolist() == [[False, False, True, False, False]]
+
+
+def test_a_picture_colours_letters_and_shows_other_texts_as_they_are() -> None:
+    coloured, plain = picture(["crane", "none"], [CODES["<y><g><g><b><g>"], None]).split("\n")
+
+    yellow, green, grey = "\x1b[30;43m", "\x1b[30;42m", "\x1b[;100m"
+    cells = [(yellow, "C"), (green, "R"), (green, "A"), (grey, "N"), (green, "E")]
+    assert coloured == "".join(f"{colour} {letter} \x1b[0m" for colour, letter in cells)
+    assert plain == "none"
+    assert picture([], []) == "(nothing guessed yet)"
 
 
 def test_a_list_holds_words_of_five_letters(tmp_path):
     (tmp_path / "words.txt").write_text("crane\nlong-one\nslate\ncrane\nCRANE\nshort\n")
     assert read_words("words", str(tmp_path / "words.txt")) == ("crane", "slate", "short")
     assert read_words("words", str(tmp_path / "words.txt"), 1) == ("crane",)
+
+
+def guesses_with_states(policy: str, count: int = 30, size: int = 60) -> list[tuple[int, WordleObservation]]:
+    """Each guess of games, an index of the table, and the state before it."""
+    boards = played(policy, count, size)
+    words = boards.table.words
+    pairs = []
+    for game in range(count):
+        guesses = boards.guesses[game].tolist()
+        codes = boards.codes[game].tolist()
+        for turn in range(boards.turns[game]):
+            texts = [words[guess] for guess in guesses[:turn]]
+            pairs.append((guesses[turn], WordleObservation(boards.table, texts, codes[:turn])))
+    return pairs
+
+
+def test_fitting_guesses_words_that_fit() -> None:
+    assert all(state.fits[guess] for guess, state in guesses_with_states("fitting"))
+
+
+def test_wrong_guesses_words_that_do_not_fit_if_there_are_any() -> None:
+    pairs = guesses_with_states("wrong")
+
+    assert all(not state.fits[guess] or state.fits.all() for guess, state in pairs)
+
+
+@pytest.mark.parametrize("policy", ["optimal", "optimal(None)"])
+def test_the_expert_guesses_a_word_of_the_most_information(policy: str) -> None:
+    for guess, state in guesses_with_states(policy):
+        assert guess in best_words(state.table.table, np.flatnonzero(state.fits))
+
+
+@pytest.mark.parametrize("policy", ["start", "optimal(start)", "repeat(start)"])
+def test_a_start_is_a_word_of_the_list_of_starts(policy: str) -> None:
+    starts = read_words("policy", "start_words")
+
+    for guess, state in guesses_with_states(policy):
+        assert state.guesses or state.table.words[guess] in starts
+
+
+@pytest.mark.parametrize("policy", ["repeat", "repeat(None, 2)", "repeat(start)"])
+def test_repeat_guesses_what_was_guessed(policy: str) -> None:
+    pairs = guesses_with_states(policy)
+
+    assert all(not state.guesses or state.table.words[guess] in state.guesses for guess, state in pairs)
+
+
+def test_a_random_mixture_guesses_words_of_its_list() -> None:
+    starts = read_words("policy", "start_words")
+    pairs = guesses_with_states("random_mixture(0.4, 'start_words')")
+
+    assert {state.table.words[guess] for guess, state in pairs} <= set(starts)
+
+
+def test_a_mixture_draws_one_of_its_players_each_turn() -> None:
+    repeated = 0
+    later = 0
+    for guess, state in guesses_with_states("mixture(0.3, fitting, repeat)", 300):
+        word = state.table.words[guess]
+        if state.guesses:
+            assert state.fits[guess] or word in state.guesses
+            later += 1
+            repeated += word in state.guesses
+
+    assert repeated / later == pytest.approx(0.7, abs=0.06)
+
+
+def test_monte_carlo_guesses_the_word_that_wins_sampled_games() -> None:
+    """With two words that fit, games that begin with one of them are better than all others."""
+    plan = parse("monte_carlo(400, random)")
+    table = WordTable(read_words("words", "wordle_official_200", 20))
+    boards = Boards(table, 10)
+    boards.fits[:] = False
+    boards.fits[:, [3, 7]] = True
+
+    guesses = plan.player(table)(boards, np.arange(10), np.random.default_rng(0))
+
+    assert set(guesses.tolist()) <= {3, 7}
+
+
+@pytest.mark.parametrize("policy", ["fitting", "optimal", "start"])
+def test_a_policy_continues_after_guesses_that_are_no_words(policy: str) -> None:
+    task = Wordle({"num_words": 60})
+    environment = task.environment()
+    rng = np.random.default_rng(2)
+    environment.reset(rng)
+    for text in ("zzzzz", "no", "crane"):
+        observation = environment.step(text).observation
+
+    word = task.policy(policy).act(observation, rng)
+
+    assert observation.fits[observation.table.index[word]]

@@ -1,62 +1,108 @@
 from __future__ import annotations
 
-from pathlib import Path
+import collections
 
 import numpy as np
+import pytest
 
-from motif_jax.ilql.dialogues.dialogue import Dialogue
-from motif_jax.ilql.tasks.contract import interact
+from motif_jax.ilql.dialogues.dialogue import Dialogue, Dialogues
+from motif_jax.ilql.tasks.wordle.colours import CODES
+from motif_jax.ilql.tasks.wordle.environment import WordleObservation
 from motif_jax.ilql.tasks.wordle.task import Wordle
-from tests.recorded_outputs import assert_matches_packed_recording
 
-POLICIES = (
-    "fitting",
-    "random",
-    "random_mixture(0.4, 'start_words')",
-    "start",
-    "optimal",
-    "optimal(start)",
-    "optimal(mixture(0.5, start('tweet_words'), wrong('tweet_words')))",
-    "optimal(None)",
-    "repeat(None, 2)",
-    "repeat(start)",
-    "wrong",
-    "wrong('tweet_words')",
-    "mixture(0.3, optimal, repeat)",
-    "monte_carlo(4, mixture(1, random, wrong))",
-)
+GAMES, FIRST_GROUP = 9, 100
 
 
-def test_an_episode_says_whether_it_was_won_and_what_was_guessed_again():
+def draw(kind: str, games: int = GAMES, **options: object) -> Dialogues:
+    """Games of an expert and those that leave it."""
+    task = Wordle({"num_words": 60, "num_suboptimal": 2, "num_adversarial": 3, **options})
+    return task.stream(kind, "optimal")(np.random.default_rng(5), games, FIRST_GROUP)
+
+
+def grouped(dialogues: Dialogues) -> dict[int, dict[str, list[Dialogue]]]:
+    """Group -> kind of game -> its games, in order."""
+    groups: dict[int, dict[str, list[Dialogue]]] = collections.defaultdict(
+        lambda: collections.defaultdict(list)
+    )
+    for dialogue in dialogues:
+        groups[dialogue.meta["group"]][dialogue.meta["kind"]].append(dialogue)
+    return groups
+
+
+def turns_of(dialogue: Dialogue) -> int:
+    return len(dialogue.texts) // 2
+
+
+def test_an_outcome_counts_repeated_guesses() -> None:
     texts = tuple(text for guess in "ababaa" for text in (guess, "colours"))
+
     outcome = Wordle({"num_words": 60}).outcome(Dialogue(texts, (-1.0, None) * 6, True))
+
     assert outcome == {"success": 0, "repeated_guesses": 4}
 
 
-def written(dialogues):
-    return "\n".join(f"{one.texts} {one.rewards} {one.terminal} {one.meta}" for one in dialogues)
+def test_a_winning_guess_costs_nothing_and_is_a_success() -> None:
+    task = Wordle({"num_words": 60})
+
+    for dialogue in task.stream("games", "fitting")(np.random.default_rng(1), 30, 0):
+        *_, won = [reward for reward in dialogue.rewards if reward is not None]
+        assert task.outcome(dialogue)["success"] == (won == 0.0)
+        assert dialogue.total == won - (turns_of(dialogue) - 1)
 
 
-def test_policies_and_streams_say_what_was_recorded(tmp_path, record):
-    task, parts = Wordle({"num_words": 60}), {}
-    for policy in POLICIES:
-        parts[policy] = written(task.stream("games", policy)(np.random.default_rng(1), 30, 0))
-        rng, player, world = np.random.default_rng(2), task.policy(policy), task.environment()
-        ends = [interact(world, player, rng).observation for _ in range(5)]
-        # What the policy does not know, or is no word, leaves it its turn.
-        now = world.reset(rng)
-        for said in ("zzzzz", "no", ends[0].guesses[0]):
-            now = world.step(said).observation
-        ends.append(interact(world, player, rng, now).observation)
-        parts[f"{policy} in turns"] = written(end.to_sequence() for end in ends)
-    for kind in ("branch", "adversarial"):
-        for restarts in (False, True):
-            options = {"num_suboptimal": 2, "num_adversarial": 3, "branch_restarts": restarts}
-            stream = Wordle({"num_words": 60, **options}).stream(kind, "optimal")
-            parts[f"{kind} {restarts}"] = written(stream(np.random.default_rng(5), 9, 100))
-    told = Wordle({"simulated": 200, "words": "wordle_official"})
-    for policy in ("optimal", "random_mixture(0.7, 'tweet_words')"):
-        (tmp_path / policy).mkdir()
-        tweets = told.prepare("tweets", policy, tmp_path / policy)["tweets"]
-        parts[f"tweets of {policy}"] = Path(tweets).read_text()
-    assert_matches_packed_recording("wordle_games", parts, record)
+@pytest.mark.parametrize("kind", ["branch", "adversarial"])
+def test_groups_are_numbered_from_the_first_and_have_one_expert(kind: str) -> None:
+    groups = grouped(draw(kind))
+
+    assert list(groups) == list(range(FIRST_GROUP, FIRST_GROUP + GAMES))
+    assert all(len(games["expert"]) == 1 for games in groups.values())
+
+
+def test_every_state_of_an_expert_has_its_branches() -> None:
+    for games in grouped(draw("branch")).values():
+        (expert,) = games["expert"]
+        starts = collections.Counter(branch.meta["start"] for branch in games["branch_suboptimal"])
+        assert starts == dict.fromkeys(range(turns_of(expert)), 2)
+
+
+def test_a_branch_has_the_expert_s_turns_before_its_start() -> None:
+    for games in grouped(draw("branch")).values():
+        (expert,) = games["expert"]
+        for branch in games["branch_suboptimal"]:
+            shared = 2 * branch.meta["start"]
+            assert branch.texts[:shared] == expert.texts[:shared]
+
+
+def test_published_branches_restart_after_a_guess_for_the_expert_s_state() -> None:
+    table = Wordle({"num_words": 60}).environment().reset(np.random.default_rng(0)).table
+    continued = []
+
+    for games in grouped(draw("branch", branch_restarts=True, suboptimal="fitting")).values():
+        (expert,) = games["expert"]
+        for branch in games["branch_suboptimal"]:
+            shared = 2 * branch.meta["start"]
+            codes = [CODES[text] for text in expert.texts[1:shared:2]]
+            state = WordleObservation(table, expert.texts[:shared:2], codes)
+            assert state.fits[table.index[branch.texts[0]]]
+            continued.append(branch.texts[:shared] == expert.texts[:shared])
+
+    # The game itself begins on an empty board.
+    assert not all(continued)
+
+
+def test_adversaries_take_over_at_the_third_guess_of_long_games() -> None:
+    numbers = set()
+
+    for games in grouped(draw("adversarial", games=60, num_words=0)).values():
+        (expert,) = games["expert"]
+        numbers.add((turns_of(expert) > 3, len(games["adversarial"])))
+        for game in games["adversarial"]:
+            assert game.meta["start"] == 2
+            assert game.texts[:4] == expert.texts[:4]
+
+    assert numbers == {(False, 0), (True, 3)}
+
+
+def test_each_expert_s_game_has_whole_suboptimal_games_beside_it() -> None:
+    for games in grouped(draw("adversarial")).values():
+        assert [game.meta["start"] for game in games["suboptimal"]] == [0, 0]

@@ -1,18 +1,22 @@
 from __future__ import annotations
 
 import collections
+import csv
 import itertools
 import json
+import re
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from motif_jax.core.errors import UserError
 from motif_jax.ilql.tasks.wordle import tweets
 from motif_jax.ilql.tasks.wordle.colours import CODE_TEXTS, CODES, WordTable
+from motif_jax.ilql.tasks.wordle.task import Wordle
 from motif_jax.ilql.tasks.wordle.tweets import Guesses, Tweet, TweetGames
 from motif_jax.ilql.tasks.wordle.words import read_words
-from tests.envs.playing import told, without
-from tests.recorded_outputs import assert_matches_packed_recording
 
 WORDS = ["panic", "solar", "shire", "proxy"]
 GUESSES = [*WORDS, "point", "robot", "sugar", "light", "those"]
@@ -98,30 +102,77 @@ def test_days_have_their_words(tmp_path):
     assert tweets.read_csv(tmp_path / "t.csv", DAYS) == [Tweet(DAYS[0], (0,)), Tweet(DAYS[39], (0,))]
 
 
-ROW, PANIC = "<b>" * 5, {"panic": {"<b>" * 5: ["solar"]}}
-STRUCTURES = [
-    ([["panic", [ROW]]], {"pan": {ROW: ["solar"]}}),
-    ([["panic", [ROW]]], {"panic": {"x": ["solar"]}}),
-    ([["panic", [ROW]]], {"panic": {ROW: ["sol"]}}),
-    ([["panic", [ROW]]], {"panic": {}}),
-    ([["panic", []]], PANIC),
-    ([], PANIC),
-    ([["panic", [ROW] * 7]], PANIC),
-    ([["panic", ["y"]]], PANIC),
-]
+ROW = "<b>" * 5
+PANIC = {"panic": {ROW: ["solar"]}}
+LONGEST = [["panic", [ROW] * 6]]
 
 
-def test_tweets_that_are_refused(tmp_path, record):
-    path = tmp_path / "t"
-    path.write_text(json.dumps({"games": [["panic", [ROW] * 6]], "transitions": PANIC}))
-    assert tweets.read_structure(path)[0] == [Tweet("panic", (0,) * 6)]
-    said = {"a folder": told(tweets.read_csv, tmp_path, DAYS)}
-    for number, (games, transitions) in enumerate(STRUCTURES):
-        path.write_text(json.dumps({"games": games, "transitions": transitions}))
-        said[f"structure {number}"] = told(tweets.read_structure, path)
-    for day in ("209", "250", "²", "x"):
-        path.write_text(f"{day},,,,⬛⬛⬛⬛⬛\n")
-        said[day] = told(tweets.read_csv, path, DAYS)
-    guesses, games = Guesses.of(WORDS, GUESSES), [Tweet("those", (NEVER,))]
-    said |= {f"true word: {true}": told(TweetGames, games, guesses, true) for true in (False, True)}
-    assert_matches_packed_recording("tweets_refused", without(tmp_path, said), record)
+def structure(folder: Path, games: Any, transitions: Any) -> Path:
+    path = folder / "tweets.json"
+    path.write_text(json.dumps({"games": games, "transitions": transitions}))
+    return path
+
+
+def test_a_structure_may_have_games_of_six_rows(tmp_path):
+    games, _ = tweets.read_structure(structure(tmp_path, LONGEST, PANIC))
+
+    assert games == [Tweet("panic", (0,) * 6)]
+
+
+@pytest.mark.parametrize(
+    ("games", "transitions", "reason"),
+    [
+        (LONGEST, {"pan": {ROW: ["solar"]}}, "'pan' is not a five-letter word"),
+        (LONGEST, {"panic": {"x": ["solar"]}}, "'x' is not a row of colours"),
+        (LONGEST, {"panic": {ROW: ["sol"]}}, "'sol' is not a five-letter word"),
+        (LONGEST, {"panic": {}}, "no guess in its transitions"),
+        ([["panic", []]], PANIC, "games must have one to six rows each"),
+        ([], PANIC, "games must have one to six rows each"),
+        ([["panic", [ROW] * 7]], PANIC, "games must have one to six rows each"),
+        ([["panic", ["y"]]], PANIC, "'y'"),
+    ],
+)
+def test_an_invalid_structure_is_refused_with_its_form(tmp_path, games, transitions, reason):
+    path = structure(tmp_path, games, transitions)
+    form = "give a file {games: [[word, [row]]], transitions: {word: {row: [guess]}}}"
+
+    with pytest.raises(UserError, match=re.escape(f"{path} is not a structure of tweets ({reason}): {form}")):
+        tweets.read_structure(path)
+
+
+@pytest.mark.parametrize("day", ["209", "250", "²", "x"])
+def test_a_day_without_a_word_is_refused(tmp_path, day):
+    path = tmp_path / "tweets.csv"
+    path.write_text(f"{day},,,,⬛⬛⬛⬛⬛\n")
+
+    with pytest.raises(UserError, match=f"row 1: day '{day}' must be 210 to 249"):
+        tweets.read_csv(path, DAYS)
+
+
+def test_a_folder_of_tweets_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"cannot be read: .*Is a directory"):
+        tweets.read_csv(tmp_path, DAYS)
+
+
+@pytest.mark.parametrize(
+    ("true_word", "message"),
+    [(False, "none of the 1 games has colours that a word"), (True, "the day's word 'those' of a tweet is not in the list")],
+)  # fmt: skip
+def test_tweets_that_no_word_explains_are_refused(true_word, message):
+    with pytest.raises(UserError, match=message):
+        TweetGames([Tweet("those", (NEVER,))], Guesses.of(WORDS, GUESSES), true_word)
+
+
+@pytest.mark.parametrize("policy", ["optimal", "random_mixture(0.7, 'tweet_words')"])
+def test_simulated_tweets_are_games_about_the_words_of_their_days(tmp_path, policy):
+    path = Path(Wordle({"simulated": 200}).prepare("tweets", policy, tmp_path)["tweets"])
+
+    games = tweets.read_csv(path, DAYS)
+
+    with path.open(newline="") as file:
+        heads = [row[-1].split("\n")[0].split() for row in csv.reader(file)]
+    assert len(games) == 200
+    for game, (name, day, score) in zip(games, heads, strict=True):
+        turns = str(len(game.codes)) if game.codes[-1] == 242 else "X"
+        assert (name, DAYS[int(day) - 210], score) == ("Wordle", game.word, f"{turns}/6")
+    assert len({game.word for game in games}) > 30

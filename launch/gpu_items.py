@@ -1,0 +1,262 @@
+"""The measurements of a GPU machine: their commands, limits, and the readers of what they write."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shlex
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from gpu_logs import (
+    Reader,
+    benchmark_and_phases,
+    benchmark_line,
+    cold_line,
+    nothing,
+    tests_line,
+    training_reader,
+)
+
+LANGUAGE_PROGRAMS = ("language_update", "score", "generate", "text_train")
+
+
+@dataclasses.dataclass(frozen=True)
+class Item:
+    """A measurement: a command, the seconds after which it is ended, and those that it needs at least.
+
+    `timed` items run until their limit: a training by the clock. Items of `benchmark` have no command: those that follow each other run
+    in one process.
+    """
+
+    name: str
+    command: list[str]
+    read: Reader
+    limit: float
+    reserve: float
+    timed: bool = False
+    environment: dict[str, str] = dataclasses.field(default_factory=dict)
+    benchmark: dict[str, Any] | None = None
+
+
+class Plan:
+    """The items of this machine: `together` may share the GPU, `alone` run one after the other.
+
+    `apart`: the language programs start one after the other, and the numeric tests run by themselves.
+    """
+
+    def __init__(
+        self, work: Path, tiny: bool, reward: str, training_seconds: float, glam_seconds: float, apart: bool
+    ) -> None:
+        self._work = work
+        self._tiny = tiny
+        self._reward = reward or str(work / "reward")
+        self._model = work / "language" / "model"
+        self._training_seconds = training_seconds
+        self._glam_seconds = glam_seconds
+        self._cores = len(os.sched_getaffinity(0))
+
+        # Chains run side by side, the items of a chain one after the other.
+        self.together: list[list[Item]] = [[self._make_model()]]
+        if not reward:
+            self.together.insert(0, [self._make_reward()])
+        cold_starts = [self._language(name, cold=True) for name in LANGUAGE_PROGRAMS]
+        if apart:
+            self.together.append(cold_starts)
+        else:
+            self.together += [[item] for item in cold_starts]
+            self.together.append([self._tests()])
+
+        self.alone = [self._language(name, cold=False) for name in LANGUAGE_PROGRAMS]
+        self.alone += self._agent_benchmarks()
+        self.alone.append(self._benchmark("inference_host", "inference_host", 30.0, 8.0, {}))
+        self.alone.append(self._nethack())
+        if apart:
+            self.alone.append(self._tests())
+        self.alone.append(self._glam())
+        self.alone += [self._without_triton(name) for name in LANGUAGE_PROGRAMS]
+
+    def _agent_benchmarks(self) -> list[Item]:
+        # A core is left to the learner and inference; with 160 environments a worker two.
+        sizes = {"workers": self._cores - 1, "envs_per_worker": 80}
+        larger_sizes = {"workers": self._cores - 2, "envs_per_worker": 160}
+        playing = {"seconds": 5.0, "warmup_seconds": 5.0}
+        with_reward = {"batch_size": 4096, "reward_dir": self._reward}
+        return [
+            self._agents("train", "train", {**sizes, **playing}),
+            self._agents("train_reward", "train", {**sizes, **playing, **with_reward}),
+            self._agents("learner", "learner", {**sizes, "seconds": 1.0}),
+            self._agents("inference", "inference", {**sizes, "seconds": 0.25}),
+            self._agents("train_more", "train", {**larger_sizes, **playing}),
+        ]
+
+    def stretch(self, factor: float) -> None:
+        """Multiplies the limits of all items that end by themselves."""
+        for items in (*self.together, self.alone):
+            items[:] = [
+                item if item.timed else dataclasses.replace(item, limit=factor * item.limit) for item in items
+            ]
+
+    def _stage(self, config: str, workdir: Path | None, *flags: str) -> list[str]:
+        command = [sys.executable, "-m", "motif_jax.launch", f"--config=configs/{config}"]
+        if workdir is not None:
+            command.append(f"--workdir={workdir}")
+        return [*command, *flags]
+
+    def _stages(self, commands: Iterable[list[str]]) -> list[str]:
+        return ["bash", "-c", " && ".join(shlex.join(command) for command in commands)]
+
+    def _make_reward(self) -> Item:
+        dataset = self._work / "dataset"
+        variant = "smoke" if self._tiny else "quickstart"
+        pairs = 60 if self._tiny else 3000
+        commands = [
+            self._stage(
+                f"collect.py:{variant}", dataset, f"--config.num_pairs={pairs}", "--config.screens=False"
+            ),
+            self._stage("annotate.py:quickstart", self._work / "annotate", f"--config.dataset_dir={dataset}"),
+            self._stage(
+                f"train_reward.py:{variant}",
+                self._work / "reward",
+                f"--config.dataset_dir={dataset}",
+                "--config.annotator=lexicon_msg_defaultgoal",
+            ),
+        ]
+        return Item("make_reward", self._stages(commands), nothing, 95.0, 20.0, environment=on_cpu())
+
+    def _make_model(self) -> Item:
+        texts = self._work / "texts"
+        episodes = 10 if self._tiny else 200
+        steps = 60 if self._tiny else 300
+        training_flags = [
+            f"--config.texts={texts}",
+            f"--config.steps={steps}",
+            f"--config.evaluate_every={steps}",
+        ]
+        if self._tiny:
+            training_flags.append("--config.batch_size=8")
+        language = self._work / "language"
+        commands = [
+            self._stage("collect_text.py:babyai", texts, f"--config.num_dialogues={episodes}"),
+            self._stage("pretrain_language_model.py:babyai", language, *training_flags),
+        ]
+        return Item("make_model", self._stages(commands), nothing, 95.0, 20.0, environment=on_cpu())
+
+    def _benchmark(
+        self,
+        name: str,
+        benchmark: str,
+        limit: float,
+        reserve: float,
+        options: dict[str, Any],
+        repeats: int = 1,
+    ) -> Item:
+        flags = [f"--config.options.{key}={value}" for key, value in options.items()]
+        command = self._stage(f"benchmark.py:{benchmark}", None, f"--config.repeats={repeats}", *flags)
+        return Item(name, command, benchmark_line, limit, reserve)
+
+    def _agents(self, name: str, benchmark: str, options: dict[str, Any]) -> Item:
+        if self._tiny:
+            small = {"workers": 1, "envs_per_worker": 8, "batch_size": 64, "rollout": 16, "dtype": "float32"}
+            options = {**options, **small, "seconds": 0.5, "network": "quickstart"}
+            if "warmup_seconds" in options:
+                options["warmup_seconds"] = 0.2
+        task = {"item": name, "benchmark": f"{benchmark}_gpu", "options": options}
+        return Item(name, [], nothing, 75.0, 25.0, benchmark=task)
+
+    def _language(self, name: str, cold: bool) -> Item:
+        options: dict[str, Any] = {"baseline": False, "seconds": 0.1 if cold else 0.7}
+        if self._tiny:
+            options |= TINY_LANGUAGE[name]
+        if not cold:
+            return self._benchmark(name, f"{name}_gpu", 60.0, 14.0, options, repeats=3)
+        item = self._benchmark(f"{name}_cold", f"{name}_gpu", 95.0, 14.0, options)
+        return dataclasses.replace(item, read=cold_line, environment=sharing_memory())
+
+    def _without_triton(self, name: str) -> Item:
+        """A cold start whose products are cuBLAS's alone: the compiler tries no kernels of its own for them."""
+        item = self._language(name, cold=True)
+        environment = dict(item.environment)
+        if os.environ.get("JAX_PLATFORMS") != "cpu":
+            flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_gpu_enable_triton_gemm=false"
+            environment["XLA_FLAGS"] = flags.strip()
+        return dataclasses.replace(
+            item, name=f"{name}_cublas_cold", reserve=0.0, read=benchmark_and_phases, environment=environment
+        )
+
+    def _tests(self) -> Item:
+        # A program of the tests takes no part in the starts from an empty cache.
+        environment = sharing_memory() | {
+            "JAX_COMPILATION_CACHE_DIR": str(self._work / "compiled_tests"),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
+            "CI": "",
+        }
+        if os.environ.get("JAX_PLATFORMS") != "cpu":
+            environment["JAX_PLATFORMS"] = "cuda,cpu"
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "--numeric",
+            "-v",
+            "-p",
+            "no:cacheprovider",
+            "--timeout=100",
+        ]
+        if self._cores >= 8:
+            command += ["-n", "6", "--dist", "loadfile"]
+        command.append("tests/rl/algorithms/losses_test.py" if self._tiny else "--all")
+        return Item("numeric_tests", command, tests_line, 95.0, 20.0, environment=environment)
+
+    def _glam(self) -> Item:
+        run = self._work / "glam"
+        seconds = self._glam_seconds
+        flags = [f"--config.network.model={self._model}", "--config.log_every_seconds=2", "--config.tests="]
+        command = self._stage("train_language_agent.py:quickstart", run, *flags)
+        return Item("glam", command, training_reader(run), seconds, seconds - 10, timed=True)
+
+    def _nethack(self) -> Item:
+        run = self._work / "nethack"
+        seconds = self._training_seconds
+        values = {
+            "reward.dir": self._reward,
+            "actors.workers": self._cores - 1,
+            "actors.envs_per_worker": 80,
+            "actors.groups_per_worker": 4,
+            "batch_size": 4096,
+            "network.dtype": "bfloat16",
+            "log_every_seconds": 2,
+            # A save would fall into the time that is measured.
+            "save_every_seconds": 600,
+            # Its limit of time ends the training.
+            "train_for_env_steps": 2_000_000_000,
+        }
+        if self._tiny:
+            values |= {"actors.workers": 1, "actors.envs_per_worker": 8, "batch_size": 128, "rollout": 16}
+            values |= {"environment.max_episode_steps": 50, "network.dtype": "float32"}
+        variant = ":quickstart" if self._tiny else ""
+        flags = [f"--config.{key}={value}" for key, value in values.items()]
+        command = self._stage(f"train_agent.py{variant}", run, *flags)
+        return Item("nethack", command, training_reader(run), seconds, seconds - 20, timed=True)
+
+
+TINY_LANGUAGE: dict[str, dict[str, Any]] = {
+    "language_update": {
+        "model": "tiny_t5", "prompt_tokens": 16, "batch_size": 8, "rollout": 2, "minibatch": 4, "microbatch": 2, "dtype": "float32",
+    },
+    "score": {"model": "tiny_t5", "prompt_tokens": 16, "batch_size": 2, "dtype": "float32"},
+    "generate": {"model": "tiny_gpt2", "prompt_tokens": 16, "batch_size": 2, "new_tokens": 4, "dtype": "float32"},
+    "text_train": {"width": 16, "layers": 1, "vocabulary": 64, "batch_size": 2, "length": 40, "dtype": "float32"},
+}  # fmt: skip
+
+
+def on_cpu() -> dict[str, str]:
+    """For what is only made for later items: the GPU is left to the programs that are looked at."""
+    return {"JAX_PLATFORMS": "cpu"}
+
+
+def sharing_memory() -> dict[str, str]:
+    """For programs that share the GPU: none takes all its memory at its start."""
+    return {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}

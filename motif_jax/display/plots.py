@@ -1,0 +1,52 @@
+"""Writes the charts of reports as PNG and PDF files, for papers and slides."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from motif_jax.core.files import atomic_write_bytes
+from motif_jax.display.charts import Plot, picture
+
+_LONGEST_STEM = 100  # characters of a file name
+
+
+def draw(plot: Plot) -> dict[str, bytes]:
+    """The picture as {'png': bytes, 'pdf': bytes}."""
+    figure = picture(plot, alone=True)
+    pictures = {}
+    for suffix in ("png", "pdf"):
+        buffer = io.BytesIO()
+        # Without dates two runs write equal bytes.
+        metadata = {"CreationDate": None} if suffix == "pdf" else None
+        figure.savefig(buffer, format=suffix, dpi=200, metadata=metadata)
+        pictures[suffix] = buffer.getvalue()
+    return pictures
+
+
+def file_stem(name: str) -> str:
+    """A safe file name made from `name`, which may come from an untrusted file."""
+    stem = re.sub(r"[^A-Za-z0-9._+-]+", "_", name).lstrip(".")
+    return stem[:_LONGEST_STEM] or "_"
+
+
+def write(folder: str | os.PathLike[str], plots: Mapping[str, Plot]) -> list[Path]:
+    """Writes folder/NAME.png and folder/NAME.pdf for each plot (names by `file_stem`); returns the paths."""
+    paths = []
+    taken: set[str] = set()
+    for name, plot in plots.items():
+        stem = file_stem(name)
+        number = 2
+        # Different names may have equal stems, and some file systems do not tell capitals apart.
+        while stem.lower() in taken:
+            stem = f"{file_stem(name)}-{number}"
+            number += 1
+        taken.add(stem.lower())
+        for suffix, content in draw(plot).items():
+            path = Path(folder) / f"{stem}.{suffix}"
+            atomic_write_bytes(path, content)
+            paths.append(path)
+    return paths

@@ -1,0 +1,17 @@
+"""Keys of environments that several commands have."""
+
+from __future__ import annotations
+
+from motif_jax.schema import plain_key, positive
+
+GYM = {
+    "text": plain_key("", "text of a step of gym:ID: 'module:function', 'info:KEY', 'obs:KEY'; empty: none"),
+    "text_bytes": positive(256, "greatest number of bytes of a text of gym:ID"),
+    "modules": plain_key("", "modules that register environments of gym:ID, with commas between"),
+}
+LAST_TEXT = plain_key(
+    None,
+    "whether the text of an episode's final observation is collected and paid, with the step that led there; None: yes, but not in "
+    "NetHack, where the published systems do not",
+    bool,
+)

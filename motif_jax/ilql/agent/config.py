@@ -1,0 +1,42 @@
+"""How a text agent decodes: the section of a config that several commands have."""
+
+from __future__ import annotations
+
+from motif_jax.schema import layer_size_key, length_key, one_of, plain_key, positive, section_class
+
+
+@section_class
+class Decode:
+    """How text agents choose what they write."""
+
+    kind: str | None = plain_key(
+        None,
+        "'sample', 'greedy', 'beam' (of `width`), or 'rerank': the best of `batches` x `width` samples (utterance ILQL and CHAI: by the value "
+        "of the whole action; others: by sums over its tokens). None: as published, 'rerank' for these two methods, else 'sample'",
+        choices=("sample", "greedy", "beam", "rerank"),
+    )
+    max_tokens: int | None = length_key(
+        None, "greatest number of tokens of an action; None: the longest of the agent's data"
+    )
+    width: int | None = layer_size_key(
+        None, "number of candidate texts (beams); None: 4 for utterance ILQL, 5 for CHAI, else 1"
+    )
+    batches: int = positive(1, "number of batches of samples, for 'rerank'")
+    temperature: float = plain_key(1.0, "temperature of the policy's logits, before they are steered")
+    top_k: int = plain_key(0, "number of most likely tokens that may be drawn; 0: all")
+    top_p: float = plain_key(1.0, "probability of the most likely tokens that may be drawn together")
+    advantage_weight: float = plain_key(16.0, "weight of Q - V, which is added to the logits")
+    advantage_clip: float | None = plain_key(
+        None, "greatest addition to a logit; 0: tokens can only become less likely"
+    )
+    advantage_form: str = one_of(("exp", "sign"), "'sign' adds log(weight) where Q > V, else log(1 - weight)")
+    logits: bool = plain_key(True, "steers the policy's logits; False: values alone decide")
+    advantages: bool = plain_key(True, "steers by advantages; False: the policy alone decides")
+    rerank_advantage_weight: float = plain_key(
+        1.0, "weight of the advantages' sum over an action's tokens, for 'rerank'"
+    )
+    rerank_log_prob_weight: float = plain_key(
+        0.0, "weight of the log-probabilities' sum over an action's tokens, for 'rerank'"
+    )
+    log_prob_weight: float = plain_key(0.0, "utterance ILQL: weight of log pi beside the action's value")
+    target_return: float = plain_key(-5.7, "return that a decision transformer is conditioned on")

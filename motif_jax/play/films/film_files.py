@@ -1,0 +1,108 @@
+"""Writes each film once, in the configured formats."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from motif_jax.core import config as checks
+from motif_jax.core.errors import UserError
+from motif_jax.core.files import atomic_write_bytes, atomic_write_json, read_json
+from motif_jax.envs import registry
+from motif_jax.play.films import movie, player, ttyrec
+from motif_jax.play.keys import Forms
+from motif_jax.play.watching import Film
+
+LEDGER = "films.json"
+_REMEDY = "remove it, then the films are made again"
+
+
+class FilmForms(Forms):
+    """Formats of films; a GIF shows every `every`-th of the steps [start, stop) and each rewarded one."""
+
+    def check(self) -> None:
+        if self.stop is not None:
+            checks.require(self.stop > self.start, "forms.stop", self.stop, f"above start={self.start}")
+
+    def check_screen(self, task: str, options: Mapping[str, Any]) -> None:
+        has_screen = registry.spec(task, **options).renderer is not None
+        allowed = f"off: {task} has no screen to make a movie of"
+        checks.require(not self.gif or has_screen, "forms.gif", True, allowed)
+
+
+class Films:
+    """The films of a stage, which resumes after the last complete one; films.json in `workdir` records their sources."""
+
+    def __init__(self, workdir: Path, folder: Path, forms: FilmForms) -> None:
+        self._path = workdir / LEDGER
+        self._folder = folder
+        self._forms = forms
+        # Stem -> digest of the source, names of files, steps.
+        self._entries: dict[str, dict[str, Any]] = {}
+        if self._path.exists():
+            self._entries = read_json(self._path, _REMEDY)
+            keys = {"source", "files", "steps"}
+            if not all(isinstance(entry, dict) and keys <= set(entry) for entry in self._entries.values()):
+                raise UserError(f"{self._path} is damaged (no list of films): {_REMEDY}")
+        self._longest_film = 0
+        self._movies = 0
+
+    def _digest(self, source: Any) -> str:
+        text = json.dumps([source, asdict(self._forms)], sort_keys=True, default=str)
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def has(self, stem: str, source: Any) -> bool:
+        """Whether the film `stem` exists, made from `source` (JSON-able) in these formats."""
+        entry = self._entries.get(stem)
+        if entry is None or entry["source"] != self._digest(source):
+            return False
+        exists = all((self._folder / name).exists() for name in entry["files"])
+        if exists:
+            self._count(entry)
+        return exists
+
+    def write(self, stem: str, film: Film, source: Any = None) -> list[Path]:
+        """Writes `film` as STEM.html and so on; returns the paths. Without a `source` it is written again on resume."""
+        forms = self._forms
+        rate = forms.frames_per_second
+        steps = movie.chosen_steps(film, forms.start, forms.stop, forms.every)
+        contents: dict[str, Callable[[], bytes]] = {}
+        if forms.html:
+            contents[".html"] = lambda: player.render(film).encode()
+        if forms.ttyrec and film.chars.size:
+            contents[ttyrec.SUFFIX] = lambda: ttyrec.encode(film, rate)
+        if forms.gif and steps:
+            contents[".gif"] = lambda: movie.gif(film, steps, rate)
+
+        paths = []
+        for suffix, content in contents.items():
+            path = self._folder / f"{stem}{suffix}"
+            atomic_write_bytes(path, content())
+            paths.append(path)
+        # After the files: an entry says that they are complete.
+        entry = {
+            "source": None if source is None else self._digest(source),
+            "files": [path.name for path in paths],
+            "steps": len(film),
+        }
+        self._entries[stem] = entry
+        atomic_write_json(self._path, self._entries)
+        self._count(entry)
+        return paths
+
+    def _count(self, entry: dict[str, Any]) -> None:
+        self._longest_film = max(self._longest_film, entry["steps"])
+        if any(name.endswith(".gif") for name in entry["files"]):
+            self._movies += 1
+
+    def check_movies(self) -> None:
+        """Raises UserError where GIFs are wanted, and `forms.start` lies behind the end of every film."""
+        is_missing = self._forms.gif and self._longest_film > 0 and self._movies == 0
+        allowed = (
+            f"below {self._longest_film}, the length of the longest of these episodes: there is no movie"
+        )
+        checks.require(not is_missing, "forms.start", self._forms.start, allowed)

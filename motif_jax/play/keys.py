@@ -1,0 +1,46 @@
+"""Keys and sections of the commands that play episodes and show them."""
+
+from __future__ import annotations
+
+from motif_jax.core.config import default_workers
+from motif_jax.schema import layer_size_key, length_key, non_negative, plain_key, positive, section_class
+
+# Keys of stages that play episodes.
+WORKERS = positive(default_workers(), "number of processes that play")
+
+
+LANES = length_key(32, "episodes of an agent at a time; the network sees lanes / 2 at once", multiple_of=2)
+
+
+GREEDY = plain_key(False, "takes the most likely action instead of drawing one (networks only)")
+
+
+RESAMPLES = positive(2000, "number of resamples of the bootstrap")
+
+
+CONFIDENCE = plain_key(0.95, "confidence level of the intervals", above=0, below=1)
+
+
+CHECKPOINT = plain_key("latest", "'latest', 'best' (by mean return in training), or a step; 0: before it")
+
+
+# An agent keeps the options of its training; on another level without kind and distractors.
+PLAYED_LEVEL = plain_key(None, "level to play; None: the agent's, or BabyAI-MixedTrainLocal-v0", str)
+
+
+THREADS = layer_size_key(1, "environments that answer at a time; take more where they wait for a server")
+
+
+@section_class
+class Forms:
+    """Files that show episodes."""
+
+    html: bool = plain_key(True, "writes a player for a browser")
+    ttyrec: bool = plain_key(True, "writes a file for nle-ttyplay2")
+    gif: bool = plain_key(False, "writes a movie")
+    frames_per_second: float = positive(10.0, "frames per second of movies")
+    start: int = non_negative(
+        0, "step at which movies start; they show steps [start, stop), every `every`-th and the rewarded ones"
+    )
+    stop: int | None = positive(None, "step at which movies end, see start; None: the end")
+    every: int = positive(1, "movies show every so many-th step, and the rewarded ones")

@@ -1,0 +1,209 @@
+"""An episode on the terminal: the map in colour, the reward as a bar, the policy's probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rich.console import Group
+from rich.panel import Panel
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from motif_jax.core.errors import printable
+from motif_jax.display import text_tables
+from motif_jax.play.films.movie import BACK, COLOURS
+from motif_jax.play.messages import MessageTally, as_text
+from motif_jax.play.watching import WatchedStep
+
+# The game has a dark background of its own: its colours are illegible on a light terminal.
+_GROUND = "rgb({},{},{})".format(*BACK)
+_STYLES = [Style(color=f"rgb({r},{g},{b})", bgcolor=_GROUND) for r, g, b in COLOURS]
+BAR_RANGE = 4.0
+# Lines of the full view, without the screen's rows.
+_FULL_HEIGHT = 14
+
+
+@dataclass
+class RewardTotals:
+    """Rewards of the episode so far."""
+
+    task: float = 0.0
+    intrinsic: float = 0.0
+
+
+def screen_text(chars: np.ndarray, colors: np.ndarray, cursor: tuple[int, int] | None = None) -> Text:
+    """The game's screen uint8, int8 [rows, columns] as text in colour; the cursor in reverse."""
+    text = Text(no_wrap=True, end="")
+    for row, (line, line_colors) in enumerate(zip(chars.tolist(), colors.tolist(), strict=True)):
+        # Cells of one colour are one span: rich is slow with one for each cell.
+        start = 0
+        for column in range(1, len(line) + 1):
+            if column < len(line) and line_colors[column] == line_colors[start]:
+                continue
+            letters = "".join(chr(code) if 32 <= code < 127 else " " for code in line[start:column])
+            style = _STYLES[line_colors[start] & 15]
+            if line_colors[start] & 16:
+                style += Style(reverse=True)
+            text.append(letters, style)
+            start = column
+        if cursor is not None and cursor[0] == row and 0 <= cursor[1] < len(line):
+            offset = len(text) - len(line) + cursor[1]
+            text.stylize(Style(reverse=True), offset, offset + 1)
+        text.append("\n")
+    return text
+
+
+def picture_text(picture: np.ndarray) -> Text:
+    """A picture uint8 [height, width, 3] as half blocks, at most 64 columns and 18 lines."""
+    from PIL import Image
+
+    image = Image.fromarray(picture)
+    image.thumbnail((64, 36))
+    pixels = np.asarray(image.crop((0, 0, image.width, image.height + image.height % 2)))
+    text = Text(no_wrap=True, end="")
+    for upper, lower in zip(pixels[::2].tolist(), pixels[1::2].tolist(), strict=True):
+        for (r, g, b), below in zip(upper, lower, strict=True):
+            text.append("▀", Style(color=f"rgb({r},{g},{b})", bgcolor="rgb({},{},{})".format(*below)))
+        text.append("\n")
+    return text
+
+
+def bar(value: float, width: int = 32, limit: float = BAR_RANGE) -> Text:
+    """A bar from the middle: green to the right above 0, red to the left below."""
+    half = width // 2
+    length = min(half, round(abs(value) / limit * half))
+    if value >= 0:
+        return Text.assemble(" " * half, "|", ("█" * length, "green"), " " * (half - length))
+    return Text.assemble(" " * (half - length), ("█" * length, "red"), "|", " " * half)
+
+
+def _numbers(watched: WatchedStep, totals: RewardTotals, action_names: Sequence[str]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column(no_wrap=True)
+    table.add_row("step", f"{watched.step:,}")
+    table.add_row("return", f"{totals.task:.2f}   last reward {watched.task_reward:+.2f}")
+    reward = watched.reward
+    if reward is not None:
+        table.add_row("intrinsic return", f"{totals.intrinsic:.2f}   here {watched.intrinsic:+.3f}")
+        table.add_row("message reward", f"{reward.normalised:+.3f} normalised, {reward.raw:+.4f} raw")
+        table.add_row(f"-{BAR_RANGE:g} to {BAR_RANGE:g}", bar(reward.normalised))
+    if watched.text is not None:
+        table.add_row("message seen", f"{watched.count} times")
+    choice = watched.choice
+    if choice is not None:
+        if choice.value is not None:
+            table.add_row("value estimate", f"{choice.value:.3f}")
+        table.add_row("next action", Text(action_names[choice.action]))
+    return table
+
+
+def _probabilities(watched: WatchedStep, action_names: Sequence[str], top: int = 6) -> Table:
+    """The `top` likeliest actions; the chosen one is among them."""
+    table = Table.grid(padding=(0, 1))
+    table.add_column(no_wrap=True, width=15)
+    table.add_column(no_wrap=True)
+    if watched.choice is None or watched.choice.probabilities is None:
+        return table
+    probabilities = watched.choice.probabilities
+    chosen = watched.choice.action
+    ranked = np.argsort(-probabilities, kind="stable")[:top].tolist()
+    if chosen not in ranked:
+        ranked[-1] = chosen
+    for action in ranked:
+        probability = float(probabilities[action])
+        name = Text(action_names[action], style="bold" if action == chosen else "")
+        table.add_row(name, Text(f"{'▇' * round(20 * probability)} {probabilities[action]:.0%}"))
+    return table
+
+
+def _facts(watched: WatchedStep, totals: RewardTotals, action_names: Sequence[str]) -> Text:
+    """The numbers of `_numbers` in one line."""
+    parts = [f"step {watched.step}", f"return {totals.task:.2f}"]
+    reward = watched.reward
+    if reward is not None:
+        parts.append(f"intrinsic {totals.intrinsic:.2f} ({watched.intrinsic:+.2f})")
+        parts.append(f"message {reward.normalised:+.2f}")
+        parts.append(f"x{watched.count}")
+    choice = watched.choice
+    if choice is not None:
+        if choice.value is not None:
+            parts.append(f"value {choice.value:.2f}")
+        action = action_names[choice.action]
+        if choice.probabilities is not None:
+            action += f" {choice.probabilities[choice.action]:.0%}"
+        parts.append(action)
+    return Text("  ".join(parts), no_wrap=True)
+
+
+def view(
+    watched: WatchedStep,
+    totals: RewardTotals,
+    names: Sequence[str],
+    title: str,
+    state: str,
+    keys: str,
+    height: int,
+) -> Group:
+    """Draws one step on 80 columns and `height` lines; with few lines it leaves out numbers, empty rows, and at last keys."""
+    frame = watched.frame
+    action_names = [printable(name) for name in names]
+    rows = 0 if frame is None else len(frame.chars)
+    picture = None
+    if frame is not None and frame.picture is not None and not rows:
+        picture = picture_text(frame.picture)
+        rows = picture.plain.count("\n")
+    compact = height < rows + _FULL_HEIGHT
+
+    parts: list = [] if compact else [Text(printable(title), style="bold", no_wrap=True)]
+    if picture is not None:
+        parts.append(picture)
+    elif frame is not None:
+        cursor = frame.cursor
+        drawn_rows = [row for row in range(rows) if not (compact and row in frame.spare_rows)]
+        if cursor is not None:
+            cursor = (drawn_rows.index(cursor[0]), cursor[1]) if cursor[0] in drawn_rows else None
+        parts.append(screen_text(frame.chars[drawn_rows], frame.colors[drawn_rows], cursor))
+        rows = len(drawn_rows)
+    text_lines = 0
+    if watched.text is not None:
+        style = "bold green" if watched.reward is not None and watched.intrinsic > 0 else ""
+        parts.append(Text(as_text(watched.text) or "(no message)", style=style, no_wrap=True))
+        text_lines = 1
+
+    help_line = Text(f"{state}   {keys}", style="dim", no_wrap=True)
+    if not compact:
+        numbers = Table.grid(padding=(0, 3))
+        numbers.add_row(_numbers(watched, totals, action_names), _probabilities(watched, action_names))
+        return Group(*parts, Panel(numbers, padding=(0, 1)), help_line)
+    facts = _facts(watched, totals, action_names)
+    if height < rows + text_lines + 2:
+        return Group(*parts, Text.assemble((f"{state}  ", "dim"), facts, no_wrap=True))
+    return Group(*parts, facts, help_line)
+
+
+def message_tables(tallies: Sequence[MessageTally], title: str, top: int) -> list[Table]:
+    """The messages of an episode by count, and with a reward also by their sum after threshold and count discount."""
+    is_rated = any(tally.reward is not None for tally in tallies)
+    header = ("message", "times", "reward", "paid") if is_rated else ("message", "times")
+    orders = {"most frequent messages": sorted(tallies, key=lambda tally: (-tally.count, tally.text))}
+    if is_rated:
+        paying = [tally for tally in tallies if tally.total]
+        orders["messages that paid most"] = sorted(paying, key=lambda tally: -(tally.total or 0))
+    tables = []
+    for order, ranked in orders.items():
+        rows = [_message_cells(tally)[: len(header)] for tally in ranked[:top]]
+        tables.append(text_tables.terminal(header, rows, f"{title}: {order}", text_first=True))
+    return tables
+
+
+def _message_cells(tally: MessageTally) -> tuple[str, ...]:
+    reward = ""
+    paid = ""
+    if tally.reward is not None:
+        reward = f"{tally.reward:+.3f}"
+        paid = f"{tally.total:+.3f}"
+    return (tally.text.replace("\\x0a", " ") or "(no message)", f"{tally.count:,}", reward, paid)

@@ -1,0 +1,44 @@
+"""Keys of a reward that an agent is paid or rated by: its run, checkpoint, threshold and counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from motif_jax.schema import fraction, non_negative, one_of, plain_key, section_class
+
+REWARD_STEP = non_negative(None, "checkpoint of the reward, with its quantiles; None: the newest", int)
+
+
+QUANTILE = fraction(0.5, "values at or below this quantile become 0; None: no threshold", allow_none=True)
+
+
+THRESHOLD = one_of(
+    ("quantile", "auto"),
+    "'quantile', or 'auto': above the texts that the judge called ties and above the empty text (docs/rewards.md)",
+)
+
+
+NORMALISE = plain_key(True, "subtracts the rewards' mean and divides by their standard deviation")
+
+
+COUNT_EXPONENT = non_negative(3.0, "a message's reward is divided by its count in the episode to this power")
+
+
+@section_class
+class Scoring:
+    """The reward that rates episodes."""
+
+    dir: str | None = plain_key(
+        None,
+        "a reward run, or its .safetensors file; None: the agent's (or evaluation's) own, if there is one, with its settings; empty: none",
+    )
+    step: int | None = REWARD_STEP
+    normalise: bool = NORMALISE
+    quantile: float | None = QUANTILE
+    threshold: Any = THRESHOLD
+    count_exponent: float = COUNT_EXPONENT
+
+    @property
+    def level(self) -> float | str | None:
+        """The argument `quantile` of `RewardModel.normalisation`."""
+        return "auto" if self.threshold == "auto" else self.quantile

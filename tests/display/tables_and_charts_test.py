@@ -1,0 +1,116 @@
+"""Formats of numbers, tables and charts, without a browser."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from motif_jax.display import charts, measures, plots, text_tables
+from motif_jax.display.charts import Interval, Plot, Series
+from tests.made_up_runs import HOSTILE
+
+
+def test_numbers_have_three_digits() -> None:
+    values = (0.0, 12345.6, 0.12345, -3.0, 250.4, 2e-5, float("nan"))
+
+    assert " ".join(map(measures.format_value, values)) == "0 12,346 0.123 -3 250 2.0e-05 n/a"
+
+
+def test_numbers_at_axes_are_short() -> None:
+    values = (0, 0.001, 0.0009, 999, 1000, -1500, 2e6, 3e9)
+
+    assert " ".join(map(charts.short, values)) == "0 0.001 9.0e-04 999 1k -1.5k 2M 3G"
+
+
+def test_charts_of_like_names_are_files_of_their_own(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(plots, "draw", lambda plot: {"png": plot})
+
+    paths = plots.write(tmp_path, {"A/b": b"1", "a?b": b"2", "a b": b"3", "..": b"4", "x" * 101: b"5"})
+
+    assert [path.stem for path in paths] == ["A_b", "a_b-2", "a_b-3", "_", "x" * 100]
+    assert [path.read_bytes() for path in paths] == [b"1", b"2", b"3", b"4", b"5"]
+
+
+HEADER = ("a|b", "c_d")
+ROWS = [("[x|y\nz", '*[red]50%[/red] & $1 \\ {}<~^>#"\x1b')]
+
+
+def test_a_terminals_table_shows_markup_as_text() -> None:
+    console = Console(width=90, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+
+    console.print(text_tables.terminal(HEADER, ROWS, "[bold]title"))
+
+    text = console.export_text()
+    assert "*[red]50%[/red] & $1" in text
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("escaped", [r"50\%", r"\& \$1", r"\{\}", r"c\_d", r"A 95 \%"])
+def test_a_latex_table_escapes_its_texts(escaped: str) -> None:
+    assert escaped in text_tables.latex(HEADER, ROWS, "A 95 %\n\ntable", "tab:x")
+
+
+def test_a_markdown_table_has_one_line_a_row() -> None:
+    table = text_tables.markdown(HEADER, ROWS)
+
+    assert r"a\|b" in table
+    assert len(table.strip().splitlines()) == 3
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1"])
+def test_a_spreadsheet_takes_no_text_for_a_formula(text: str) -> None:
+    assert text_tables.csv_cell(text) == f"'{text}"
+    assert text_tables.csv_cell(f"a{text}") == f"a{text}"
+
+
+@pytest.fixture(scope="module")
+def line_chart() -> str:
+    x = np.arange(5.0)
+    y = np.array([1, np.nan, 3, 4, 2])
+    lines = [Series(HOSTILE, x, y, y - 1, y + 1), Series("b", x[:1], y[:1])]
+    return charts.inline(charts.picture(Plot("d", "x", "y <unit>", lines)), "d")
+
+
+def test_names_of_lines_are_text(line_chart: str) -> None:
+    root = ElementTree.fromstring(line_chart)
+
+    assert "".join(root.itertext()).count(charts.plain(HOSTILE).strip()) == 1
+    assert "<script" not in line_chart
+
+
+def test_a_missing_value_is_a_gap(line_chart: str) -> None:
+    elements = ElementTree.fromstring(line_chart).iter()
+
+    paths = [part.get("d", "") for part in elements if "stroke: var(--c0)" in part.get("style", "")]
+    first_line = next(path for path in paths if path)
+    assert first_line.count("M") == 2
+    assert "nan" not in line_chart.lower()
+
+
+def test_a_chart_without_values_says_so() -> None:
+    empty = Series("", np.arange(5.0), np.full(5, np.nan))
+
+    assert "no data" in charts.figure(Plot("d", "x", "y", [empty]))
+
+
+def test_intervals_have_their_numbers_as_tooltips() -> None:
+    intervals = [Interval(HOSTILE, 1, 0.5, 2), Interval("one", 5, np.nan, np.nan), Interval("b", 0, 0, 0)]
+
+    drawn = charts.inline(charts.picture(Plot("d", "x", "", intervals=intervals)), "d")
+
+    titles = [part.text for part in ElementTree.fromstring(drawn).iter() if part.tag.endswith("title")]
+    assert titles == [f"{HOSTILE}: 1 [0.5, 2]", "one: 5 [n/a]", "b: 0 [0, 0]"]
+
+
+def test_a_long_label_stays_beside_its_axes() -> None:
+    line = Series("a line", np.arange(3.0), np.arange(3.0))
+    figure = charts.picture(Plot("t", "x", "reward a step, before its coefficient", [line]))
+
+    figure.draw_without_rendering()
+
+    label = figure.axes[0].yaxis.label.get_window_extent()
+    legend = figure.legends[0].get_window_extent()
+    assert label.y1 <= legend.y0

@@ -1,0 +1,89 @@
+"""The model card says what the model was made from: every prompt, every annotator, every setting."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from motif_jax.core import run_folder
+from motif_jax.motif import merge_annotations
+from motif_jax.motif.annotation.annotator import with_annotator_defaults
+from motif_jax.motif.annotation.chat import check_chat
+from motif_jax.motif.pairs.dataset import PairsDataset
+from motif_jax.motif.reward.safetensors_file import statistics_of
+from motif_jax.nets.reward import RewardNetwork
+from motif_jax.oni import online_model
+from motif_jax.published import model_card
+from tests.reward_fixtures import annotation_config, load_config, make_dataset, reward_config, write_labels
+
+PROMPT = check_chat(with_annotator_defaults(annotation_config())).identity()
+
+
+@pytest.fixture
+def reward(tmp_path):
+    """A reward run's config on labels of a language model and of the lexicon."""
+    dataset = tmp_path / "dataset"
+    make_dataset(dataset, pairs=40)
+    annotators = {
+        "chat": {"annotator": "vllm", "model": "some/model", "goal": "defaultgoal", "prompt": PROMPT},
+        "lexicon": {"annotator": "lexicon", "goal": "defaultgoal", "lexicon_digest": "abc"},
+    }
+    for shift, (name, who) in enumerate(annotators.items()):
+        write_labels(dataset, name, np.full(40, shift, np.int8))
+        folder = dataset / "annotations" / name
+        folder.mkdir(parents=True)
+        manifest = {"name": name, "annotator": who, "questions": {"orders": "both", "fields": ["a", "b"]}}
+        (folder / "shard-00000-of-00001.json").write_text(json.dumps(manifest))
+    return write_run(tmp_path / "reward", reward_config(dataset, annotator="chat, lexicon"))
+
+
+def write_run(folder, config):
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(run_folder.as_plain(config)))
+    return folder
+
+
+def card_of(folder):
+    config = json.loads((folder / "config.json").read_text())
+    return model_card.render(SimpleNamespace(folder=folder, config=config, curve=[]))
+
+
+def test_prompts_and_lists_of_every_annotator_are_in_the_card(reward):
+    gone = SimpleNamespace(folder=reward, config={"dataset_dir": "/gone", "annotator": "a, b"}, curve=[])
+    card = card_of(reward)
+    for words in ("some/model", "### Labels `chat`", "### Labels `lexicon`", "defaultgoal"):
+        assert words in card
+    for line in filter(None, PROMPT.splitlines() if isinstance(PROMPT, str) else ()):
+        assert line in card
+    assert "/gone" in model_card.render(gone)
+
+
+@pytest.mark.slow
+def test_merged_labels_are_followed_to_their_annotators(reward, tmp_path):
+    config = load_config("merge_annotations", "")
+    config.dataset_dir, config.names, config.name = str(tmp_path / "dataset"), "chat,lexicon", "both"
+    merge_annotations.check(config, tmp_path / "merge")
+    merge_annotations.run(config, tmp_path / "merge")
+    assert "both" in PairsDataset.open(tmp_path / "dataset").preference_names()
+    merged = write_run(tmp_path / "merged", reward_config(tmp_path / "dataset", annotator="both"))
+    card = card_of(merged)
+    for part in ("- combined from `chat`, `lexicon`, which follow", "some/model", "### Labels `lexicon`"):
+        assert part in card
+
+
+def test_a_reward_that_an_agent_learned_is_told_by_its_labels(tmp_path):
+    settings = run_folder.as_plain(load_config("oni", "smoke"))
+    architecture, members = online_model.architecture_of_run(settings)
+    learned = {**settings["reward"], "kind": "ranking", "training": {"members": 3}}
+    assert (members, online_model.architecture_of_run({"reward": learned})[1]) == (1, 3)
+    labels = {"a": (0, None), "b": (1, None), "c": (0, None)}
+    statistics = {**statistics_of(0.0, 1.0, None), "num_distinct": 3}
+    found = online_model.OnlineRewardModel(
+        tmp_path, 100, RewardNetwork(architecture), {}, members, statistics, settings, [], labels=labels
+    )
+    card = model_card.render(found)
+    assert "- 3 labels: no 2, yes 1\n" in card
+    assert "A reward of kind `retrieval`, learned while the agent played" in card
