@@ -9,6 +9,7 @@ import pytest
 
 from motif_jax.core.errors import UserError
 from motif_jax.motif import annotate
+from motif_jax.motif.annotation import judge_probes
 from tests import made_up_judge
 from tests.end_to_end.annotate_datasets import write_dataset
 from tests.reward_fixtures import load_config, run_stage
@@ -78,8 +79,14 @@ def test_probes_are_asked_instead_of_the_dataset(base_values, tmp_path, capsys) 
     figures = json.loads((run / "probe.json").read_text())
     assert figures["right_both_orders"] > 0.7  # the lexicon knows NetHack
     assert figures["first_share"] == 0.5
-    assert "Its labels are of" in capsys.readouterr().out
+    assert judge_probes.verdict(figures) in capsys.readouterr().out
     assert not (tmp_path / "dataset/preference").exists()
+
+
+def test_probes_need_no_dataset(tmp_path) -> None:
+    values = {"probe": True, "probe_pairs": "minihack", "store_dir": str(tmp_path / "store")}
+    run = run_stage("annotate", tmp_path / "run", "", **values)
+    assert json.loads((run / "probe.json").read_text())["answers"] == 60
 
 
 def test_a_corrected_bias_changes_the_labels(base_values, model, tmp_path) -> None:
