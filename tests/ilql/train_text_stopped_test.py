@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from motif_jax.core.interruption import EXIT_CODE
-from motif_jax.core.training import trainer
+from motif_jax.core.training.training_loop import TrainingLoop
 from motif_jax.ilql import text_task
 from motif_jax.ilql import train_text as stage
 from tests import resumed
@@ -47,7 +47,7 @@ def test_stopped_in_the_middle_of_a_chunk_of_a_stream_it_ends_with_the_same_bits
         "task": f"{__name__}:Uneven", "options": '{"length": 9}', "network.max_length": 32, "dropout": 0.5, "batch_size": 2, "chunk_steps": 4, "evaluate_every": 4,
         "seed": 1,
     }  # fmt: skip
-    goes_on, widths, made = trainer._Run._goes_on, [], text_task.TextTraining.batches
+    goes_on, widths, made = TrainingLoop.goes_on, [], text_task.TextTraining.batches
 
     def asked_to_stop(self: Any, started: Any) -> bool:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -59,7 +59,7 @@ def test_stopped_in_the_middle_of_a_chunk_of_a_stream_it_ends_with_the_same_bits
 
     config = config_of("bc", **values)
     with monkeypatch.context() as patch:
-        patch.setattr(trainer._Run, "_goes_on", asked_to_stop)
+        patch.setattr(TrainingLoop, "goes_on", asked_to_stop)
         patch.setattr(text_task.TextTraining, "batches", told)
         assert stage.run(config, tmp_path / "stopped") == EXIT_CODE
     assert widths[0][0] > max(widths[0][1:])
